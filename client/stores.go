@@ -34,7 +34,7 @@ func (k Kafka) opener() served.Opener {
 
 // S3 configures access to an object store. Credentials come from the environment, as for other S3 clients.
 type S3 struct {
-	Endpoint string // http:// or https:// and HOST[:PORT]; "" is Amazon's
+	Endpoint string // http:// or https:// and HOST[:PORT]; "" is Amazon S3
 	Region   string // "" asks the object store for its region
 	// Cache is a directory that keeps the newest model, so that a program can start while the store is unreachable. ""
 	// disables the cache.

@@ -16,7 +16,7 @@ import (
 	"blankout/stream"
 )
 
-// A learner publishes its models to a topic, and your program reads the newest.
+// A learner publishes its models to a topic, and your program reads the newest model.
 func ExampleOpen_kafka() {
 	cluster, err := kfake.NewCluster(kfake.Ports(0)) // takes the role of your brokers
 	if err != nil {

@@ -32,7 +32,7 @@ type block struct {
 
 	packed any // result of pack for the examples
 	// lines, records, labels and index are for lines that are decoded independently.
-	lines   record.Lines // in bytes
+	lines   record.Lines // lengths of the lines in bytes
 	records []record.Record
 	labels  [][]byte // nil for a rejected record
 	index   []uint32 // column indices of all examples

@@ -59,7 +59,7 @@ type TLSConfig struct {
 // configuration.
 type SASLConfig struct {
 	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
-	Username     string `toml:"username"`      // for OAUTHBEARER the client ID; the password is the client secret
+	Username     string `toml:"username"`      // for OAUTHBEARER the client ID; the password is then the client secret
 	PasswordEnv  string `toml:"-"`             // name of an environment variable with the password
 	PasswordFile string `toml:"password_file"` // path of a file with the password; a final newline is dropped
 	// For OAUTHBEARER: the token endpoint, the CA certificates for it ("" means the system's), the scope of the tokens,

@@ -139,7 +139,7 @@ func brokerProcess(b *testing.B) (address string) {
 		process.Wait()
 	})
 	must.Get(fmt.Fscanf(out, "broker: %s\n", &address))(b)
-	go io.Copy(io.Discard, out) // ends with the process
+	go io.Copy(io.Discard, out) // the goroutine ends with the process
 	return address
 }
 

@@ -81,7 +81,7 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
 				}
 			}
-			if offset < cur.wanted { // read only to detect repeated records
+			if offset < cur.wanted { // the record is only needed to detect repeated records
 				b.Examples = b.Examples[:len(b.Examples)-1]
 			}
 		}
@@ -129,7 +129,7 @@ const packedBatch = "record batch"
 // the original bytes.
 func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
-		return // read only to detect repeated records
+		return // the batch is only needed to detect repeated records
 	}
 	if offset >= batch.next || offset >= cur.next {
 		d.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,

@@ -39,7 +39,7 @@ func (x *fetchExchange) set(topic string, partition int32, offset int64, maxByte
 		MaxWaitTime:  int32(wait.Milliseconds()),
 		MinBytes:     1,
 		MaxBytes:     maxBytes,
-		SessionEpoch: -1, // no fetch session
+		SessionEpoch: -1, // no fetch session is used
 		Topics: []fetch.RequestTopic{{
 			Topic: topic,
 			Partitions: []fetch.RequestPartition{{
@@ -225,7 +225,7 @@ type OffsetOutOfRangeError struct {
 	Partition  int32
 	Offset     int64 // the requested offset
 	Start, End int64 // the log has the offsets Start <= offset < End
-	// Advice tells the user what to do. If it is "", the error message has the advice for a learner.
+	// Advice is the user's next step, for the error message. If it is "", the message has the advice for a learner.
 	Advice string
 }
 
@@ -454,7 +454,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	f.highWater.Store(r.highWater)
 	buf.first, buf.highWater = f.next, r.highWater
 	committed := !f.consumer.config.ReadUncommitted
-	aborted := r.aborted // sorted by first offset
+	aborted := r.aborted // aborted transactions, sorted by first offset
 	var aborting []int64 // producers whose records are skipped as aborted
 	next, partial := f.next, false
 	for rest := r.records; len(rest) > 0; {

@@ -368,7 +368,7 @@ func (d *away) Decode(ctx context.Context, r record.Record, e *event.Example) er
 	return d.Decoder.Decode(ctx, r, e)
 }
 
-// offsetsOf returns the offsets of all records of a source, and the number of interruptions.
+// offsetsOf returns the offsets of all records of a source, and the number of interrupted calls.
 func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (offsets []int64, broken int) {
 	var b event.Batch
 	for {

@@ -80,7 +80,7 @@ func TestOAuth(t *testing.T) {
 	if done, _, err := session.Next(t.Context(), nil); done || err == nil || !strings.Contains(err.Error(), `the broker refuses the token: {"status":"invalid_token"}`) {
 		t.Errorf("after that: %t, %v", done, err)
 	}
-	a.expires = 1 // less than the safety margin
+	a.expires = 1 // within the safety margin
 	for _, want := range []string{"token-2", "token-3"} {
 		if _, message, err := mechanism.Start(t.Context()); err != nil || string(message) != first(want) {
 			t.Errorf("%q, %v, want %s", message, err, want)

@@ -24,7 +24,7 @@ type ProducerConfig struct {
 	ConnectConfig
 	Topic       string  `toml:"topic"`
 	Compression string  `toml:"compression"` // codec: none, gzip, snappy, lz4 or zstd
-	BatchBytes  int     `toml:"batch_bytes"` // uncompressed size of the records in one request; brokers reject more than 1 MB by default
+	BatchBytes  int     `toml:"batch_bytes"` // uncompressed size of the records in one request; by default brokers reject more than 1 MB
 	Rate        float64 `toml:"rate"`        // largest number of records per second; 0 means no limit
 	// Linger is the longest time that a record waits for other records while Rate limits the speed.
 	Linger time.Duration `toml:"linger"`

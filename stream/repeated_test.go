@@ -21,7 +21,7 @@ func keyed(n int, window int64) (messages []Message, repeats []int64) {
 		key := fmt.Appendf(nil, "k%d", r.IntN(3*n/2))
 		switch {
 		case i%10 == 9:
-			key = nil // events without a key are never repeated
+			key = nil // an event without a key is never repeated
 		case i >= int(window) && (i%100 == 0 || i%100 == 34):
 			key = messages[i-int(window)].Key
 		case i > int(window) && i%100 == 53:

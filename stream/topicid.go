@@ -110,7 +110,7 @@ func (x *topicIDs) parse(body []byte) error {
 	c.int32() // correlation ID
 	c.tags()
 	c.int32()                                       // throttle time
-	for n := c.uvarint(); n > 1 && !c.failed; n-- { // brokers
+	for n := c.uvarint(); n > 1 && !c.failed; n-- { // skip the brokers
 		c.int32()
 		c.compact()
 		c.int32()
@@ -124,7 +124,7 @@ func (x *topicIDs) parse(body []byte) error {
 		name := string(c.compact())
 		id := c.take(16)
 		c.take(1)                                       // internal
-		for n := c.uvarint(); n > 1 && !c.failed; n-- { // partitions
+		for n := c.uvarint(); n > 1 && !c.failed; n-- { // skip the partitions
 			c.take(2 + 4 + 4 + 4)
 			for range 3 { // replicas, in-sync replicas, offline replicas
 				if n := c.uvarint(); n > 1 {

@@ -46,7 +46,7 @@ type Example struct {
 	Offset      int64  // offset of the record in its partition, or line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
-	// Value is the raw record, or nil unless the decoder was asked to keep it.
+	// Value is the raw record; nil unless the decoder is configured to keep it.
 	Value []byte
 
 	// Refused is set for a record that cannot be used. All fields above except Offset, Fingerprint, Key and Time are

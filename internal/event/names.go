@@ -24,7 +24,7 @@ type Names struct {
 	ends   []int // name i is text[ends[i-1]:ends[i]]
 	text   []byte
 	seen   []uint64 // open-addressed set of hashes; 0 marks an empty slot
-	number []uint32 // parallel to seen: index of the name
+	number []uint32 // index of the name, parallel to seen
 }
 
 // MaxNameBytes is the largest length of a kept name. Names cuts a longer name to MaxNameBytes bytes and adds an
@@ -53,7 +53,7 @@ func (n *Names) Wants(hash uint64) bool {
 	return n.seen[n.slot(hash)] == 0
 }
 
-// Find returns the name with a hash, or "".
+// Find returns the name with a hash, or "" if it is not in the dictionary.
 func (n *Names) Find(hash uint64) (name string) {
 	if n.Len() == 0 || hash == 0 {
 		return ""

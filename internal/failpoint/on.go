@@ -58,7 +58,8 @@ func Number(name string, usual float64) float64 {
 	return usual
 }
 
-// Here marks a place. It returns an error if the place must fail, and does not return if the process must die there.
+// Here marks a place. It returns an error if the failpoint's action is an error. It does not return if the action kills
+// the process.
 func Here(place string) error {
 	a, ok := actions[place]
 	if !ok {
@@ -92,5 +93,5 @@ func Here(place string) error {
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		p.Kill()
 	}
-	select {} // until the signal arrives
+	select {} // wait until the signal arrives
 }

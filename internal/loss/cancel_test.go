@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestCancellation checks that all digits are correct where quotients and sums would cancel.
+// TestCancellation checks that all digits are correct even if quotients and sums would cancel.
 func TestCancellation(t *testing.T) {
-	// tanh(s/2)/s and its derivative by s^2, ((1 - tanh^2) s/2 - tanh)/(2 s^3).
+	// The expected values are tanh(s/2)/s and its derivative by s^2, ((1 - tanh^2) s/2 - tanh)/(2 s^3).
 	for _, s := range []float64{1e-9, 1e-3, 0.01, 0.03, 0.0499999, 0.05, 0.0500001, 0.1, 1, 5, 40} {
 		ratio := func(s float64) float64 { return math.Tanh(s/2) / s }
 		got, slope := tanhRatio(s, math.Exp(-s))
@@ -25,7 +25,7 @@ func TestCancellation(t *testing.T) {
 	if got, slope := tanhRatio(0, 1); got != 0.5 || slope != -1.0/24 {
 		t.Errorf("at 0: %v and %v, want 1/2 and -1/24", got, slope)
 	}
-	// (z + sqrt(z^2 + v))/2 is v/(4 |z|) far from the margin.
+	// Far from the margin, (z + sqrt(z^2 + v))/2 equals v/(4 |z|).
 	for _, z := range []float64{-1e3, -1e6, -1e12} {
 		const v = 2
 		value, _, _ := HingeChen{1}.At(1, 1-z, v)

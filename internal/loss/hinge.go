@@ -7,9 +7,8 @@ import (
 	"math"
 )
 
-// HingeGaussian is E max(0, Ell - y f~) for f~ ~ N(f, v):
-// z Phi(z/s) + s phi(z/s) with z = Ell - y f and s = sqrt(v). At v = 0 it is
-// the hinge, whose derivative at the margin is taken as the mean of the two sides.
+// HingeGaussian is E max(0, Ell - y f~) for f~ ~ N(f, v). It equals z Phi(z/s) + s phi(z/s) with z = Ell - y f and s =
+// sqrt(v). At v = 0 it is the hinge, whose derivative at the margin is defined as the mean of the two sides.
 type HingeGaussian struct{ Ell float64 }
 
 func (l HingeGaussian) At(y, f, v float64) (value, df, dv float64) {
@@ -37,9 +36,8 @@ func (l HingeGaussian) Facts() Facts {
 
 func (l HingeGaussian) String() string { return "hinge:gaussian" + formatEll(l.Ell) }
 
-// HingeChen is the bound of Chen et al. 2014 (section 3.2) on the expected
-// hinge loss, (z + sqrt(z^2 + v))/2 with z = Ell - y f. The factor 1/2 makes it
-// the hinge itself at v = 0.
+// HingeChen is the bound of Chen et al. 2014 (section 3.2) on the expected hinge loss: (z + sqrt(z^2 + v))/2 with z =
+// Ell - y f. The factor 1/2 makes it equal to the hinge at v = 0.
 type HingeChen struct{ Ell float64 }
 
 func (l HingeChen) At(y, f, v float64) (value, df, dv float64) {

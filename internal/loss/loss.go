@@ -55,11 +55,11 @@ type Facts struct {
 	Probability bool
 	// Margin is ell if the loss at v = 0 is the hinge max(0, ell - y f). Otherwise it is 0.
 	Margin float64
-	// Cost is the factor kappa/c that the loss carries in the batch objective
+	// Cost is the factor kappa/c of the loss in the batch objective
 	//
 	//	J(w) = |w|^2 + kappa sum_n loss(y_n, f_n, v_n)
 	//
-	// for the cost c of Chen et al. 2014: 2 for the hinge and 1 for the others.
+	// for the cost c of Chen et al. 2014. It is 2 for the hinge and 1 for other losses.
 	Cost float64
 	// Clean is another form of the loss at v = 0, which solvers use without noise. It is nil if the loss itself is that
 	// form.

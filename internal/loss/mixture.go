@@ -53,7 +53,7 @@ func logisticTermsGo(u, v float64) (value, du, dv float64) {
 	return across(&values), across(&dus), 0.5 * across(&dvs)
 }
 
-const phi0 = 1 / math.Sqrt2 / math.SqrtPi // phi(0)
+const phi0 = 1 / math.Sqrt2 / math.SqrtPi // normal density at 0
 
 // tailNum and tailDen are coefficients of polynomials, from the highest power. Their quotient is Phi(-a)/exp(-a^2/2)
 // for a in [0, 37].

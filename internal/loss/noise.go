@@ -189,7 +189,7 @@ type Laplace struct{ B float64 }
 
 func (n Laplace) Coefficients() (c0, c1, c2 float64) { return 2 * n.B * n.B, 0, 0 }
 func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
-	// The difference of two exponential variables with scale B.
+	// Use the difference of two exponential variables with scale B.
 	return x + n.B*(r.ExpFloat64()-r.ExpFloat64())
 }
 func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }

@@ -218,7 +218,7 @@ func (g *tPartition) at(u float64) tPoint {
 		return e
 	}
 	e.ratio = 0.5 * (pt - qt) / (sum * u)
-	// g'' = t (p q)^(2t-1)/(p^t + q^t)^3.
+	// Use the second derivative g'' = t (p q)^(2t-1)/(p^t + q^t)^3.
 	second := 0.0
 	if q > 0 {
 		second = g.t * (pt / p) * pt * (qt / q) * qt / (sum * sum * sum)

@@ -28,7 +28,7 @@ func scoreBin(f float64) int {
 	z := 2 * math.Abs(f)
 	t := z + math.Sqrt(z*z+1)
 	key := math.Float64bits(t)>>47 - 1023<<5
-	i := scoreBins/2 - 1 // beyond all edges
+	i := scoreBins/2 - 1 // index beyond all edges
 	if key < uint64(len(scoreBinAt)) {
 		i = int(scoreBinAt[key])
 		if t >= scoreEdges[i+1] {

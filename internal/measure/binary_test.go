@@ -123,8 +123,8 @@ func TestScoreBin(t *testing.T) {
 	}
 }
 
-// TestBinaryAgainstEvaluation checks that the binned measures equal those of the exact scores if every score is the
-// center of a bin, with any weights.
+// TestBinaryAgainstEvaluation compares the binned measures with the measures of the exact scores, with any weights.
+// Every score is the center of a bin, so they must be equal.
 func TestBinaryAgainstEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	var b Binary

@@ -127,8 +127,8 @@ type Evaluation struct {
 	sets      struct{ weight, held, size float64 }
 }
 
-// ClassesReport has the measures of scored events. The JSON names are those of the predict command. Undefined measures
-// are nil.
+// ClassesReport has the measures of scored events. Its JSON names equal the names in the output of the predict command.
+// Undefined measures are nil.
 type ClassesReport struct {
 	Examples int `json:"examples"` // number of events, labeled or not
 	// Error is the percentage of misclassified events.

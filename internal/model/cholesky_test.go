@@ -11,7 +11,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestCholesky compares factors, solutions and inverses with those of gonum.
+// TestCholesky compares factors, solutions and inverses with the results of gonum.
 func TestCholesky(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 130} {

@@ -89,7 +89,7 @@ func TestFill(t *testing.T) {
 	for trial := range 200 {
 		n := 1 + trial%12
 		c := randomCovariance(t, n, uint64(trial))
-		if trial%5 == 0 { // a constant column
+		if trial%5 == 0 { // make one column constant
 			for j := range n {
 				c.Matrix[j], c.Matrix[j*n] = 0, 0
 			}

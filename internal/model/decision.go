@@ -17,7 +17,7 @@ type Decision struct {
 	Pairs     bool    // see Head.Pairs
 }
 
-// Decision returns how the model's scores are interpreted.
+// Decision returns the model's Decision, which interprets its scores.
 func (h *Head) Decision() Decision { return Decision{h.Link, h.Threshold, h.Pairs} }
 
 // Predict calls Decision.Predict with the model's Decision.
@@ -106,7 +106,7 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 	for some := range slices.Chunk(scores, len(room)) {
 		sum += d.against(some, room[:len(some)])
 	}
-	// log sigmoid(u) = -Softplus(-u)
+	// Use log sigmoid(u) = -Softplus(-u).
 	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
 }
 

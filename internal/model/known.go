@@ -111,14 +111,14 @@ func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
 	return room
 }
 
-// absentZeros calls f with each of the Zeros columns that an event neither has nor declares missing.
+// absentZeros calls f with each column in Zeros that is absent from an event and not declared missing.
 func (m *Missing) absentZeros(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Zeros, e, f)
 	}
 }
 
-// absentColumns calls f with each usual column that an event neither has nor declares missing.
+// absentColumns calls f with each usual column that is absent from an event and not declared missing.
 func (m *Missing) absentColumns(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Columns, e, f)

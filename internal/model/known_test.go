@@ -101,7 +101,7 @@ func TestKnownColumns(t *testing.T) {
 		head *Head
 		want float64
 	}{
-		{head(true, rescale), 2.5}, // (2 + 2 + 1) / 2
+		{head(true, rescale), 2.5}, // 2 present, 2 dead and 1 absent: (2 + 2 + 1) / 2
 		{head(true, half), 1.75},
 		{head(true, asIs), 1},
 		{head(false, rescale), 1},

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/event"
 )
 
-// MissingPolicy is how an event with missing fields is scored.
+// MissingPolicy determines how an event with missing fields is scored.
 type MissingPolicy string
 
 const (
@@ -64,7 +64,7 @@ func (s PolicyWeights) Largest() MissingPolicy {
 	return missingPolicies[best]
 }
 
-// Plain returns the weights to use if nothing can be imputed: those of none and rescale, scaled to the sum 1.
+// Plain returns the weights to use if nothing can be imputed: the weights of none and rescale, scaled to the sum 1.
 func (s PolicyWeights) Plain() PolicyWeights {
 	if plain := s[0] + s[1]; plain > 0 {
 		return PolicyWeights{s[0] / plain, s[1] / plain, 0}
@@ -162,8 +162,8 @@ type Missing struct {
 	usual, usuallyNull FieldSet // Usual and UsuallyNull as sets
 }
 
-// DefaultMissingPolicies selects rescale, which is right for weights that were learned as if features went missing,
-// until there is evidence.
+// DefaultMissingPolicies selects rescale, until there is evidence for other policies. Rescale suits weights that were
+// learned with dropout noise.
 func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
@@ -406,7 +406,7 @@ func (a Answer) ByPolicy() map[MissingPolicy]float64 {
 	return shares
 }
 
-// Answer returns how an event is scored.
+// Answer returns how an event is scored: the policy weights, and the roles of the Covariance's columns.
 func (h *Head) Answer(e *event.Example) Answer {
 	e = h.declared(e)
 	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {

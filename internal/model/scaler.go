@@ -39,7 +39,7 @@ const (
 	ScalerWidth        // number of statistics per column
 )
 
-// ScalerClip is the largest standardized value.
+// ScalerClip is the largest absolute value of a standardized value.
 const ScalerClip = 10
 
 // Standardize selects the columns that a Scaler changes.
@@ -165,7 +165,7 @@ func (s *Scaler) Apply(stats []float64, x float64) float64 {
 	return s.Clip(stats, s.Deviations(stats, x))
 }
 
-// Deviations is Apply without Clip.
+// Deviations returns the result of Apply without bounding it by Clip.
 func (s *Scaler) Deviations(stats []float64, x float64) float64 {
 	if stats[StatInverse] >= 0 {
 		return (x - stats[StatCenter]) * stats[StatInverse]
@@ -211,7 +211,7 @@ type Standardization struct {
 	Beyond    float64   `json:"beyond,omitempty"`
 }
 
-// Standardization returns the Standardization of a column with these statistics.
+// Standardization returns the Standardization of a column with the given statistics.
 func (s *Scaler) Standardization(stats []float64) Standardization {
 	f := Standardization{Center: stats[StatCenter], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}
 	if stats[StatInverse] != 0 {
@@ -302,8 +302,8 @@ const (
 	statWatched = StatSquares
 	watchScale  = 32
 	unwatched   = math.MaxFloat64
-	// A column whose scale may be too large is watched again after as many readings as it has had, but at most
-	// watchEvery.
+	// watchEvery is the largest number of readings between two watches of a column whose scale may be too large. A
+	// column with fewer readings is watched again after that number of readings.
 	watchEvery = 1024
 	// lastingOutliers is the number of consecutive outliers that count as a lasting change.
 	lastingOutliers = 8

@@ -92,7 +92,7 @@ func (l *loop) adoptIfDue(ctx context.Context) error {
 	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {
 		return nil
 	}
-	if l.validator.running() { // the validation is cancelled and repeated later
+	if l.validator.running() { // cancel the validation; it is repeated later
 		l.validator.cancel()
 		l.validation.Store(true)
 	}

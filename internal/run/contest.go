@@ -30,7 +30,7 @@ const Champion = "learner"
 // The state depends only on the records. The others learn exactly the events that the lead has counted, differences are
 // averaged over blocks of records, and automatic promotion depends on the number of records.
 type Contest struct {
-	Contenders []*Contender // the first is the Champion
+	Contenders []*Contender // the first contender is the Champion
 	Lead       int          // index of the contender with the lead
 }
 
@@ -248,7 +248,7 @@ func (r *round) end() error {
 	return nil
 }
 
-// learn learns the events of a part up to each number that it receives.
+// learn learns the events of a part. It receives the number of events to learn so far from taken.
 func (x *Contender) learn(b *event.Batch, taken <-chan int, holdout uint64) {
 	x.losses = x.losses[:0]
 	defer func() {
@@ -292,7 +292,7 @@ func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 	return eventLoss{(e.Target - p.Value) * (e.Target - p.Value), e.Weight}
 }
 
-// frozenContender is the state of a contender without the lead at one instant.
+// frozenContender is the state of a contender without the lead at one moment.
 type frozenContender struct {
 	name string
 	*online.Snapshot
@@ -362,7 +362,7 @@ func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq
 	}, nil
 }
 
-// NewStanding returns the Standing of a contender that starts after so many records.
+// NewStanding returns the Standing of a contender that starts after the given number of records.
 func NewStanding(records uint64) Standing {
 	return Standing{Begun: records, Paired: measure.NewPaired(records)}
 }

@@ -205,7 +205,7 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 			case done:
 			case random.IntN(2) == 0:
 				r.Config.MaxEvents = uint64(stop - s.next)
-			default: // nothing is saved at the end
+			default: // stop without a final save
 				r.Config.SaveEvents = 0
 				count := 0
 				failSaves(r, "dead", func() bool {

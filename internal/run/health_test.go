@@ -13,7 +13,7 @@ import (
 )
 
 // TestHealthIsLogged checks that a dead field is logged once, however often the run is restarted, and once again when
-// it recovers. The state must equal that of an uninterrupted run.
+// it recovers. The state must equal the state of an uninterrupted run.
 func TestHealthIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	live := func(dir string, until int) *service {

@@ -13,10 +13,11 @@ import (
 	"blankout/stream/labels"
 )
 
-// LabelCounts says what became of events and delayed labels.
+// LabelCounts has the counts of events and delayed labels by result.
 type LabelCounts = labels.Counts
 
-// LabelCounts has the counts of events and delayed labels by result.
+// join processes a record of a joined stream. An event is predicted and waits for its label. A label makes its event
+// learned, with the features and the prediction from the event's arrival.
 func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	j := in.Labels
 	j.Advance(b.Topic, b.Partition, e)

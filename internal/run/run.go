@@ -162,7 +162,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// RefusedError ends a run under PolicyFail. The run can continue from its checkpoint once the policy is changed or the
+// RefusedError ends a run under PolicyFail. The run can continue from its checkpoint after the policy is changed or the
 // record is removed.
 type RefusedError struct {
 	Topic     string

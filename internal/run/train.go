@@ -24,7 +24,7 @@ type Training struct {
 	// every pass and for the evaluation. If the result is an io.Closer, Run closes it.
 	Open   func() (event.Source, error)
 	Passes int
-	// Unnamed has the meaning of Config.Unnamed, and Fingerprint that of Runner.Fingerprint.
+	// Unnamed means the same as Config.Unnamed, and Fingerprint the same as Runner.Fingerprint.
 	Unnamed     bool
 	Fingerprint online.Fingerprint
 	// Memory is the number of bytes for decoded events that are kept for later passes and the evaluation; 0 keeps none.

@@ -263,7 +263,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	}
 }
 
-// lateRefusals gives rejected records a time an hour after all others.
+// lateRefusals sets the time of refused records to an hour after all others.
 type lateRefusals struct{ event.Source }
 
 func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {

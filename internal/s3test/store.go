@@ -216,7 +216,7 @@ func unchunk(r *http.Request) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 { // trailers may follow
+		if n == 0 { // ignore trailers
 			_, err := io.Copy(io.Discard, in)
 			return out.Bytes(), err
 		}

@@ -24,7 +24,8 @@ func Client(t *tls.Config) *http.Client {
 	}}
 }
 
-// SameOrigin reports whether a redirected request goes to the same server as the first: its scheme, host and port.
+// SameOrigin reports whether a redirected request goes to the same server as the first request. The scheme, host and
+// port must be equal.
 func SameOrigin(r *http.Request, via []*http.Request) bool {
 	first := via[0].URL
 	return r.URL.Scheme == first.Scheme && strings.EqualFold(r.URL.Host, first.Host)

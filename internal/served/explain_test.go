@@ -125,7 +125,7 @@ func TestExplainNames(t *testing.T) {
 				t.Errorf("%+v, %v", p.Explanation, err)
 			}
 		}
-		// The list of unseen features has a limit.
+		// The list of unseen features is limited.
 		many := []byte(`{"words":["x"`)
 		for i := range 1000 {
 			many = fmt.Appendf(many, `,"x%d"`, i)

@@ -231,7 +231,7 @@ type decoder struct {
 	schema  *event.Schema
 	example event.Example
 	left    event.Example // scratch memory for Declare
-	names   *EventNames   // nil until needed
+	names   *EventNames   // created when needed
 	scores  []float64
 	chances []float64
 }

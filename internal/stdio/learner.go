@@ -264,7 +264,7 @@ type Inspection struct {
 	Classes    []string `json:"classes"`
 	Positive   string   `json:"positive,omitempty"` // positive class of two
 	Fields     []string `json:"fields"`
-	Kind       string   `json:"kind"` // linear or kernel
+	Kind       string   `json:"kind"` // kind of the model: linear or kernel
 	Loss       string   `json:"loss"`
 	Noise      string   `json:"noise"`
 	Version    uint64   `json:"version,omitempty"` // version of a snapshot

@@ -47,7 +47,7 @@ const (
 	opAnswers = 'a' // predict as HTTP: number of features to explain (uint64), lines of JSON; answer: lines of JSON as from POST /v1/predict
 
 	opLines  = 'J' // learn or predict lines of JSON, see the flags
-	opRows   = 'R' // learn or predict rows: the number of a shape (uint64), rows of float64; NaN is null
+	opRows   = 'R' // learn or predict rows: the number of a shape (uint64), then rows of float64; NaN is null
 	opSparse = 'S' // learn or predict sparse rows: starts of the rows and the end of the last (int64), columns from 0 (int64), values (float64)
 )
 
@@ -69,7 +69,7 @@ const maxPayload = 4 << 30
 type Server struct {
 	version  string
 	learners map[uint16]*learner
-	payload  bytes.Buffer // of the current request
+	payload  bytes.Buffer // payload of the current request
 }
 
 // New returns a Server; version is the program's version.

@@ -75,7 +75,7 @@ type Counts struct {
 	TimedOut uint64 `json:"timed_out"` // events without a label within the wait
 	// Overflowed counts the TimedOut events that were removed because of max_pending.
 	Overflowed uint64 `json:"overflowed"`
-	// RepeatedEvents counts events that arrived while another event with their ID was waiting. They are not learned.
+	// RepeatedEvents counts events that arrived while another event with the same ID was waiting. They are not learned.
 	RepeatedEvents uint64 `json:"repeated_events"`
 	Early          uint64 `json:"early"`     // labels that arrived before their event
 	Corrected      uint64 `json:"corrected"` // labels that changed an earlier label
@@ -83,10 +83,10 @@ type Counts struct {
 	Late           uint64 `json:"late"`      // labels that arrived after the wait
 	// Unmatched counts early labels whose event did not arrive within MaxDelay.
 	Unmatched uint64 `json:"unmatched"`
+	// Forgotten counts events that Forget removed, and that would otherwise have been matched or timed out.
+	Forgotten uint64 `json:"forgotten,omitempty"`
 	// OutOfOrder counts records of events and labels whose time does not fit the times of the records around them. See
 	// Merge.
-	Forgotten uint64 `json:"forgotten,omitempty"`
-	// Idle counts how often a silent partition was skipped since Open.
 	OutOfOrder uint64 `json:"out_of_order"`
 	// Idle counts how often a silent partition was skipped, since Open.
 	Idle uint64 `json:"-"`

@@ -35,7 +35,7 @@ type Config struct {
 	PendingMemory int64 `toml:"pending_memory"`
 	// Directory is the directory for waiting events. "" is a directory next to the checkpoints.
 	Directory string `toml:"directory"`
-	// IdleTimeout is the time after which a silent partition no longer delays the others. 0 means never.
+	// IdleTimeout is the time after which a silent partition no longer delays the other partitions. 0 means never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
 }
 

@@ -566,8 +566,8 @@ func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example
 	return nil
 }
 
-// LabelDecoder decodes label records: the Key, Label and Weight of an Example. The classes are those of the events'
-// Schema.
+// LabelDecoder decodes label records: the Key, Label and Weight of an Example. Its classes are the classes in the
+// events' Schema.
 type LabelDecoder struct {
 	record.Decoder
 	own, events *event.Schema

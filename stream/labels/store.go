@@ -46,7 +46,7 @@ type store struct {
 	lock      *flock.Flock
 	locked    fs.FileInfo // identity of the lock file
 	log       *slog.Logger
-	segments  []*segment // oldest first, at least one
+	segments  []*segment // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
 	// expired is the number of the oldest entry that has not been passed. next has that entry and the following
@@ -57,7 +57,7 @@ type store struct {
 	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
 
-	mu sync.Mutex // guards segments and their buffers, for mark and letGo
+	mu sync.Mutex // protects segments and their buffers from mark and letGo
 	// broken is the reason why written data may not be on disk, or nil.
 	broken error
 }

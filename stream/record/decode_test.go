@@ -167,7 +167,7 @@ func TestDecode(t *testing.T) {
 			{"1\t", `1 a=:1:c`},
 			{"1\t?", `1 -a`},
 		}},
-		{"csv", func(c *Config) { c.Columns = []string{"label", "label.x"} }, []line{ // a missing label is not a missing feature
+		{"csv", func(c *Config) { c.Columns = []string{"label", "label.x"} }, []line{ // a missing label must not count as a missing feature
 			{`yes,5`, `yes label.x:5:n`},
 			{`,6`, `? label.x:6:n`},
 		}},

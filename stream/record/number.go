@@ -121,7 +121,7 @@ const maxPower = 40
 
 // powers has 10^q for q from -maxPower to maxPower.
 var powers = func() (powers [2*maxPower + 1]power) {
-	set := func(q int, x *big.Int, exponent int) { // x has 128 bits
+	set := func(q int, x *big.Int, exponent int) { // x must have 128 bits
 		powers[maxPower+q] = power{new(big.Int).Rsh(x, 64).Uint64(), x.Uint64(), exponent}
 	}
 	set(0, new(big.Int).Lsh(big.NewInt(1), 127), -127)

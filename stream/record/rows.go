@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Rows creates events from rows of numbers whose columns are named once. The events equal those of JSON objects with
-// these numbers. NaN is null.
+// Rows creates events from rows of numbers whose columns are named once. The events equal the events from JSON objects
+// with these numbers. NaN is null.
 type Rows struct {
 	core
 	columns []named
@@ -83,8 +83,8 @@ func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	return true
 }
 
-// SparseRows creates events from sparse rows of numbers. The events equal those of svmlight lines, whose indices start
-// at 1 unless the Schema is ZeroBased.
+// SparseRows creates events from sparse rows of numbers. The events equal the events from svmlight lines, whose indices
+// start at 1 unless the Schema is ZeroBased.
 type SparseRows struct{ core }
 
 // NewSparseRows returns a SparseRows. It adds to s as a Decoder does, and belongs to one goroutine.

@@ -56,7 +56,7 @@ type shortColumn struct {
 	column uint32
 }
 
-const shortBits = 11 // 2,048 columns, 80 KB
+const shortBits = 11 // 2,048 columns, which take 80 KB
 
 func (c *shortColumns) at(field uint64, t shortText) *shortColumn {
 	if c.table == nil {

@@ -209,8 +209,8 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 	ascending = true
 	value = value[:len(index)]
 	// upTo has the marks of notDigits up to the end of an index, and mark is the mark at that end. Because indices
-	// ascend, the next index usually has as many digits. So the processor need not count them before it starts the next
-	// entry.
+	// ascend, consecutive indices usually have equally many digits. So the processor need not count the digits before
+	// it starts the next entry.
 	var upTo, mark uint64
 	digits := 0
 	for len(data)-end >= usualBytes && n < len(index) {

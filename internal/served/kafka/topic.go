@@ -169,8 +169,8 @@ func readTopicConfig(c stream.ConnectConfig, topic string, log *slog.Logger) str
 }
 
 // Opener returns the opener of kafka://HOST:PORT/TOPIC for served.Open and served.Follow: served.Options{Schemes:
-// map[string]served.Opener{"kafka": kafka.Opener(c)}}. The brokers in an address take precedence over those of the
-// ConnectConfig.
+// map[string]served.Opener{"kafka": kafka.Opener(c)}}. The brokers in an address take precedence over the brokers in
+// the ConnectConfig.
 func Opener(c stream.ConnectConfig) served.Opener {
 	return func(where string, o served.Options) (served.Source, error) {
 		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")

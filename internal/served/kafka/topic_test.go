@@ -132,7 +132,7 @@ func TestSnapshotTopic(t *testing.T) {
 	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
 		t.Errorf("an empty topic: %v", err)
 	}
-	const columns = 5000 // 2.5 MB of rows
+	const columns = 5000 // 5000 columns are 2.5 MB of rows
 	if err := p.Publish(t.Context(), wide(1, columns, 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -526,7 +526,7 @@ type table struct {
 	*writer
 	decoder record.Decoder
 	example event.Example
-	base    []float64 // contribution of omitted dense columns
+	base    []float64 // contribution of omitted dense columns, by output
 }
 
 func newTable(w *writer, how record.Config) (*table, error) {

@@ -87,7 +87,7 @@ func open(c Config, where string) (*object, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true // models hardly compress
+	transport.DisableCompression = true // because models hardly compress
 	store, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: secret.Client(nil)},

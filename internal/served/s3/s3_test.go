@@ -147,7 +147,7 @@ func TestLostAnswers(t *testing.T) {
 	p := publisher(t, s)
 	publish(t, p, trained(1, 1))
 	s.Take()
-	s.Lose(1) // the client library retries by itself, and the condition then fails
+	s.Lose(1) // the client library retries, and then the condition fails
 	publish(t, p, trained(2, 1))
 	if calls := s.Take(); calls != "PUT 500, PUT 412, GET 200" {
 		t.Errorf("calls %s", calls)
