@@ -103,8 +103,8 @@ func (a *ablation) findFields(in *encode.Input, fields int) {
 	}
 }
 
-// dies reports whether the features of a field are missing when the field missing is. A product is missing when either
-// factor is.
+// dies reports whether the features of a field are missing if the field given by missing is. A product is missing when
+// either factor is.
 func (a *ablation) dies(field, missing uint16) bool {
 	f := a.factors[field]
 	return f[0] == int(missing) || f[1] == int(missing)

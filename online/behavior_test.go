@@ -427,8 +427,8 @@ func TestHalfLife(t *testing.T) {
 	}
 }
 
-// TestMissing checks three predictions: from the other fields if a number is declared missing, worse if the number is
-// silently 0, and about the most frequent class without any fields.
+// TestMissing checks three predictions. They use the other fields if a number is declared missing, are worse if the
+// number is silently 0, and are about the most frequent class without any fields.
 func TestMissing(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 79)

@@ -1,6 +1,6 @@
 package additive
 
-// This file adapts an expert to changes of scales and classes, and codes its state.
+// This file adapts an expert to changes of scales and classes, and encodes its state.
 
 import (
 	"math"

@@ -14,7 +14,7 @@ type class struct {
 	ranges [Ranges]*scores // nil for a range without scores
 }
 
-// came counts the prediction sets of real events, without masked copies.
+// came counts the prediction sets of real events, that is, without masked copies.
 type came struct {
 	all    tally
 	recent tally // decayed
@@ -204,7 +204,7 @@ func (c *Predictor) ByClass(names []string) (out []measure.ClassCoverage) {
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
 		x := measure.ClassCoverage{Class: names[k]}
-		if t := &class.came; t.all.events > 0 && t.recent.events > 0 { // in a damaged state one of the two counts can be 0
+		if t := &class.came; t.all.events > 0 && t.recent.events > 0 { // if the state is damaged, one of the two counts can be 0
 			x.Events, x.Coverage, x.Recent = t.all.events, t.all.held/t.all.events, t.recent.held/t.recent.events
 		}
 		for r, s := range class.ranges {

@@ -22,7 +22,7 @@ func rare(r *rand.Rand) Score {
 // threshold for all classes would rarely include the rare class. ByClass must report the coverage of the returned sets.
 func TestThresholdsByClass(t *testing.T) {
 	r, c, common := rand.New(rand.NewPCG(1, 2)), New(0.9), New(0.9)
-	var told, held, all [3]float64 // all: what the common threshold would hold
+	var told, held, all [3]float64 // all: how often the common threshold would include the class
 	for range 30_000 {
 		x := rare(r)
 		if limit := c.Sets().Classes; len(limit) >= x.Class && limit[x.Class-1][3] >= 0 {

@@ -464,7 +464,7 @@ func (c *Predictor) reports(wanted func(*scores) bool) (out []measure.Coverage) 
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.decayed.events == 0 || s.all.events == 0 || !wanted(s) { // in a damaged state one of the two counts can be 0
+		if s.decayed.events == 0 || s.all.events == 0 || !wanted(s) { // if the state is damaged, one of the two counts can be 0
 			continue
 		}
 		x := measure.Coverage{Range: model.RangeName(r), Events: s.all.events, Coverage: s.all.held / s.all.events, Recent: s.decayed.held / s.decayed.events}

@@ -166,8 +166,8 @@ func (x *Experts) StartFresh() {
 	x.force()
 }
 
-// Adopt resets the experts, and sets the weights of spline columns to the values that hat returns. some reports whether
-// there are spline columns.
+// Adopt resets the experts, and sets the weights of spline columns to the results of hat. some reports whether there
+// are spline columns.
 func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool) {
 	for _, e := range x.list {
 		e.Restart()

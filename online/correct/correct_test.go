@@ -20,7 +20,8 @@ import (
 	"blankout/online/newton"
 )
 
-// numbers are events of numbers, one of which bends the score, encoded and with a base that says a part of it.
+// numbers generates encoded events of numeric fields, of which the last has a nonlinear effect, with base scores that
+// explain a part of the label.
 type numbers struct {
 	r       *rand.Rand
 	schema  *event.Schema
@@ -41,7 +42,7 @@ func newNumbers(seed uint64, columns, outputs int) *numbers {
 	return s
 }
 
-// next draws an event, and has x meet it. Two numbers are often left out.
+// next draws the next event and passes it to Meet and Read. The first two fields are often omitted.
 func (s *numbers) next(x *Experts) {
 	e := &event.Example{Weight: 1}
 	bend := 0.0
@@ -69,7 +70,7 @@ func (s *numbers) next(x *Experts) {
 	x.Read(&s.in, &s.seen)
 }
 
-// lost is the log-loss of scores, one against the rest.
+// lost returns the log-loss of scores, one class against the rest.
 func (s *numbers) lost(scores []float64, factor float64) (sum float64) {
 	for k, f := range scores {
 		sum += math.Log1p(math.Exp(-s.y[k] * factor * f))
@@ -77,7 +78,7 @@ func (s *numbers) lost(scores []float64, factor float64) (sum float64) {
 	return sum
 }
 
-// learn has x learn so many events.
+// learn makes x learn the next events.
 func (s *numbers) learn(x *Experts, events int) {
 	scores, out := x.NewScores(), make([]float64, len(s.y))
 	for range events {
@@ -92,8 +93,8 @@ func settings(outputs int, splines bool) Settings {
 	return Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000, Strength: 0.1}, Outputs: outputs, Splines: splines, At: 6}
 }
 
-// TestScoreIsOfWeights checks that the mixed scores of the experts are those of one linear model over the numbers
-// and their spline columns: the base score times Base, Intercept, and the weights that Publish writes to the rows.
+// TestScoreIsOfWeights checks that the mixed scores of the experts equal one linear model over the numbers and their
+// spline columns. The model has the base score times Base, Intercept, and the weights that Publish writes to the rows.
 func TestScoreIsOfWeights(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, splines := range []bool{true, false} {
@@ -129,7 +130,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 			if s.n.Scaling.Scaler.Splines == nil || len(x.Columns()) < 4*4 {
 				t.Errorf("%d columns", len(x.Columns()))
 			}
-			// Without features and with half an intercept it is a half of that.
+			// An event without features, whose constant feature is 0.5, scores half of the intercept.
 			scores := x.NewScores()
 			x.Score(&Input{One: 0.5}, make([]float64, outputs), &scores, out)
 			if got, want := out[0], 0.5*x.Intercept(0); math.Abs(got-want) > 1e-12 {
@@ -139,8 +140,8 @@ func TestScoreIsOfWeights(t *testing.T) {
 	}
 }
 
-// TestSplinesPay checks that the better expert has the larger mixture weight: splines if the effect of a number
-// bends.
+// TestSplinesPay checks that splines get the larger mixture weight if the effect of a number is nonlinear and no other
+// expert has splines.
 func TestSplinesPay(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(2, 90, 1)
 	s.learn(x, 8000)
@@ -155,7 +156,7 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// TestState checks that a state that is read continues with the same bits, and that invalid bytes are rejected.
+// TestState checks that a decoded state continues with the same bits, and that invalid bytes are rejected.
 func TestState(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(3, 4, outputs)
@@ -213,8 +214,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestExpertsRestAndWake checks that an expert with almost no weight rests after restAfter events and then learns
-// every restEvery-th event. It learns every event again once its weight is wakeShare.
+// TestExpertsRestAndWake checks that an expert with almost no mixture weight rests after restAfter events, and then
+// learns every restEvery-th event. It learns every event again once its weight is wakeShare.
 func TestExpertsRestAndWake(t *testing.T) {
 	x := New(settings(1, true))
 	learns := func(share float64, events int) (n int) {
@@ -236,8 +237,8 @@ func TestExpertsRestAndWake(t *testing.T) {
 	}
 }
 
-// TestTooMany checks that, if there is no memory for the numbers, there are no experts from then on, and nothing of
-// them is in the rows.
+// TestTooMany checks that no expert is used from the time when there are too many numeric columns, and that the rows
+// then have no weights of experts.
 func TestTooMany(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
@@ -261,7 +262,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestMove checks that a change of scale changes no score, and that a column with a new meaning is forgotten.
+// TestMove checks that a change of a column's scale changes no score, and that a column whose unit changes loses its
+// weight.
 func TestMove(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(5, 4, outputs)
@@ -269,7 +271,7 @@ func TestMove(t *testing.T) {
 		s.next(x)
 		scores, out, moved := x.NewScores(), make([]float64, outputs), make([]float64, outputs)
 		x.Score(&s.seen, s.base, &scores, out)
-		last := s.in.Features() - 1 // a number that is always there
+		last := s.in.Features() - 1 // a number that is in every event
 		const ratio, shift = 1.02, 0.01
 		s.in.Moves = []encode.Move{{Column: s.in.Columns[last], Numeric: true, Ratio: ratio, Shift: shift, Was: model.Standardization{Scale: 1}, Is: model.Standardization{Scale: 1}}}
 		x.Meet(&s.in, s.n)
@@ -305,7 +307,7 @@ func TestStartFresh(t *testing.T) {
 	}
 }
 
-// TestCenter checks that a spline adds little on average over its knots. Without centering it would add .81.
+// TestCenter checks that a spline adds little on average over its knots. Without centering it would add .81 on average.
 func TestCenter(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(7, 3, 1)
 	for range 4000 {
@@ -325,7 +327,7 @@ func TestCenter(t *testing.T) {
 }
 
 // TestRescale checks that another unit of the targets and scores does not change what the experts of a regression
-// add.
+// predict.
 func TestRescale(t *testing.T) {
 	c := settings(1, false)
 	c.Loss = loss.Quadratic{}
@@ -342,8 +344,8 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// TestDiscriminant checks that the discriminant has the weights and intercepts of the class means and the
-// covariance within classes, also after columns and classes are added, moved or replaced.
+// TestDiscriminant compares the weights and intercepts of the discriminant with the class means and the covariance
+// within classes. It also does so after columns and classes are added, moved or replaced.
 func TestDiscriminant(t *testing.T) {
 	const classes, numbers, events = 20, 3, solveEvery
 	d := newDiscriminant(Settings{Outputs: classes})
@@ -438,7 +440,7 @@ func TestDiscriminant(t *testing.T) {
 	}
 }
 
-// harmonic returns 1 + 1/2 + 1/3 + …, the part of the scatter that the first events of a class omit.
+// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The first events of a class add that much less to the scatter.
 func harmonic(n int) (sum float64) {
 	for i := range n {
 		sum += 1 / float64(i+1)
@@ -446,8 +448,8 @@ func harmonic(n int) (sum float64) {
 	return sum
 }
 
-// TestSplineOfColumnThatIsNoNumber checks that a column that is 0 if omitted has a spline that the experts learn,
-// although it is not one of their numbers.
+// TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column that is 0 if omitted, although
+// the column is not one of their numbers.
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})

@@ -6,30 +6,32 @@ import (
 	"blankout/internal/coder"
 )
 
-// Gain measures how much the experts reduce the loss of the base, and decides whether they rest. The zero value is for
-// a new stream.
+// Gain measures how much the experts reduce the loss of the base scores, and decides whether they rest. The zero value
+// is for a new stream.
 type Gain struct {
-	judged     float64 // number of judged events
-	size, gain float64 // means over the latest events: the loss of the base, and its reduction
+	judged     float64 // number of events passed to Take
+	size, gain float64 // means over the latest events: loss of the base scores, and its reduction
 	counted    uint64  // number of the latest event at which the experts had weight in predictions
 	resting    bool
 }
 
 const (
-	// The experts rest below a gain of leastGain times the loss, until the gain is wakeGain times the loss.
+	// The experts start to rest if their gain is below leastGain times the loss. They stop when it is at least wakeGain
+	// times the loss.
 	leastGain, wakeGain = 0.0005, 0.001
-	// gainMemory is the number of events of the means. The experts do not rest before gainEnough events are judged.
+	// gainMemory is the number of events over which the means decay. The experts do not rest before Take has received
+	// gainEnough events.
 	gainMemory, gainEnough = 4096, 8192
 	// mostGain bounds the gain of one event.
 	mostGain = 8
 	// The experts also rest after idleEnough events without weight in predictions. The mean alone would remember the
 	// first events, when the experts learned faster than the base.
 	idleEnough = 4096
-	// RestEvery is the sampling of events by resting experts: they learn one in RestEvery.
+	// RestEvery is the sampling rate of resting experts: they learn one event in RestEvery.
 	RestEvery = 16
 )
 
-// Take adds the losses of an event.
+// Take adds the losses of an event without the experts (alone) and with them (mixed).
 func (g *Gain) Take(alone, mixed float64) {
 	less := alone - mixed
 	if less != less {
@@ -41,7 +43,7 @@ func (g *Gain) Take(alone, mixed float64) {
 	g.gain += rate * (max(-mostGain, min(less, mostGain)) - g.gain)
 }
 
-// Apply decides at the event of this number whether the experts rest. counts reports whether they have weight in
+// Apply decides whether the experts rest, at the event with this number. counts reports whether they have weight in
 // predictions.
 func (g *Gain) Apply(event uint64, counts bool) {
 	if counts {
@@ -57,10 +59,10 @@ func (g *Gain) Apply(event uint64, counts bool) {
 	}
 }
 
-// Resting reports whether the experts rest: then they have no weight in predictions.
+// Resting reports whether the experts rest, which means that they have no weight in predictions.
 func (g *Gain) Resting() bool { return g.resting }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (g *Gain) State(c *coder.Coder) {
 	c.Float(&g.judged)
 	c.Float(&g.size)

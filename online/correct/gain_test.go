@@ -7,13 +7,13 @@ import (
 	"blankout/internal/coder"
 )
 
-// TestGain checks that experts rest if they gain less than a two-thousandth of the loss, after 8,192 events at the
-// earliest, and wake if they would gain twice as much.
+// TestGain checks that experts rest if they reduce the loss by less than a two-thousandth, but not before 8,192 events.
+// They must wake when they would reduce it by twice as much.
 func TestGain(t *testing.T) {
 	var g Gain
 	take := func(n int, gain float64) {
 		for i := range n {
-			swing := 0.3 * float64(1-i%2*2) // a mean that no event tells
+			swing := 0.3 * float64(1-i%2*2) // alternating, so that single events do not show the mean
 			g.Take(0.5, 0.5-gain+swing)
 		}
 		g.Apply(1, true)
@@ -26,7 +26,7 @@ func TestGain(t *testing.T) {
 	if !g.Resting() {
 		t.Errorf("it does not rest where it gains %v of %v", g.gain, g.size)
 	}
-	take(4*gainMemory, 0.0004) // of 0.5: between leastGain and wakeGain
+	take(4*gainMemory, 0.0004) // relative to the loss 0.5, between leastGain and wakeGain
 	if !g.Resting() {
 		t.Errorf("it wakes at %v of %v", g.gain, g.size)
 	}
@@ -63,8 +63,8 @@ func TestGain(t *testing.T) {
 	}
 }
 
-// TestGainOfNoWeight checks that experts without weight in any prediction rest after idleEnough events, whatever
-// they gained before, and wake by what they gain then.
+// TestGainOfNoWeight checks that experts without weight in any prediction rest after idleEnough events, for any earlier
+// gain. They must wake by their later gain.
 func TestGainOfNoWeight(t *testing.T) {
 	var g Gain
 	event := uint64(0)

@@ -1,6 +1,6 @@
 package correct
 
-// This file finds the columns of splines among the followed columns.
+// This file finds the spline columns among the followed columns.
 
 import (
 	"slices"
@@ -8,15 +8,15 @@ import (
 	"blankout/internal/model"
 )
 
-// splines holds the splines that are followed: those of numbers, and those of sparse columns that are not followed as
-// numbers.
+// splines holds the followed splines: splines of numeric columns, and splines of sparse columns that are not followed
+// themselves.
 type splines struct {
 	curves *model.Splines
-	first  []int // by spline: index of its first column
+	first  []int // index of each spline's first column
 	room   []float64
 }
 
-// with returns numbers, which ascend, followed by the columns of the splines.
+// with returns numbers, which must be ascending, followed by the columns of the splines.
 func (s *splines) with(numbers []uint32) []uint32 {
 	c := s.curves
 	if c == nil {
@@ -43,7 +43,7 @@ func (s *splines) place(columns []uint32) {
 	}
 }
 
-// read appends the basis values of each spline at an event's value to an Input. columns ascend.
+// read appends the basis values of each spline, at the event's value, to an Input. columns must be ascending.
 func (s *splines) read(columns []uint32, values []float64, to *Input) {
 	at := 0
 	for spline, source := range s.curves.Columns {
@@ -66,7 +66,7 @@ func (s *splines) read(columns []uint32, values []float64, to *Input) {
 }
 
 // shares returns the fraction of readings near each knot of a spline, or nil if the spline has one knot. Knots are
-// quantiles, so that each interval between them has equally many readings.
+// quantiles, so each interval between knots has equally many readings.
 func (s *splines) shares(spline int) []float64 {
 	n := len(s.curves.Knots[spline])
 	if n < 2 {

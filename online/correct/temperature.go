@@ -1,6 +1,6 @@
 package correct
 
-// This file learns a factor for an expert's scores.
+// This file learns a factor (temperature) for an expert's scores.
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Temperature learns the factor of scores that minimizes their log-loss. It makes online steps on the logarithm of the
-// factor, with a decaying sum of squared slopes.
+// Temperature learns the factor of scores that minimizes their log-loss. It makes online gradient steps on the
+// logarithm of the factor, divided by a decaying sum of squared gradients.
 type Temperature struct {
 	logarithm, squares float64
 }
@@ -22,10 +22,10 @@ const (
 	mostTemperature   = 2
 )
 
-// NewTemperature returns a Temperature that starts with a factor.
+// NewTemperature returns a Temperature that starts at the given factor.
 func NewTemperature(factor float64) Temperature { return Temperature{logarithm: math.Log(factor)} }
 
-// Factor returns the factor.
+// Factor returns the current factor.
 func (t *Temperature) Factor() float64 {
 	if t.logarithm == 0 { // always 0 for one output
 		return 1
@@ -33,7 +33,7 @@ func (t *Temperature) Factor() float64 {
 	return loss.Exp(t.logarithm)
 }
 
-// Learn learns from an event; lost returns the log-loss of its scores multiplied by a factor.
+// Learn learns from an event. lost returns the log-loss of the event's scores multiplied by a factor.
 func (t *Temperature) Learn(lost func(factor float64) float64) {
 	f := t.Factor()
 	slope := (lost(f*(1+temperatureStep)) - lost(f*(1-temperatureStep))) / (2 * temperatureStep)
@@ -44,5 +44,5 @@ func (t *Temperature) Learn(lost func(factor float64) float64) {
 	t.logarithm = max(-mostTemperature, min(t.logarithm-slope/(t.squares+temperaturePrior), mostTemperature))
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (t *Temperature) State(c *coder.Coder) { c.Each(&t.logarithm, &t.squares) }

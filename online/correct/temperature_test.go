@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTemperature checks that the factor found is the one that the log-odds were divided by, and that it starts at
-// the given value.
+// TestTemperature checks that Temperature finds the factor by which log-odds were divided, and that it starts at the
+// given value.
 func TestTemperature(t *testing.T) {
 	for _, want := range []float64{0.5, 2} {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -28,7 +28,7 @@ func TestTemperature(t *testing.T) {
 	}
 }
 
-// TestTemperatureOfEndlessLosses checks that a slope that is NaN or infinite changes no temperature.
+// TestTemperatureOfEndlessLosses checks that a gradient that is NaN or infinite does not change a temperature.
 func TestTemperatureOfEndlessLosses(t *testing.T) {
 	for name, lost := range map[string]func(factor float64) float64{
 		"no number":        func(float64) float64 { return math.NaN() },

@@ -9,24 +9,25 @@ import (
 	"blankout/online/mixture"
 )
 
-// weights holds the mixture weights of lanes.
+// weights holds the mixture weights of the experts' lanes (linear models).
 type weights struct {
 	shares  mixture.Weights
-	factors []Temperature // of each lane's scores, if there are several outputs
-	// In force: the mixture weight, 0 for a lane that is asleep, and the weight times the factor.
+	factors []Temperature // factors of each lane's scores, if there are several outputs
+	// The weights in effect: mix is the mixture weight, 0 for a lane that is asleep. parts is mix times the factor of
+	// the lane's scores.
 	mix, parts []float64
-	observed   bool // some weights are not in force yet
+	observed   bool // some learned weights are not in effect yet
 	losses     []float64
 }
 
-// shareRates are the rates at which a lane's weight can recover, see mixture.Weights.
+// shareRates are the switching rates: they determine how fast a lane's weight can recover, see mixture.Weights.
 var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
 	return weights{shares: mixture.NewWeights(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
-// observe updates the weights with the losses of an event.
+// observe updates the weights with the losses of the lanes at an event.
 func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bool, lost func(scores []float64, factor float64) float64) {
 	for i := range w.losses {
 		if w.losses[i] = math.NaN(); asleep(i) {
@@ -43,7 +44,7 @@ func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bo
 	w.observed = true
 }
 
-// force puts the weights in force.
+// force makes the learned weights take effect.
 func (w *weights) force(asleep func(lane int) bool) {
 	w.observed = false
 	w.mix = w.shares.Mix(w.mix[:0])
@@ -56,7 +57,7 @@ func (w *weights) force(asleep func(lane int) bool) {
 		}
 		awake += w.mix[i]
 	}
-	if awake == 0 && first >= 0 { // all weights of awake lanes were 0
+	if awake == 0 && first >= 0 { // the weights of all awake lanes were 0
 		w.mix[first], awake = 1, 1
 	}
 	w.parts = w.parts[:0]

@@ -17,7 +17,7 @@ import (
 type link struct {
 	calibration.Link
 	learns   bool
-	always   bool   // the Link is used even if it does not reduce the loss
+	always   bool   // the Link takes effect even if it does not reduce the loss
 	stale    uint64 // age of the readers' weights in events, 0 for current weights
 	measures *watch.Measures
 	outputs  int         // number of scores of a prediction

@@ -22,7 +22,7 @@ type Met struct {
 	Event *event.Example
 	// Came is the event as it arrived. Event is equal to it, except that stuck fields are declared missing.
 	Came   *event.Example
-	Number uint64 // of the event
+	Number uint64 // number of the event
 	// Named reports whether missing fields can be determined by name. Present has the fields that the event had when it
 	// arrived.
 	Named   bool
@@ -36,7 +36,7 @@ type Met struct {
 
 // LabeledEvent is a labeled event and its prediction, before the event is learned.
 type LabeledEvent struct {
-	Number uint64 // of the event
+	Number uint64 // number of the event
 	After  uint64 // number of learned events at the time of the prediction
 	Time   int64  // event time in milliseconds since the Unix epoch; 0 if not known
 	Weight float64
