@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Ablation reports a model's errors on the same events with and without one part of them: a group, a field or a
-// feature. Without means that the part is declared missing in all events. Errors are in percent; for regression they
-// are root mean squared errors.
+// Ablation reports a model's errors on the same events with and without one part: a group, a field or a feature. To
+// remove the part, it is declared missing in all events. Errors are in percent; for regression they are root mean
+// squared errors.
 type Ablation struct {
 	Kind   string `json:"kind"` // kind of the part: group, field or feature, as in Failure
 	Name   string `json:"name"`

@@ -35,8 +35,8 @@ func goneModel() (*model.Linear, []event.Example) {
 	return m, events
 }
 
-// TestWithoutPart checks that the errors without a part equal the errors on events from which the test removes the
-// part, with its products, entry by entry. The forecast at deleted fraction 0 must be the same error.
+// TestWithoutPart checks the errors without a part. The test removes the part and its products from all events, entry
+// by entry. The errors on these events must be equal. The forecast at deleted fraction 0 must be the same error.
 func TestWithoutPart(t *testing.T) {
 	m, events := goneModel()
 	for _, c := range []struct {

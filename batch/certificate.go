@@ -13,22 +13,23 @@ import (
 // Gap returns the duality gap of w, a bound on J(w) - min J. The bound holds at any point of a convex objective,
 // including kinks.
 //
-// Let phi(f, p) be the loss of one row as a function of its score f and of p = V^1/2 w, with v = |p|^2. Any subgradient
-// (a, u) of phi lies in the domain of the conjugate phi*. Weak duality then gives
+// Let phi(f, p) be the loss of one row. Its arguments are the score f and p = V^1/2 w; v is |p|^2. Any subgradient (a,
+// u) of phi lies in the domain of the conjugate phi*. Weak duality then gives
 //
 //	min J >= -P*(-G) - sum m phi*(a, u),  G = sum m (a x + V^1/2 u),
 //
-// where P is the penalty; a free intercept adds the condition sum m a = 0. With a = df and V^1/2 u = 2 dv V w, G is the
-// gradient of the losses and phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of nonnegative terms:
+// where P is the penalty; a free intercept adds the condition sum m a = 0. Gap uses a = df and V^1/2 u = 2 dv V w. Then
+// G is the gradient of the losses and phi*(a, u) = a f + 2 dv v - phi. J minus the bound becomes a sum of nonnegative
+// terms:
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + G)|^2 + sum m [phi(v) - theta phi(v + eps^2) + 2 theta dv eps^2].
 //
-// eps is the smoothing. (df, dv) at v + eps^2 is still dual feasible: it is the subgradient for noise with one more
-// coordinate. theta <= 1 makes the dual point feasible for a free intercept: rows whose a has the heavier sign are
-// multiplied by (sum of the lighter)/(sum of the heavier). The result stays in the domain. Because phi* is convex,
-// phi*(theta (a, u)) <= theta phi*(a, u) + (1-theta) phi*(0, 0) keeps the bound. Here phi*(0, 0) = -inf phi is at most
-// 0, except for counts, whose value Facts.Lower returns. Gap first moves the intercept to its optimum, which makes
-// theta almost 1. For the hinge this is the dual point of the support vector machine.
+// The smoothing is eps. The point (df, dv) at v + eps^2 is still dual feasible, because it is the subgradient for noise
+// with one more coordinate. The factor theta <= 1 makes the dual point feasible for a free intercept. It multiplies the
+// rows whose a has the heavier sign: theta = (sum of the lighter)/(sum of the heavier). The result stays in the domain.
+// Because phi* is convex, phi*(theta (a, u)) <= theta phi*(a, u) + (1-theta) phi*(0, 0) keeps the bound. Here phi*(0,
+// 0) = -inf phi is at most 0, except for counts, whose value Facts.Lower returns. Gap first moves the intercept to its
+// optimum, which makes theta almost 1. For the hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
 	if !o.certifiable() {
@@ -83,17 +84,16 @@ func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
 }
 
-// stepGap returns a duality gap of w. w is t times the direction d of the last Line away from the last point, which is
-// a step of Newton's method. The dual point is the gradient of the losses that a full step predicts, a = df + ff x.d.
-// Then only the residual of the linear system and (t-1) R d remain of J's gradient, and nonlinearity adds a term per
-// row,
+// stepGap returns a duality gap of w after a step of Newton's method. The step is t times the direction d of the last
+// Line. The dual point is the gradient of the losses that a full step predicts, a = df + ff x.d. Then only the residual
+// of the linear system and (t-1) R d remain of J's gradient, and nonlinearity adds a term per row,
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
 // while in Gap nonlinearity adds to the gradient's norm, so Gap gives an equally small bound only one step later. The
-// formula is for losses with a known conjugate, without noise. For every other convex loss stepGap returns Gap at
-// scores that were moved along the line instead of gathered from the rows. It returns +Inf if rounding affects these
-// scores.
+// formula is for losses with an available conjugate phi*, without noise. For every other convex loss stepGap returns
+// Gap at scores that were moved along the line instead of gathered from the rows. It returns +Inf if rounding affects
+// these scores.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
 	l, ok := o.loss.(loss.Conjugate)
 	if !ok || o.noisy {
@@ -130,8 +130,8 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	})
 }
 
-// dualGap returns the duality gap of w for the dual point in o.df and o.dv. slack returns a view's term of the sum over
-// rows, for the view's theta.
+// dualGap returns the duality gap of w for the dual point in o.df and o.dv. The function slack returns a view's term of
+// the sum over rows, for the view's theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
 	thetaUp, thetaDown := 1.0, 1.0
 	if up, down := o.dualSums(); o.FreeIntercept() {
@@ -165,8 +165,8 @@ func (o *Expected) dualSums() (up, down float64) {
 	return up, down
 }
 
-// thetas returns the factor for rows with positive df and the factor for rows with negative df that make the dual point
-// feasible for a free intercept.
+// thetas returns the factors that make the dual point feasible for a free intercept: one for rows with positive df and
+// one for rows with negative df.
 func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	switch {
 	case up > down:
@@ -340,8 +340,8 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	return best
 }
 
-// Smooth replaces every v by v + eps^2, which smooths the kink of the hinge at v = 0. Values and gradients are then
-// those of the smoothed objective; Gap still bounds the distance of the true objective from its minimum.
+// Smooth replaces every v by v + eps^2, which smooths the kink of the hinge at v = 0. Values and gradients then belong
+// to the smoothed objective; Gap still bounds the distance of the true objective from its minimum.
 func (o *Expected) Smooth(eps float64) { o.eps = eps }
 
 // Kinked reports whether the losses have a kink that Smooth smooths.
@@ -350,8 +350,8 @@ func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 // SmoothingGap returns the contribution of smoothing to the last Gap.
 func (o *Expected) SmoothingGap() float64 { return o.kink }
 
-// OwnRounding returns the root mean square of the noise in the scores of the last Gap. unscaled reports whether this
-// noise exceeds the smoothing in almost every row.
+// OwnRounding returns the root mean square of the noise in the scores of the last Gap. The result unscaled reports
+// whether this noise exceeds the smoothing in almost every row.
 func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	// sharp is the total weight of the rows whose variance is smaller than the smoothing.
 	sharp, variance, all := 0.0, 0.0, 0.0
@@ -365,8 +365,8 @@ func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	return math.Sqrt(variance / all), sharp < 0.01*all
 }
 
-// Line returns a function that evaluates J at w + t d with its first two derivatives by t. w is the point of the last
-// ValueGrad with a gradient. The function reads no features, because f is linear in t and v quadratic.
+// Line returns a function that evaluates J at w + t d with its first two derivatives by t. The point w is that of the
+// last ValueGrad with a gradient. The function reads no features, because f is linear in t and v quadratic.
 func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	n := len(o.f)
 	if o.along == nil {

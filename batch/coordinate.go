@@ -10,19 +10,19 @@ import (
 	"blankout/internal/loss"
 )
 
-// coordinate minimizes the hinge loss without noise by dual coordinate descent (Hsieh et al. 2008, algorithm 3). With
-// p_n = alpha_n/m_n in [0, 1] it keeps
+// coordinate minimizes the hinge loss without noise by dual coordinate descent (Hsieh et al. 2008, algorithm 3). The
+// dual variables are p_n = alpha_n/m_n in [0, 1]. The method keeps
 //
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
 // and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows whose alpha_n stays at a
 // bound are set aside until the other rows have converged. No other method here reaches a few digits faster. (Merging
 // equal rows does not help: an epoch is shorter, but a9a and w8a need three times as many epochs.) A free intercept b
-// has a proximal term rho/2 (b - b_k)^2 whose center b_k follows b: the method of multipliers for the constraint sum
-// alpha y = 0.
+// has a proximal term rho/2 (b - b_k)^2 whose center b_k follows b. This is the method of multipliers for the
+// constraint sum alpha y = 0.
 //
-// It returns false if a weight has no penalty, if the given number of epochs was not enough, or as soon as it is clear
-// that they will not be enough. w then holds the best point so far.
+// It returns false if a weight has no penalty or if the given number of epochs was not enough. It returns early if it
+// is clear that the epochs will not be enough. Then w holds the best point so far.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
 	// A factor of 10 or 1 instead of 100 makes the intercept oscillate (measured on text).
 	d := o.newDescent(100)
@@ -216,12 +216,12 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 }
 
 // logistic runs a few epochs of dual coordinate descent for the logistic loss without noise (Yu, Huang & Lin 2011),
-// starting at 0. With alpha_n = m_n sigma(t_n), the dual has its minimum in one variable t_n where
+// starting at 0. The dual variables are alpha_n = m_n sigma(t_n). The dual has its minimum in one variable t_n where
 //
 //	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
 //
-// which increases in t_n. No other method reaches two or three digits faster if rows are nearly independent and q_n m_n
-// is at most a few. logistic reports whether the tolerance was reached. If that would take long, it returns false, and
+// which increases in t_n. If rows are nearly independent and q_n m_n is at most a few, no other method reaches two or
+// three digits faster. The result reports whether the tolerance was reached. If that would take long, it is false, and
 // Newton's method starts at s.w.
 func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err error) {
 	d := o.newDescent(5)
@@ -330,7 +330,7 @@ func (o *Expected) lossAtScores() float64 {
 }
 
 // centerHinge is the method center for the hinge without noise. The sum over the rows is piecewise linear in the shift
-// b of the scores: row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i. The slope starts at minus
+// b of the scores. Row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i. The slope starts at minus
 // the weight of the positive rows, so its zero is a weighted quantile of the kinks.
 func (o *Expected) centerHinge(ell float64) float64 {
 	type kink struct{ at, m float64 }

@@ -19,8 +19,8 @@ type Corrupter struct {
 	Seed  uint64
 	// Keep leaves the surviving values of dropout unscaled, instead of dividing them by 1-q.
 	Keep bool
-	// Grouping has the groups of a GroupDropout. Whether a group is removed depends on the group's name only, not on
-	// its columns.
+	// Grouping has the groups of a GroupDropout. The removal of a group depends on the group's name only, not on its
+	// columns.
 	Grouping *model.Grouping
 	// Splines are the splines whose columns occur in the events. Noise that removes a number also removes its spline
 	// columns.

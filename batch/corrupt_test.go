@@ -12,7 +12,7 @@ import (
 )
 
 // TestCorrupterDrawsIndependently checks that the masks of neighboring examples, copies and seeds are independent for
-// any pair of entries. The variance of sums over copies must be that of independent draws.
+// any pair of entries. Sums over copies must have the variance of independent draws.
 func TestCorrupterDrawsIndependently(t *testing.T) {
 	const n, entries = 6000, 6
 	masks := func(q float64, seed uint64, example, copy func(i int) int) [][]float64 {

@@ -15,9 +15,8 @@ import (
 const (
 	// covarianceRows is the largest number of rows that are used; a larger set is sampled evenly.
 	covarianceRows = 50_000
-	// covarianceRounds is the number of EM rounds. covarianceWork limits the cost of a round, in columns cubed; if all
-	// rows with missing values would cost more, a sample represents them. covarianceLeast is the least size of that
-	// sample.
+	// covarianceRounds is the number of EM rounds. The limit covarianceWork is the cost of a round, in columns cubed.
+	// If all rows with missing values would cost more, a sample of at least covarianceLeast rows represents them.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
 )
 

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// correlated returns events of five numbers. The last three are nearly functions of the first two. Fractions null and
-// wild of the values are null and outliers. The last number determines the class.
+// correlated returns events of five numbers. The last three are nearly functions of the first two. A fraction null of
+// the values is null, and a fraction wild is outliers. The last number determines the class.
 func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -72,7 +72,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 		}
 		for i := range n {
 			for j := range n {
-				// got is the covariance of raw values, whole that of standardized values.
+				// The matrix of got is for raw values, the matrix of whole for standardized values.
 				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
 				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
 					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)

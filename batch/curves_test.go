@@ -47,8 +47,9 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// TestCurvesAreOneFeature checks that a number and its spline columns vary as one feature. The objective equals that of
-// their sums, its derivatives equal finite differences, and its matrix gives the same products.
+// TestCurvesAreOneFeature checks that a number and its spline columns vary as one feature. The objective must equal the
+// objective of data with their sums. Its derivatives must equal finite differences, and its matrix must give the same
+// products.
 func TestCurvesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {

@@ -133,8 +133,8 @@ func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 	return *g.all
 }
 
-// Apply returns d with the values of dead features for silent noise, see SetDead. scaler is the model whose Scaler has
-// standardized d; nil if d is raw.
+// Apply returns d with the values of dead features for silent noise, see SetDead. The model scaler has the Scaler that
+// standardized d; it is nil if d is raw.
 func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
 	var curves *model.Splines
 	if scaler != nil {
@@ -169,7 +169,7 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 }
 
 // left returns a function of a row. The function returns the absent columns that would not be 0 if their features were
-// dead: spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
+// dead. These are spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
 func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {

@@ -35,8 +35,8 @@ type dual struct {
 
 // maxDual is the largest number of rows for which the dual is faster. Its matrix needs rows^2/2 dot products. Conjugate
 // gradients on the primal, preconditioned by the diagonal, need about 20 to 40 dot products per row. On windows of
-// images and of reviews both take the same time at 20 rows; at 50 rows the dual takes 1.3 times as long, at 200 two to
-// five times.
+// images and of reviews both take the same time at 20 rows. The dual takes 1.3 times as long at 50 rows, and two to
+// five times as long at 200 rows.
 const maxDual = 32
 
 // dual returns the inverse at the point of the last gradient. It returns nil if the dual is slower, because there are

@@ -21,9 +21,9 @@ import (
 //
 // where m_n is the importance of event n, and the intercept b is the last parameter. If noise removes whole groups, V_n
 // is not diagonal, see groups.go. Under silent noise a row counts once for each noise rate, see silent.go. Noise with a
-// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. For every
-// convex loss in the table of package loss, the gradient, the exact Hessian, the majorizer of IRLS and the certificate
-// follow from At and At2.
+// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. The gradient,
+// the exact Hessian, the majorizer of IRLS and the certificate follow from At and At2, for every convex loss in the
+// table of package loss.
 type Expected struct {
 	p          Problem
 	loss, free loss.Loss // losses of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
@@ -59,8 +59,8 @@ func (n *noising) stride() int {
 	return 1
 }
 
-// byRow holds the values of each view of each row at one point: the point of the last ValueGrad with a gradient, or of
-// the last scores. View k of row n has index n len(views) + k.
+// byRow holds the values of each view of each row at one point. It is the point of the last ValueGrad with a gradient,
+// or of the last scores. View k of row n has index n len(views) + k.
 type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, valid when curved is set
@@ -118,8 +118,8 @@ type Problem struct {
 	Kappa     float64
 	Intercept Intercept
 	Penalty   Penalty
-	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). With n
-	// labeled and m unlabeled examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
+	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). If n
+	// examples are labeled and m unlabeled, the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
 	Alpha   float64
 	Threads int
 	// Pause is called between passes over the data. It may be nil.
@@ -213,9 +213,9 @@ func (p Penalty) ValueGrad(w, grad []float64) float64 {
 	return sum
 }
 
-// NewExpected returns the objective of a problem. It returns an error for an invalid problem: a nonzero Alpha for a
-// loss whose noising penalty depends on the label, negative features under Poisson noise, or targets that do not fit
-// the loss.
+// NewExpected returns the objective of a problem. It returns an error if Alpha is not 0 for a loss whose noising
+// penalty depends on the label. It also returns an error for negative features under Poisson noise, or for targets that
+// do not fit the loss.
 func NewExpected(p Problem) (*Expected, error) {
 	d := p.Data
 	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: d.Columns()}
@@ -351,7 +351,7 @@ func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
 	return a + l.s*(b-a), l.s * bfv, l.s * bvv
 }
 
-// penaltyOnly is s (loss(v) - loss(0)). The loss must be one whose difference does not depend on the label.
+// penaltyOnly is s (loss(v) - loss(0)). For its loss this difference must not depend on the label.
 type penaltyOnly struct {
 	loss.Loss
 	s float64
@@ -468,7 +468,7 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 	return b
 }
 
-// gather returns the sums over row n that setPair prepared. s = x.a without dead features, h is the score of dead
+// gather returns the sums over row n that setPair prepared: s = x.a without dead features, the score h of dead
 // features, t = a'V b and u = a'V a.
 func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	r := o.p.Data.Row(n)
@@ -485,7 +485,8 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 }
 
 // pull is what one row adds to a gradient. The row adds x times its features, one times a constant feature such as the
-// intercept, and v times V. With groups, it adds v times the z of the row's last gather instead.
+// intercept, and v times V. If the noise has groups, it adds v times the z of the row's last gather instead of v times
+// V.
 type pull struct{ x, one, v float64 }
 
 // scatter adds the pull p of row n to the partial sum acc.
@@ -520,8 +521,8 @@ func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// with sum a_n for the intercept. It writes sum b_n V_n to diag unless diag is nil. With groups the result is out = sum
-// a_n x_n + b_n z_n, and diag is not used.
+// with sum a_n for the intercept. It writes sum b_n V_n to diag unless diag is nil. If the noise has groups, the result
+// is out = sum a_n x_n + b_n z_n, and diag is not used.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {
@@ -616,8 +617,8 @@ func (o *Expected) curve() {
 	})
 }
 
-// Majorise makes HessVec and Diagonal use the matrix of IRLS, R + kappa sum m gamma (x x' + V) with gamma = 2 dv,
-// instead of the Hessian. For the bounds of Chen et al. the quadratic with this matrix lies above J and touches it.
+// Majorise makes HessVec and Diagonal use the matrix of IRLS instead of the Hessian: R + kappa sum m gamma (x x' + V)
+// with gamma = 2 dv. For the bounds of Chen et al. the quadratic with this matrix lies above J and touches it.
 func (o *Expected) Majorise(on bool) {
 	o.curved = o.curved && o.majorise == on
 	o.majorise = on
@@ -802,7 +803,7 @@ func (o *Expected) StartSize() float64 {
 	return o.WeightSize()
 }
 
-// FirstNegative returns the first row with a negative value, -1 if there is none.
+// FirstNegative returns the first row with a negative value, or -1 if no value is negative.
 func (d *Data) FirstNegative() int {
 	for i := range d.rows {
 		r := d.Row(i)
@@ -842,8 +843,8 @@ func (o *Expected) formable() bool {
 	return o.dim <= 1024 && o.outer <= 50*o.p.Data.entries
 }
 
-// dense returns the matrix of HessVec. It returns nil if conjugate gradients are faster: with many columns, or with
-// rows so long that the sum of their outer products costs more than dozens of matrix-vector products.
+// dense returns the matrix of HessVec, or nil if conjugate gradients are faster. They are faster for many columns. They
+// are also faster if the outer products of long rows cost more than dozens of matrix-vector products.
 func (o *Expected) dense() *mat.SymDense {
 	if !o.formable() {
 		return nil
@@ -860,8 +861,8 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. acc holds the matrix for the part of z in the
-	// row's columns, and then two vectors that sum the rest of z, which is c0 w.
+	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The slice acc holds the matrix for the part of
+	// z in the row's columns. Then follow two vectors that sum the rest of z, which is c0 w.
 	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z, dead []float64

@@ -5,11 +5,12 @@ package batch
 //
 //	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
 //
-// where x_u is the part of the row whose features are removed with the unit u. A unit is one of two kinds: a group with
-// rate r_g, including the products with one of its fields, or the products of a pair of groups a and b, with rate r_a
-// r_b. own_d = r prod (1 + r_g) over the groups with which feature d is removed. V is still a sum of squares of linear
-// maps, so v = w'V w is a squared norm, and all properties of the losses and of the certificate hold. In the derivation
-// of Gap, p = V^1/2 w becomes the vector of all rate_u^1/2 w.x_u and own_d^1/2 w_d x_d.
+// where x_u is the part of the row whose features are removed with the unit u. A unit of the first kind is a group with
+// rate r_g, including the products with one of its fields. A unit of the second kind has the products of a pair of
+// groups a and b, with rate r_a r_b. The factor own_d is r prod (1 + r_g) over the groups with which feature d is
+// removed. V is still a sum of squares of linear maps, so v = w'V w is a squared norm. So all properties of the losses
+// and of the certificate hold. In the derivation of Gap, p = V^1/2 w becomes the vector of all rate_u^1/2 w.x_u and
+// own_d^1/2 w_d x_d.
 //
 // A number with a spline (model.Splines) is one feature with several columns. It is a unit with rate r (1 + r_g), which
 // is part of the unit of its group, and own_d = 0.
@@ -123,7 +124,8 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 // ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
 var ErrSplines = errors.New("splines, whose columns die together, are not supported")
 
-// Bends reports whether the problem of c supports splines. With axes, every problem of the grid must support them.
+// Bends reports whether the problem of c supports splines. If axes are given, every problem of the grid must support
+// them.
 func (c Config) Bends(axes []Axis) bool {
 	curves, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
@@ -200,7 +202,7 @@ func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 }
 
 // features returns, for every entry of a row, the index of the first entry of its feature, and the number of features.
-// A number comes first and is followed by its spline columns.
+// The first entry of a number is followed by its spline columns.
 func (d *Data) features(r Row) (first []int, n int) {
 	first = make([]int, len(r.Index))
 	for j, c := range r.Index {

@@ -21,9 +21,9 @@ import (
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
 // Eliminating all variables except w leaves the matrix R + sum m theta x x' with theta = 1/(xi/(1-p) + s/p). The matrix
-// is formed and factorized, so the method is for few columns. mu and the second-order terms are chosen by Mehrotra's
-// predictor and corrector (1992), with two right-hand sides per factorization. p is always dual feasible and gives the
-// certificate.
+// is formed and factorized, so the method is for few columns. Mehrotra's predictor and corrector (1992) choose mu and
+// the second-order terms, with two right-hand sides per factorization. The dual variables p are always feasible and
+// give the certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
 	buf := make([]float64, 6*n)

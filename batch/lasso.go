@@ -95,8 +95,8 @@ func (o *lasso) descend(w, grad, out []float64) float64 {
 	return norm2(out)
 }
 
-// gap bounds value - min J if the losses are convex and each loss is at least max(0, -y f) or its square root. With g
-// the gradient of the smooth part and w* the minimizer,
+// gap bounds value - min J if the losses are convex and each loss is at least max(0, -y f) or its square root. Let g be
+// the gradient of the smooth part and w* the minimizer. Then
 //
 //	J - J* <= sum_d (g_d w_d + l1 |w_d|) + max_d (|g_d| - l1)_+ |w*|_1 + |g_b| |b - b*|,
 //

@@ -47,8 +47,8 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	return w
 }
 
-// TestLasso checks that the minimum equals the result of coordinate descent, that zero weights are exactly 0, and that
-// the certificate bounds the gap at every iterate.
+// TestLasso checks that the minimum equals the result of coordinate descent and that zero weights are exactly 0. The
+// certificate must bound the gap at every iterate.
 func TestLasso(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -53,7 +53,7 @@ func (p *Presence) Add(e *event.Example) {
 			p.key = binary.LittleEndian.AppendUint16(p.key, uint16(id))
 		}
 	})
-	p.key = append(p.key, 0, 0) // a zero id, that of the anonymous field, ends the list of present fields
+	p.key = append(p.key, 0, 0) // the id 0 of the anonymous field ends the list of present fields
 	for _, id := range e.Missing {
 		p.key = binary.LittleEndian.AppendUint16(p.key, id)
 	}
@@ -452,7 +452,7 @@ func (c *policyComparison) add(weight float64, loss policyLosses) {
 	}
 }
 
-// better returns the best of the policies that are significantly better than now. It returns now if none is.
+// better returns the best of the policies that are significantly better than now, or now if no policy is.
 func (c *policyComparison) better(now model.MissingPolicy) model.MissingPolicy {
 	at := slices.Index(missingPolicies[:], now)
 	best := at

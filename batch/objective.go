@@ -1,7 +1,7 @@
 // Package batch computes exact solutions: the minimum of a regularized expected loss over a whole training set, with a
 // bound on the remaining error.
 //
-// [Data] is the training set, an [Objective] is the function to minimize, and [Solve] minimizes it through the
+// [Data] is the training set and an [Objective] is the function to minimize. [Solve] minimizes an Objective through the
 // interfaces of this file. [Train] trains a [model.Linear] according to a [Config]. No goroutine outlives a call.
 // Results have the same bits for any number of threads.
 package batch

@@ -106,8 +106,8 @@ func (m measured) answer(i int) model.Answer {
 // scale returns the factor of the features of event i.
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
-// deleted returns the factor of the remaining features of event i after a fraction of its features was deleted, and the
-// weight of imputation in its score.
+// deleted returns two values for event i after a fraction of its features was deleted: the factor of the remaining
+// features, and the weight of imputation in the score.
 func (m measured) deleted(i int, share float64) (scale, fill float64) {
 	if share == 0 {
 		return m.scale(i), 0

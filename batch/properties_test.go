@@ -35,9 +35,9 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) 
 	return x, y
 }
 
-// everyLoss lists each loss of the table that an Expected objective can be solved for with labels -1 and +1, and a
-// hinge with a given margin. TestNumbers covers regression losses with a kink at the target. With only two targets all
-// examples would be at the kink.
+// everyLoss lists each loss of the table that an Expected objective can be solved for with labels -1 and +1. It also
+// has a hinge with a given margin. TestNumbers covers regression losses with a kink at the target. Two targets would
+// put all examples at the kink.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
 	for _, l := range loss.All() {
@@ -611,8 +611,7 @@ func TestCenterHinge(t *testing.T) {
 	}
 }
 
-// TestCertificateAtEveryTolerance checks that the certificate bounds the remaining gap at whatever tolerance a solver
-// stops.
+// TestCertificateAtEveryTolerance checks that the certificate bounds the remaining gap for every tolerance of a solver.
 func TestCertificateAtEveryTolerance(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(12) {
@@ -666,7 +665,7 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 	}
 }
 
-// TestNoLossIsTheMinimum checks that a loss of zero is recognized as the minimum. Without a penalty there is no
+// TestNoLossIsTheMinimum checks that a loss of zero is recognized as the minimum. The problem has no penalty and so no
 // certificate, but zero is a lower bound.
 func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}

@@ -39,9 +39,9 @@ func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []even
 	return s, out
 }
 
-// TestExactIntervalCoversWhatIsMissing checks that 90 % of the targets are in the interval of an exact model for any
-// number of missing fields, with and without missing fields in training. Without missing fields in training, the
-// missing policy must be to impute.
+// TestExactIntervalCoversWhatIsMissing checks that the interval of an exact model contains 90 % of the targets for any
+// number of missing fields. It trains with and without missing fields. If training has none, the missing policy must be
+// to impute.
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {

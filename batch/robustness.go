@@ -29,9 +29,9 @@ const (
 // model.Missing gives the factor s of the remaining features. Words and the columns of sparse text are absent without
 // notice, so s = 1.
 //
-// For two classes the score is nearly normal with mean s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2
-// (docs/mathematics.md), which gives the probability of a wrong prediction. The few largest contributions to a score
-// are not normal. So the forecast sums over their masks, which is exact for events with few features. With more
+// For two classes the score is nearly normal (docs/mathematics.md). Its mean is s (1-d) f and its variance s^2 d (1-d)
+// sum_j w_j^2 x_j^2, which gives the probability of a wrong prediction. The few largest contributions to a score are
+// not normal. So the forecast sums over their masks, which is exact for events with few features. If there are more
 // classes, or if missing numbers are imputed, masks are drawn at random.
 //
 // For regression the error is the root mean squared error. It follows exactly from the first two moments of the score,
@@ -80,8 +80,8 @@ func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 }
 
 // groupRobustness returns the robustness forecast if a fraction d of the groups is missing, with masks drawn at random.
-// A group is missing with all of its features. A product of two groups is missing with either group. Without groups
-// every feature is its own group.
+// A group is missing with all of its features. A product of two groups is missing with either group. If there are no
+// groups, every feature is its own group.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
 		w.forecastSampled(d, u, i, deletions, cost)

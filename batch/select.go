@@ -39,7 +39,7 @@ type Selection struct {
 
 // Settings are the training settings of one kind of model. A search varies them.
 type Settings[S any] interface {
-	// With returns the settings with one setting changed. key is the name of its flag.
+	// With returns a copy of the settings with one setting changed. The key is the name of its flag.
 	With(key, value string) (S, error)
 	// Check returns the first error that can be found without data.
 	Check() error
@@ -93,7 +93,7 @@ func nameOf(keys, values []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// With returns the settings with one setting changed. key is the name of its flag.
+// With returns a copy of the settings with one setting changed. The key is the name of its flag.
 func (c Config) With(key, value string) (Config, error) {
 	err := c.Set(key, value)
 	return c, err
@@ -173,8 +173,8 @@ type Point[S any] struct {
 	Settings S
 }
 
-// Grid returns the points of a grid; settings that no axis varies are those of first. The last axis varies fastest. The
-// error is the error of the first invalid point.
+// Grid returns the points of a grid. Settings that no axis varies have their values in first. The last axis varies
+// fastest. The error is the error of the first invalid point.
 func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 	keys, points := make([]string, len(axes)), []Point[S]{{Settings: first}}
 	for i, axis := range axes {
@@ -339,8 +339,8 @@ func (t *Ranking) measured(cells []cell, folds int) {
 	}
 }
 
-// Chain implements Settings. Training starts from the previous weights. With a certified minimum the result does not
-// depend on the start.
+// Chain implements Settings. Training starts from the previous weights. If the minimum is certified, the result does
+// not depend on the start.
 func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, error) {
 	var start [][]float64
 	return func(ctx context.Context, c Config) (model.Model, error) {
@@ -425,8 +425,8 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	return *r.Error, *r.LogLoss
 }
 
-// Like returns v with the class numbers of d. v must have been built with the Schema of d before the classes of d were
-// sorted. It returns an error if v has a class that d does not have.
+// Like returns v with the class numbers of d. Build v with the Schema of d before the classes of d are sorted. It
+// returns an error if v has a class that d does not have.
 func (v *Data) Like(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))

@@ -21,8 +21,8 @@ import (
 	"blankout/internal/model"
 )
 
-// view is a row at one rate of silent noise. keep is the factor of the features x-z in the score, spread the factor of
-// V in the variance. Noise that is not silent has one view with factors 1.
+// view is a row at one rate of silent noise. The factor keep multiplies the features x-z in the score, and spread
+// multiplies V in the variance. Noise that is not silent has one view with factors 1.
 type view struct{ keep, spread float64 }
 
 // see sets the views and the dead values for a noise. It returns the noise whose variance is V.
@@ -149,8 +149,8 @@ func (o *Expected) bent(n int) bool {
 //
 //	xx x x' + x1 (x c' + c x') + one c c' + xz (x z' + z x') + z1 (c z' + z c') + zz z z' + v V,
 //
-// where x is the part of the row that can fail, c is the part that cannot (including the intercept), and z = V w. v is
-// used for groups only.
+// where x is the part of the row that can fail and c is the part that cannot (including the intercept). The vector z is
+// V w. The factor v is used for groups only.
 type bend struct{ xx, x1, one, xz, z1, zz, v float64 }
 
 func (o *Expected) bend(n int) (e bend) {
@@ -174,8 +174,8 @@ func (o *Expected) bend(n int) (e bend) {
 	return e
 }
 
-// bentPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. s, one and t come
-// from gather and the intercept.
+// bentPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. The arguments s,
+// one and t are results of gather and the intercept.
 func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k

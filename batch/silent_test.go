@@ -332,8 +332,8 @@ func TestSilentOrder(t *testing.T) {
 	})
 }
 
-// TestDeadValueIsAShift checks that a dead value z equals a shift of the column to x - z, with an intercept higher by
-// w.z, if every example has the column.
+// TestDeadValueIsAShift checks dead values z in a column that every example has. They must equal a shift of the column
+// to x - z, with an intercept higher by w.z.
 func TestDeadValueIsAShift(t *testing.T) {
 	x, y := drawProblem(t, 37, 80, 5, true)
 	shifted := make([][]float64, len(x))
@@ -447,7 +447,7 @@ func TestSilentIsRefused(t *testing.T) {
 	}
 }
 
-// TestGoldenSilent compares the minima with those of an independent program.
+// TestGoldenSilent compares the minima with the results of an independent program.
 func TestGoldenSilent(t *testing.T) {
 	var golden struct {
 		X       [][]float64

@@ -18,15 +18,14 @@ type GramRows interface {
 	Diagonal() []float64
 }
 
-// DualProblem is the quadratic program behind every support vector machine
-// here, in the signed variables beta_i = y_i alpha_i:
+// DualProblem is the quadratic program behind every support vector machine here, in the signed variables beta_i = y_i
+// alpha_i:
 //
 //	maximize P.beta - beta'K beta/2  subject to  Lo <= beta <= Hi, sum beta = 0.
 //
-// The hinge loss has P = y, (Lo, Hi) = (0, C_i) for y_i = 1 and (-C_i, 0) for
-// y_i = -1; the primal is then |w|^2/2 + sum C_i max(0, 1 - y_i f_i) with
-// w = sum beta_i phi(x_i) and f_i = w.phi(x_i) + b. Without Intercept the sum is
-// not constrained and b = 0.
+// The hinge loss has P = y. Its bounds (Lo, Hi) are (0, C_i) for y_i = 1 and (-C_i, 0) for y_i = -1. The primal is then
+// |w|^2/2 + sum C_i max(0, 1 - y_i f_i), where w = sum beta_i phi(x_i) and f_i = w.phi(x_i) + b. If Intercept is false,
+// the sum is not constrained and b = 0.
 type DualProblem struct {
 	K         GramRows
 	P, Lo, Hi []float64
@@ -115,8 +114,8 @@ func defaultTo(x, d float64) float64 {
 	return x
 }
 
-// smo is the state of the search. e[i] = P_i - (K beta)_i, updated for active variables only. bound[i] is the sum of
-// beta_j K_ij over the beta_j != 0 at a bound, from which the other e are restored.
+// smo is the state of the search. The elements e[i] = P_i - (K beta)_i are updated for active variables only. The sum
+// bound[i] of beta_j K_ij over the beta_j != 0 at a bound serves to restore the other e.
 type smo struct {
 	*DualProblem
 	diagonal   []float64
@@ -207,8 +206,8 @@ func (s *smo) atBound(j int) float64 {
 	return 0
 }
 
-// extremes returns the largest e of the active variables that may increase and the smallest e of those that may
-// decrease. At the optimum up <= low (Keerthi et al. 2001).
+// extremes returns the largest e of the active variables that may increase and the smallest e of the active variables
+// that may decrease. At the optimum up <= low (Keerthi et al. 2001).
 func (s *smo) extremes() (up, low float64) {
 	up, low = math.Inf(-1), math.Inf(1)
 	for _, i := range s.active {
@@ -260,8 +259,8 @@ func (s *smo) run(ctx context.Context) error {
 }
 
 // stepPair increases beta_i and decreases beta_j by the same amount. It returns false if the active variables are
-// optimal. i has the largest e of the variables that may increase. j has the largest gain d^2/(2a), with d = e_i - e_j
-// and a = K_ii + K_jj - 2 K_ij.
+// optimal. Variable i has the largest e of the variables that may increase. Variable j has the largest gain d^2/(2a),
+// with d = e_i - e_j and a = K_ii + K_jj - 2 K_ij.
 func (s *smo) stepPair() bool {
 	i, ei, low := -1, math.Inf(-1), math.Inf(1)
 	for _, k := range s.active {
@@ -450,7 +449,8 @@ func (s *smo) unshrink() {
 }
 
 // finish computes the result from beta and e of all variables. The intercept is the mean e of the variables between
-// their bounds. If there are none, it is the middle of the range that the optimality conditions allow.
+// their bounds. If no variable is between its bounds, the intercept is the middle of the range that the optimality
+// conditions allow.
 func (s *smo) finish(r *DualResult) {
 	b := 0.0
 	if s.Intercept {

@@ -28,8 +28,8 @@ const (
 // Options are the settings of Solve.
 type Options struct {
 	Solver Solver
-	// Tol is the tolerance. The solver stops when the certified gap is at most Tol times the objective. Without a
-	// certificate it stops when the norm of the gradient is at most Tol times the norm of the first gradient.
+	// Tol is the tolerance. The solver stops when the certified gap is at most Tol times the objective. If there is no
+	// certificate, it stops when the norm of the gradient is at most Tol times the norm of the first gradient.
 	Tol           float64
 	MaxIterations int // largest number of iterations; 0 means 1000
 	// Dual solves the linear systems of Newton and IRLS in the dual, whose size is the number of rows. It applies if
@@ -59,7 +59,7 @@ type Result struct {
 	// Gap is an upper bound on Objective - min J. It is +Inf without a certificate, if the objective is not convex or a
 	// weight is not penalized.
 	Gap float64
-	// Converged means that the gap is within the tolerance. Without a certificate it means that the gradient has
+	// Converged means that the gap is within the tolerance. If there is no certificate, it means that the gradient has
 	// decreased by the tolerance, or that rounding hides any further decrease.
 	Converged  bool
 	Iterations int
@@ -219,9 +219,9 @@ func (s *solver) newtonFits() bool {
 }
 
 // done finishes an iteration: it computes the certificate, reports the progress and returns whether to stop. It lowers
-// the smoothing once smoothing is the larger part of the gap. changed is true if the smoothing or the intercept
-// changed: earlier gradients then belong to another function. step is the length of the last step along a Newton
-// direction, 0 for none.
+// the smoothing once smoothing is the larger part of the gap. The result changed is true if the smoothing or the
+// intercept changed: earlier gradients then belong to another function. The argument step is the length of the last
+// step along a Newton direction, 0 for none.
 func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
 	if g, ok := s.o.(stepGapper); ok && step > 0 {
@@ -246,8 +246,8 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 
 // lowerSmoothing lowers the smoothing once smoothing matters more than the last step, but never below the value that
 // the tolerance needs. Noise smooths the kink too, so smoothing far above the noise is needless. If nearly every row
-// has noise, no smoothing is needed and it may drop to the tolerance at once. lowerSmoothing reports whether it changed
-// the smoothing.
+// has noise, no smoothing is needed, and it may drop to the tolerance at once. The result reports whether the smoothing
+// has changed.
 func (s *solver) lowerSmoothing(decrease float64) bool {
 	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
@@ -277,8 +277,8 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 }
 
 // raiseSmoothing raises the smoothing if that adds less than the tolerance to the gap. If a kink is farther from all
-// scores than the smoothing, the objective has no curvature there, as for a quantile between outliers. raiseSmoothing
-// reports whether it changed the smoothing.
+// scores than the smoothing, the objective has no curvature there, as for a quantile between outliers. The result
+// reports whether the smoothing has changed.
 func (s *solver) raiseSmoothing() bool {
 	const most = 1e15 // largest smoothing, in units of the score
 	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
@@ -313,9 +313,9 @@ func errNotFinite(value, norm float64) error {
 }
 
 // newton is the truncated Newton method. It solves H p = -grad by conjugate gradients with a diagonal preconditioner,
-// then searches along p. Smoothing gives the hinge curvature where the exact Hessian has none (at w = 0), and decreases
-// as the iterates approach the minimum. With irls the matrix is the majorizer, the systems are solved more accurately,
-// and the full step is taken whenever J decreases.
+// then searches along p. Smoothing gives the hinge curvature where the exact Hessian has none (at w = 0). The smoothing
+// decreases as the iterates approach the minimum. If irls is set, the matrix is the majorizer and the systems are
+// solved more accurately. Then the full step is taken whenever J decreases.
 func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	if s.smoother != nil {
 		s.smoother.Smooth(s.eps)
@@ -389,8 +389,8 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 }
 
 // direction solves H p = -s.grad, by the objective's own method if it has one, otherwise by conjugate gradients.
-// Conjugate gradients stop when the residual has decreased by the factor forcing, or when the residual as a gradient
-// would leave a gap below enough. diag is scratch space.
+// Conjugate gradients stop when the residual has decreased by the factor forcing. They also stop if the residual, as a
+// gradient, would leave a gap below enough. The slice diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if d, ok := h.(director); ok {
 		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
@@ -432,7 +432,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	return err
 }
 
-// search returns a step length along p and the value there. s.grad and s.value must be the gradient and value at s.w,
+// search returns a step length along p and the value there. The gradient s.grad and value s.value must be those at s.w,
 // the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
@@ -518,8 +518,9 @@ func newCG(n int) *cg {
 	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
 }
 
-// precondition sets z to the inverse of diag times r. It corrects z with the past directions P, which were conjugate,
-// so that z is exact on P for their matrix H (the block form of the BFGS update; Morales & Nocedal 2000):
+// precondition sets z to the inverse of diag times r, corrected with the past directions P. These were conjugate for
+// their matrix H, and the correction makes z exact on P for that matrix (the block form of the BFGS update; Morales &
+// Nocedal 2000):
 //
 //	z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
 func (c *cg) precondition(diag []float64) {
@@ -750,17 +751,17 @@ func (s *solver) lbfgs(ctx context.Context) error {
 	}
 }
 
-// settle ends the search if rounding prevents progress or the iterations are used up. Without a certificate the search
-// has converged if the predicted decrease is below 1e-12 of the objective: a smaller gradient is beyond the precision
-// of the objective.
+// settle ends the search if rounding prevents progress or the iterations are used up. A search without a certificate
+// has converged if the predicted decrease is below 1e-12 of the objective. A smaller gradient would be beyond the
+// precision of the objective.
 func (s *solver) settle() {
 	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
 		s.converged = true
 	}
 }
 
-// curvature is L-BFGS's memory of the Hessian: the last steps s, the changes y of the gradient, rho = 1/s.y, and the
-// diagonal for all other directions.
+// curvature is L-BFGS's memory of the Hessian. It has the last steps s, the changes y of the gradient, rho = 1/s.y, and
+// the diagonal for all other directions.
 type curvature struct {
 	pairs []struct {
 		s, y []float64

@@ -12,7 +12,7 @@ import (
 )
 
 // Summer sums a function of the rows of Data on several threads. The rows are cut into groups that depend only on the
-// data. Every group has its own partial sum, and the partial sums are added in a fixed order, so results have the same
+// data. Every group has its own partial sum, and the partial sums are added in a fixed order. So results have the same
 // bits for any number of threads. A Summer owns its buffers and is not safe for concurrent use.
 type Summer struct {
 	bounds  []int // group g consists of the rows bounds[g] … bounds[g+1]-1
@@ -93,7 +93,8 @@ func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 }
 
 // Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error cancels the context of the other
-// calls. Each returns the first error that is not caused by this cancellation or, if there is none, the first error.
+// calls. Each returns the first error that this cancellation has not caused. If all errors are caused by it, Each
+// returns the first error.
 func Each(ctx context.Context, threads, n int, f func(ctx context.Context, i int) error) error {
 	errs := make([]error, n)
 	ctx, cancel := context.WithCancel(ctx)

@@ -15,8 +15,8 @@ import (
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
 // with l_n as in [loss.TLogistic], also under feature noise. J is not convex. Minimize uses the paper's
-// majorize-minimize scheme. It replaces the logarithms by their tangents, so every example is weighted by its influence
-// xi_n = 1/l_n, and solves the resulting convex problem (the theta-step). L-BFGS then completes the minimization. The
+// majorize-minimize scheme. It replaces the logarithms by their tangents, which weights every example by its influence
+// xi_n = 1/l_n. Then it solves the resulting convex problem (the theta-step). L-BFGS completes the minimization. The
 // result depends on the start.
 type TLogistic struct {
 	loss  loss.TLogistic
@@ -30,8 +30,8 @@ type Prior string
 
 // The priors. Both exclude a free intercept.
 const (
-	// StudentPrior is sum log(r_j)/(t-1) with r_j = 1 + (t-1)(lt w_j^2/2 + gt): the Student-t density with (3-t)/(t-1)
-	// degrees of freedom and scale 2/lam (Ding & Vishwanathan 2010, section 4).
+	// StudentPrior is sum log(r_j)/(t-1) with r_j = 1 + (t-1)(lt w_j^2/2 + gt). This is the Student-t density with
+	// (3-t)/(t-1) degrees of freedom and scale 2/lam (Ding & Vishwanathan 2010, section 4).
 	StudentPrior Prior = "student"
 	// L2Prior is lam/2 |w|^2.
 	L2Prior Prior = "l2"
@@ -85,8 +85,8 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight and its derivative. curvature belongs to the parabola that lies above the prior
-// and touches it at w (lam/2 w^2 for L2Prior).
+// at returns the prior of one weight and its derivative. The curvature is that of the parabola which lies above the
+// prior and touches it at w (lam/2 w^2 for L2Prior).
 func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	if p.kind == L2Prior {
 		return 0.5 * p.lam * w * w, p.lam * w, p.lam
@@ -146,8 +146,8 @@ func (o *TLogistic) influences(w []float64) []float64 {
 	return xi
 }
 
-// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. d and c must be the
-// arguments of the training, but c without Copies.
+// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. The arguments must be those
+// of the training, but c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -179,8 +179,8 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. Once a step gains less than a
-// millionth, L-BFGS is faster and takes over.
+// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. When a step gains less than a
+// millionth, L-BFGS is faster and continues.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil

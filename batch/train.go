@@ -33,8 +33,8 @@ type Config struct {
 	// it replaces Cost: the penalty is L2 |w|^2 and the losses are multiplied by 1.
 	Cost float64
 	L2   float64
-	// L1 adds the penalty L1 |w|_1 on all weights except the intercept. With an L2 of 0 and an L1 of 1/(2c), the
-	// objective is Chen et al.'s equation 1 with the norm |w|_1, divided by 2c.
+	// L1 adds the penalty L1 |w|_1 on all weights except the intercept. If L2 is 0 and L1 is 1/(2c), the objective is
+	// Chen et al.'s equation 1 with the norm |w|_1, divided by 2c.
 	L1        float64
 	Intercept Intercept
 	// Multiclass is ovr (one class against the rest) or ovo (every pair of classes).
@@ -347,8 +347,8 @@ type Estimator struct {
 	Name   string
 	Level  bool // whether a number must follow the name
 	Bounds []string
-	// New returns the objective. level is the number after the name. The Kappa and Penalty of p are those of |w|^2 + c
-	// sum loss, or of the given L2.
+	// New returns the objective. The argument level is the number after the name. The Kappa and Penalty of p implement
+	// |w|^2 + c sum loss, or the given L2.
 	New func(p Problem, level string, c Config) (Objective, error)
 }
 

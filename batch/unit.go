@@ -10,7 +10,7 @@ import (
 )
 
 // targetUnit standardizes the targets y of a regression while the solver runs, to (y - center)/scale. So the penalty,
-// the tolerance and the threshold of huber do not depend on the unit of the data: the solution for a y + b is a times
+// the tolerance and the threshold of huber do not depend on the unit of the data. The solution for a y + b is a times
 // the solution for y, plus b. For counts the center is 0 and the scale is their mean.
 type targetUnit struct {
 	target        loss.Target
@@ -22,8 +22,8 @@ type targetUnit struct {
 // online/regression. Larger distances are clipped.
 const unitClip = 8
 
-// newTargetUnit returns the unit of the targets y (NaN for none) with these weights, for a loss. Without a free
-// intercept the center is 0 and the scale of counts is 1, because the intercept could not undo the shift.
+// newTargetUnit returns the unit of the targets y (NaN for none) with these weights, for a loss. If the intercept is
+// not free, the center is 0 and the scale of counts is 1, because the intercept could not undo the shift.
 func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
 	facts := l.Facts()
 	_, quadratic := l.(loss.Linear)

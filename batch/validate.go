@@ -128,8 +128,8 @@ func (v *Validation) summary() string {
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
 }
 
-// The live weights are far worse than the exact ones above all of these limits. alarmGap is the gap relative to the
-// objective, alarmTimes the ratio of the log-losses, and alarmNats their difference in nats.
+// The live weights are far worse than the exact ones above all of these limits. The limit alarmGap is for the gap
+// relative to the objective. The log-loss is compared by its ratio (alarmTimes) and its difference in nats (alarmNats).
 const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
 
 // alarm returns the text of Alarm. If the live weights are better on the newest events, the stream has drifted and
@@ -236,7 +236,7 @@ type Standing struct {
 	// GroupRobustness is the forecast error if fractions of the feature groups are missing. It is left out if no groups
 	// are named and the noise has no groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
-	// SilentRobustness and SilentGroupRobustness are the same forecasts for silent failures: dead numbers read the dead
+	// SilentRobustness and SilentGroupRobustness are the same forecasts for silent failures. Dead numbers read the dead
 	// values of the live model, and the model predicts as if the events were complete.
 	SilentRobustness      []*float64 `json:"silent_robustness"`
 	SilentGroupRobustness []*float64 `json:"silent_group_robustness,omitempty"`
@@ -431,9 +431,9 @@ type Exact struct {
 	loss            string
 }
 
-// Exact solves the exact problem on the learned events. live may differ from the model of NewEvidence if it has the
-// same Schema, Scaler and statistics. No events can be added afterwards. The error is ErrOneClass, an error in the
-// configuration, or the error of ctx.
+// Exact solves the exact problem on the learned events. The model live may differ from the model of NewEvidence if it
+// has the same Schema, Scaler and statistics. No events can be added afterwards. The error is ErrOneClass, an error in
+// the configuration, or the error of ctx.
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -751,8 +751,8 @@ func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	}
 }
 
-// againstTheRest returns the problem of output k of a model with the given number of outputs. ok is false if all labels
-// are on one side.
+// againstTheRest returns the problem of output k of a model with the given number of outputs. It returns false if all
+// labels are on one side.
 func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {

@@ -37,7 +37,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	return r, live, solution.Linear
 }
 
-// TestValidateIsTrain checks that the exact side of a validation equals the result of Train on the same events, with
+// TestValidateIsTrain checks the exact side of a validation. It must equal the result of Train on the same events, with
 // the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.NotRaced(t)
@@ -114,8 +114,8 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	return left
 }
 
-// TestGroupForecastIsSimulation checks that the forecast for missing groups equals the effect of deleting them, for two
-// and more classes, within the error of the drawn masks. Without groups there must be no such forecast.
+// TestGroupForecastIsSimulation checks that the forecast for missing groups equals the effect of deleting them, within
+// the error of the drawn masks. It covers two and more classes. There must be no such forecast without groups.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -80,8 +80,8 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 }
 
 // TestValidateNumbers checks that the live objective equals the learner's own objective on the same events. The exact
-// objective must be lower, up to the certificate. The measures of both models on held-out events must be those of their
-// predictions.
+// objective must be lower, up to the certificate. The measures of both models must agree with their predictions for
+// held-out events.
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

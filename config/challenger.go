@@ -42,15 +42,16 @@ const (
 	challengerKey = "challenger"
 )
 
-// RecordOf returns the challenger's record settings. own reports whether its events differ from those of [learner].
+// RecordOf returns the challenger's record settings. The result own reports whether its events differ from the events
+// of [learner].
 func (c *Challenger) RecordOf(r record.Config) (of record.Config, own bool) {
 	of = r
 	of.Drop, of.Crosses, of.Groups = c.Drop, c.Crosses, c.Groups
 	return of, !slices.Equal(c.Drop, r.Drop) || !slices.Equal(c.Crosses, r.Crosses) || of.GroupSettings() != r.GroupSettings()
 }
 
-// TakeLearner replaces the settings of [learner] in c by those of the challenger with this name. If there is no such
-// challenger, c does not change.
+// TakeLearner replaces the settings of [learner] in c by the settings of the challenger with this name. If there is no
+// such challenger, c does not change.
 func (c *Config) TakeLearner(name string) {
 	for i := range c.Challengers {
 		if x := &c.Challengers[i]; x.Name == name {
@@ -156,7 +157,7 @@ func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error 
 		if _, err := toml.Decode(table.text, &all); err == nil {
 			c.Name, _ = all["name"].(string) // set first, because errors about other keys use it
 		}
-		for _, k := range known { // clear lists and maps, because TOML would be decoded into those of the sections
+		for _, k := range known { // clear lists and maps, because TOML would be decoded into the values of the sections
 			if kind := k.value.Kind(); (kind == reflect.Slice || kind == reflect.Map) && valueOf(all, k.path) != nil {
 				k.value.SetZero()
 			}

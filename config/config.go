@@ -78,8 +78,7 @@ type Kafka struct {
 type Checkpoint struct {
 	Directory event.Address `toml:"directory"`
 	Keep      int           `toml:"keep"` // number of newest checkpoints to keep
-	// Events and Interval are the number of events and the time after which a checkpoint is due, whichever comes first.
-	// 0 disables either.
+	// A checkpoint is due after this number of events or this time, whichever is first. 0 disables either.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
 	// MinFree is the number of bytes that must remain free on the disk after a checkpoint.
@@ -140,7 +139,7 @@ func (c *Config) checkDeadLetter() error {
 }
 
 // DeadLetters returns the destination of dead letters: the configured topic or file. If neither is set, it is a file in
-// the directory of the checkpoints, or in the working directory if the checkpoints are not on a disk.
+// the directory of the checkpoints. If the checkpoints are not on a disk, the file is in the working directory.
 func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	where := c.DeadLetter.DeadLetterConfig
 	switch {
@@ -288,8 +287,8 @@ func (c *Config) sections() []section {
 	}
 }
 
-// writes returns an error if a topic to write is also a topic to read. Every written record would come back as an
-// event, and every dead letter would cause another.
+// writes returns an error if a topic to write is also a topic to read. Every written record would be read as an event,
+// and every dead letter would cause another.
 func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {
@@ -363,9 +362,9 @@ func (c *Config) checkGroup() error {
 	return nil
 }
 
-// Fingerprint returns all settings that define the meaning of weights, except the Schema. Besides the learner's own
-// settings they are: how records become events, which features group noise removes together, which events are held out,
-// and which exact solutions are adopted.
+// Fingerprint returns all settings that define the meaning of weights, except the Schema. It includes the learner's own
+// settings and how records become events. It also includes the features that group noise removes together, the choice
+// of held-out events, and the choice of adopted solutions.
 func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(r.Settings())
 	if c.Grouped() {
@@ -403,7 +402,7 @@ type Source struct {
 }
 
 // Template is a complete configuration that lists every key with its default and its meaning. blankout config init
-// writes it. It is the only place that explains the keys to users. A test checks that its values are those of Default.
+// writes it. It is the only place that explains the keys to users. A test checks that its values equal Default.
 
 //go:embed blankout.toml
 var Template string

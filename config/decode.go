@@ -28,8 +28,8 @@ func (k key) env() string { return envPrefix + strings.ToUpper(strings.Join(k.pa
 
 const envPrefix = "BLANKOUT_"
 
-// keys lists the settings of a configuration struct; config is a pointer to the struct. The order of sections and keys
-// is that of the fields. A struct is a table unless it decodes itself.
+// keys lists the settings of a configuration struct; config is a pointer to the struct. Sections and keys have the
+// order of the fields. A struct is a table unless it decodes itself.
 func keys(config any) []key {
 	var out []key
 	var walk func(path toml.Key, v reflect.Value)
@@ -52,7 +52,7 @@ func keys(config any) []key {
 		}
 	}
 	walk(nil, reflect.ValueOf(config).Elem())
-	// In TOML a table's own keys come before its sub-tables.
+	// TOML lists a table's own keys before its sub-tables.
 	var sections []string
 	for _, k := range out {
 		if !slices.Contains(sections, k.path[0]) {

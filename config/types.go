@@ -1,6 +1,6 @@
 package config
 
-// This file describes values of a wrong type: what they are and what they should be.
+// This file describes the type of a value that has the wrong type, and the type that it should have.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// mistyped returns the known keys whose values have a wrong type. all is the decoded text.
+// mistyped returns the keys whose values have a wrong type. The map all is the decoded text.
 func mistyped(all map[string]any, text string, known []key) (problems []positioned) {
 	var told []string // values that should be tables
 	for _, k := range known {

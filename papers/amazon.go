@@ -73,8 +73,8 @@ var amazonMethods = []struct{ name, loss, bound string }{
 	{"MCF-quadratic", "quadratic", ""},
 }
 
-// amazonCell is the result of one setting: the cross-validation error in percent on the training reviews, and the
-// mistakes on the test reviews after training on all training reviews.
+// amazonCell is the result of one setting. It has the cross-validation error in percent on the training reviews. It
+// also has the mistakes on the test reviews after training on all training reviews.
 type amazonCell struct {
 	Validation float64  `json:"validation"`
 	Wrong      mistakes `json:"wrong"`

@@ -8,8 +8,8 @@ import (
 	"blankout/internal/event"
 )
 
-// bayes returns the test mistakes of multinomial naive Bayes on word presence with add-one smoothing. With the
-// unlabeled rows free, word frequencies are computed from all documents. Only the class probabilities given a word are
+// bayes returns the test mistakes of multinomial naive Bayes on word presence with add-one smoothing. If free has
+// unlabeled rows, word frequencies are computed from all documents. Only the class probabilities given a word are
 // learned from the labels (Su, Sayyad-Shirab & Matwin 2011):
 //
 //	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).

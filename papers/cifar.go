@@ -263,8 +263,8 @@ func cifarSchema() *event.Schema {
 // cifarSide is the width and height of an image in pixels. An image has three color planes.
 const cifarSide = 32
 
-// images returns the first n records of a file in the binary format of CIFAR-10: a byte for the class, then the red,
-// green and blue planes, each row by row.
+// images returns the first n records of a file in the binary format of CIFAR-10. A record has a byte for the class,
+// then the red, green and blue planes, each row by row.
 func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
 	path := s.Path("cifar10_subset", file)
 	s.Say("reading %s", file)

@@ -1,6 +1,6 @@
 package papers
 
-// This file has claims and the numbers that decide them: ours and those that the paper prints.
+// This file has claims and the numbers that decide them: our numbers and the numbers that the paper prints.
 
 import (
 	"cmp"
@@ -215,8 +215,8 @@ func (c *Claim) here(named bool) string {
 	return c.weakest().Here.String()
 }
 
-// weakest returns the part that determines the verdict. Of the parts with the worst verdict it is the one whose
-// difference contradicts the claim most.
+// weakest returns the part that determines the verdict. It has the worst verdict, and its difference contradicts the
+// claim most.
 func (c *Claim) weakest() *Part {
 	weakness := func(p *Part) (rank int, margin float64) {
 		margin = math.Inf(1)

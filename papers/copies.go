@@ -83,8 +83,8 @@ func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example
 	return nil
 }
 
-// data returns the plain examples and copies of the other examples. The copies of an example have the weight of one
-// example together (Chen et al., eq. 2). With one rate the copies equal those of Data.Corrupted in package batch,
+// data returns the plain examples and copies of the other examples. The copies of an example together have the weight
+// of one example (Chen et al., eq. 2). If there is one rate, the copies equal those of Data.Corrupted in package batch,
 // without the many zeros.
 func (c *corruption) data(schema *event.Schema, plain, examples []event.Example) (*batch.Data, error) {
 	var b batch.Builder

@@ -22,8 +22,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// dropSVM tests DropSVM on small sets by the protocol of the thesis. Is it better than the support vector machine? How
-// many support vectors remain, and does their number depend on what is dropped?
+// dropSVM tests DropSVM on small sets by the protocol of the thesis. It compares the accuracy with the support vector
+// machine. It counts the support vectors and tests whether their number depends on the fraction dropped.
 var dropSVM = Experiment{
 	Name:  "dropsvm",
 	Help:  "DropSVM against the support vector machine on the sets of the thesis",
@@ -50,8 +50,9 @@ type dropConfig struct {
 	Words int `json:"words"` // number of visual words of the images
 }
 
-// dropSets are the sets of table 1 with the thesis's names and printed results. svm and drop have the accuracy and the
-// fraction of support vectors of both machines, in %. p is the fraction dropped. epochs has the results of table 3.
+// dropSets are the sets of table 1 with the thesis's names and printed results. The pairs svm and drop have the
+// accuracy and the fraction of support vectors of both machines, in %. The fraction dropped is p. The results of table
+// 3 are in epochs.
 var dropSets = []struct {
 	name, file string
 	classes    int
@@ -128,8 +129,8 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	// outcome is the result of a set. best has the accuracy of the setting with the best mean over all folds, as in the
-	// thesis. each has the accuracy of each fold with the setting chosen on the other folds.
+	// outcome is the result of a set. The field best has the accuracy of the setting with the best mean over all folds,
+	// as in the thesis. The field each has the accuracy of each fold with the setting chosen on the other folds.
 	type outcome struct {
 		plain, drop int // indexes of the best settings
 		best        [2]float64
@@ -262,8 +263,8 @@ func (c dropConfig) setting(i int) (cost, q, p string) {
 	return c.Costs[i%len(c.Costs)], c.Q[i/len(c.Costs)%len(c.Q)], c.Dropped[i/len(c.Costs)/len(c.Q)]
 }
 
-// bestOfFolds returns the setting with the highest mean accuracy, and that accuracy. each has, for every fold, the
-// accuracy of the setting that is best on the other folds of its round.
+// bestOfFolds returns the setting with the highest mean accuracy, and that accuracy. The slice each has, for every
+// fold, the accuracy of the setting that is best on the other folds of its round.
 func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (best int, atBest float64, each []float64) {
 	mean := func(setting int, of1 []dropFold, but int) float64 {
 		sum, n := 0.0, 0.0

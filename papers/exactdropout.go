@@ -9,8 +9,8 @@ import (
 	"blankout/batch"
 )
 
-// exactDropout is the objective sum_i E[A(f~_i)] - y_i f_i + l2 |w|^2 of logistic regression under dropout, with A(f) =
-// log(1 + e^f) and y in {0, 1}. Dropout removes binary features with rate q and divides survivors by p = 1 - q. The
+// exactDropout is the objective sum_i E[A(f~_i)] - y_i f_i + l2 |w|^2 of logistic regression under dropout. Here A(f) =
+// log(1 + e^f), and y is 0 or 1. Dropout removes binary features with rate q and divides survivors by p = 1 - q. The
 // last parameter is a free intercept b. The expectation is over all masks. It follows from the Fourier transform of the
 // second derivative of A, which is pi t/sinh(pi t):
 //

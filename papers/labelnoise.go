@@ -83,8 +83,8 @@ type noiseFit struct {
 	Wrong  mistakes  // mistakes on the cross-validation rows, by their true labels
 	Errors []float64 // errors by fold, in %
 	Passes float64   // passes over the data, mean over the folds
-	// AUC measures by fold how well small influences identify wrong labels; 1 is perfect. Influences are those of the
-	// first fold, for right and for wrong labels.
+	// AUC measures by fold how well small influences identify wrong labels; 1 is perfect. Influences has the influences
+	// of right and of wrong labels in the first fold.
 	AUC        []float64
 	Influences [2][]float64 // rounded to four digits
 }

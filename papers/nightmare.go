@@ -261,8 +261,8 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 	return slices.Concat(values...), nil
 }
 
-// corruptedMistakes returns the mistakes of the model on images with dead pixels, by way of presentation and level.
-// means are the pixels' means over the training images.
+// corruptedMistakes returns the mistakes of the model on images with dead pixels, by way of presentation and level. The
+// argument means has the pixels' means over the training images.
 func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x event.Vec

@@ -16,7 +16,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestCorruptedCopies checks that the copies, which omit zeros, otherwise equal those that package batch draws.
+// TestCorruptedCopies checks that the copies equal the copies of package batch, except that they omit zeros.
 func TestCorruptedCopies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var examples []event.Example
@@ -56,8 +56,8 @@ func TestCorruptedCopies(t *testing.T) {
 	}
 }
 
-// TestTune checks that each level uses the setting with the least validation error, the first of equal ones, whatever
-// the test errors are. Methods are compared only above a given level.
+// TestTune checks that each level uses the setting with the least validation error, the first of equal ones. The test
+// errors must not matter. Methods are compared only above a given level.
 func TestTune(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6, 0.7}, Test: 2}
 	contenders := []contender{{method: "a", setting: "1"}, {method: "a", setting: "2"}, {method: "b", setting: "3"}}
@@ -155,8 +155,8 @@ func TestChains(t *testing.T) {
 }
 
 // TestWords checks that the words do not depend on the number of threads. The quarters of an image together must have
-// as many patches as the whole image. k-means must find clouds, and the nearest center must equal that of a slow
-// search.
+// as many patches as the whole image. The centers of k-means must be those of the clouds. The nearest center must equal
+// the result of a slow search.
 func TestWords(t *testing.T) {
 	s := &Setting{Seed: 1, Threads: 2}
 	c := cifarConfig{Side: 3, Stride: 4, Words: 7, Patches: 400, Rounds: 4}

@@ -89,8 +89,8 @@ const (
 // onlineSetting has the tuned values: the learning rate (r for AROW) and the dropout level.
 type onlineSetting struct{ Eta, Level float64 }
 
-// onlinePass is the result of one pass: cumulative error in percent and log-loss in nats after several numbers of
-// events, and the events that were predicted wrongly.
+// onlinePass is the result of one pass. It has the cumulative error in percent and the log-loss in nats after several
+// numbers of events, and the events that were predicted wrongly.
 type onlinePass struct {
 	onlineSetting
 	Events         []int

@@ -156,8 +156,8 @@ func shareOf(k, n int) Difference {
 }
 
 // mcNemar returns the error of a minus the error of b, in percentage points. Only items that exactly one method
-// predicts wrongly matter, as in McNemar's test. The interval is that of Bonett & Price 2012. It adds one to each count
-// and is also valid for few such items.
+// predicts wrongly matter, as in McNemar's test. The interval of Bonett & Price 2012 adds one to each count and is also
+// valid for few such items.
 func mcNemar(a, b mistakes) Difference {
 	if len(a) != len(b) || len(a) == 0 {
 		panic(fmt.Sprintf("papers: %d test items against %d", len(a), len(b)))
@@ -182,8 +182,8 @@ func mcNemar(a, b mistakes) Difference {
 func pairedT(each []float64) Difference { return correctedT(each, 0) }
 
 // correctedT is pairedT for the splits of repeated cross validation, whose training sets overlap. The variance of the
-// mean is (1/n + ratio) times the variance of one difference, where ratio is test size / training size (Nadeau & Bengio
-// 2003).
+// mean is (1/n + ratio) times the variance of one difference (Nadeau & Bengio 2003). The ratio is test size / training
+// size.
 func correctedT(each []float64, ratio float64) Difference {
 	mean, deviation := stat.MeanStdDev(each, nil)
 	if len(each) < 2 {

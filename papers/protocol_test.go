@@ -25,8 +25,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestMcNemar checks that the interval contains the true difference as often as its confidence level says, even if few
-// items distinguish two methods. Equal methods must be undecided.
+// TestMcNemar checks that the interval contains the true difference as often as its confidence level requires, even if
+// few items distinguish two methods. Equal methods must be undecided.
 func TestMcNemar(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
@@ -64,8 +64,8 @@ func TestMcNemar(t *testing.T) {
 	}
 }
 
-// TestIntervals checks that Student's interval contains the mean as often as its confidence level says. With
-// overlapping training sets it must be wider. Fisher's interval must equal a known case.
+// TestIntervals checks that Student's interval contains the mean as often as its confidence level requires. It must be
+// wider if training sets overlap. Fisher's interval must equal a published case.
 func TestIntervals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	inside := 0
@@ -168,7 +168,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChosenOnTheOthers checks that the accuracy reported for a fold is that of the setting that is best on the other
+// TestChosenOnTheOthers checks that the accuracy reported for a fold belongs to the setting that is best on the other
 // folds.
 func TestChosenOnTheOthers(t *testing.T) {
 	// Setting 1 has the best mean only because of fold 0.
@@ -242,7 +242,7 @@ func TestConstantError(t *testing.T) {
 	}
 }
 
-// TestAmazonFolds checks that the other folds contain every review except those of the fold.
+// TestAmazonFolds checks that the other folds contain every review except the reviews of the fold.
 func TestAmazonFolds(t *testing.T) {
 	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
 	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
@@ -256,8 +256,8 @@ func TestAmazonFolds(t *testing.T) {
 	}
 }
 
-// TestUnigrams checks that the unigrams end at the first pair of a vocabulary. Without a vocabulary the number for the
-// embedded samples is used. A set that has no samples must give an error.
+// TestUnigrams checks that the unigrams end at the first pair of a vocabulary. If there is no vocabulary, the number
+// for the embedded samples is used. A set that has no samples must give an error.
 func TestUnigrams(t *testing.T) {
 	dir := t.TempDir()
 	s := &Setting{dir: dir}
@@ -449,8 +449,8 @@ func TestPrivatePairs(t *testing.T) {
 	}
 }
 
-// TestNoisyData checks that right and wrong labels give the same order of examples, that the true labels are kept, and
-// that every cross-validation row is tested once.
+// TestNoisyData checks that right and wrong labels give the same order of examples and that the true labels are kept.
+// Every cross-validation row must be tested once.
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
 	draw := func(share float64) *noisyData {
@@ -596,7 +596,7 @@ func TestDivisions(t *testing.T) {
 }
 
 // TestWholeSets checks that a set is used whole once the store has all its cells of that size, for figures 3 and 4 and
-// for figure 5. The report must say so. A set without one of the cells must be cut.
+// for figure 5. The report must list the size. A set without one of the cells must be cut.
 func TestWholeSets(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)

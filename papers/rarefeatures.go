@@ -26,9 +26,9 @@ var rareFeatures = Experiment{
 	Run:   runRareFeatures,
 }
 
-// rareConfig describes the simulation. Every feature has the same second moment. Of 25 kinds of examples 5 have a
-// signal, each in its own 10 features, whose values are plus or minus an exponential variable. The labels follow a
-// logistic model whose weights are Beta on the useful features and 0 on the others.
+// rareConfig describes the simulation. Every feature has the same second moment. There are 25 kinds of examples. Five
+// of them have a signal, each in its own 10 features, whose values are plus or minus an exponential variable. The
+// labels follow a logistic model whose weights are Beta on the useful features and 0 on the others.
 type rareConfig struct {
 	Kinds    int       `json:"kinds"`
 	Groups   int       `json:"groups"` // number of groups of useful features
@@ -49,9 +49,9 @@ const rareLambda, rareLevel = 32, 0.9
 type rareScore struct{ Active, All, J float64 }
 
 // rareMethods are the rows of the tables, with their solver and their penalty l2 |w|^2. The quadratic penalty is not
-// convex, because it vanishes if every prediction is confident. With fewer examples than features every solver diverges
-// there: J approaches 0 and the weights grow until the tolerance is reached, at a point that depends on the path. With
-// an l2 of 0.01 a minimum exists, and all solvers find it.
+// convex, because it vanishes if every prediction is confident. Every solver diverges there, because there are fewer
+// examples than features. J approaches 0 and the weights grow until the tolerance is reached, at a point that depends
+// on the path. If l2 is 0.01, a minimum exists, and all solvers find it.
 var rareMethods = []struct {
 	name, bound string
 	solver      batch.Solver
@@ -242,8 +242,8 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	s.Figure([]string{"dropout", "dropout-each"}[reading], &figures[0])
 	s.Figure([]string{"l2", "l2-each"}[reading], &figures[1])
 
-	// against compares a method with L2 on one part of the examples. It uses the paper's parameters or, if chosen is
-	// set, those that are best on the first half of the runs, measured on the second half.
+	// against compares a method with L2 on one part of the examples. It uses the paper's parameters. If chosen is set,
+	// it uses the best parameters on the first half of the runs and measures on the second half.
 	half := len(runs) / 2
 	against := func(m, part int, chosen bool) (Difference, string) {
 		i, j, over := slices.Index(c.Lambdas, rareLambda), slices.Index(c.Levels, rareLevel), runs

@@ -1,7 +1,7 @@
 package papers
 
-// This file has the experiment on failing sensors: a whole group of features or one feature fails, and the model is
-// told which ones or is not told.
+// This file has the experiment on failing sensors. A whole group of features or one feature fails. The failure is
+// either declared to the model or silent.
 
 import (
 	"context"
@@ -91,9 +91,9 @@ const (
 // answering is a way in which a model predicts events with missing features.
 type answering struct {
 	name  string
-	known bool // whether the model is told which features are missing
-	// rule is the missing policy of a model that is told. rescale is for a model that is told only the number of
-	// missing features.
+	known bool // whether missing features are declared to the model
+	// rule is the missing policy for declared features. The flag rescale is for a model that receives only the number
+	// of missing features.
 	rule    model.MissingPolicy
 	rescale bool
 }
@@ -112,8 +112,8 @@ type sensorsMethod struct {
 	name string
 	// noise returns the noise for a level, acting on the units that fail; nil means no noise.
 	noise func(level float64) loss.Noise
-	// copies selects corrupted copies instead of the expectation, at one level. With mixed the copies have mixedRates
-	// and the event itself is added. With keep the survivors are not scaled, as in a silent failure.
+	// copies selects corrupted copies instead of the expectation, at one level. If mixed is set, the copies have
+	// mixedRates and the event itself is added. If keep is set, the survivors are not scaled, as in a silent failure.
 	copies, mixed, keep bool
 	silent              bool // silent noise at one level, which includes a range of rates, as mixed does
 	// online changes the configuration for one pass of the online learner. If copies is set, the pass learns copies.
@@ -311,7 +311,7 @@ func (b boostingRow) answers() string {
 	return untold.name
 }
 
-// at returns the mean error at a fraction with its standard error, or nil if there is none.
+// at returns the mean error at a fraction with its standard error, or nil if the fraction was not measured.
 func (b boostingRow) at(share float64) any {
 	i := slices.Index(b.Shares, share)
 	if i < 0 || i >= len(b.Errors) {

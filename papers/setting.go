@@ -70,8 +70,9 @@ type Setting struct {
 	report func(Status)
 }
 
-// Run runs an experiment and writes its results to o.Out: results.json, results.md, the figures, and cells.jsonl, from
-// which a later run of the same experiment continues. If ctx ends, Run returns ctx's error and keeps the cells.
+// Run runs an experiment and writes its results to o.Out: results.json, results.md, the figures and cells.jsonl. A
+// later run of the same experiment continues from cells.jsonl. If ctx ends, Run returns ctx's error and keeps the
+// cells.
 func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, experiment: e, dir: o.Data, report: o.Progress}
 	if s.Threads < 1 {
@@ -343,7 +344,7 @@ func (s *Setting) fullKey(key any) cellKey { return cellKey{s.experiment.Name, s
 // known reports whether an earlier run has stored a cell.
 func (s *Setting) known(key any) (bool, error) { return s.cells.has(s.fullKey(key)) }
 
-// Parallel calls f(0) … f(n-1) on the threads of the Setting. After an error it starts no more calls. It returns the
+// Parallel calls f(0) … f(n-1) on the threads of the Setting. It starts no more calls after an error. It returns the
 // error of the lowest index.
 func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	return batch.Each(ctx, s.Threads, n, func(ctx context.Context, i int) error {

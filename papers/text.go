@@ -33,8 +33,8 @@ var text = Experiment{
 	Run:   runText,
 }
 
-// textSet is a set of documents with the accuracies of table 4a: L2, dropout, and dropout with unlabeled documents.
-// unigrams is the number of unigrams in the embedded samples.
+// textSet is a set of documents with the accuracies of table 4a: L2, dropout, and dropout with unlabeled documents. The
+// embedded samples have the given number of unigrams.
 type textSet struct {
 	name, folder string
 	files        []string
@@ -56,12 +56,12 @@ var textSets = []textSet{
 // textConfig holds the grids. The penalty is l2 |w|^2; every loss has weight 1.
 type textConfig struct {
 	Tol    float64     `json:"tol"`    // tolerance of fits with noise
-	Splits int         `json:"splits"` // number of random divisions into three parts; those of IMDB are fixed
+	Splits int         `json:"splits"` // number of random divisions into three parts; the parts of IMDB are fixed
 	Folds  int         `json:"folds"`  // number of the five folds that are held out in turn, to choose settings
 	Plain  []textModel `json:"plain"`
 	Noisy  []textModel `json:"noisy"`
 	// Alphas are the weights of the unlabeled documents. A method that uses them chooses among all pairs of an entry of
-	// Noisy and a weight, because the best level and penalty differ from those without unlabeled documents.
+	// Noisy and a weight. The best level and penalty differ from those without unlabeled documents.
 	Alphas []float64 `json:"alphas"`
 }
 
@@ -208,8 +208,8 @@ type textKey struct {
 	textConfig
 }
 
-// scores computes every method on one division into parts, one cell per method. words has the unigrams. pairs returns
-// the same rows with unigrams and bigrams.
+// scores computes every method on one division into parts, one cell per method. The argument words has the unigrams.
+// The function pairs returns the same rows with unigrams and bigrams.
 func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, split int, words textParts, pairs func() (textParts, error)) ([]textScore, error) {
 	c.Splits = 0 // a division does not depend on the number of divisions
 	out := make([]textScore, textMethods)
@@ -558,8 +558,8 @@ func gains(names []string, all map[string][][]textScore) ResultTable {
 	return t
 }
 
-// byDivision returns the accuracy of method to minus that of method from: the mean over divisions with its standard
-// error. The difference is paired, because both methods use the same divisions.
+// byDivision returns the accuracy of method to minus the accuracy of method from. It has the mean over divisions with
+// its standard error. The difference is paired, because both methods use the same divisions.
 func byDivision(scores [][]textScore, from, to int) string {
 	var each []float64
 	for _, score := range scores {
@@ -572,8 +572,8 @@ func byDivision(scores [][]textScore, from, to int) string {
 	return fmt.Sprintf("%+.2f (%.2f)", mean, e)
 }
 
-// byDocument returns the accuracy of method to minus that of method from. Each document counts once, with its mean over
-// the divisions that test it.
+// byDocument returns the accuracy of method to minus the accuracy of method from. Each document counts once, with its
+// mean over the divisions that test it.
 func byDocument(scores [][]textScore, tested [][]int, from, to int) Difference {
 	type sums struct{ better, n float64 }
 	documents := map[int]*sums{}

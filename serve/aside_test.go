@@ -99,8 +99,7 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 }
 
 // TestZoomAndLostConnectionInBrowser checks that dragging over a chart zooms all charts over time to that span, and
-// that a double click resets them. After the server has stopped, the page must show since when and gray out its
-// content.
+// that a double click resets them. If the server has stopped, the page must show since when and gray out its content.
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)

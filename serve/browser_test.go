@@ -116,8 +116,8 @@ type browser struct {
 	serverGone bool // errors of the page are expected
 }
 
-// browse opens an empty page. Without Chromium it skips the test. At the end of the test it checks that the page has
-// reported no error.
+// browse opens an empty page. If there is no Chromium, it skips the test. At the end of the test it checks that the
+// page has reported no error.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	if shared == nil {

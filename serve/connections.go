@@ -113,8 +113,8 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// bounded returns the number of connections that a process may have: at most max, and at most a quarter of the given
-// number of file descriptors. 0 descriptors means that the number is unknown.
+// bounded returns the number of connections that a process may have. It is at most max, and at most a quarter of the
+// given number of file descriptors. 0 descriptors means that the number is unknown.
 func bounded(max int, descriptors uint64) int {
 	if quarter := descriptors / 4; quarter > 0 && quarter < uint64(max) {
 		return int(quarter)

@@ -109,7 +109,7 @@ func (t *taker) Write(p []byte) (n int, err error) {
 func (t *taker) write(p []byte) (int, error) {
 	t.began = true
 	now := time.Now()
-	// After this deadline writes fail. The error is ignored: writers without deadlines do not wait.
+	// Writes fail after this deadline. The error is ignored: writers without deadlines do not wait.
 	_ = t.control.SetWriteDeadline(now.Add(t.patience))
 	n, err := t.w.Write(p)
 	t.patience -= time.Since(now)

@@ -88,8 +88,8 @@ func isLoopback(host string) bool {
 // guard passes only allowed requests to next.
 //
 // If there is a token, a request must send it as "Authorization: Bearer TOKEN"; a browser sends it as the password of
-// any user. Only health checks need no token. Without a token or a client certificate, a request must use a host name
-// of this server. Otherwise any web page could read from the server through a host name of its own that resolves to the
+// any user. Only health checks need no token. A request without a token or a client certificate must use a host name of
+// this server. Otherwise any web page could read from the server through a host name of its own that resolves to the
 // server's address. Requests that change something are never accepted from pages of other origins.
 func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))

@@ -1,7 +1,7 @@
 package serve
 
 // This file implements the Open Inference Protocol, version 2, over REST, as used by KServe, Triton and MLServer:
-// https://github.com/kserve/open-inference-protocol. Predictions are the same as those of POST /v1/predict.
+// https://github.com/kserve/open-inference-protocol. It returns the same predictions as POST /v1/predict.
 
 import (
 	"bytes"

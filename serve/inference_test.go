@@ -35,8 +35,8 @@ func (a inferred) data(name string) []any {
 	return nil
 }
 
-// TestInference checks that the predictions equal those of POST /v1/predict, for complete events and for separate
-// fields, flat or nested.
+// TestInference checks that the predictions equal the predictions of POST /v1/predict, for complete events and for
+// separate fields, flat or nested.
 func TestInference(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()

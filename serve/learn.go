@@ -100,7 +100,7 @@ func oneLine(e []byte) []byte {
 	return b.Bytes()
 }
 
-// predictions returns the current model's predictions for events, or the reasons why there are none.
+// predictions returns the current model's predictions for events, or the reasons why it cannot predict.
 func (t *site) predictions(events [][]byte) []answer {
 	m := t.service.model()
 	out := make([]answer, len(events))

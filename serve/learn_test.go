@@ -12,7 +12,8 @@ import (
 	"blankout/stream/record"
 )
 
-// TestLearnStatuses checks that the status of the response tells the client what to do if a log cannot accept events.
+// TestLearnStatuses checks the status of the response if a log cannot accept events. The status determines what the
+// client should do.
 func TestLearnStatuses(t *testing.T) {
 	_, service := learned(t)
 	for name, c := range map[string]struct {
@@ -29,7 +30,7 @@ func TestLearnStatuses(t *testing.T) {
 		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
 	} {
 		l := must.Get(inbox.Open(t.TempDir(), c.options))(t)
-		if name == "behind" { // the first request is accepted whatever its size
+		if name == "behind" { // the first request is accepted at any size
 			must.Get2(l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}))(t)
 		}
 		if c.closed {

@@ -1,7 +1,7 @@
 package serve
 
 // This file handles requests about a learner: its newest event, the quality of its predictions, the health of its
-// fields, and the error without one of them.
+// fields, and ablations.
 
 import (
 	"errors"
@@ -58,8 +58,8 @@ type measured struct {
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	// ByAge has the error (in percent for classification) and the loss by the staleness of the weights.
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
-	// Refused has, by reason, the number of records refused since the learner's start, and what was wrong with the
-	// first of them.
+	// Refused has, by reason, the number of records refused since the learner's start, and the error of the first of
+	// them.
 	Refused map[event.Reason]watch.Refusals `json:"refused,omitempty"`
 	// Samples are some of the newest refused records. Mislabeled are events whose label is probably wrong.
 	Samples    []run.Sample `json:"samples,omitempty"`

@@ -15,13 +15,12 @@ import (
 	"blankout/internal/served"
 )
 
-// LearnerReport compares one of several learners of a stream with the lead. The JSON names are those of GET
-// /v1/learners.
+// LearnerReport compares one of several learners of a stream with the lead. GET /v1/learners uses the same JSON names.
 type LearnerReport struct {
 	Name    string `json:"name"`
 	Lead    bool   `json:"lead"`
 	Promote string `json:"promote"` // "auto" or "manual"
-	Begun   uint64 `json:"begun"`   // number of records before the first one that it learned
+	Begun   uint64 `json:"begun"`   // number of records before the first record that it learned
 	Events  uint64 `json:"events"`  // number of events learned
 	// Error is in percent, for classification. MAE and RMSE are for regression.
 	Error         *float64 `json:"error,omitempty"`

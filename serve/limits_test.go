@@ -107,8 +107,8 @@ func patient() serve.Config {
 	return c
 }
 
-// TestPredictionRequestsAreLimited checks that the work and the response for a small body are limited: by the number of
-// events, the classes of each event, and the listed features.
+// TestPredictionRequestsAreLimited checks that the work and the response for a small body are limited. The limits are
+// on the number of events, the classes of each event, and the listed features.
 func TestPredictionRequestsAreLimited(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func TestUnreadModels(t *testing.T) {
 	}
 }
 
-// slowly is a client that receives each part of a response after a delay. After a deadline it receives nothing.
+// slowly is a client that receives each part of a response after a delay. It receives nothing after a deadline.
 type slowly struct {
 	recorder
 	pause    time.Duration

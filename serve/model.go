@@ -31,8 +31,8 @@ func Latest(published func() *run.Published, recordConfig record.Config) func() 
 	return LatestAs(published, func(string) *record.Config { return &recordConfig })
 }
 
-// LatestAs is Latest for several learners. asked returns the current record settings of a learner, which may differ
-// between learners and change when the format is detected.
+// LatestAs is Latest for several learners. The function asked returns the current record settings of a learner. They
+// may differ between learners and change when the format is detected.
 func LatestAs(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
@@ -54,8 +54,8 @@ func LatestAs(published func() *run.Published, asked func(learner string) *recor
 	}
 }
 
-// NamedAs returns a function that returns the last published model of the learner with the given name, or nil if there
-// is none. See LatestAs.
+// NamedAs returns a function that returns the last published model of the learner with the given name, or nil. See
+// LatestAs.
 func NamedAs(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
 	var mu sync.Mutex
 	models := map[string]func() *served.Model{}
@@ -91,8 +91,8 @@ func NamedAs(published func() *run.Published, asked func(learner string) *record
 type models struct {
 	config Config
 	take   func() *served.Model // returns the current model or nil
-	// learner returns the model of the learner with the given name, or nil if there is none. The function itself is nil
-	// for a single learner.
+	// learner returns the model of the learner with the given name, or nil. The function itself is nil for a single
+	// learner.
 	learner func(name string) *served.Model
 
 	predicting gate

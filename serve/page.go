@@ -91,7 +91,7 @@ func pointOf(v *view) Point {
 	return p
 }
 
-// lag returns the total lag of the partitions whose end is known.
+// lag returns the total lag of the partitions that report their end.
 func lag(v *view) *float64 {
 	sum, some := 0.0, false
 	for _, p := range v.partitions {
@@ -193,7 +193,7 @@ type saved struct {
 
 // adoption describes the exact solutions that replace the live weights.
 type adoption struct {
-	Adopting uint64 `json:"adopting"` // number of records of the solution in progress; 0 if there is none
+	Adopting uint64 `json:"adopting"` // number of records of the solution in progress; 0 if no solution is in progress
 	Adopted  uint64 `json:"adopted"`  // number of solutions adopted since the start
 	Refused  uint64 `json:"refused"`
 }
@@ -216,7 +216,7 @@ func reportOf(v *view) Report {
 		Labels: s.Labels, Learners: LearnerReports(s), RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
-	if len(m.RefusedBy) > 0 { // counts since the learner's start replace those of this run
+	if len(m.RefusedBy) > 0 { // report the counts since the learner's start, not only those of this run
 		r.RefusedBy = map[event.Reason]uint64{}
 		for reason, n := range m.RefusedBy {
 			r.RefusedBy[reason] = n.Count

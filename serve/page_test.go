@@ -157,8 +157,8 @@ func TestNumbersInBrowser(t *testing.T) {
 	})
 }
 
-// TestWarningsInBrowser checks the page's warnings in a real browser. Every warning must be readable, whatever text it
-// contains, and must not make the page wider than the window.
+// TestWarningsInBrowser checks the page's warnings in a real browser. Every warning must be readable for any text, and
+// must not make the page wider than the window.
 func TestWarningsInBrowser(t *testing.T) {
 	b := browse(t)
 	var lines bytes.Buffer
@@ -240,7 +240,7 @@ func TestAlarmsInBrowser(t *testing.T) {
 		"document.querySelectorAll('#health-table td.bad').length": 1.0,
 		// Unknown values are dashes in a table.
 		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
-		// The line since the beginning is dashed where the legend explains it. The recent one is not.
+		// The line since the beginning is dashed where the legend explains it. The recent line is solid.
 		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the startdashed",
 	})
 }

@@ -28,7 +28,7 @@ type answer struct {
 }
 
 // A request may have maxEvents events, request an explanation by the maxExplain most important features of each, and
-// produce maxNumbers numbers in total. The numbers of an event are those of its classes and of the explained features.
+// produce maxNumbers numbers in total. An event counts a number for each class and for each explained feature.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
@@ -88,8 +88,8 @@ func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bo
 	return nil, false
 }
 
-// mostEvents returns the largest number of events in a request that explains each by the given number of features. each
-// is the number of numbers in the response to one event.
+// mostEvents returns the largest number of events in a request that explains each by the given number of features. The
+// result each is the number of numbers in the response to one event.
 func mostEvents(m *served.Model, explain int) (most, each int) {
 	each = max(m.Outputs, len(m.Schema.Classes)) + explain
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
@@ -139,7 +139,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
 		if out.began {
-			panic(http.ErrAbortHandler) // aborting tells the client that the response is incomplete
+			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 		}
 		failLate(w, r, s.config.AnswerTimeout)
 		return false
@@ -195,8 +195,8 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 var errTooMany = errors.New("too many events")
 
 // split splits a body into events: JSON values, the elements of a JSON array, or lines of text. They share the memory
-// of body. With an error it returns the events before the error. It returns errTooMany as soon as there are more than
-// most events.
+// of body. If it returns an error, it also returns the events before the error. It returns errTooMany as soon as there
+// are more than most events.
 func split(body []byte, most int) (events [][]byte, err error) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {

@@ -94,8 +94,8 @@ type Service struct {
 	Version string // version of the program
 	// Status is the Status of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, or nil before the first. It is the result of Latest for a Runner, or comes from a
-	// learner that this service follows. The function itself may be nil.
+	// Model returns the newest model, or nil before the first. It is the result of Latest for a Runner, or the model of
+	// another learner that this service follows. The function itself may be nil.
 	Model func() *served.Model
 	// Source returns the counters of the Consumer, or nil before it is open. The function itself may be nil.
 	Source func() *stream.ConsumerStats
@@ -103,7 +103,7 @@ type Service struct {
 	Registry *registry.Client
 	// Predictions returns the state of predicting a topic; nil if no topic is predicted.
 	Predictions func() *predict.Stats
-	// Snapshots returns the destinations of models, or nil if there are none. The function itself may be nil.
+	// Snapshots returns the destinations of models, or nil before they are open. The function itself may be nil.
 	Snapshots func() *Snapshots
 	// DiskFree returns the number of free bytes on the disk of the checkpoints. It may be nil.
 	DiskFree func() (int64, error)
@@ -116,8 +116,8 @@ type Service struct {
 	// Recent returns some of the newest labeled events, oldest first. Requests that measure the model need them; nil
 	// disables such requests.
 	Recent func() []event.Example
-	// Learner returns the newest model of the learner with the given name, or nil if there is none. The function itself
-	// is nil for a single learner.
+	// Learner returns the newest model of the learner with the given name, or nil. The function itself is nil for a
+	// single learner.
 	Learner func(name string) *served.Model
 	// Promote makes the named learner the lead. It returns once a checkpoint contains the change; see
 	// run.Runner.Promote. Nil disables such requests.
@@ -142,8 +142,8 @@ func (s Service) status() *run.Status {
 }
 
 // notReady returns the reason why events are not being processed or predicted, or "" if the service is ready. Reasons
-// are the run's own reason, partitions that cannot be read, and the Predictor's reason. Without a run the reason is
-// that there is no model.
+// are the run's own reason, partitions that cannot be read, and the Predictor's reason. A service without a run is not
+// ready if there is no model.
 func (s Service) notReady() string {
 	why := s.status().NotReady
 	if why == run.Ended {

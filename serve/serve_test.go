@@ -578,7 +578,7 @@ func TestAccess(t *testing.T) {
 	response.Body.Close()
 }
 
-// certificate writes a certificate for 127.0.0.1 followed by that of its authority, and writes its key.
+// certificate writes a certificate for 127.0.0.1, followed by the certificate of its authority, and writes its key.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	authority := streamtest.NewAuthority(t)

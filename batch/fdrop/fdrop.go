@@ -15,7 +15,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is the objective of the classifier that is optimal under the worst deletion of at most K features of every
+// Objective is the objective of the classifier that is optimal under the worst deletion of at most K features per
 // example (Globerson & Roweis 2006, section 3),
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
@@ -27,9 +27,9 @@ import (
 //	alpha >= 0, sum over S of alpha_nS <= kappa m_n, sum alpha_nS y_n = 0 for a free intercept.
 //
 // It visits the examples in turn and moves dual weight from the deletion with the least loss to the deletion with the
-// greatest (a pairwise step with exact length; few deletions of an example ever have weight). A free intercept has a
-// proximal term whose center follows it: the method of multipliers for its constraint. J - D, with alpha balanced
-// between the classes, is the certificate.
+// greatest loss. This is a pairwise step with exact length; few deletions of an example ever have weight. A free
+// intercept has a proximal term whose center follows it: the method of multipliers for its constraint. J - D, with
+// alpha balanced between the classes, is the certificate.
 type Objective struct {
 	p       batch.Problem
 	k       int
@@ -136,8 +136,8 @@ type worstDeletion struct {
 	positive []int32
 }
 
-// find returns the loss 1 - y w.x after the worst deletion, and the deleted entries in ascending order, in memory that
-// is valid until the next call. If gains are equal, the first entries are deleted.
+// find returns the loss 1 - y w.x after the worst deletion, and the deleted entries in ascending order. The slice
+// deleted is valid until the next call. If gains are equal, the first entries are deleted.
 func (d *worstDeletion) find(row batch.Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
 	loss = 1
 	d.gain, d.positive = d.gain[:0], d.positive[:0]
@@ -297,7 +297,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
-// none stands for the unused part of an example's cost, instead of a variant.
+// none is the index of the unused part of an example's cost, instead of a variant.
 const none = -1
 
 // visit moves dual weight between the deletions of example i and returns the increase of the dual.
@@ -312,9 +312,9 @@ func (s *dual) visit(i int) (gain float64) {
 	return gain
 }
 
-// choose returns two variants of example i: the variant in use with the least loss, from which weight moves, and the
-// variant with the greatest loss, to which it moves. rise is the difference of their losses. from equals to if no move
-// increases the dual.
+// choose returns two variants of example i. Dual weight moves from the used variant with the least loss to the variant
+// with the greatest loss. The result rise is the difference of their losses. The two are equal if no move increases the
+// dual.
 func (s *dual) choose(i int) (from, to int, rise float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
 	loss, deleted := s.worst.find(row, s.w, y, s.k)

@@ -94,7 +94,7 @@ func TestLargeK(t *testing.T) {
 	}
 }
 
-// TestReachesTheOptimum checks the certificate: no point that another method finds lies below J - Gap. With K = 0 the
+// TestReachesTheOptimum checks the certificate: no point that another method finds lies below J - Gap. For K = 0 the
 // solution must equal a support vector machine solved by SMO.
 func TestReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)

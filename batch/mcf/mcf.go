@@ -10,22 +10,22 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is one of two objectives of van der Maaten et al. 2013: the expected exponential loss (section 3.2), or the
-// upper bound on the expected logistic loss by Jensen's inequality (section 3.3),
+// Objective is one of two objectives of van der Maaten et al. 2013. One is the expected exponential loss (section 3.2).
+// The other is the upper bound on the expected logistic loss by Jensen's inequality (section 3.3). Both have the form
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n outer(h_n),
 //	h_n = log E exp(-y_n f~_n) = -y_n b + sum_d psi(w_d, x_nd),
 //
-// where outer(h) is exp(h) or log(1 + exp(h)). psi is the logarithm of the noise's moment generating function, so no
-// product overflows:
+// where outer(h) is exp(h) or log(1 + exp(h)). The function psi is the logarithm of the noise's moment generating
+// function, so no product overflows:
 //
 //	dropout   log(q + (1-q) exp(-y w x/(1-q)))
 //	Poisson   x (exp(-y w) - 1)
 //	Gaussian  -y w x + s^2 w^2/2, for absent features too
 //	Laplace   -y w x - log(1 - b^2 w^2), for absent features too
 //
-// h_n is convex in w, hence J is convex. Laplace noise has a moment generating function for |w| < 1/b only. Beyond that
-// J is +Inf, so no weight reaches 1/b.
+// h_n is convex in w, so J is convex. Laplace noise has a moment generating function for |w| < 1/b only. Beyond that J
+// is +Inf, so no weight reaches 1/b.
 type Objective struct {
 	p       batch.Problem
 	kind    Loss
@@ -154,8 +154,8 @@ func absentLaplace(square float64) *absent {
 	}
 }
 
-// psiDropout returns psi for dropout. With a = y w x/(1-q) the first derivative by a is -r and the second r (1-r),
-// where r = 1/(1 + q/(1-q) exp(a)).
+// psiDropout returns psi for dropout. Let a = y w x/(1-q) and r = 1/(1 + q/(1-q) exp(a)). The first derivative by a is
+// -r and the second r (1-r).
 func psiDropout(q float64) psi {
 	if q == 0 {
 		return psiPlain
@@ -281,8 +281,8 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// HessVec implements batch.HessianVector. With g the gradient of h_n, the Hessian is the sum of d2 g g' + d1 diag(c).
-// d1 and d2 are the first two derivatives of outer, and c is the second derivative of psi.
+// HessVec implements batch.HessianVector. The Hessian is the sum of d2 g g' + d1 diag(c), where g is the gradient of
+// h_n. The factors d1 and d2 are the first two derivatives of outer; c is the second derivative of psi.
 func (o *Objective) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
 	absentSlopes, absentCurvatures := o.absentSlopes()
@@ -365,8 +365,8 @@ func (o *Objective) Diagonal(out []float64) {
 	}
 }
 
-// Gap bounds J(w) - min J. J is strongly convex with modulus R_d in every penalized parameter, so with the free
-// intercept at its optimum J - J* <= sum g_d^2/(2 R_d). Gap is +Inf if a weight is not penalized, or if all labels are
+// Gap bounds J(w) - min J. J is strongly convex with modulus R_d in every penalized parameter. So J - J* <= sum
+// g_d^2/(2 R_d) if the free intercept is at its optimum. Gap is +Inf if a weight is not penalized, or if all labels are
 // equal, because no optimal intercept exists then.
 func (o *Objective) Gap(w []float64) float64 {
 	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0

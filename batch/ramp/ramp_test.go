@@ -30,7 +30,7 @@ func TestRamp(t *testing.T) {
 			}
 			return o, r
 		}
-		// If the cut is far away, the solution is that of the support vector machine.
+		// If the cut is far away, the solution equals the support vector machine.
 		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))(t)
 		svm := must.Get(batch.Solve(ctx, plain, opt))(t)
 		_, far := solve(x, y, -1e6)

@@ -29,15 +29,15 @@ type DropSVM struct {
 	Seed   uint64 // seed of the samples
 }
 
-// DropKernel is the kernel Kbar = K (K + 2q M)^-1 K of the training examples, which replaces K in the dual of the
-// support vector machine (Tran 2016, section 3). It is computed once and works for any labels of the same examples.
+// DropKernel is the kernel Kbar = K (K + 2q M)^-1 K of the training examples. It replaces K in the dual of the support
+// vector machine (Tran 2016, section 3). It is computed once and works for any labels of the same examples.
 type DropKernel struct {
 	Kbar *Gram
 	k    *Gram
 	// a is the lower Cholesky factor of K + 2q M; nil if M is zero.
 	a []float64
-	// Jitter is the value, relative to the mean of the diagonal, that was added to the diagonal of K + 2q M to make it
-	// positive definite. It is 0 if the matrix is not singular.
+	// Jitter is the value that was added to the diagonal of K + 2q M to make the matrix positive definite. It is
+	// relative to the mean of the diagonal, and 0 if the matrix is not singular.
 	Jitter float64
 }
 
@@ -122,7 +122,7 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 }
 
 // Expansion returns gamma = (K + 2q M)^-1 K beta for the solution beta of the dual with Kbar: f(x) = sum gamma_i k(x_i,
-// x) + b. Without a penalty gamma is beta, which is nonzero for support vectors only. With a penalty gamma is nonzero
+// x) + b. If there is no penalty, gamma is beta, which is nonzero for support vectors only. Otherwise gamma is nonzero
 // for every example.
 func (d *DropKernel) Expansion(beta []float64) []float64 {
 	gamma := append([]float64(nil), beta...)
@@ -140,9 +140,9 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 //
 //	sum s_n (y_n - f_n)^2 + ridge gamma'K gamma + 2q gamma'M gamma,
 //
-// whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b). With a ridge of 0 this is Tran's equation 58.
-// Without a penalty on samples it is kernel ridge regression, his equation 38, gamma = (K + ridge S^-1)^-1 (y - b). s
-// are importance weights; nil means ones. With an intercept b = s.(y - K gamma)/sum s, otherwise b = 0.
+// whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b). If ridge is 0, this is Tran's equation 58. If q is
+// 0, it is kernel ridge regression, his equation 38, gamma = (K + ridge S^-1)^-1 (y - b). The importance weights s may
+// be nil for ones. The intercept is b = s.(y - K gamma)/sum s, or 0 if intercept is false.
 func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) (gamma []float64, b float64, err error) {
 	if err := d.Check(); err != nil {
 		return nil, 0, err

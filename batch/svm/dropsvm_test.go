@@ -211,8 +211,8 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	}
 }
 
-// TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. With |w|^2 and no
-// penalty on samples, l2 is the lambda of kernel ridge regression, equation 38 of Tran.
+// TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. If the penalty is |w|^2
+// without a penalty on samples, l2 is the lambda of kernel ridge regression, equation 38 of Tran.
 func TestSquareTakesTheCost(t *testing.T) {
 	x, y := problems.Gaussian(11, 40, 3, false)
 	d := denseData(t, x, y, nil)

@@ -16,8 +16,8 @@ import (
 )
 
 // Resolve checks that k can be computed on d. It sets an unset width to the mean distance of two different examples
-// (Tran 2016, section 4), over all pairs or over 100,000 pairs drawn with a fixed seed if there are more. If every
-// distance is zero, the width is 1.
+// (Tran 2016, section 4). The mean is over all pairs, or over 100,000 pairs drawn with a fixed seed if there are more.
+// If every distance is zero, the width is 1.
 func Resolve(k kernel.Kernel, d *batch.Data) (kernel.Kernel, error) {
 	if _, ok := k.(kernel.Chi2); ok {
 		for i := range d.Rows() {
@@ -163,9 +163,9 @@ func (g *Gram) Diagonal() []float64 {
 	return out
 }
 
-// NewModel returns the kernel model with the coefficient coef[i*outputs+k] for row i of d and output k. d must contain
-// the rows as the kernel sees them. Rows whose coefficients are all 0 are left out; the other rows are copied. The
-// kernel must be resolved.
+// NewModel returns the kernel model with the coefficient coef[i*outputs+k] for row i of d and output k. The rows of d
+// must be in the form that the kernel uses. Rows whose coefficients are all 0 are left out; the other rows are copied.
+// The kernel must be resolved.
 func NewModel(head model.Head, k kernel.Kernel, d *batch.Data, coef []float64) (*kernel.Model, error) {
 	n := head.Outputs
 	if len(coef) != d.Rows()*n || len(head.Intercept) != n {

@@ -25,7 +25,7 @@ func (m Machine) Check() error { return m.Kernel.Check(m.Config) }
 // sharedKeys are the settings of a batch.Config that apply to kernel machines.
 var sharedKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
 
-// With returns the settings with one setting changed. key is the name of its flag.
+// With returns a copy of the settings with one setting changed. The key is the name of its flag.
 func (m Machine) With(key, value string) (Machine, error) {
 	if slices.Contains(sharedKeys, key) {
 		err := m.Config.Set(key, value)

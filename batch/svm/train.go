@@ -25,8 +25,8 @@ type Config struct {
 	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2:
 	// without a penalty on samples that is kernel ridge regression.
 	Square, Ridge bool
-	// Memory limits the bytes of matrices and caches. Without DropSVM, rows of K are recomputed if K does not fit. With
-	// DropSVM, a matrix that does not fit is an error.
+	// Memory limits the bytes of matrices and caches. The support vector machine recomputes rows of K if K does not
+	// fit. For DropSVM, a matrix that does not fit is an error.
 	Memory int
 	// Kept keeps the Gram matrix for later trainings with the same kernel and Data. They must not run concurrently. It
 	// takes 16 n^2 bytes in addition to Memory and may be nil.
@@ -34,7 +34,7 @@ type Config struct {
 }
 
 // AutoStrength as the Q of a Config means 1/n for a problem of n examples. The elements of M are sums over n entries of
-// K, so a fixed Q would become stronger with more examples, until only a constant remains.
+// K. So a fixed Q would become stronger with more examples, until only a constant remains.
 const AutoStrength = -1
 
 // DefaultConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
@@ -48,8 +48,8 @@ type Fit struct {
 	batch.Solution
 	Model  *kernel.Model
 	Jitter float64 // largest DropKernel.Jitter of the problems
-	// Vectors counts the support vectors of the dual, summed over the problems. With a penalty the model's expansion
-	// contains every example.
+	// Vectors counts the support vectors of the dual, summed over the problems. If there is a penalty, the model's
+	// expansion contains every example.
 	Vectors int
 	threads int
 }
@@ -60,8 +60,8 @@ type Fit struct {
 //
 //	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
 //
-// with w in the feature space of the kernel (of Kbar for DropSVM), and l2 = 1 and kappa = 2c, or l2 = L2 and kappa = 1.
-// Its dual is a batch.DualProblem with C_n = kappa m_n/(2 l2), and J = 2 l2 times the primal of the DualProblem. For
+// with w in the feature space of the kernel (of Kbar for DropSVM). Here l2 = 1 and kappa = 2c, or l2 = L2 and kappa =
+// 1. Its dual is a batch.DualProblem with C_n = kappa m_n/(2 l2), and J = 2 l2 times the primal of the DualProblem. For
 // the square loss kappa = c and J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, plus l2 |w|^2 if Ridge is set.
 //
 // One-against-one solves each pair of classes on its own examples, with its own K and M.
@@ -80,7 +80,7 @@ func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, 
 }
 
 // IsLoss reports whether a loss is a loss of kernel machines: dropsvm, dropsvm:square for the square loss, or
-// dropsvm:ridge for the square loss with the penalty |w|^2.
+// dropsvm:ridge. The last is the square loss with the penalty |w|^2.
 func IsLoss(loss string) bool {
 	name, _, _ := strings.Cut(loss, ":")
 	return name == "dropsvm"
@@ -116,7 +116,7 @@ func (k Config) Check(c batch.Config) error {
 }
 
 // newTrainer prepares the problems and the matrices they share. If like is not nil, newTrainer reuses its problems and
-// matrices; like must be a trainer on the same examples that differs only in its cost.
+// matrices. Then like must be a trainer on the same examples that differs only in its cost.
 func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ func (x *examples) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// adopt makes a learner adopt the exact solution of all learned events, whatever the gain is. It also returns the
-// Validator that it used.
+// adopt makes a learner adopt the exact solution of all learned events, for any gain. It also returns the Validator
+// that it used.
 func adopt(t *testing.T, c online.Config, l *online.Learner, all []event.Example, at event.Offsets) (*validate.Validator, *validate.Adoption) {
 	t.Helper()
 	v := validator(c, all)
@@ -126,8 +126,8 @@ func TestAdoptDoesNotRest(t *testing.T) {
 }
 
 // TestAdoptRules checks that every optimizer continues from the adopted solution. After more events its distance from
-// the minimum is at most twice that of the replaced weights. Or it is at most 1.5 times the distance that those weights
-// would then have.
+// the minimum may be at most twice the distance of the replaced weights. A larger distance must be at most 1.5 times
+// the distance that the replaced weights have after the same events.
 func TestAdoptRules(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){
@@ -190,10 +190,10 @@ func TestAdoptRules(t *testing.T) {
 	}
 }
 
-// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each level. The bits must
-// equal those that a learner of that level alone adopts. For the level with the largest weight the solutions agree
-// within the solver's tolerance, because the solver starts from the mixture. The learner has no second-order expert,
-// which would be part of both mixtures.
+// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each level. A learner of
+// only that level must adopt the same bits. For the level with the largest weight the solutions agree within the
+// solver's tolerance, because the solver starts from the mixture. The learner has no second-order expert, which would
+// be part of both mixtures.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Adapt = "adagrad", true
@@ -233,7 +233,7 @@ func TestAdoptBank(t *testing.T) {
 }
 
 // bent learns events of numbers with nonlinear effects. For 0 classes it draws regression targets. It also returns a
-// function that draws the next event. With scarce the events have a third number, which a third of them omit.
+// function that draws the next event. If scarce is set, the events have a third number, which a third of them omit.
 func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Learner, all []event.Example, at event.Offsets, draw func() event.Example) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
@@ -425,8 +425,8 @@ func TestAdoptMetric(t *testing.T) {
 	}
 }
 
-// TestAdoptMetricOfNumbers checks the accumulators for regression, for every column: the sums of squared gradients in
-// the targets' own unit, divided by the square of the learner's unit.
+// TestAdoptMetricOfNumbers checks the accumulators for regression, for every column. They must be the sums of squared
+// gradients in the targets' own unit, divided by the square of the learner's unit.
 func TestAdoptMetricOfNumbers(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise = "squared", "dropout:0.3"

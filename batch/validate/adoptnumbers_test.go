@@ -16,7 +16,7 @@ import (
 )
 
 // TestAdoptNumbers checks that, for regression, the adopted state predicts as the exact solution does at each noise
-// level. Learning continues from it, and its accumulators are those of the solution.
+// level. Learning must continue from the solution, with the accumulators of the solution.
 func TestAdoptNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "huber:1", "poisson"} {

@@ -22,8 +22,8 @@ const (
 	autoFirst = 10_000
 	autoEvery = 24 * time.Hour
 	autoShare = 0.05
-	// autoLeast is the smallest number of events of a validation, and autoByFeature the smallest number per feature.
-	// With fewer events an exact solution would describe the sample, not the stream.
+	// autoLeast is the smallest number of events of a validation, and autoByFeature the smallest number per feature. An
+	// exact solution of fewer events would describe the sample, not the stream.
 	autoLeast, autoByFeature = 2000, 20
 	// autoDear is the assumed cost of an event in the first validation, relative to the cost of learning it.
 	autoDear = 1.5
@@ -62,8 +62,8 @@ func NewAuto(records uint64, reports []*batch.Validation) *Auto {
 	return a
 }
 
-// Due returns the number of events of a validation that is due now, or 0 if none is. It calls features, which returns
-// the number of the model's features, only if all other conditions hold.
+// Due returns the number of events of a validation that is due now, or 0. It calls features, which returns the number
+// of the model's features, only if all other conditions hold.
 func (a *Auto) Due(p Progress, features func() int) int {
 	if p.Records < a.at || p.Own == 0 || !a.last.IsZero() && p.Now.Sub(a.last) < autoEvery {
 		return 0

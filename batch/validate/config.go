@@ -31,8 +31,8 @@ type Config struct {
 	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
-	// AdoptMargin is the number of standard errors by which an exact solution must have a lower log-loss on the newest
-	// events (batch.Newest) to be adopted. -Inf adopts always.
+	// AdoptMargin is the margin, in standard errors, for adopting an exact solution. The solution's log-loss on the
+	// newest events (batch.Newest) must be lower by this margin. -Inf adopts always.
 	AdoptMargin float64       `toml:"-"`
 	AdoptWait   time.Duration `toml:"adopt_wait"`
 	Tol         float64       `toml:"-"`

@@ -49,7 +49,7 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
 		}
 	}
-	// The hash does not depend on an event's time, so the sample is spread evenly: its mean offset has a deviation of
+	// The hash does not depend on an event's time, so the sample is spread evenly. Its mean offset has a deviation of
 	// n/sqrt(12 size), which is 102.
 	mean := 0.0
 	for _, k := range want.events {
@@ -97,8 +97,9 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 	}
 }
 
-// TestReservoirOfLargeEvents checks that large events are limited by their bytes: the events with the smallest hashes
-// that fit are kept, in any order and across restarts. A few much larger events must not displace others.
+// TestReservoirOfLargeEvents checks that large events are limited by their bytes. The reservoir must keep the events
+// with the smallest hashes that fit, in any order and across restarts. A few much larger events must not displace
+// others.
 func TestReservoirOfLargeEvents(t *testing.T) {
 	const n, limit = 400, 64 << 10
 	event := func(offset int) *event.Example {

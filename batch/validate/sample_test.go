@@ -108,8 +108,8 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	v.Learner.ClassWeight = map[string]float64{"yes": 3}
 	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1}))(t)
 	d := got.evidence.LearnedData()
-	// Compare the weights of four kinds of events (event weight 1 or 2, class weight 1 or 3) with the number of events
-	// of each kind.
+	// There are four kinds of events: event weight 1 or 2, and class weight 1 or 3. Compare their weights with the
+	// number of events of each kind.
 	sum, lightest := 0.0, math.Inf(1)
 	for i := range d.Rows() {
 		sum, lightest = sum+d.Weight(i), min(lightest, d.Weight(i))

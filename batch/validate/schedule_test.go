@@ -33,7 +33,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestSchedule checks that a validation is due at the multiples of Config.Events, whatever the number of records at the
+// TestSchedule checks that a validation is due at the multiples of Config.Events, for any number of records at the
 // start.
 func TestSchedule(t *testing.T) {
 	c := DefaultConfig()

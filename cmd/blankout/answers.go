@@ -76,8 +76,8 @@ func (a *answers) shown() []int {
 	return all
 }
 
-// add writes the prediction for e, given its scores and probabilities. place returns the position of e in the input,
-// which stands in for a missing ID.
+// add writes the prediction for e, given its scores and probabilities. The function place returns the position of e in
+// the input, which replaces a missing ID.
 func (a *answers) add(e *event.Example, scores, probabilities []float64, place func() string) error {
 	switch {
 	case a.json != nil:

@@ -32,7 +32,7 @@ type contender struct {
 	name        string
 	config      online.Config
 	record      record.Config
-	own         bool // whether its columns differ from those of the first learner
+	own         bool // true if its columns differ from the columns of the first learner
 	promote     string
 	window      uint64
 	fingerprint online.Fingerprint
@@ -274,8 +274,8 @@ func learnerOfBlock(name string) (learner string, ok bool) {
 	return parts[0] + "/" + parts[1], true
 }
 
-// learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one. lead is the summary
-// of the learner that has the lead.
+// learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one. The argument lead is
+// the summary of the learner that has the lead.
 func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {

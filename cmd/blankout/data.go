@@ -33,7 +33,7 @@ type dataFlags struct {
 	paths    []string
 	settings configFlags   // only [record] and [registry] are used
 	learns   bool          // whether the command also uses other sections
-	trains   bool          // whether the command uses [learner] by itself
+	trains   bool          // whether the command uses [learner] without a flag
 	flags    record.Config // record settings from the given flags
 	refused  string        // what to do with rejected records: fail or skip
 	// record holds the record settings, combined by resolve from the model's settings, the configuration and the flags.
@@ -44,7 +44,8 @@ type dataFlags struct {
 	// the caller must not use the schema while reading.
 	ahead int
 	pack  func([]event.Example) any // pack argument of stream.File.Ahead
-	// reading holds the record settings of the last opened path, including those that follow from its name and header.
+	// reading holds the record settings of the last opened path, including settings that follow from its name and
+	// header.
 	reading record.Config
 	// join is the source of delayed labels, and joined the settings for how long events wait for them.
 	join   *joinFlags
@@ -177,8 +178,9 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 // number at its first event and uses two.
 const maxClasses = 1000
 
-// resolve determines the settings for reading records. They come from [record] of the configuration or, without a
-// configuration file, from the file of m, if it has them. The environment, --set and flags override both. m may be nil.
+// resolve determines the settings for reading records. They are in [record] of the configuration. If there is no
+// configuration file, the file of m may have them. The environment, --set and flags override both. The model m may be
+// nil.
 func (d *dataFlags) resolve(m *served.Model) error {
 	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}

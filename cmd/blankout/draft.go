@@ -24,8 +24,8 @@ import (
 // draftFields is the number of fields that a draft lists individually.
 const draftFields = 200
 
-// draft returns a configuration for events like those of a file, of kafka://… or, for "", of the topics of l. It
-// contains the keys that the sample determines, and a comment on each field.
+// draft returns a configuration for events of a sample. The sample is from a file, from kafka://… or, if where is "",
+// from the topics of l. The configuration contains the keys that the sample determines, and a comment on each field.
 func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
 	kafka.UntilEnd = true // read only the current events of a topic

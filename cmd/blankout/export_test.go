@@ -26,7 +26,7 @@ import (
 )
 
 // TestExportsScore scores events using only the exported JSON, the exported text or the response of GET
-// /v1/model?weights=1. The scores must equal those of the model.
+// /v1/model?weights=1. The scores must equal the scores of the model.
 func TestExportsScore(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	mixed := func(i int) string {

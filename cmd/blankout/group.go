@@ -122,7 +122,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	return json.NewEncoder(p.stdout).Encode(status)
 }
 
-// memberStatus returns a function that converts a member's Status to a run.Status. The counts are those of the group.
+// memberStatus returns a function that converts a member's Status to a run.Status. The counts are for the whole group.
 func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 	return func() *run.Status {
 		out := &run.Status{NotReady: "not started", Started: started}

@@ -12,8 +12,8 @@ import (
 )
 
 // TestHealthOfFields checks the reports about a sensor that fails and recovers. The log of run must have the times of
-// the records. inspect must list the alarms of a checkpoint and, with --features, the state of every field. A stop
-// during an alarm must change nothing.
+// the records. The command inspect must list the alarms of a checkpoint and, with --features, the state of every field.
+// A stop during an alarm must change nothing.
 func TestHealthOfFields(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var lines bytes.Buffer

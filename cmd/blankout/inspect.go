@@ -465,7 +465,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 }
 
 // printPolicies prints the weights of the missing policies for each range of the missing fraction, and the noise level
-// with the largest weight. levels is nil if there is one level.
+// with the largest weight. The argument levels is nil if there is one level.
 func printPolicies(out *bufio.Writer, ranges []model.PolicyRange, levels []string) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "\nfraction missing\tnone\trescale\timpute\t")

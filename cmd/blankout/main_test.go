@@ -179,7 +179,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startRegistry implements the script command "registry". It starts a schema registry for the rest of the script and
-// sets it in blankout's configuration. While a file "away" exists, the registry responds with errors.
+// sets it in blankout's configuration. If a file "away" exists, the registry responds with errors.
 func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	handler, away := srfake.NewRegistry().Handler(), ts.MkAbs("away")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

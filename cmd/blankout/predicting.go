@@ -26,8 +26,8 @@ import (
 	"blankout/serve/predict"
 )
 
-// openSnapshots prepares the destinations of published models. It returns nil if there are none. It makes this run's
-// versions larger than the versions in the destinations, which may come from another checkpoint directory.
+// openSnapshots prepares the destinations of published models, or returns nil if the configuration has none. It makes
+// this run's versions larger than the versions in the destinations, which may be of another checkpoint directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
@@ -142,8 +142,8 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
-// learned returns a function that returns the model only if it has learned something. Before that its predictions are
-// meaningless.
+// learned returns a function that returns the model only if it has learned something. The predictions of other models
+// are meaningless.
 func learned(model func() *served.Model) func() *served.Model {
 	return func() *served.Model {
 		if m := model(); m != nil && m.Events > 0 {

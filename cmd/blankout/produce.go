@@ -90,8 +90,8 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	return c
 }
 
-// schemaEncoder registers the schema of a file for a topic and returns a function that encodes JSON objects with it.
-// Without a file it returns them unchanged.
+// schemaEncoder registers the schema of a file for a topic and returns a function that encodes JSON objects with it. If
+// file is "", the function returns the objects unchanged.
 func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (func([]byte) ([]byte, error), error) {
 	if file == "" {
 		return func(object []byte) ([]byte, error) { return object, nil }, nil

@@ -123,7 +123,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	return c
 }
 
-// settingFlags are the flags with the same meaning as those of train.
+// settingFlags are the flags with the same meaning as flags of train.
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`, such as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE` to tolerate, such as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},

@@ -96,7 +96,7 @@ func (s *sample) isWritten(field string) bool {
 	return slices.ContainsFunc(s.written, func(f notation.Found) bool { return f.Field == field })
 }
 
-// notation returns the notation of numbers that are written as text, or Plain if there are none.
+// notation returns the notation of numbers that are written as text, or Plain if the sample has no such numbers.
 func (s *sample) notation() notation.Notation {
 	for _, f := range s.written {
 		if f.Notation != notation.Plain {
@@ -106,8 +106,8 @@ func (s *sample) notation() notation.Notation {
 	return notation.Plain
 }
 
-// checkSample reports probable mistakes in reading the first records of a file: unlabeled or rejected records, and
-// fields that look like a time or an ID.
+// checkSample reports probable mistakes in reading the first records of a file. These are unlabeled or rejected
+// records, and fields that look like a time or an ID.
 func (p *program) checkSample(ctx context.Context, c record.Config, path string) (*sampleResult, error) {
 	s, err := readSample(ctx, stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()})
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *sample) classAdvice(c record.Config) string {
 const draftClasses = 100
 
 // labelFields returns text followed by the fields that could be the label: the fields with few values that every event
-// has. It returns "" if there are none.
+// has. It returns "" if no field could be the label.
 func (s *sample) labelFields(text string) string {
 	const most, shown = 20, 5
 	type candidate struct {
@@ -223,8 +223,8 @@ func (s *sample) labelFields(text string) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// adviseOn returns advice, from the first events, for a run that learned nothing or almost nothing. It returns "" if
-// there is none.
+// adviseOn returns advice, from the first events, for a run that learned nothing or almost nothing. It returns "" if it
+// has no advice.
 func adviseOn(ctx context.Context, in stream.Input) string {
 	if in.Where == "-" {
 		return "" // standard input cannot be read again
@@ -348,8 +348,8 @@ func (s *sample) suspicious() (out []string) {
 	return out
 }
 
-// leftOut returns a message if numeric fields are probably omitted whenever they are 0: a third or more of the events
-// omit most numeric fields, and these fields are never 0 in the other events. Otherwise it returns "".
+// leftOut returns a message if numeric fields are probably omitted whenever they are 0. The condition is that a third
+// or more of the events omit most numeric fields, which are never 0 in the other events. Otherwise it returns "".
 func (f sampled) leftOut(s *event.Schema, events int) string {
 	left, zero := 0, 0 // number of omitted fields, and number of these that are sometimes 0
 	for key, r := range f {

@@ -29,7 +29,7 @@ type screen struct {
 	terminal bool
 	every    time.Duration // time between progress lines; 0 writes none
 	last     time.Time
-	line     string // current progress line, "" if there is none
+	line     string // current progress line, or ""
 }
 
 // newScreen returns the screen of p; it is quiet if p is quiet. In a log the progress line is written every logEvery,

@@ -131,7 +131,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone()
 	known := len(schema.Classes)
-	schema.MaxClasses = known + 1 // one more than the known classes, so that an unknown class can be reported
+	schema.MaxClasses = known + 1 // one more than the existing classes, so that an unseen class can be reported
 	var b batch.Builder
 	var x event.Vec
 	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {

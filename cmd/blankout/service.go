@@ -34,9 +34,10 @@ import (
 	"blankout/stream/record"
 )
 
-// newRunner returns a Runner with its checkpoints in store. The first learner is that of [learner]. All learners
-// continue from the checkpoint named from, or from the newest if from is "", or start new if there is none. The caller
-// adds the Source. join opens the events that wait for delayed labels; nil means that labels are not delayed.
+// newRunner returns a Runner with its checkpoints in store. The first learner has the settings of [learner]. All
+// learners continue from the checkpoint named from, or from the newest checkpoint if from is "". If there is no
+// checkpoint, they start new. The caller adds the Source. The argument join opens the events that wait for delayed
+// labels; nil means that labels are not delayed.
 func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
@@ -131,8 +132,8 @@ func (s *service) Close() error {
 	return errors.Join(errs...)
 }
 
-// openService opens everything in the configuration. It opens resources with a longer life first: the checkpoints, the
-// runner, the server (before any request to Kafka), the destinations of snapshots and dead letters, and the source. The
+// openService opens everything in the configuration. It opens resources with a longer life first. The order is:
+// checkpoints, runner, server (before any request to Kafka), destinations of snapshots and dead letters, source. The
 // source is the file data if given, otherwise Kafka.
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
 	s := &service{}

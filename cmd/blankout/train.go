@@ -50,7 +50,7 @@ type trainFlags struct {
 	kernel      kernelFlags
 	covariance  int            // largest number of numeric columns in the covariance
 	presence    batch.Presence // presence of the fields in the examples, for --missing-policy
-	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are known only after reading the examples
+	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
 	silentValue string         // value that features read after they fail silently, under silent noise
 	deaths      batch.Deaths   // readings that determine this value
 }
@@ -201,7 +201,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--silent-value %w", err)
 	}
 	if o.observed = o.config.Noise == loss.ObservedNoise; o.observed {
-		o.config.Noise = "group:0" // a group noise, for checks before the rates are known
+		o.config.Noise = "group:0" // a group noise, for checks before the rates are computed
 	}
 	check := o.config.Check
 	if svm.IsLoss(o.config.Loss) {

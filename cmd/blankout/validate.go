@@ -172,7 +172,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 			}
 		}()
 		settings := c.Labels
-		settings.IdleTimeout = 0 // the ends of all partitions are known
+		settings.IdleTimeout = 0 // all partitions have a given end
 		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
 			return nil, err
 		}

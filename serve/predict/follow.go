@@ -59,7 +59,7 @@ func (c Config) Client() (*http.Client, error) {
 	return asks, nil
 }
 
-// Token returns the token for the server of the model, or "" if none is set.
+// Token returns the token for the server of the model, or "" if no token is set.
 func (c Config) Token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {

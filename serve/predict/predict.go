@@ -39,8 +39,8 @@ type Config struct {
 	// TokenEnv and TokenFile are the environment variable and the file with the token for a server, as in serve.Config.
 	TokenEnv  string `toml:"-"`
 	TokenFile string `toml:"token_file"`
-	// CAFile is a PEM file of certificate authorities for the server; "" means those of the system. CertFile and
-	// KeyFile contain the client certificate and its key.
+	// CAFile is a PEM file of certificate authorities for the server; "" means the authorities of the system. CertFile
+	// and KeyFile contain the client certificate and its key.
 	CAFile   string `toml:"ca_file"`
 	CertFile string `toml:"cert_file"`
 	KeyFile  string `toml:"key_file"`
@@ -82,8 +82,8 @@ func (c Config) Check() error {
 // has none, the ID of the event. Topic, Partition and Offset identify the event. A crash may repeat a prediction with
 // the same three values.
 //
-// If a prediction is too large for the topic, key and ID are truncated to 256 bytes, and the header truncated_key has
-// the original size of the key. If it is still too large, Error reports that in place of the scores.
+// If a prediction is too large for the topic, key and ID are truncated to 256 bytes. The header truncated_key then has
+// the original size of the key. If the prediction is still too large, Error reports that in place of the scores.
 type Output struct {
 	*served.Prediction        // nil if the event cannot be used
 	Error              string `json:"error,omitempty"` // reason why there is no prediction
@@ -97,9 +97,9 @@ type Output struct {
 // Predictor scores a topic. Set its fields before Run.
 type Predictor struct {
 	Config Config
-	// Kafka configures the connection and the fetches. Topics and start are those of Config.
+	// Kafka configures the connection and the fetches. Topics and start are taken from Config.
 	Kafka stream.ConsumerConfig
-	// Model returns the newest model, or nil if there is none. It is called before every batch of records.
+	// Model returns the newest model, or nil before the first. It is called before every batch of records.
 	Model func() *served.Model
 	// MaxEvents ends Run after that many events. 0 means no limit.
 	MaxEvents uint64
@@ -402,7 +402,7 @@ func (r *run) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// commit stores the acknowledged offsets in the brokers. If it fails, the next commit stores them. Until then a crash
+// commit stores the acknowledged offsets in the brokers. If it fails, the next commit stores them. A crash before that
 // would repeat more predictions.
 func (r *run) commit(ctx context.Context) {
 	if !r.moved {

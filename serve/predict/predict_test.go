@@ -482,7 +482,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestConfigToken checks that the token comes from the environment or from a file that is not empty.
+// TestConfigToken checks that the token is read from the environment or from a file that is not empty.
 func TestConfigToken(t *testing.T) {
 	c := predict.DefaultConfig()
 	t.Setenv(c.TokenEnv, "from the environment")
@@ -499,8 +499,8 @@ func TestConfigToken(t *testing.T) {
 	}
 }
 
-// TestPredictionTooLarge checks that the key of a prediction is truncated if it is too large, and that a prediction
-// with too many scores becomes an error. Other predictions must not change.
+// TestPredictionTooLarge checks that the key of a prediction is truncated if it is too large. A prediction with too
+// many scores must become an error. Other predictions must not change.
 func TestPredictionTooLarge(t *testing.T) {
 	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
@@ -515,7 +515,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
-	// With a large number of classes the scores alone are too large.
+	// If there are very many classes, the scores alone are too large.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	var classes []string

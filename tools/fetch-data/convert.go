@@ -58,7 +58,7 @@ func svmlight(dir string, originals []string) error {
 		}
 		parts = [][]string{train, test}
 	}
-	// The two labels become -1 and 1, whatever they are in the original.
+	// The two labels become -1 and 1 for any labels of the original.
 	var labels []string
 	for _, line := range parts[0] {
 		if label, _, _ := strings.Cut(line, " "); !slices.Contains(labels, label) {
@@ -174,8 +174,8 @@ func columns(dir string, originals []string) error {
 	})
 }
 
-// cifar keeps the first 800 images of each class of the training batches and the first 200 of each class of the test
-// batch, in the original binary format.
+// cifar keeps the first 800 images of each class of the training batches, and the first 200 of each class of the test
+// batch. The output has the original binary format.
 func cifar(dir string, originals []string) error {
 	const record = 1 + 3*32*32
 	parts := map[string][]byte{}

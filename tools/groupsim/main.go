@@ -8,9 +8,9 @@
 // and time are simulated. The members read events as fast as they can, and wait for the response to one commit before
 // the next commit.
 //
-// For each number of members and each interval it prints the errors in percent, the log-losses in nats, the bytes
-// written, the events learned again, and the simulated time. The columns lost and twice count records that were lost or
-// learned twice; both must be 0.
+// It prints a line for each number of members and each interval. A line has the errors in percent, the log-losses in
+// nats, the bytes written, the events learned again, and the simulated time. The columns lost and twice count records
+// that were lost or learned twice; both must be 0.
 package main
 
 import (

@@ -46,7 +46,7 @@ func (c *comparison) exact() error {
 			config := online.DefaultConfig()
 			// The exact problem has no splines, so the learner must have no spline experts.
 			config.Optimizer, config.Noise, config.Standardize = "adagrad", noise, d.standardize
-			// After a drift alarm the learner would no longer approach the optimum for all events.
+			// If a drift alarm changed the learner, it would no longer approach the optimum for all events.
 			config.OnDrift = "log"
 			b := batch.DefaultConfig()
 			b.Noise = noise

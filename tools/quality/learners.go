@@ -629,7 +629,7 @@ func difference(a, b []float64) (mean, standardError float64) {
 	return mean, stat.StdErr(deviation, float64(len(d)))
 }
 
-// A mean may be larger than the first learner's by this much, whatever its standard error.
+// A mean may be larger than the first learner's by this much, for any standard error.
 const allowedError, allowedLogLoss = 0.1, 0.001
 
 // trialVerdict names each stream on which the second learner is worse by more than the allowed difference and by more

@@ -45,7 +45,7 @@ func writeStream(t *testing.T, events int) (dir string) {
 	return dir
 }
 
-// worseFrozen predicts as another contender does while it learns. When frozen, it predicts the other class for every
+// worseFrozen predicts as another contender does while it learns. Its frozen model predicts the other class for every
 // fifth event.
 type worseFrozen struct{ contender }
 
@@ -133,7 +133,7 @@ func TestTrialVerdict(t *testing.T) {
 	of := func(wrong, logLoss []float64) *trialOutcome { return &trialOutcome{learning: losses{wrong, logLoss}} }
 	zero := []float64{0, 0, 0, 0}
 	for _, c := range []struct {
-		wrong, logLoss []float64 // losses of the second learner; those of the first are 0
+		wrong, logLoss []float64 // losses of the second learner; the first has losses of 0
 		worse          bool
 	}{
 		{zero, zero, false},

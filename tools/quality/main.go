@@ -228,7 +228,7 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 }
 
 // testError returns the error of a model on a test set as a fraction. Features are deleted with probability d and
-// survivors are rescaled. The masks are those of blankout predict --delete d --rescale.
+// survivors are rescaled. The command blankout predict --delete d --rescale uses the same masks.
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0

@@ -1,7 +1,7 @@
 package main
 
-// This file measures two ways to learn an event with nulls: from the present fields alone, as the learner does, or also
-// from imputed values of the null fields.
+// This file measures two ways to learn an event with nulls. One uses the present fields alone, as the learner does. The
+// other also uses imputed values of the null fields.
 
 import (
 	"fmt"

@@ -84,8 +84,8 @@ func (c *comparison) observed() error {
 }
 
 // learnObserved learns a set whose columns become fields, with groups null at different rates. It returns two errors in
-// percent: told is the progressive error. untold is for the last third of the events, in which the same fields read
-// their mean instead of null.
+// percent. The result told is the progressive error. The result untold is the error of the last third of the events, in
+// which the same fields read their mean instead of null.
 func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (told, untold float64, err error) {
 	schema := fieldSchema(s, columns, max(group, 1))
 	config := online.DefaultConfig()

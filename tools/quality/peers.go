@@ -135,8 +135,8 @@ func predicted(name string, s *set, vw bool) (progressive, error) {
 	return p, nil
 }
 
-// writeText writes a set in the text format of VW or of LIBLINEAR. change may alter the features of example number i;
-// it may be nil.
+// writeText writes a set in the text format of VW or of LIBLINEAR. The function change may alter the features of
+// example number i; it may be nil.
 func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {

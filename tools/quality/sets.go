@@ -14,7 +14,7 @@ import (
 )
 
 // setStreams are the data whose prediction sets are measured, with groups of consecutive columns null. A test file is
-// predicted by the model of the train file. Without a test file, each event is predicted before it is learned.
+// predicted by the model of the train file. If there is no test file, each event is predicted before it is learned.
 var setStreams = []struct {
 	name, train, test string
 	classes, columns  int
@@ -107,8 +107,8 @@ func (s *set) patch() {
 }
 
 // askSets learns a stream and adds up, by missing fraction, the predictions for events with that fraction of their
-// groups null. The events are those of asked, predicted by the final model. If asked is nil, they are those of the
-// stream before each is learned, from the 200th on.
+// groups null. The final model predicts the events of asked. If asked is nil, each event of the stream from the 200th
+// on is predicted before it is learned.
 func askSets(s, asked *set, columns, group int, shares []float64, learned bool, sums []setSums) error {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)

@@ -549,7 +549,7 @@ func (o deathOutcome) cells(first deathOutcome) string {
 	return b.String() + " " + o.less(first) + " |"
 }
 
-// less returns the mean error with failed features minus that of another row, paired by split.
+// less returns the mean error with failed features minus the mean error of another row, paired by split.
 func (o deathOutcome) less(first deathOutcome) string {
 	less := make([]float64, len(o.wrong[0]))
 	for split := range less {

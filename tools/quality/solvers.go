@@ -23,7 +23,7 @@ import (
 // matched is the relative gap to the minimum that both programs must reach.
 const matched = 1e-3
 
-// probeSeconds limits LIBLINEAR's time for one tolerance. After roundSeconds no further round of runs starts. So the
+// probeSeconds limits LIBLINEAR's time for one tolerance. No further round of runs starts after roundSeconds. So the
 // whole section takes about two minutes.
 const (
 	probeSeconds = 15

@@ -48,8 +48,8 @@ type contestant struct {
 
 const rounds = 5
 
-// fixedLevel are the options for a single noise level and optimizer. Without them train learns three noise levels and
-// three experts concurrently.
+// fixedLevel are the options for a single noise level and optimizer. The default is three noise levels and three
+// experts concurrently.
 var fixedLevel = []string{"--optimizer", "adagrad", "--noise", "dropout:0.5"}
 
 // speed measures blankout train --solver online and vw on the same events. The progressive errors show that both

@@ -283,8 +283,8 @@ func plain(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(text, "**", ""))
 }
 
-// sentences splits a paragraph into sentences. starting has the offset of each line in the paragraph; line is the line
-// number of the first line in the file.
+// sentences splits a paragraph into sentences. The slice starting has the offset of each line in the paragraph. The
+// first line has the number line in the file.
 func sentences(file string, line int, text string, starting []int, comment bool) (all []sentence) {
 	add := func(from, to int) {
 		s := strings.TrimSpace(text[from:to])

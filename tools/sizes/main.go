@@ -1,12 +1,12 @@
-// Command sizes prints the size of the product: a line for each package of the module that ./cmd/blankout uses. With
-// -shape it prints instead the structs with more than 20 fields and the functions with more than 100 lines.
+// Command sizes prints the size of the product: a line for each package of the module that ./cmd/blankout uses. The
+// flag -shape prints instead the structs with more than 20 fields and the functions with more than 100 lines.
 //
 //	go run ./tools/sizes
 //	go run ./tools/sizes -shape
 //
-// Code counts lines of Go, assembly and the web page that are neither blank nor comments. exported counts top-level
-// names; methods and fields are those of the type that has most. The packages are those of a build for linux/amd64
-// without cgo.
+// The column code counts lines of Go, assembly and the web page that are neither blank nor comments. The column
+// exported counts top-level names. The columns methods and fields have the largest number of any type. The build is for
+// linux/amd64 without cgo.
 package main
 
 import (

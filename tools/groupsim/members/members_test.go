@@ -37,8 +37,8 @@ func members(n int) Members {
 	return Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
 }
 
-// TestMembers checks that every record counts once and replicas are equal, whatever happens to the members. The model
-// must be about as good as without failures.
+// TestMembers checks that every record counts once and replicas are equal in spite of all failures of members. The
+// model must be about as good as without failures.
 func TestMembers(t *testing.T) {
 	s, all := groupEvents(8000)
 	events, test := all[:6000], all[6000:]
