@@ -19,14 +19,14 @@ type Ablation struct {
 	Name   string `json:"name"`
 	Events int    `json:"events"`
 	Held   int    `json:"held"`  // number of events that have the part
-	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 if not known
+	Since  int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
 	// With and Without are the errors on all Events with and without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 	// Recent has these errors for consecutive spans of the events, oldest first.
 	Recent []AblationSpan `json:"recent"`
-	// Deletions are the fractions of the other features that are missing at random. ForecastWith and ForecastWithout
-	// are the expected errors at these fractions, as in Standing.Robustness.
+	// Deletions are fractions of the other features that are missing at random. ForecastWith and ForecastWithout are
+	// the expected errors at these fractions, as in Standing.Robustness.
 	Deletions       []float64  `json:"deletions"`
 	ForecastWith    []*float64 `json:"forecast_with"`
 	ForecastWithout []*float64 `json:"forecast_without"`
@@ -35,7 +35,7 @@ type Ablation struct {
 // AblationSpan has the errors of an Ablation for one span of consecutive events.
 type AblationSpan struct {
 	Events  int     `json:"events"`
-	Until   int64   `json:"until"` // time of the last event, milliseconds since 1970; 0 if not known
+	Until   int64   `json:"until"` // time of the last event in milliseconds since 1970; 0 if unknown
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 }
@@ -53,8 +53,8 @@ func (e *UnknownPartError) Error() string {
 	return fmt.Sprintf("none of %d recent events holds a %s %q", e.Events, e.Kind, e.Name)
 }
 
-// WithoutPart measures m's error on events with and without a part. The events have labels and are in the order of the
-// stream. The error is an *UnknownPartError if no event has the part.
+// WithoutPart measures m's error on events with and without a part: a group, a field or a feature. The events have
+// labels and are in the order of the stream. The error is an *UnknownPartError if no event has the part.
 func WithoutPart(m *model.Linear, events []event.Example, kind, name string, deletions []float64) (*Ablation, error) {
 	dies, err := diesWith(&m.Head, kind, name)
 	if err != nil {

@@ -32,7 +32,7 @@ const chunkEntries = 1 << 18
 // Packed has the features of consecutive events in the form of Data.
 type Packed struct {
 	chunk *chunk
-	ends  []uint32 // ends of the rows in the chunk
+	ends  []uint32 // end of each row in the chunk
 	bad   error    // error of the next row
 	added bool     // whether Data already has the chunk
 	at    uint32   // index of the chunk in Data, if added
@@ -209,7 +209,7 @@ func (c *chunk) addValues(x []float64) bool {
 	return true
 }
 
-// narrow copies x to to and reports whether that is exact and finite.
+// narrow copies x to the slice to, and reports whether all values are finite and exact as float32.
 func narrow(to []float32, x []float64) bool {
 	to = to[:len(x)]
 	for i, v := range x {
@@ -271,7 +271,7 @@ const pageBits = 16
 
 type columnPage [1 << pageBits / 64]uint64
 
-// all returns the pages, nil for a page without columns.
+// all returns the pages. A page without columns is nil.
 func (s *columnSet) all() []atomic.Pointer[columnPage] {
 	if pages := s.pages.Load(); pages != nil {
 		return *pages
@@ -309,10 +309,10 @@ func (s *columnSet) page(number uint32) *columnPage {
 	return page
 }
 
-// add adds the columns of a row. Nearly all of them are in the set already.
+// add adds the columns of a row. Nearly all of these columns are already in the set.
 func (s *columnSet) add(columns []uint32) {
 	var page *columnPage
-	number := ^uint32(0) // no page
+	number := ^uint32(0) // no page yet
 	for _, col := range columns {
 		if col>>pageBits != number {
 			number = col >> pageBits

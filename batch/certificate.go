@@ -53,8 +53,8 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	return gap
 }
 
-// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by view, and returns the
-// smoothed losses.
+// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by view. It returns the sum of
+// the smoothed losses.
 func (o *Expected) dualPoint() float64 {
 	o.curved = false
 	smoothing := o.eps * o.eps
@@ -258,7 +258,7 @@ func (o *Expected) FreeIntercept() bool {
 	return o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 }
 
-// center returns the shift of all scores that minimizes the losses, found by Newton's method within a bracket of the
+// center returns the shift of all scores that minimizes the losses. It uses Newton's method within a bracket of the
 // slope's zero.
 func (o *Expected) center() float64 {
 	return o.shift(zeroOf(o.slope, o.slopeSize()))
@@ -298,7 +298,7 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	if math.Abs(at) <= small {
 		return 0
 	}
-	// Bracket the zero, then use the secant of the bracket (Illinois).
+	// Bracket the zero, then use the secant of the bracket (the Illinois method).
 	step := 1e-3
 	if at > 0 {
 		step = -step

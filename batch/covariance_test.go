@@ -49,7 +49,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
 		t.Fatalf("columns %v of fields %v", whole.Columns, whole.Fields)
 	}
-	// The slow reference: sums over pairs of values.
+	// want is a slow reference: sums over pairs of values.
 	for i := range n {
 		for j := range n {
 			sum, a, b := 0.0, 0.0, 0.0

@@ -68,7 +68,7 @@ func (d *Data) Curved() bool { return d.splines != nil }
 // Label returns the class of event i or event.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
 
-// Target returns the regression target of event i, 0 if it has none.
+// Target returns the regression target of event i, or 0 for an event without a target.
 func (d *Data) Target(i int) float64 {
 	if d.targets == nil {
 		return 0
@@ -102,7 +102,7 @@ func (d *Data) Row(i int) Row {
 	return row
 }
 
-// Vec returns row i with the Schema's columns, in the memory of x.
+// Vec returns row i with the Schema's columns. The result uses the memory of x.
 func (d *Data) Vec(i int, x event.Vec) event.Vec {
 	row := d.Row(i)
 	x = event.Vec{Index: x.Index[:0], Value: x.Value[:0]}
@@ -126,7 +126,7 @@ func (r Row) At(i int) float64 {
 	return 1
 }
 
-// Dot returns w.x. w may have more elements than columns.
+// Dot returns the product w.x. The slice w may have more elements than columns.
 func (r Row) Dot(w []float64) float64 {
 	switch {
 	case r.f32 != nil:

@@ -125,8 +125,8 @@ func (d *dual) apply(r, out []float64) {
 	}
 }
 
-// direction solves H p = -grad: directly if P is H, else by conjugate gradients preconditioned by P until the residual
-// has decreased by forcing.
+// direction solves H p = -grad. If P is H, it solves directly. Otherwise it uses conjugate gradients, preconditioned by
+// P, until the residual has decreased by forcing.
 func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64) error {
 	n := len(grad)
 	r := make([]float64, n)

@@ -17,7 +17,7 @@ const ExactBound = "exact"
 const (
 	// mostMasked is the largest number of features of an event: n features have 2^n masks.
 	mostMasked = 16
-	// mostMasks is the largest number of entries of all events under all masks, 12 bytes each.
+	// mostMasks is the largest number of entries of all events under all masks. An entry takes 12 bytes.
 	mostMasks = 1 << 25
 )
 

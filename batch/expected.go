@@ -110,7 +110,7 @@ type Problem struct {
 	Data *Data
 	// Y is the target of every row: -1 or +1, or a number for regression losses. NaN marks a row without a label.
 	Y []float64
-	// Weight replaces the rows' importance unless it is nil. Rows of weight 0 cost nothing.
+	// Weight replaces the rows' importance unless it is nil. Rows with weight 0 need no computation.
 	Weight []float64
 	Loss   loss.Loss
 	Noise  loss.Noise
@@ -314,7 +314,7 @@ func (o *Expected) plainLogistic() bool {
 	return logistic && !o.noisy
 }
 
-// certifiable reports whether weak duality gives a bound: the loss must be convex, with a lower bound.
+// certifiable reports whether weak duality gives a bound. The loss must be convex and have a lower bound.
 func (o *Expected) certifiable() bool { return o.convex }
 
 // lower returns a lower bound of the loss of any row with target y.
@@ -634,7 +634,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	b := o.bias(v)
 	if !o.noisy || o.majorise {
 		o.pass()
-		// One sum per column instead of two takes a third less time.
+		// Summing one value per column instead of two takes a third less time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for n := lo; n < hi; n++ {
 				if !o.bent(n) {

@@ -222,7 +222,7 @@ func (d *Data) features(r Row) (first []int, n int) {
 type groupSums struct {
 	a, b []float64
 	seen []bool
-	list []int32   // units seen
+	list []int32   // units in the current row
 	in   [][]int32 // entries of the row by unit, used by addTo
 }
 

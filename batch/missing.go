@@ -216,7 +216,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 	return t
 }
 
-// mask deletes groups at random, each with the given probability. The zero mask deletes none.
+// mask deletes groups at random, each with the given probability. The zero mask deletes no group.
 type mask struct {
 	chance float64
 	number int
@@ -297,7 +297,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 	return t.head.CountMissing(left)
 }
 
-// loss returns the loss of event i after delete, with every feature multiplied by scale.
+// loss returns the loss of event i after the method delete, with every feature multiplied by scale.
 func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {

@@ -77,7 +77,7 @@ func TestConjugateGradientsRemember(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(9, 10))
 	a := mat.NewSymDense(n, nil)
-	for k := range 6 { // a few large eigenvalues
+	for k := range 6 { // a few eigenvalues are large
 		x := mat.NewVecDense(n, nil)
 		for i := range n {
 			x.SetVec(i, r.NormFloat64())

@@ -120,7 +120,7 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 			}
 		}
 	}
-	// A penalty on the intercept pulls it to 0. Rows without weight may have other targets.
+	// A penalty on the intercept pulls the intercept to 0. Rows without weight may have other targets.
 	data := denseData(t, x, nil)
 	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
 	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {

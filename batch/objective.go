@@ -32,7 +32,7 @@ type Certifier interface {
 	Gap(w []float64) float64
 }
 
-// Optional interfaces of an Objective: each makes solving faster or the bound tighter.
+// These interfaces of an Objective are optional. Each makes solving faster or the bound tighter.
 type (
 	// Diagonaler computes the diagonal of the Hessian, at least approximately.
 	Diagonaler interface {

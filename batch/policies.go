@@ -92,7 +92,7 @@ func (m measured) fills() bool {
 	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
 
-// answer returns how event i is scored.
+// answer returns how the model scores event i.
 func (m measured) answer(i int) model.Answer {
 	var parts model.Parts
 	if m.parts[i] != "" {
@@ -103,7 +103,7 @@ func (m measured) answer(i int) model.Answer {
 	return a
 }
 
-// scale returns the factor of the features of event i.
+// scale returns the factor by which the features of event i are multiplied.
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
 // deleted returns two values for event i after a fraction of its features was deleted: the factor of the remaining

@@ -263,7 +263,7 @@ func TestSolversAgree(t *testing.T) {
 				var want float64
 				for i, s := range []Solver{Newton, IRLS, LBFGS} {
 					if l == (loss.LogisticQuadratic{}) && s != LBFGS {
-						continue // not convex: 2 dv is not a curvature
+						continue // 2 dv is no curvature, because the loss is not convex
 					}
 					o := newExpected(t, data, y, l, n, 0.5, it)
 					opt := Options{Solver: s, Tol: 1e-9, MaxIterations: 3000}

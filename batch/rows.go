@@ -1,6 +1,6 @@
 package batch
 
-// This file implements the loops over the entries of a row. Each has an assembly version in rows_amd64.go.
+// This file implements the loops over the entries of a row. Each loop has an assembly version in rows_amd64.go.
 
 import (
 	"math"

@@ -297,7 +297,7 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 // cell holds the results of one candidate on one fold, by deletion level.
 type cell struct{ err, logLoss []float64 }
 
-// chains groups the candidates that differ only in their cost.
+// chains returns groups of candidates that differ only in their cost.
 func (t *Ranking) chains() (chains [][]int) {
 	alike := func(a, b []string) bool {
 		for k, key := range t.Keys {
@@ -317,7 +317,7 @@ func (t *Ranking) chains() (chains [][]int) {
 	return chains
 }
 
-// measured computes the means over the folds and the best candidates.
+// measured computes the means over the folds, and chooses the best candidates.
 func (t *Ranking) measured(cells []cell, folds int) {
 	for i := range t.Candidates {
 		n := &t.Candidates[i]

@@ -63,8 +63,8 @@ type DualResult struct {
 	Intercept float64
 	// Scores are (K beta)_i + b, recomputed from beta.
 	Scores []float64
-	// Primal and Dual bound the optimum from above and below, at these scores. Gap = Primal - Dual is at least 0 up to
-	// rounding and bounds the error.
+	// Primal and Dual are upper and lower bounds of the optimum, at these scores. Gap = Primal - Dual bounds the error;
+	// it is at least 0 up to rounding.
 	Primal, Dual, Gap float64
 	// Violation is the largest remaining violation of the optimality conditions.
 	Violation  float64
@@ -73,7 +73,7 @@ type DualResult struct {
 }
 
 // Solve runs sequential minimal optimization. Each step moves two variables, chosen by second-order information (Fan,
-// Chen & Lin 2005, WSS 2). Variables that rest at a bound leave the working problem (shrinking, Chang & Lin 2011,
+// Chen & Lin 2005, WSS 2). Variables that stay at a bound leave the working problem (shrinking, Chang & Lin 2011,
 // section 4.2). The result is checked on the whole problem with recomputed scores.
 func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 	s, err := newSMO(p)
@@ -512,7 +512,7 @@ func SolveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64,
 	return r, err
 }
 
-// plusOne adds 1 to every element of a matrix.
+// plusOne is a matrix with 1 added to every element.
 type plusOne struct {
 	GramRows
 	buffer [2][]float64

@@ -17,7 +17,7 @@ import (
 // Solver is the name of a method to minimize an Objective.
 type Solver string
 
-// The solvers. The empty one means Newton if the objective is convex and has second derivatives, otherwise LBFGS.
+// The solvers. "" means Newton if the objective is convex and has second derivatives, otherwise LBFGS.
 const (
 	Newton Solver = "newton" // truncated Newton with conjugate gradients
 	IRLS   Solver = "irls"   // iteratively reweighted least squares (Chen et al. 2014)
@@ -264,8 +264,8 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 		eps *= 0.4
 	}
 	if spread, unscaled := s.smoother.OwnRounding(); unscaled {
-		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // kink grows with eps^2
-	} else if spread > 0.5*s.eps { // the noise does not vanish with the weights
+		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // the part of the gap due to the kink grows with eps^2
+	} else if spread > 0.5*s.eps { // the noise stays if the weights become smaller
 		eps = min(eps, 0.3*spread)
 	}
 	if eps == s.eps {
@@ -837,7 +837,7 @@ func (s *solver) wolfe(p, next, grad []float64) bool {
 		s.evaluations++
 		slope := Dot(grad, p)
 		switch {
-		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // up to rounding
+		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // no decrease, up to rounding
 			hi = t
 		case slope < 0.9*slope0:
 			lo = t

@@ -122,8 +122,8 @@ func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// Influences returns xi_n = 1/l_n in (0, 1] of every example at w, NaN for examples without a label or weight. An
-// example with a small influence counted little: its label may be wrong.
+// Influences returns xi_n = 1/l_n in (0, 1] for every example at w. It is NaN for examples without a label or weight.
+// An example with a small influence has had little effect: its label may be wrong.
 func (o *TLogistic) Influences(w []float64) []float64 {
 	of, n := o.influences(w), len(o.data.views)
 	xi := make([]float64, len(of)/n)

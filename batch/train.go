@@ -224,7 +224,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	return sums, nil
 }
 
-// values yields the labeled examples and the model's predictions for them.
+// values yields the index of each labeled example and the model's prediction for it.
 func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 	r := f.Problems[0]
 	return func(yield func(int, float64) bool) {
@@ -532,7 +532,7 @@ func (c Config) expectation() (loss.Loss, error) {
 	return loss.Parse(name)
 }
 
-// Problem returns the Problem of a binary problem on d. l is nil for an Estimator.
+// Problem returns the Problem for one binary problem on d. The loss l is nil for an Estimator.
 func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Problem {
 	factor := 1.0
 	if l != nil {

@@ -106,7 +106,7 @@ func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 	return out
 }
 
-// back converts a solution from the unit to the original targets.
+// back converts a solution in the unit to the original targets.
 func (u targetUnit) back(r *Result, columns int) {
 	if u.target == loss.Count {
 		if len(r.W) > columns {

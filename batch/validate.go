@@ -30,7 +30,7 @@ type Validation struct {
 	// and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
-	Events   int       `json:"events"`       // labeled events in the exact problem
+	Events   int       `json:"events"`       // number of labeled events in the exact problem
 	Records  uint64    `json:"records"`      // number of records that the live model has processed
 	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
@@ -132,8 +132,8 @@ func (v *Validation) summary() string {
 // relative to the objective. The log-loss is compared by its ratio (alarmTimes) and its difference in nats (alarmNats).
 const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
 
-// alarm returns the text of Alarm. If the live weights are better on the newest events, the stream has drifted and
-// there is no alarm.
+// alarm returns the text of Alarm. If the live weights are better on the newest events, it returns "", because the
+// stream has drifted.
 func (v *Validation) alarm() string {
 	if v.Newest != nil && v.Newest.Better == "live" {
 		return ""
@@ -267,14 +267,14 @@ type ValidateConfig struct {
 	Config
 	Deletions []float64 // deleted fractions, in [0, 1)
 	Top       int       // number of reported differences, and of reported failures per kind
-	// Sample is the largest number of events on which robustness and failures are measured. Larger sets are sampled
+	// Sample is the largest number of events on which robustness and failures are measured. More events are sampled
 	// evenly.
 	Sample int
 	// Halves means that the learned and the held-out events are two halves of one sample, all of which the live model
 	// has learned. The exact solution overfits its half and is worse on the other half by the same amount. So
 	// objectives are the means over both halves.
 	Halves bool
-	// OwnHoldout excludes the events of Evidence.Aside from Validation.Newest.
+	// OwnHoldout excludes the events that Evidence.Aside has added from Validation.Newest.
 	OwnHoldout bool
 	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
 	// Nil means the live model itself. Foreign reports the columns that only other levels have; the exact problem
@@ -317,7 +317,7 @@ type Evidence struct {
 	times   []int64 // time of each row, in milliseconds
 	x       event.Vec
 	missing interned[model.MissingCount]
-	parts   interned[string] // model.Parts of imputed events
+	parts   interned[string] // model.Parts of events with imputed numbers
 	levels  []int            // noise level that predicts each row, see model.Answer
 }
 
@@ -326,8 +326,8 @@ func NewEvidence(live *model.Linear) *Evidence {
 	return &Evidence{live: live, builder: Builder{Splines: live.Scaler.Splines}}
 }
 
-// Learned copies an event that the live model has learned. importance is its weight times the weight of its class. Do
-// not pass unlabeled or rejected events.
+// Learned copies an event that the live model has learned. The argument importance is the event's weight times the
+// weight of its class. Do not pass unlabeled or rejected events.
 func (v *Evidence) Learned(e *event.Example, importance float64) error {
 	v.learned = append(v.learned, v.rows)
 	return v.add(e, importance)
@@ -700,7 +700,7 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	return d.units()
 }
 
-// defined returns x for JSON: nil if it is not a finite number.
+// defined returns x for JSON. It returns nil if x is not a finite number.
 func defined(x float64) *float64 {
 	if !finite(x) {
 		return nil

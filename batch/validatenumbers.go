@@ -14,7 +14,7 @@ import (
 type unit struct {
 	Unit
 	target loss.Target
-	loss   loss.Loss // for targets and predictions in their own unit
+	loss   loss.Loss // loss for targets and predictions in their original unit
 }
 
 // unit returns the unit in which the live model learns its targets, or nil for classification.

@@ -307,7 +307,7 @@ func TestNewestOfNumbers(t *testing.T) {
 		square := func(m *model.Linear) float64 { return math.Pow(e.Target-m.Score(e, make([]float64, 1))[0], 2) }
 		differences, weights = append(differences, square(live)-square(exact)), append(weights, e.Weight)
 	}
-	differences, weights = differences[200:], weights[200:] // the last 100 of 300
+	differences, weights = differences[200:], weights[200:] // the newest 100 of 300 events
 	gain, total := 0.0, 0.0
 	for i, d := range differences {
 		gain += weights[i] * d

@@ -294,7 +294,7 @@ func isName(name string) bool {
 	})
 }
 
-// shownKeys returns the keys of a challenger that were set.
+// shownKeys returns the keys that a challenger has set.
 func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
 	for _, k := range keys(c) {
 		path := challengerKey + "." + c.Name + "." + k.String()

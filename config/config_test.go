@@ -241,7 +241,7 @@ func TestAddressesAreHidden(t *testing.T) {
 	c := Default()
 	tested := 0
 	section := ""
-	said := map[string]bool{} // keys whose explanation in the template mentions a URL
+	said := map[string]bool{} // keys whose description in the template mentions a URL
 	about := ""
 	for line := range strings.Lines(Template) {
 		name, _, isKey := strings.Cut(line, " = ")

@@ -92,7 +92,7 @@ func (c *cells) find(key, value any) (bool, error) {
 	return true, json.Unmarshal(found.Value, value)
 }
 
-// compute computes a cell and adds it to the file.
+// compute computes a cell and appends it to the file.
 func (c *cells) compute(key any, f func() (any, error)) error {
 	begin := time.Now()
 	value, err := f()

@@ -27,7 +27,7 @@ type exactDropout struct {
 	by      [][]uint32 // rows by column
 
 	// Values at the current nodes:
-	factor, slope [][dropoutChunk]complex128 // by column: q + p e^(i t w/p), and i t e^(i t w/p) over it
+	factor, slope [][dropoutChunk]complex128 // factor q + p e^(i t w/p) and slope i t e^(i t w/p)/factor, by column
 	phi           [][dropoutChunk]complex128 // phi by row
 }
 

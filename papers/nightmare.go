@@ -350,7 +350,7 @@ func tune(c nightmareConfig, as int, contenders []contender, cells []nightmareCe
 	return all
 }
 
-// nightmarePaper are the methods of figure 3.
+// nightmarePaper lists the methods of figure 3.
 var nightmarePaper = []string{dropoutSVM, dropoutLogistic, hingeL2, hingeFDROP, mcfLogistic, mcfQuadratic}
 
 func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {

@@ -151,7 +151,7 @@ func nearUntil(trace []penaltyTrace, start, end float64) float64 {
 	return until
 }
 
-// newsAthRUnigrams is the number of unigrams in the embedded samples.
+// newsAthRUnigrams is the number of unigrams of AthR in the embedded samples.
 const newsAthRUnigrams = 17547
 
 // presence replaces word counts by 1 and drops the columns after the first ones, which are the unigrams.

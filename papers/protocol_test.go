@@ -65,7 +65,8 @@ func TestMcNemar(t *testing.T) {
 }
 
 // TestIntervals checks that Student's interval contains the mean as often as its confidence level requires. It must be
-// wider if training sets overlap. Fisher's interval must equal a published case.
+// wider if training sets overlap. Fisher's interval must equal a given value for the correlation in table 3 of the
+// thesis.
 func TestIntervals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	inside := 0

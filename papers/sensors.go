@@ -332,7 +332,7 @@ func (b boostingRow) mean() (mean float64, ok bool) {
 	return stat.Mean(each, nil), len(each) > 0
 }
 
-// sensorsSummary collects the mean errors of every method on every set.
+// sensorsSummary has the mean errors of every method on every set.
 type sensorsSummary struct {
 	columns []string // sets with the unit that fails
 	rows    [][2]string

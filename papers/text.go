@@ -65,7 +65,7 @@ type textConfig struct {
 	Alphas []float64 `json:"alphas"`
 }
 
-// textModel is a setting of the exact solver.
+// textModel is one setting of the exact solver.
 type textModel struct {
 	Bound string  `json:"bound"`
 	Noise string  `json:"noise"`
@@ -379,7 +379,7 @@ func runText(ctx context.Context, s *Setting) error {
 	return curves.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
-// vocabulary is the file of a set's words and pairs, by column.
+// vocabulary is the file with a set's words and pairs, in the order of columns.
 const vocabulary = "vocab.txt.gz"
 
 // xGraph is the folder of the set of table 4a that is optional.

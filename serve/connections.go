@@ -109,7 +109,7 @@ func (c *connections) closeIdle() {
 		one := c.idle.Remove(first).(*connection)
 		one.place = nil
 		c.closed.Add(1)
-		one.Close() // its server notices and cleans up
+		one.Close() // the server then removes the connection from the list
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 // for up to gateWait. All others are rejected.
 type gate struct {
 	places   chan struct{} // holds one element for each running request
-	active   atomic.Int64  // running and waiting requests
+	active   atomic.Int64  // number of running and waiting requests
 	answered atomic.Uint64
 	failed   atomic.Uint64
-	turned   atomic.Uint64 // rejected requests
+	turned   atomic.Uint64 // number of rejected requests
 }
 
 const (

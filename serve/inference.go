@@ -38,7 +38,7 @@ func (s inference) routes(mux *router) {
 	}
 }
 
-// name returns the name of the model in paths.
+// name returns the name of the model in request paths.
 func (s inference) name() string { return cmp.Or(s.config.Name, "blankout") }
 
 // server answers GET /v2 with the server's metadata.
@@ -183,7 +183,7 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := newTaker(w, s.config.ClientTimeout, 0).Write(append(data, '\n')); err != nil {
-		panic(http.ErrAbortHandler) // the client sees that the response is cut off
+		panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 	}
 	return true
 }

@@ -46,7 +46,7 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 type measured struct {
 	Classes   []string    `json:"classes"` // class names; the positive one of two is last
 	Positive  string      `json:"positive,omitempty"`
-	Confusion [][]float64 `json:"confusion"` // events by true and predicted class
+	Confusion [][]float64 `json:"confusion"` // weighted number of events by true and predicted class
 	// Since is the time of the first event in Confusion, in milliseconds since 1970. For two classes that is the
 	// learner's start, for more classes the start of its process.
 	Since *int64 `json:"since,omitempty"`

@@ -393,7 +393,7 @@ var mainMetrics = []metric{
 			}
 			f := &v.status.Learner.Forecast
 			if f.Level == "" {
-				return // nothing has been learned
+				return // the learner has learned nothing
 			}
 			for _, p := range f.Declared {
 				emit(p.Error, "declared", strconv.FormatFloat(p.Missing, 'g', -1, 64))

@@ -175,7 +175,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 		err = m.Encode(out)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client sees that the response is cut off
+		panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 	}
 	ok = true
 }
@@ -334,7 +334,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// outputName returns the class of output k.
+// outputName returns the name of the class of output k.
 func outputName(m *served.Model, k int) string {
 	if m.Outputs == 1 {
 		k = len(m.Schema.Classes) - 1
@@ -358,7 +358,7 @@ type columnWeight struct {
 	weight float64
 }
 
-// of returns the largest weights of a model. The caller must not change them.
+// of returns the number of columns and the largest weights of a model. The caller must not change them.
 func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

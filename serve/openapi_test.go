@@ -108,7 +108,7 @@ func asDocumented(request *http.Request, status int, header http.Header, body []
 	o, ok := d.paths[path][method]
 	if !ok {
 		if slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest}, status) {
-			return nil // such responses need no description
+			return nil // errors of routing and access need no description
 		}
 		return fmt.Errorf("no operation %s %q", method, path)
 	}

@@ -35,7 +35,7 @@ const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe
 // it differs between machines.
 var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
-// servePage answers GET / and GET /page/FILE.
+// servePage handles GET / and GET /page/FILE.
 func servePage(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if name == "" {

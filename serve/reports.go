@@ -20,11 +20,11 @@ import (
 // Reports stores the newest validation reports in memory and as JSON files ID.json in a directory. It is safe for
 // concurrent use.
 type Reports struct {
-	directory string // "" keeps them in memory only
+	directory string // "" keeps reports in memory only
 	keep      int
 
 	mu   sync.Mutex
-	list []*batch.Validation // newest first
+	list []*batch.Validation // reports, newest first
 }
 
 // OpenReports reads the reports of a directory, which need not exist. foreign has the names of other files, which are

@@ -48,11 +48,11 @@ type Config struct {
 	// Every request except health checks must send the token from the file TokenFile or, if that is "", from the
 	// environment variable TokenEnv. If neither contains a token, requests need none.
 	TokenEnv       string        `toml:"-"`
-	TokenFile      string        `toml:"token_file"` // a final newline is dropped
+	TokenFile      string        `toml:"token_file"` // a final newline in the file is ignored
 	CertFile       string        `toml:"cert_file"`
 	KeyFile        string        `toml:"key_file"`
 	ClientCAFile   string        `toml:"client_ca_file"`
-	Pprof          bool          `toml:"pprof"` // profiles under /debug/pprof
+	Pprof          bool          `toml:"pprof"` // serve profiles under /debug/pprof
 	MaxBody        int64         `toml:"-"`
 	MaxPredicting  int           `toml:"-"`
 	ClientTimeout  time.Duration `toml:"-"`
@@ -99,7 +99,7 @@ type Service struct {
 	Model func() *served.Model
 	// Source returns the counters of the Consumer, or nil before it is open. The function itself may be nil.
 	Source func() *stream.ConsumerStats
-	// Registry provides the schemas of records; nil if they need none.
+	// Registry has the schemas of records; nil if records need no schemas.
 	Registry *registry.Client
 	// Predictions returns the state of predicting a topic; nil if no topic is predicted.
 	Predictions func() *predict.Stats

@@ -94,7 +94,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 		b.value(t, "document.querySelector('#failures-table tbody button').click()")
 		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
 
-		// The older report is shown next to the newest.
+		// The page shows the older report next to the newest.
 		b.value(t, fmt.Sprintf("(() => { const s = document.querySelector('#report-other'); s.value = %q; s.dispatchEvent(new Event('change')); })()", reports[1].ID))
 		b.until(t, "document.querySelectorAll('#exact thead th').length === 5", true)
 		b.value(t, "document.querySelector('#exact').scrollIntoView()")

@@ -289,7 +289,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 			break
 		}
 		if gain == 0 && (!s.free || s.w[o.columns] == s.center) {
-			break // rounding keeps the step from succeeding
+			break // rounding prevents an increase of the dual
 		}
 	}
 	r.Objective = o.ValueGrad(r.W, nil)
@@ -487,8 +487,7 @@ func (s *dual) primal() (value, b float64) {
 	if !s.free {
 		return s.ValueGrad(s.w, nil), 0
 	}
-	// J as a function of b is sum m [1 + s_n - y b]_+: its slope changes by m_n at
-	// y (1 + s_n).
+	// J as a function of b is sum m [1 + s_n - y b]_+. Its slope changes by m_n at b = y (1 + s_n).
 	type kink struct{ at, m, base float64 }
 	kinks := make([]kink, 0, len(s.m))
 	slope := 0.0

@@ -107,7 +107,7 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 	khat, product := make([]float64, n*n), make([]float64, n*n)
 	for j := range s.Epochs {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(j)))
-		for i, v := range k.data { // K is symmetric: row i holds column i
+		for i, v := range k.data { // row i is column i, because K is symmetric
 			khat[i] = 0
 			if r.Float64() >= s.Keep {
 				khat[i] = v

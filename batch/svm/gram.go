@@ -80,7 +80,7 @@ func meanDistance(k kernel.Kernel, d *batch.Data) float64 {
 	return sum / float64(count)
 }
 
-// pairSum returns s(x, y) by a merge of the two rows.
+// pairSum returns the kernel's sum s(x, y), by merging the two rows.
 func pairSum(k kernel.Kernel, x, y batch.Row) float64 {
 	s, j := 0.0, 0
 	for i, d := range x.Index {

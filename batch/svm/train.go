@@ -161,7 +161,7 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 	return t, nil
 }
 
-// train solves the problems.
+// train solves all binary problems.
 func (t *trainer) train(ctx context.Context) (*Fit, error) {
 	d, c, problems := t.data, t.c, t.problems
 	results := make([]result, len(problems))

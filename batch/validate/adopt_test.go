@@ -50,7 +50,7 @@ func adopt(t *testing.T, c online.Config, l *online.Learner, all []event.Example
 	return v, a
 }
 
-// validator returns a Validator that reads all events again.
+// validator returns a Validator that can read all events again.
 func validator(c online.Config, all []event.Example) *validate.Validator {
 	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
 		Open: func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {

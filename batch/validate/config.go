@@ -28,7 +28,7 @@ type Config struct {
 	CPU float64 `toml:"-"`
 	// AdoptCPU replaces CPU under the policy adopt, because learning waits for the solution.
 	AdoptCPU float64 `toml:"-"`
-	// Policy is observe, alarm or adopt.
+	// Policy is "observe", "alarm" or "adopt".
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
 	// AdoptMargin is the margin, in standard errors, for adopting an exact solution. The solution's log-loss on the
@@ -96,8 +96,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Fingerprint returns the settings that define the meaning of the weights: which records are held out and which exact
-// solutions are adopted.
+// Fingerprint returns the settings that define the meaning of the weights. They determine which records are held out
+// and which exact solutions are adopted.
 func (c Config) Fingerprint() online.Fingerprint {
 	f := online.Fingerprint{}
 	if c.Holdout > 0 {

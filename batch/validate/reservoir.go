@@ -1,6 +1,6 @@
 package validate
 
-// This file implements the sample of events that checkpoints carry.
+// This file implements the sample of events that is stored in checkpoints.
 
 import (
 	"cmp"

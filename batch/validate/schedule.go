@@ -85,7 +85,7 @@ func NewSchedule(c Config, records uint64) Schedule {
 	return s
 }
 
-// Due reports whether a validation is due.
+// Due reports whether a validation is due at the given number of records.
 func (s *Schedule) Due(records uint64) bool {
 	return s.at > 0 && records >= s.at
 }

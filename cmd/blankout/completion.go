@@ -37,7 +37,7 @@ var flagValues = map[string][]string{
 	"compression":  {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 
-// completeFlags adds flagValues to c and every command under it.
+// completeFlags adds flagValues to c and its subcommands.
 func completeFlags(c *cobra.Command) {
 	for name, values := range flagValues {
 		if c.Flags().Lookup(name) == nil {

@@ -27,7 +27,7 @@ import (
 	"blankout/stream/record"
 )
 
-// contender is a learner of the stream, as configured.
+// contender is a learner of the stream, with its configuration.
 type contender struct {
 	name        string
 	config      online.Config

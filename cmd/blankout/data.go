@@ -38,7 +38,7 @@ type dataFlags struct {
 	refused  string        // what to do with rejected records: fail or skip
 	// record holds the record settings, combined by resolve from the model's settings, the configuration and the flags.
 	record record.Config
-	// format is the format of paths whose name implies none, "" if unknown.
+	// format is the record format of paths whose name does not imply a format; "" if unknown.
 	format string
 	// ahead is the number of threads that decode a file before its records are needed. 0 disables that. If it is not 0,
 	// the caller must not use the schema while reading.
@@ -211,7 +211,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 		d.record.MaxClasses = maxClasses
 	}
 	if d.settings.file == "" && !d.given("format") && !slices.Contains(given, "record.format") {
-		d.record.Format, d.format = "", cmp.Or(d.record.Format, d.format) // the file name takes precedence
+		d.record.Format, d.format = "", cmp.Or(d.record.Format, d.format) // the format of the file name takes precedence
 		if m != nil && m.Recorded {
 			d.format = cmp.Or(d.format, "json")
 		}
@@ -373,7 +373,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 				return fmt.Sprintf("%s:%d", b.Topic, e.Offset+1)
 			}
 			if e.Refused != nil && !e.Refused.Reason.Faulty() {
-				continue // a tombstone
+				continue // skip a tombstone
 			}
 			d.tally.read++
 			if e.Refused != nil {

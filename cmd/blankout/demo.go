@@ -31,7 +31,7 @@ import (
 	"blankout/stream/record"
 )
 
-// sentences is the data set of the demo, see demodata/README.md.
+// sentences is the embedded data set of the demo, see demodata/README.md.
 
 //go:embed demodata/sentences.jsonl.gz
 var sentences []byte
@@ -303,7 +303,7 @@ func (d *demo) again(ctx context.Context, c online.Config) (*model.Linear, error
 	return learner.Snapshot().Model(), ctx.Err()
 }
 
-// decode decodes events into examples that share no memory.
+// decode decodes events into examples. The examples share no memory.
 func (d *demo) decode(ctx context.Context, events [][]byte, schema *event.Schema) ([]event.Example, error) {
 	decoder, err := record.NewDecoder(d.record, schema)
 	if err != nil {

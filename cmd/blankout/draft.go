@@ -178,7 +178,7 @@ func quote(text string) string {
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(text); err != nil {
-		panic(err) // every string has a JSON form
+		panic(err) // cannot happen: every string has a JSON form
 	}
 	return strings.ReplaceAll(strings.TrimSpace(out.String()), "\x7f", `\u007f`)
 }

@@ -73,7 +73,8 @@ type explanation struct {
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	Factor        float64             `json:"factor,omitempty"`
 	Why           string              `json:"why,omitempty"`
-	// Filled is the contribution of imputed fields, beyond the weights of the features that they are imputed from.
+	// Filled is the contribution of imputed fields, in addition to the weights of the features from which they are
+	// imputed.
 	Filled float64         `json:"filled,omitempty"`
 	Terms  []explainedTerm `json:"terms"`
 	Rest   float64         `json:"rest"` // contribution of the features that are not listed
@@ -100,7 +101,7 @@ type explainer struct {
 	class  int           // class to explain; -1 to choose it for each example
 	names  namer
 	out    *bufio.Writer
-	json   *json.Encoder // nil for text
+	json   *json.Encoder // nil if explanations are text
 }
 
 func newExplainer(out io.Writer, m *served.Model, s *event.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
@@ -139,7 +140,7 @@ func (x *explainer) add(e *event.Example, scores, probabilities []float64, place
 
 func (x *explainer) flush() error { return x.out.Flush() }
 
-// namer names the features of events as in their records.
+// namer finds the names that the features of an event have in its record.
 type namer struct {
 	model   *served.Model
 	data    *dataFlags // settings for reading the events

@@ -216,7 +216,7 @@ func (f *formula) score(event map[string]float64) []float64 {
 	return out
 }
 
-// exportedColumn has the names of both JSON forms.
+// exportedColumn has the fields of both JSON exports.
 type exportedColumn struct {
 	Column        uint32
 	Name, Feature string

@@ -172,7 +172,7 @@ type writerSnapshots struct {
 	member *group.Member
 	open   func(context.Context) (*serve.Snapshots, error)
 	log    *slog.Logger
-	places atomic.Pointer[serve.Snapshots] // nil while another member is the writer
+	places atomic.Pointer[serve.Snapshots] // destinations; nil while another member is the writer
 }
 
 // check opens the destinations once, so that errors are reported before learning starts.

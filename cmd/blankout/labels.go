@@ -82,7 +82,7 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 		log.Warn("files have no arrival times: all events precede all labels, and no wait expires. Name the field of the time with record.time")
 	}
 	events := inputOf(c, o.data)
-	events.Record.Unlabeled, events.Record.Growing = true, true // the next run continues where this one ends
+	events.Record.Unlabeled, events.Record.Growing = true, true // a later run may continue where this one ends
 	later := events
 	later.Where, later.Record, later.Kafka.Topics = o.labels, c.Labels.LabelRecord(c.Record), c.Labels.Topics
 	if err := later.Record.Check(); err != nil {
@@ -197,7 +197,7 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 	return lane, opened, nil
 }
 
-// addedPartitions opens partitions that are added to the topics while events and labels are joined.
+// addedPartitions opens partitions that are added to the topics while events and labels are being joined.
 type addedPartitions struct {
 	schema    *event.Schema
 	found     [2]atomic.Pointer[[]stream.Partition] // partitions of events and of labels

@@ -425,7 +425,7 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	t.Flush()
 }
 
-// addMissingFlag adds --missing-policy, with the same text in every command.
+// addMissingFlag adds --missing-policy with the same usage text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, auto mixes the policies")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -47,7 +47,7 @@ func (s *service) openSnapshots(ctx context.Context, c *config.Config, model fun
 	return snapshots, nil
 }
 
-// newPredictor returns the Predictor of the configuration, nil if no topic is configured.
+// newPredictor returns the Predictor of the configuration, or nil if no topic is configured.
 func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger) *predict.Predictor {
 	if c.Predict.Topic == "" {
 		return nil

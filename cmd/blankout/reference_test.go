@@ -45,7 +45,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// cell returns text as a cell of a Markdown table.
+// cell returns text escaped for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(text))
 }

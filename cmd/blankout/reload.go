@@ -50,7 +50,7 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 	})
 }
 
-// changedKeys returns the sorted keys whose values differ and that do not take effect while a service runs.
+// changedKeys returns the sorted keys whose values differ. It omits keys that take effect while a service runs.
 func changedKeys(before, after map[string]config.Shown) (changed []string) {
 	all := maps.Clone(after)
 	maps.Copy(all, before) // includes keys of a challenger that no longer exists

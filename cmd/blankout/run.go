@@ -303,7 +303,7 @@ type runSummary struct {
 	HoldoutError *float64 `json:"holdout_error"`
 	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
-	// Warnings are about probable mistakes in the stream or its settings.
+	// Warnings are warnings about probable mistakes in the stream or its settings.
 	Warnings []watch.Warning `json:"warnings"`
 	// Learners compares the learners of the stream with the lead, if there are several, as GET /v1/learners does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`

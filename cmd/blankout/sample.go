@@ -232,7 +232,7 @@ func adviseOn(ctx context.Context, in stream.Input) string {
 	in.Kafka.UntilEnd, in.Record.KeepValue = true, false
 	s, err := readSample(ctx, in)
 	switch {
-	case err != nil: // the run has just read them and reported the errors
+	case err != nil: // the run has just read the same events and reported the errors
 		return ""
 	case s.labeled == 0:
 		return s.labelFields("fields that could be the label, because they are in every event and have few values: ")
@@ -251,7 +251,7 @@ type sampleResult struct {
 	Warnings []string `json:"warnings"`
 }
 
-// String formats the counts of records.
+// String returns the counts of records as text.
 func (s *sample) String() string {
 	classes := ""
 	if n := len(s.schema.Classes); s.labeled > 0 {

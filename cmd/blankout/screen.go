@@ -45,7 +45,7 @@ func (p *program) newScreen(logEvery time.Duration) *screen {
 	return s
 }
 
-// Write writes above the progress line.
+// Write writes text above the progress line.
 func (s *screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,9 +128,9 @@ type learning struct {
 type progress struct {
 	events, rate  int64
 	error, lately float64                // progressive error, overall and recent, in percent; NaN without labeled events
-	lag           int64                  // -1 if unknown
-	refused       int64                  // records that cannot be used
-	passedOver    int64                  // records that are not events, or are repeated
+	lag           int64                  // number of records behind the end; -1 if unknown
+	refused       int64                  // number of records that cannot be used
+	passedOver    int64                  // number of records that are not events, or are repeated
 	lastError     string                 // reason why the run is not consuming
 	numbers       *measure.NumbersReport // measures for regression
 	baselines     watch.BaselineReport
@@ -222,7 +222,7 @@ func (p progress) log() []any {
 		out = append(out, "lag", p.lag)
 	}
 	out = append(out, "refused", p.refused)
-	if p.passedOver > 0 { // tombstones and repeated events
+	if p.passedOver > 0 { // passedOver counts tombstones and repeated events
 		out = append(out, "passed_over", p.passedOver)
 	}
 	if p.lastError != "" {

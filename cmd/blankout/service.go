@@ -119,7 +119,7 @@ type service struct {
 	runner   *run.Runner
 	learners []contender
 	learner  func(name string) *served.Model // returns the newest model of a learner
-	read     record.Config                   // record settings of the source, once it is open
+	read     record.Config                   // record settings of the source; valid once the source is open
 	close    []func() error
 }
 
@@ -384,7 +384,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 	return s.startServer(c.HTTP.Config, shown, log)
 }
 
-// startServer starts an HTTP server that ends with s.
+// startServer starts an HTTP server that is stopped when s is closed.
 func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Logger) error {
 	version, revision := buildVersion()
 	shown.Version = strings.TrimSpace(version + " " + revision)
@@ -433,7 +433,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
-	in.Record.Growing = data != "-" // the next run continues where this one ends
+	in.Record.Growing = data != "-" // a later run may continue where this one ends
 	open := func(ctx context.Context) (stream.Opened, error) {
 		events, err := in.Open(ctx, r.Schema, r.Offsets)
 		if file, ok := events.(*stream.File); ok {

@@ -148,7 +148,7 @@ setting that is best in it on events held out from FILE.`,
 	return c
 }
 
-// check fills in the replay and returns the first error in the flags.
+// check sets the options of the replay from the flags, and returns the first error in the flags.
 func (o *simulateFlags) check(c *cobra.Command) error {
 	if len(o.delays) > 0 {
 		return o.checkDelays(c)
@@ -458,7 +458,7 @@ func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName s
 	return records.Schema(), nil
 }
 
-// examples reads copies of all events, at most --max-events.
+// examples reads copies of all events. The flag --max-events limits their number.
 func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []string, s *event.Schema, screen *screen) ([]event.Example, error) {
 	enough := errors.New("enough")
 	var out []event.Example

@@ -141,7 +141,7 @@ computes the objective and the training error. --noise and --standardize default
 	return c
 }
 
-// check fills in derived settings and returns the first error in the flags.
+// check sets derived settings and returns the first error in the flags.
 func (o *trainFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("output") && c.Flags().Changed("model") {
 		return errors.New("-o and -m exclude each other")
@@ -210,7 +210,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	return check()
 }
 
-// trainResult is the JSON output of train. Scripts rely on its keys.
+// trainResult is the JSON output of train. Scripts depend on its keys.
 type trainResult struct {
 	Objective   float64  `json:"objective"`
 	Certificate *float64 `json:"certificate"`

@@ -64,7 +64,7 @@ var (
 		"kernel", "drop-q", "keep", "epochs"}
 )
 
-// refuseFlags returns an error that names the first given flag of names.
+// refuseFlags returns an error for the first flag in names that was given.
 func refuseFlags(c *cobra.Command, names []string, why string) error {
 	for _, name := range names {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed {
@@ -74,7 +74,7 @@ func refuseFlags(c *cobra.Command, names []string, why string) error {
 	return nil
 }
 
-// refuseUnused returns an error that names the first given flag that an exact solver would ignore.
+// refuseUnused returns an error for the first given flag that an exact solver would ignore.
 func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	lossName, _, _ := strings.Cut(o.config.Loss, ":")
 	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
@@ -239,7 +239,7 @@ func inPercent(share float64) *float64 {
 	return &x
 }
 
-// checkOnline creates the learner's configuration from train's flags and returns the first error in them.
+// checkOnline creates the learner's configuration from train's flags. It returns the first error in them.
 func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if err := refuseFlags(c, exactOnly, "needs an exact solver"); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (u *unseen) add(e *event.Example) {
 	}
 }
 
-// report returns the counts. s is the Schema of the examples.
+// report returns the counts. The Schema s is that of the examples.
 func (u *unseen) report(s *event.Schema) unseenReport {
 	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
 	if u.with == 0 {
@@ -83,8 +83,8 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 	return r
 }
 
-// warnOfUnseen warns of fields with unseen values in more than a tenth of the examples, and in at least five. It
-// ignores words and columns of sparse text, which are often new.
+// warnOfUnseen warns of fields with unseen values in more than a tenth of the examples, and in at least five examples.
+// It ignores words and columns of sparse text, because new ones are frequent.
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
 		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {

@@ -328,7 +328,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	return nil
 }
 
-// watched is a source that reports the number of examples of each batch.
+// watched is a source that reports the number of examples of each batch to a function.
 type watched struct {
 	stream.Opened
 	saw func(n int)

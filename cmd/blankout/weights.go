@@ -10,7 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// namedWeight is a feature's published weight for one class. A positive weight is evidence for the class.
+// namedWeight is a feature's published weight for one class, with the feature's name. A positive weight is evidence for
+// the class.
 type namedWeight struct {
 	Class   string  `json:"class"`
 	Feature string  `json:"feature"`
@@ -18,9 +19,9 @@ type namedWeight struct {
 	Weight  float64 `json:"weight"`
 }
 
-// largestWeights returns, for each class with a name, the n features with the largest evidence for it, largest first. A
-// model with one output has two lists: negative weights are evidence for the other class. For pairs of classes a
-// feature's weight is the sum over the pairs of the class.
+// largestWeights returns, for each class with a name, the n features with the largest evidence for the class, largest
+// first. A model with one output has two lists: negative weights are evidence for the other class. If outputs compare
+// pairs of classes, a feature's weight is the sum over the pairs of the class.
 func largestWeights(m *model.Linear, n int) [][]namedWeight {
 	name := m.Namer()
 	classes := m.Schema.Classes

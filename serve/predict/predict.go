@@ -85,7 +85,7 @@ func (c Config) Check() error {
 // If a prediction is too large for the topic, key and ID are truncated to 256 bytes. The header truncated_key then has
 // the original size of the key. If the prediction is still too large, Error reports that in place of the scores.
 type Output struct {
-	*served.Prediction        // nil if the event cannot be used
+	*served.Prediction        // prediction; nil if the event cannot be used
 	Error              string `json:"error,omitempty"` // reason why there is no prediction
 	Version            uint64 `json:"version"`         // version of the model
 	Topic              string `json:"topic"`

@@ -106,7 +106,7 @@ type trial struct {
 	unit        trialUnit  // for regression only
 }
 
-// trialRow is an event as a row of a table.
+// trialRow is one event of a trial, with its label.
 type trialRow struct {
 	label string
 	x     event.Vec
@@ -251,7 +251,7 @@ func dies(i int, column uint32) float64 {
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// trialFormat writes and decodes the rows of a trial in a format.
+// trialFormat writes the rows of a trial in one record format and decodes them.
 type trialFormat struct {
 	*trial
 	format  string

@@ -67,7 +67,7 @@ func (o *silentOptions) add(f *flag.FlagSet) {
 	f.IntVar(&o.copies, "copies", 3, "section silent: `N` corrupted copies of each event")
 }
 
-// deathSet is a data set as a table of numbers.
+// deathSet is a data set whose columns are numbers.
 type deathSet struct {
 	*set
 	columns, group int

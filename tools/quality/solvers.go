@@ -91,7 +91,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	}
 	cost := c.cost
 	if loss == "logistic" {
-		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss
+		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss, so c = 2 C
 	}
 	ours := []string{c.binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
 	all := []*contestant{

@@ -16,8 +16,8 @@ import (
 // topicEvents is the number of JSON events in the topic.
 const topicEvents = 400_000
 
-// topicContest fills a topic of the broker with JSON events and lets each program learn them. It appends a row to short
-// as speed does, and a row for each program to long.
+// topicContest fills a topic of the broker with JSON events and lets each program learn them. It appends a row to
+// short, as speed does, and a row for each program to long.
 func (c *comparison) topicContest(short, long *strings.Builder) error {
 	if c.brokers == "" || c.python == "" {
 		return errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")
