@@ -170,7 +170,6 @@ func (l *learner) learn(e *event.Example) []float64 {
 	return slices.Clone(p.Scores)
 }
 
-// scores returns the scores of an event.
 func (l *learner) scores(e *event.Example) []float64 { return slices.Clone(l.Predict(e).Scores) }
 
 // arrive returns the stored prediction of an event whose label arrives later.
@@ -393,7 +392,6 @@ func sameScores(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }
 
-// score returns the scores of a model.
 func score(m *model.Linear, e *event.Example) []float64 {
 	return slices.Clone(m.Score(e, make([]float64, m.Outputs)))
 }

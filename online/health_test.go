@@ -47,7 +47,6 @@ func learnSensors(l *learner, s *synthetic.Sensors, n int) {
 	}
 }
 
-// alarmTexts returns the texts of the alarms.
 func alarmTexts(l *learner) (out []string) {
 	for _, c := range l.Alarms(0).Latest {
 		out = append(out, c.State+": "+c.Text)

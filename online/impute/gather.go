@@ -251,7 +251,6 @@ func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	f.sums.Squares, f.due = squares, true
 }
 
-// remove removes a column.
 func (f *Gatherer) remove(column uint32) {
 	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {

@@ -19,7 +19,7 @@ import (
 
 // Settings are the settings of an Expert.
 type Settings struct {
-	Optimizer optimizers.Entry // the optimizer
+	Optimizer optimizers.Entry
 	Loss      loss.Loss
 	Noises    []loss.Noise // noise of each level; silent noise is last
 	Outputs   int          // number of outputs; 1 for two classes

@@ -17,7 +17,6 @@ type Alarms struct {
 // healthChanges is the number of changes that are kept.
 const healthChanges = 64
 
-// changeKind is the kind of a change.
 type changeKind uint64
 
 const (

@@ -61,7 +61,6 @@ func TestBaselineOfClasses(t *testing.T) {
 	}
 }
 
-// take counts in an event.
 func take(w *watch.Counts, t watch.LabeledEvent) {
 	if t.Regression {
 		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
