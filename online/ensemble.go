@@ -46,7 +46,7 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 	return s
 }
 
-// corrected returns the scores of the corrected lane.
+// corrected returns the scores of the correcting experts.
 func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
 
 // score scores an event. If awake is true, the correcting experts score it even if they have no weight in predictions.
@@ -129,7 +129,7 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
-// laneScores holds the scores by which lanes and correcting experts are compared.
+// laneScores holds the scores by which lanes (mixed models) and correcting experts are compared.
 type laneScores struct {
 	lanes   []float64 // as in scored
 	experts []float64 // scores of each correcting expert; nil if they are not compared
@@ -187,9 +187,8 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 	x.compare(0, x.others, lane, by)
 }
 
-// compare updates the mixture weight of the corrected lane in a missing range, and the gain of the correcting experts.
-// others is the mixed score of the noise levels, and lane is the score of the corrected lane, both by output. compare
-// overwrites others.
+// compare updates, in a missing range, the mixture weight and the gain of the correcting experts. others is the mixed
+// score of the noise levels, and lane is the corrected score, both by output. compare overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Lost(others)
 	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
@@ -299,7 +298,7 @@ func (x *ensemble) publish(t *model.Table) {
 	}
 }
 
-// alone returns mixture weights that give the corrected lane all weight.
+// alone returns mixture weights that give the correcting experts all weight.
 func (x *ensemble) alone() []float64 {
 	out := make([]float64, len(x.levels.Noises)+1)
 	out[len(out)-1] = 1

@@ -70,12 +70,12 @@ type room struct {
 	in       encode.Input
 	seen     monitor.Event
 	scored   scored
-	earlier  []float64 // scores of all lanes when the event arrived
+	earlier  []float64 // scores of all lanes (mixed models) when the event arrived
 	target   []float64 // targets by output
 	out      []float64 // scores by output
 	lanes    []float64 // values of ensemble.appendLanes
 	shown    []float64 // scores that were predicted when the event arrived
-	standard []float64 // scores of all lanes in the unit of regression targets
+	standard []float64 // scores of all lanes (mixed models) in the unit of regression targets
 	imputed  imputed
 	byClass  []float64 // scores by class
 	by       mixture.Event
@@ -170,7 +170,7 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	return p
 }
 
-// mixes reports whether predictions mix several lanes.
+// mixes reports whether predictions mix several lanes (mixed models).
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
 
 // predict scores the current Input and writes the scores to p.
@@ -320,7 +320,8 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// judge updates the mixture weights by the losses of the lanes at the current event and at masked copies of it.
+// judge updates the mixture weights by the losses of the lanes (mixed models) at the current event and at masked copies
+// of it.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
@@ -334,7 +335,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 			if r.in.Range == 0 {
 				x.mixture.ObservePart(scores.lanes, by)
 			}
-		case l.levels.Passed(): // all lanes have already learned the event in an earlier pass
+		case l.levels.Passed(): // all lanes (mixed models) have already learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.Silent > 0:
@@ -347,7 +348,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 }
 
 // shown completes an earlier prediction: it appends scores for classes that have been added since. It returns the
-// scores of lanes by which the noise levels are compared, or nil for their current scores.
+// scores of lanes (mixed models) by which the noise levels are compared, or nil for their current scores.
 func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
 	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {

@@ -30,7 +30,7 @@ type masked struct {
 	left     encode.Input // the event without the missing features
 	silently encode.Input // the event in which the features are silently missing
 	scored   scored
-	declared levels.Nested // scores of the masked copies by the levels, with declared missing features
+	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
 	nested   levels.Nested // the same with silently missing features
 	imputed  imputed
 	out      []float64 // scores by output
@@ -178,8 +178,8 @@ func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *mixture.Cu
 	m.record(curves, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 
-// judged returns the scores by which lanes are compared at an event without missing fields. They are the scores of the
-// event or, if a level has silent noise, of a copy in which some features are silently missing.
+// judged returns the scores by which lanes (mixed models) are compared at an event without missing fields. They are the
+// scores of the event or, if a level has silent noise, of a copy in which some features are silently missing.
 func (m *masked) judged(e *labeled, s laneScores) laneScores {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s

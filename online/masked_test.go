@@ -53,7 +53,7 @@ func TestLevelsByShare(t *testing.T) {
 		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 3 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		}
-		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // with missing fields in the stream, all levels learn from such events
+		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // with missing fields in the stream, all noise levels learn from such events
 			t.Errorf("learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
 		}
 	}

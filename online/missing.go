@@ -82,8 +82,8 @@ type mixed struct {
 	variance []float64 // variance of add; borrowed
 	active   int       // number of outputs in use
 	widen    func(f, v float64) float64
-	bases    []float64 // intercepts by lane and output
-	lanes    []float64 // scratch, by lane and output
+	bases    []float64 // intercepts by lane (mixed model) and output
+	lanes    []float64 // scratch, by lane (mixed model) and output
 	out      []float64
 	others   []float64
 }
@@ -98,8 +98,8 @@ func newMixed(x *predictor) mixed {
 	}
 }
 
-// mix mixes the scores of all lanes with the mixture weights of the event's missing range. The result is valid until
-// the next call.
+// mix mixes the scores of all lanes (mixed models) with the mixture weights of the event's missing range. The result is
+// valid until the next call.
 func (x *predictor) mix(in *encode.Input, lanes []float64, f *imputed) *mixed {
 	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
 	return x.mixBy(x.mixture.Weights(in.Range), lanes, f)
@@ -152,9 +152,9 @@ func (m *mixed) answer(scale, share float64) []float64 {
 	return out
 }
 
-// answer returns the scores that the model predicts for an event, by class, given the scores of all lanes. Regression
-// scores are in the Learner's unit. The result is in out, which must have room for all outputs, or in byClass if
-// classes share an output.
+// answer returns the scores that the model predicts for an event, by class, given the scores of all lanes (mixed
+// models). Regression scores are in the Learner's unit. The result is in out, which must have room for all outputs, or
+// in byClass if classes share an output.
 func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
 		x.mixture.Score(lanes, in.Range, x.levels.Active(), out)
@@ -191,7 +191,7 @@ func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *impute
 }
 
 // observeMissing updates the mixture weights of an event's missing range. Each policy is compared using the mixed
-// lanes, and each lane using the mixed policies. If corrected is true, the corrected lane is compared too.
+// lanes, and each lane using the mixed policies. If corrected is true, the correcting experts are compared too.
 func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected bool, f *imputed, by *mixture.Event) {
 	how, m := x.policy(in, f), x.mix(in, lanes, f)
 	regression := by.Lose != nil
@@ -210,7 +210,7 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 		x.mixture.ObservePolicies(in.Range, losses)
 	}
 	if regression {
-		return // all ranges use the lane weights of complete events
+		return // all ranges use the mixture weights of complete events
 	}
 	share, outputs := how.Shares[2], len(m.out)
 	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {

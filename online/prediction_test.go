@@ -96,8 +96,8 @@ func TestLearnDelayed(t *testing.T) {
 	}
 }
 
-// TestPriorMovesMixture checks that mixture weights use the lanes of the stored prediction, not the state when the
-// label arrives. A prediction without lanes is also accepted.
+// TestPriorMovesMixture checks that mixture weights use the lanes (mixed models) of the stored prediction, not the
+// state when the label arrives. A prediction without lanes is also accepted.
 func TestPriorMovesMixture(t *testing.T) {
 	share := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
@@ -112,7 +112,7 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 	as := share(func(*event.Example, *online.Prediction) {})
 	alone := share(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
-	// The stored lanes are correct for noise level .7, and opposite for the other levels.
+	// The stored lanes (mixed models) are correct for noise level .7, and opposite for the other levels.
 	prophet := share(func(e *event.Example, prior *online.Prediction) {
 		for i := range prior.Lanes {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3

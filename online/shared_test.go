@@ -228,7 +228,7 @@ func TestSharedLateClass(t *testing.T) {
 }
 
 // TestSharedQuality checks that several learners are nearly as good as one, with one output, several outputs, several
-// levels, and groups.
+// noise levels, and groups.
 func TestSharedQuality(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

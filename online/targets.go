@@ -54,7 +54,7 @@ func (t *targets) state(c *coder.Coder) {
 
 // number processes a regression label, given the predicted score f in the current unit. It measures the prediction that
 // the reader received (shown), updates the mixture weights, and updates the unit, which may convert all weights. It
-// returns the target to learn, and the scores of lanes by which averages are chosen.
+// returns the target to learn, and the scores of lanes (mixed models) by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)

@@ -145,7 +145,7 @@ func (x *Experts) resize(outputs, at int) {
 }
 
 // Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one
-// of its lanes adapts fast.
+// of its lanes (mixed models) adapts fast.
 func (x *Experts) Forget(keep float64) {
 	x.list[0].Forget(keep)
 	x.stale = true
@@ -154,8 +154,8 @@ func (x *Experts) Forget(keep float64) {
 // freshKeep is the fraction of the memory of the other experts that StartFresh keeps.
 const freshKeep = 0.1
 
-// StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes get
-// their initial mixture weights.
+// StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes (mixed
+// models) get their initial mixture weights.
 func (x *Experts) StartFresh() {
 	x.list[0].Restart()
 	for _, e := range x.list[1:] {

@@ -29,7 +29,7 @@ type Input struct {
 // Score stores intermediate results for Update in a memo, which only the expert can read, so that calls for different
 // events do not interfere.
 type Expert interface {
-	Lanes() []string // names of the lanes
+	Lanes() []string // names of the lanes (mixed models)
 	// Follow makes columns, which must be ascending, the columns of the expert. Columns that stay keep their learned
 	// weights. The first numbers columns are numeric; the expert follows only these if it does not support all. Asleep
 	// reports that the expert cannot predict: it supports too few columns, or has not learned enough.
@@ -42,7 +42,8 @@ type Expert interface {
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
-	// AddWeights adds x times the weights of a column to to, by output. The lanes are mixed with the weights parts.
+	// AddWeights adds x times the weights of a column to to, by output. The lanes (mixed models) are mixed with the
+	// weights parts.
 	AddWeights(column int, parts []float64, x float64, to []float64)
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
 	Renew(column uint32)                      // the meaning of the column's values changes
@@ -128,7 +129,7 @@ func New(s Settings) *Experts {
 // Input.Groups.
 func (x *Experts) Groups() float64 { return x.groups }
 
-// Lanes returns the number of lanes of all experts.
+// Lanes returns the number of lanes (mixed models) of all experts.
 func (x *Experts) Lanes() int { return x.lanes }
 
 // Knows reports whether any columns are followed. Without columns the experts are not used.
@@ -167,7 +168,7 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 
 // Scores holds the experts' scores of an event.
 type Scores struct {
-	Lanes []float64 // by lane and output
+	Lanes []float64 // by lane (mixed model) and output
 	memos []any     // by expert
 }
 
@@ -202,7 +203,7 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 	}
 }
 
-// Mix mixes the scores of all lanes, and writes the result to out, by output.
+// Mix mixes the scores of all lanes (mixed models), and writes the result to out, by output.
 func (x *Experts) Mix(lanes, out []float64) {
 	clear(out)
 	for i, part := range x.weights.parts {
@@ -256,7 +257,7 @@ func (x *Experts) Weight(column uint32, output int) float64 {
 	return x.row[output]
 }
 
-// each calls f with each expert and the mixture weights of its lanes.
+// each calls f with each expert and the mixture weights of its lanes (mixed models).
 func (x *Experts) each(f func(e Expert, parts []float64)) {
 	at := 0
 	for _, e := range x.list {
@@ -266,8 +267,8 @@ func (x *Experts) each(f func(e Expert, parts []float64)) {
 	}
 }
 
-// Observe updates the mixture weights of lanes with the scores of an event. lost returns the loss of scores multiplied
-// by factor, and must not keep the slice. The new weights take effect after Update.
+// Observe updates the mixture weights of lanes (mixed models) with the scores of an event. lost returns the loss of
+// scores multiplied by factor, and must not keep the slice. The new weights take effect after Update.
 func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor float64) float64) {
 	if x.lanes > 1 || x.outputs > 1 {
 		x.weights.observe(lanes, x.outputs, x.asleep, lost)
@@ -277,7 +278,7 @@ func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor fl
 // Gain records the losses of an event without and with the experts.
 func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 
-// asleep reports whether the expert to which a lane belongs is asleep.
+// asleep reports whether the expert to which a lane (mixed model) belongs is asleep.
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
@@ -311,7 +312,8 @@ func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, wei
 	}
 }
 
-// learns reports whether an expert learns from the current event, given the mixture weights of its lanes.
+// learns reports whether an expert learns from the current event, given the mixture weights of its lanes (mixed
+// models).
 func (x *Experts) learns(i int, mix []float64) bool {
 	least := leastShare
 	if x.idle[i] >= restAfter {

@@ -1,6 +1,6 @@
 package correct
 
-// This file learns the mixture weights of the experts' lanes.
+// This file learns the mixture weights of the experts' lanes (mixed models).
 
 import (
 	"math"
@@ -12,22 +12,23 @@ import (
 // weights holds the mixture weights of the experts' lanes (linear models).
 type weights struct {
 	shares  mixture.Weights
-	factors []Temperature // factors of each lane's scores, if there are several outputs
-	// The weights in effect: mix is the mixture weight, 0 for a lane that is asleep. parts is mix times the factor of
-	// the lane's scores.
+	factors []Temperature // factors of each lane's (mixed model's) scores, if there are several outputs
+	// The weights in effect: mix is the mixture weight, 0 for a lane (mixed model) that is asleep. parts is mix times
+	// the factor of the lane's scores.
 	mix, parts []float64
 	observed   bool // some learned weights are not in effect yet
 	losses     []float64
 }
 
-// shareRates are the switching rates: they determine how fast a lane's weight can recover, see mixture.Weights.
+// shareRates are the switching rates: they determine how fast the weight of a lane (mixed model) can recover, see
+// mixture.Weights.
 var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
 	return weights{shares: mixture.NewWeights(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
-// observe updates the weights with the losses of the lanes at an event.
+// observe updates the weights with the losses of the lanes (mixed models) at an event.
 func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bool, lost func(scores []float64, factor float64) float64) {
 	for i := range w.losses {
 		if w.losses[i] = math.NaN(); asleep(i) {
@@ -57,7 +58,7 @@ func (w *weights) force(asleep func(lane int) bool) {
 		}
 		awake += w.mix[i]
 	}
-	if awake == 0 && first >= 0 { // the weights of all awake lanes were 0
+	if awake == 0 && first >= 0 { // the weights of all awake lanes (mixed models) were 0
 		w.mix[first], awake = 1, 1
 	}
 	w.parts = w.parts[:0]

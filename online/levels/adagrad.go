@@ -31,8 +31,8 @@ type Settings struct {
 	// output, a large enough Start replaces the ridge in the first pass.
 	Ridge float64
 	L1    float64
-	// Average is the fraction of the stream over which weights are averaged, 0 for no averages. Adapts lets each level
-	// choose between its average and its iterate (current weights), and adapt its learning rate.
+	// Average is the fraction of the stream over which weights are averaged, 0 for no averages. Adapts lets each noise
+	// level choose between its average and its iterate (current weights), and adapt its learning rate.
 	Average float64
 	Adapts  bool
 	// Intercept adds an intercept. Penalized applies the ridge to it.
@@ -74,14 +74,14 @@ type level struct {
 	schedule.Pace
 }
 
-// Scores holds the scores of an event, by level and output.
+// Scores holds the scores of an event, by noise level and output.
 type Scores struct {
 	Iterate  []float64 // score of the current weights, sum w x
-	Lag      []float64 // score of the average minus score of the iterate, divided by the level's Coefficient
+	Lag      []float64 // score of the average minus score of the iterate, divided by the noise level's Coefficient
 	square   []float64 // sum basis w^2 over the features; a pair counts as one feature
 	sums     []float64 // memory of the three lists
 	basis    []float64 // result of Expert.basis
-	pairs    []float64 // by pair, level and output: the score that the pair adds
+	pairs    []float64 // by pair, noise level and output: the score that the pair adds
 	together *together // nil for events that are not learned, or if no features are dropped together
 }
 
@@ -175,14 +175,14 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	}
 }
 
-// Shift adds by to an output's intercepts at all levels, and to their averages.
+// Shift adds by to an output's intercepts at all noise levels, and to their averages.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
-// Together returns, by level, the intercept of a class that is as probable as the given outputs together.
+// Together returns, by noise level, the intercept of a class that is as probable as the given outputs together.
 func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
@@ -194,7 +194,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	return by
 }
 
-// Place sets an output's intercepts, by level, and their averages.
+// Place sets an output's intercepts, by noise level, and their averages.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
@@ -260,8 +260,8 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	e.scorePairs(in, s)
 }
 
-// Published writes the score that each level predicts to out, by level and output: the score of its average or of its
-// iterate.
+// Published writes the score that each noise level predicts to out, by level and output: the score of its average or of
+// its iterate.
 func (e *Expert) Published(s *Scores, out []float64) {
 	k := e.Outputs
 	for v := range e.levels {
@@ -292,8 +292,8 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 	}
 }
 
-// PublishedIntercepts writes the scores that each level predicts for an event without features to out, by level and
-// output.
+// PublishedIntercepts writes the scores that each noise level predicts for an event without features to out, by level
+// and output.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
 	for j := range out {
@@ -301,7 +301,7 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
-// Weight returns the weight of a row for an output, averaged over the levels with the mixture weights.
+// Weight returns the weight of a row for an output, averaged over the noise levels with the mixture weights.
 func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
 	for v, share := range mixture {
@@ -313,8 +313,8 @@ func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	return sum
 }
 
-// Parts returns the index in a row of the weights of each level that has mixture weight, with their factors. It adds
-// the mixed intercepts to intercepts, by output.
+// Parts returns the index in a row of the weights of each noise level that has mixture weight, with their factors. It
+// adds the mixed intercepts to intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
 	n, k := e.layout.N, e.Outputs
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
@@ -336,8 +336,8 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 // far.
 const maxMove = 1
 
-// Move converts the weights of a row to its column's new scale. A level whose change would exceed maxMove keeps its
-// weights.
+// Move converts the weights of a row to its column's new scale. A noise level whose change would exceed maxMove keeps
+// its weights.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
 		e.optimizer.Forget(m.Row, false, m.Keep)
@@ -429,7 +429,7 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	})
 }
 
-// rebase multiplies a level's lags, so that the Coefficient of its average becomes 1.
+// rebase multiplies a noise level's lags, so that the Coefficient of its average becomes 1.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
 	e.each(t, intercepts, func(row []float64, _ bool) {

@@ -17,8 +17,8 @@ import (
 
 var rule, _ = optimizers.Find("adagrad")
 
-// slow is one level, computed directly from the formulas: weights by column, all of which are visited at every event.
-// Its intercept is column 0.
+// slow is one noise level, computed directly from the formulas: weights by column, all of which are visited at every
+// event. Its intercept is column 0.
 type slow struct {
 	loss                   loss.Loss
 	strength, rate, start  float64

@@ -100,8 +100,8 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
 }
 
-// Deaths fills to with the groups of an event's features that are dropped together, and the part of the levels' mixed
-// score that each group adds. A pair of groups counts pairs times. to is empty unless the event was scored to be
+// Deaths fills to with the groups of an event's features that are dropped together, and the part of the noise levels'
+// mixed score that each group adds. A pair of groups counts pairs times. to is empty unless the event was scored to be
 // learned. features are indices in the event.
 func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
 	g := own.together
@@ -180,7 +180,7 @@ func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 	return s.average
 }
 
-// squares returns the sums of squared weights, by level and output.
+// squares returns the sums of squared weights, by noise level and output.
 func (e *Expert) squares() (all [][]float64) {
 	for v := range e.levels {
 		all = append(all, e.levels[v].squares)

@@ -1,6 +1,6 @@
 package levels
 
-// This file makes the step of an event, for all levels at once.
+// This file makes the step of an event, for all noise levels at once.
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 	"blankout/online/schedule"
 )
 
-// step is reusable memory for one step, by level and output. Nothing in it is kept between events.
+// step is reusable memory for one step, by noise level and output. Nothing in it is kept between events.
 type step struct {
 	rows.Step
 	value       []float64 // losses of the iterates
 	average     []float64 // result of averageVariances
 	coefficient []float64
 	raised      []float64
-	slopes      []float64 // by level: derivative of the iterate's loss with respect to the coefficient of the lags
+	slopes      []float64 // by noise level: derivative of the iterate's loss with respect to the coefficient of the lags
 	ridge       []float64 // ridge factor by row
 	touched     [][]float64
 	roots       []float64 // by row, set by weigh
@@ -77,7 +77,7 @@ func (e *Expert) comparesEvery() uint64 {
 	return schedule.Every(e.steps)
 }
 
-// derive computes the derivatives of the expected losses for all levels except the silent one.
+// derive computes the derivatives of the expected losses for all noise levels except the silent one.
 func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	e.variances(own, s.Variance)
@@ -202,8 +202,8 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 }
 
-// decide updates a level's choice between average and iterate. gain is the loss of the average minus the loss of the
-// iterate at one event.
+// decide updates a noise level's choice between average and iterate. gain is the loss of the average minus the loss of
+// the iterate at one event.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
 	if lv.Compare(gain, every); e.shared == nil {
 		lv.Choose()

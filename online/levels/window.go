@@ -10,7 +10,7 @@ import (
 	"blankout/online/refresh"
 )
 
-// parts returns the number of values that a row has per level and output.
+// parts returns the number of values that a row has per noise level and output.
 func (c *Settings) parts() int {
 	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
 }

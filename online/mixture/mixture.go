@@ -23,8 +23,7 @@ type Mixture struct {
 	policy model.MissingPolicy // the configured policy
 	fills  bool                // numeric values can be imputed
 	lanes  int
-	// correctable adds one more lane, the corrected lane, which has the scores of the correcting experts. corrects
-	// reports whether that lane may have weight.
+	// correctable adds one more model: the correcting experts together. corrects reports whether they may have weight.
 	correctable, corrects bool
 	weights               [Ranges][]float64 // results of method Weights
 	scales                []float64
@@ -32,8 +31,8 @@ type Mixture struct {
 	scaled                []float64 // scratch scores by output
 }
 
-// Event describes an event by which lanes are compared. Scores are by lane and output; the first Active outputs are in
-// use.
+// Event describes an event by which models are compared. Scores are by model and output; the first Active outputs are
+// in use.
 type Event struct {
 	Outputs, Active int
 	Label           int // index of the class
@@ -45,13 +44,13 @@ type Event struct {
 // NoClass is the score of an output that has no class yet.
 const NoClass = -30
 
-// firstShare is the initial mixture weight of the lane that is expected to be best.
+// firstShare is the initial mixture weight of the model that is expected to be best.
 const firstShare = 0.8
 
 // Settings are the settings of a Mixture.
 type Settings struct {
-	Lanes       int // number of lanes without the corrected lane
-	Expected    int // index of the lane that is expected to be best
+	Lanes       int // number of models without the correcting experts
+	Expected    int // index of the model that is expected to be best
 	Correctable bool
 	Scales      []float64
 	Policy      model.MissingPolicy // the configured policy
@@ -59,7 +58,7 @@ type Settings struct {
 	Regression  bool
 }
 
-// correctedShare is the initial mixture weight of the corrected lane.
+// correctedShare is the initial mixture weight of the correcting experts.
 const correctedShare = 0.5
 
 // New returns a Mixture with initial weights.
@@ -100,14 +99,14 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
-// Weights returns the weights of all lanes in a range. They are products of mixture weights and scales, so they need
+// Weights returns the weights of all models in a range. They are products of mixture weights and scales, so they need
 // not sum to 1. The caller must not change them.
 func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
 
-// Uncorrected returns the weights without the corrected lane.
+// Uncorrected returns the weights without the correcting experts.
 func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
 
-// Correct sets whether the corrected lane may have mixture weight.
+// Correct sets whether the correcting experts may have mixture weight.
 func (m *Mixture) Correct(may bool) {
 	if m.corrects != may {
 		m.corrects = may
@@ -115,19 +114,19 @@ func (m *Mixture) Correct(may bool) {
 	}
 }
 
-// CorrectAgain gives the corrected lane its initial mixture weight.
+// CorrectAgain gives the correcting experts their initial mixture weight.
 func (m *Mixture) CorrectAgain() {
 	m.Table.SecondAgain(correctedShare)
 	m.weigh()
 }
 
-// CorrectAlone gives the corrected lane all mixture weight, until other lanes prove better.
+// CorrectAlone gives the correcting experts all mixture weight, until other models prove better.
 func (m *Mixture) CorrectAlone() {
 	m.Table.SecondAlone()
 	m.takeForce()
 }
 
-// Corrected returns the mixture weight of the corrected lane in a range.
+// Corrected returns the mixture weight of the correcting experts in a range.
 func (m *Mixture) Corrected(r int) float64 {
 	if !m.corrects {
 		return 0
@@ -151,10 +150,10 @@ func (m *Mixture) weigh() {
 	}
 }
 
-// Largest returns the index of the lane with the largest weight in a range.
+// Largest returns the index of the model with the largest weight in a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
-// Restart gives all mixture weight to the lane that has the most. Policies keep their weights.
+// Restart gives all mixture weight to the model that has the most. Policies keep their weights.
 func (m *Mixture) Restart() {
 	first := make([]float64, m.lanes)
 	first[m.Largest(0)] = 1
@@ -170,14 +169,14 @@ func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
 	Mix(m.weights[r], lanes, active, out)
 }
 
-// Base writes the scores that the corrected lane corrects to out, by output: the other lanes mixed with the weights for
-// complete events. They are 0 for outputs that are not in use.
+// Base writes the scores that the correcting experts correct to out, by output: the other models mixed with the weights
+// for complete events. They are 0 for outputs that are not in use.
 func (m *Mixture) Base(lanes []float64, active int, out []float64) {
 	Mix(m.Uncorrected(0), lanes, active, out)
 	clear(out[active:])
 }
 
-// Mix writes the scores of lanes, mixed by weights, to out, by output.
+// Mix writes the scores of models, mixed by weights, to out, by output.
 func Mix(weights, lanes []float64, active int, out []float64) {
 	clear(out)
 	for i, w := range weights {
@@ -193,7 +192,7 @@ func Mix(weights, lanes []float64, active int, out []float64) {
 	}
 }
 
-// Observe updates the weights of lanes by their losses at an event.
+// Observe updates the weights of models by their losses at an event.
 func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	if m.lanes*len(m.scales) == 1 {
 		return
@@ -202,8 +201,8 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	m.Table.TakeLevels(r, m.room)
 }
 
-// ObserveCorrected updates the weight of the corrected lane, given the losses of the other lanes together (others) and
-// of the corrected lane.
+// ObserveCorrected updates the weight of the correcting experts, given the losses of the other models together (others)
+// and of the correcting experts.
 func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 	m.Table.TakeSecond(r, others, corrected)
 }
@@ -231,7 +230,7 @@ func (e *Event) Lost(scores []float64) float64 {
 	return model.Decision{}.LogLoss(scores, e.Label)
 }
 
-// LostTimes returns the loss of a lane's scores multiplied by a factor.
+// LostTimes returns the loss of a model's scores multiplied by a factor.
 func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(factor * lane[0])
@@ -245,7 +244,7 @@ func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	return e.Lost(e.room)
 }
 
-// losses appends the loss of each lane at each scale.
+// losses appends the loss of each model at each scale.
 func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	switch {
 	case e.Lose != nil:

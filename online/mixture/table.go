@@ -21,15 +21,15 @@ func Range(k model.MissingCount) int {
 	return 1 + model.MissingBin(k.Fraction())
 }
 
-// RangeWeights holds the weights in effect for events of a range: of levels, of the second-order expert, and of missing
-// policies.
+// RangeWeights holds the weights in effect for events of a range: of noise levels, of the second-order expert, and of
+// missing policies.
 type RangeWeights struct {
 	Levels   []float64           // products of mixture weights and scales, which need not sum to 1
-	Second   float64             // weight of the second-order expert against the mixed levels
+	Second   float64             // weight of the second-order expert against the mixed noise levels
 	Policies model.PolicyWeights // not used for complete events
 }
 
-// Largest returns the index of the level with the largest weight.
+// Largest returns the index of the noise level with the largest weight.
 func (m *RangeWeights) Largest() int {
 	best := 0
 	for v, share := range m.Levels {
@@ -40,13 +40,13 @@ func (m *RangeWeights) Largest() int {
 	return best
 }
 
-// Table holds the mixture weights of levels and of missing policies by range, and the forecasts. Levels are compared
-// using the mixed policies, and policies using the mixed levels.
+// Table holds the mixture weights of noise levels and of missing policies by range, and the forecasts. Levels are
+// compared using the mixed policies, and policies using the mixed levels.
 type Table struct {
 	scales   []float64
-	levels   [Ranges]Weights  // weights by level and scale
+	levels   [Ranges]Weights  // weights by noise level and scale
 	policies [Ranges]Weights  // not used for complete events
-	second   *[Ranges]Weights // weights of the mixed levels and of the second-order expert; nil without that expert
+	second   *[Ranges]Weights // weights of the mixed noise levels and of the second-order expert; nil without that expert
 	// own is the decayed number of events of each range whose fields were really missing, without a mask.
 	own    [Ranges]float64
 	mixes  [Ranges][]float64
@@ -63,11 +63,11 @@ func (t *Table) curves() [4]*Curves {
 	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
-// wholeRates are the switching rates of levels for complete events, rangeRate is the rate for other ranges, and
+// wholeRates are the switching rates of noise levels for complete events, rangeRate is the rate for other ranges, and
 // policyRates are the rates of policies. The best policy differs more between streams than the best level.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
-// secondRates are the switching rates between the mixed levels and the second-order expert.
+// secondRates are the switching rates between the mixed noise levels and the second-order expert.
 var secondRates = []float64{1e-4, 1e-2}
 
 const rangeRate = 0.01
@@ -78,11 +78,11 @@ var policyRates = []float64{1e-3, 1e-2}
 // weights, so equal sets are shared.
 const alike = 0.01
 
-// middleShare is the initial fraction of a level's weight for the middle one of its scales.
+// middleShare is the initial fraction of a noise level's weight for the middle one of its scales.
 const middleShare = 0.8
 
-// NewTable returns a table with initial weights of levels and of missing policies. Each level is also mixed with its
-// scores multiplied by each of the scales, an odd number (temperatures; Guo et al. 2017).
+// NewTable returns a table with initial weights of noise levels and of missing policies. Each level is also mixed with
+// its scores multiplied by each of the scales, an odd number (temperatures; Guo et al. 2017).
 func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	t := &Table{scales: scales}
 	levels = t.spread(levels)
@@ -111,7 +111,7 @@ func (t *Table) AddSecond(share float64) {
 	t.Apply()
 }
 
-// SecondAlone gives the second-order expert all mixture weight, until the levels prove better.
+// SecondAlone gives the second-order expert all mixture weight, until the noise levels prove better.
 func (t *Table) SecondAlone() {
 	for r := range t.second {
 		t.second[r].Begin([]float64{0, 1})
@@ -148,8 +148,8 @@ func (t *Table) Counts() bool {
 	return false
 }
 
-// TakeSecond updates the weight of the second-order expert with the losses at an event of the mixed levels and of the
-// expert.
+// TakeSecond updates the weight of the second-order expert with the losses at an event of the mixed noise levels and of
+// the expert.
 func (t *Table) TakeSecond(r int, levels, second float64) {
 	s := &t.second[r]
 	if r > 0 && s.taken == 0 {
@@ -158,7 +158,7 @@ func (t *Table) TakeSecond(r int, levels, second float64) {
 	s.Take([]float64{levels, second})
 }
 
-// spread divides each level's weight among its scales.
+// spread divides each noise level's weight among its scales.
 func (t *Table) spread(levels []float64) (shares []float64) {
 	n := len(t.scales)
 	for _, share := range levels {
@@ -176,8 +176,8 @@ func (t *Table) spread(levels []float64) (shares []float64) {
 	return shares
 }
 
-// mix returns the mixture weights of levels in a range, summed over scales. The result is valid until the next call for
-// that range.
+// mix returns the mixture weights of noise levels in a range, summed over scales. The result is valid until the next
+// call for that range.
 func (t *Table) mix(r int) []float64 {
 	n := len(t.scales)
 	t.shares = t.levels[r].Mix(t.shares[:0])
@@ -193,7 +193,7 @@ func (t *Table) mix(r int) []float64 {
 	return levels
 }
 
-// TakeLevels updates the weights of levels with their losses at each scale, at an event of range r.
+// TakeLevels updates the weights of noise levels with their losses at each scale, at an event of range r.
 func (t *Table) TakeLevels(r int, losses []float64) {
 	s := &t.levels[r]
 	if r > 0 && s.taken == 0 { // a range starts with the weights for complete events
@@ -263,7 +263,7 @@ func apart(a, b []float64) (most float64) {
 	return most
 }
 
-// Restart sets the weights of levels and of policies, because the levels have new model weights.
+// Restart sets the weights of noise levels and of policies, because the levels have new model weights.
 func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	levels = t.spread(levels)
 	for r := range Ranges {

@@ -13,8 +13,8 @@ import (
 
 var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
 
-// TestTableScales checks that overconfident levels get smaller weights times scales, and underconfident levels get
-// larger ones.
+// TestTableScales checks that overconfident noise levels get smaller weights times scales, and underconfident levels
+// get larger ones.
 func TestTableScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
@@ -26,7 +26,7 @@ func TestTableScales(t *testing.T) {
 			score := 2 * r.NormFloat64()
 			label := r.Float64() < 1/(1+math.Exp(-right*score))
 			var losses []float64
-			for _, level := range []float64{1, 0.1} { // the second level's scores are near 0
+			for _, level := range []float64{1, 0.1} { // the second noise level's scores are near 0
 				for _, scale := range scales {
 					f := scale * level * score
 					if !label {
@@ -44,8 +44,8 @@ func TestTableScales(t *testing.T) {
 	}
 }
 
-// TestTableSecond checks that a second-order expert has a weight relative to the mixed levels, by range. A range starts
-// with the weight for complete events. The weight is part of the state.
+// TestTableSecond checks that a second-order expert has a weight relative to the mixed noise levels, by range. A range
+// starts with the weight for complete events. The weight is part of the state.
 func TestTableSecond(t *testing.T) {
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	make := func() *mixture.Table {

@@ -31,8 +31,8 @@ type adagrad struct {
 	plain
 	fused rows.Fused
 	kappa []float64
-	// For rows that count more than once, by level and output: once is kappa with every row counted once, part is a
-	// part of kappa. share and shareOnce are a and a', which are 1 if steps are not proximal.
+	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, part is
+	// a part of kappa. share and shareOnce are a and a', which are 1 if steps are not proximal.
 	once, part, share, shareOnce []float64
 	// Ridges for a decaying preconditioner (times root) and, for one output, the gradient and the inverse square root
 	// by row.

@@ -11,7 +11,7 @@ import (
 )
 
 // Optimizer changes the weights in a step. It is created from its Settings and keeps its state in parts of the rows
-// (see rows.Layout). An index j counts levels and outputs. It is not safe for concurrent use.
+// (see rows.Layout). An index j counts noise levels and outputs. It is not safe for concurrent use.
 //
 // An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from the lag at j.
 type Optimizer interface {

@@ -54,7 +54,7 @@ type Settings struct {
 
 func (r *Refresh) sliding() bool { return r.Reach > r.Size }
 
-// Parts returns the number of values that the refresh needs in a row per level and output.
+// Parts returns the number of values that the refresh needs in a row per noise level and output.
 func (r *Refresh) Parts() int {
 	switch {
 	case r.Size == 0:

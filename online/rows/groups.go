@@ -41,9 +41,9 @@ type Groups struct {
 	arrangement
 	noiseRates
 
-	// By index in units, level and output: sums of w_d x_d (f) and of lag_d x_d (lag).
+	// By index in units, noise level and output: sums of w_d x_d (f) and of lag_d x_d (lag).
 	f, lag []float64
-	// By level and output:
+	// By noise level and output:
 	q, averageQ [unitKinds][]float64 // sums of x^2 w^2 for iterates, and of x^2 a^2 for averages
 	Variance    []float64            // v of the iterates, computed by Sum
 	keys        []uint64             // key of each unit of the Grouping seen so far
@@ -51,11 +51,11 @@ type Groups struct {
 
 // noiseRates holds the levels' rates in the formulas.
 type noiseRates struct {
-	n        int                  // number of levels times outputs
-	rate     []float64            // r_g by level and output
+	n        int                  // number of noise levels times outputs
+	rate     []float64            // r_g by noise level and output
 	both     []float64            // r_g^2, for pairs
-	own      [unitKinds][]float64 // own by level and output
-	strength [unitKinds][]float64 // by level, see method segment
+	own      [unitKinds][]float64 // own by noise level and output
+	strength [unitKinds][]float64 // by noise level, see method segment
 	byGroup  *groupOdds           // nil if all groups have the same rate
 }
 
@@ -267,7 +267,7 @@ func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient [
 	}
 }
 
-// rates returns the factors in v of the squared sum of the unit at index place, by level and output.
+// rates returns the factors in v of the squared sum of the unit at index place, by noise level and output.
 func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:

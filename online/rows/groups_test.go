@@ -35,7 +35,7 @@ func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v fl
 }
 
 // TestGroupsAgainstTheSlowSum compares the variances of iterates and averages, and the gradients for an optimizer, with
-// the slow sum, by level and output. Rows must stay with their features.
+// the slow sum, by noise level and output. Rows must stay with their features.
 func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	const outputs = 2
 	own := func(sensor, words float64) loss.Noise {

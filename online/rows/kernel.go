@@ -5,10 +5,10 @@ package rows
 // order, with four or eight outputs at a time. Products are added to sums with a single rounding, as math.FMA does on
 // every machine.
 //
-// All loops take the rows of an event, or consecutive ones of them. The values by level and output begin at index at of
-// a row: first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or df is
-// the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to rows.
-// Slices that are added to must not overlap.
+// All loops take the rows of an event, or consecutive ones of them. The values by noise level and output begin at index
+// at of a row: first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or
+// df is the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to
+// rows. Slices that are added to must not overlap.
 
 import "math"
 
@@ -129,7 +129,7 @@ type Fused struct {
 	factors []float64 // reusable memory for three lists by output, each padded to a multiple of four
 }
 
-// Begin prepares a step of count rows. The first active values by level and output are in use.
+// Begin prepares a step of count rows. The first active values by noise level and output are in use.
 func (u *Fused) Begin(count, active int) {
 	padded := (active + 3) &^ 3
 	u.active, u.stride = active, padded

@@ -17,22 +17,22 @@ import (
 //
 //	[Scaler's statistics] [weights] [preconditioner] [lags] [the optimizer's own] [refresh]
 //
-// Every part except the first has one value for each level and output. So an event loads all data of a feature at once,
-// and the loops over levels and outputs are one loop over contiguous memory.
+// Every part except the first has one value for each noise level and output. So an event loads all data of a feature at
+// once, and the loops over levels and outputs are one loop over contiguous memory.
 //
 // An optimizer divides its steps by the preconditioner, such as AdaGrad's accumulators. The lag is the average of the
 // iterates minus the iterate, divided by a coefficient c of the level: average = w + c lag.
 type Layout struct {
 	Outputs int
-	N       int // number of levels times outputs
+	N       int // number of noise levels times outputs
 	Refresh int // index of the first part of the refresh, after the parts of the optimizer
 }
 
-// FirstPart is the index in a row of the first part that has a value for each level and output.
+// FirstPart is the index in a row of the first part that has a value for each noise level and output.
 const FirstPart = model.ScalerWidth
 
-// Part returns part i of a row, counted from the weights: its values by level and output. The result aliases the row,
-// like the results of the methods below.
+// Part returns part i of a row, counted from the weights: its values by noise level and output. The result aliases the
+// row, like the results of the methods below.
 func (y Layout) Part(row []float64, i int) []float64 {
 	at := FirstPart + i*y.N
 	return row[at : at+y.N : at+y.N]
@@ -69,8 +69,8 @@ func (y Layout) Gather(s *Step) {
 	}
 }
 
-// Regroup fills to, by level and output, with one output for each list in from: the mean of the outputs on the list in
-// of. outputs is the number of outputs in of.
+// Regroup fills to, by noise level and output, with one output for each list in from: the mean of the outputs on the
+// list in of. outputs is the number of outputs in of.
 func Regroup(to, of []float64, from [][]int, outputs int) {
 	for at := 0; at < len(of); at += outputs {
 		for _, list := range from {
@@ -106,7 +106,7 @@ type Event struct {
 type Step struct {
 	Event
 
-	// By level and output:
+	// By noise level and output:
 	Y        []float64 // target: -1 or 1, 0 for an output that is not in use
 	F        []float64 // score of the iterate (current weights)
 	Variance []float64 // variance of F under the noise, 0 for clean gradients
@@ -146,8 +146,8 @@ func NewStep(strength []float64, outputs int) Step {
 // features are dropped in groups.
 type Segment struct {
 	From, To   int       // indices of rows
-	DF, Shrink []float64 // factors by level and output
-	Strength   []float64 // by level: variance of a single feature in the segment
+	DF, Shrink []float64 // factors by noise level and output
+	Strength   []float64 // by noise level: variance of a single feature in the segment
 }
 
 // Y returns the target of output k for an event with this label. There is one output for two classes, otherwise one per

@@ -219,7 +219,7 @@ func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 // decayBy returns the decay factor of a sum with the given memory after the given number of terms.
 func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
-// average keeps the average of a level's iterates lazily, so that an event only updates its own features.
+// average keeps the average of a noise level's iterates lazily, so that an event only updates its own features.
 //
 // The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With e = a - w and a step w_t = w_{t-1} +
 // delta_t this is

@@ -27,8 +27,8 @@ type Delta struct {
 	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG]:
 	//
 	// the number of the interval's events with the column, flags, the moments of its readings, the scale in effect if
-	// the column is centered or new or its scale has grown, and by level and output the changes of the weight (u) and
-	// of AdaGrad's accumulator (ΔG).
+	// the column is centered or new or its scale has grown, and by noise level and output the changes of the weight (u)
+	// and of AdaGrad's accumulator (ΔG).
 	Values []float64
 }
 

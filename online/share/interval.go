@@ -39,7 +39,7 @@ import (
 // With a half-life of H events, G decays between intervals, by the merged model's events. It then sums at most H/ln 2
 // events, which replaces t in a_i.
 //
-// All levels share one c_i, which is computed from the mean of their a_i.
+// All noise levels share one c_i, which is computed from the mean of their a_i.
 type Interval struct {
 	Settings
 	peers float64 // R, the number of learners

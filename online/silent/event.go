@@ -14,8 +14,8 @@ import (
 type Event struct {
 	Noise loss.Silent
 	Loss  loss.Loss
-	// First is the level's first index by level and output. Outputs is the number of its outputs, and N is the number
-	// of all levels' outputs.
+	// First is the noise level's first index by level and output. Outputs is the number of its outputs, and N is the
+	// number of all levels' outputs.
 	First, Outputs, N int
 
 	rows  *rows.Event
@@ -61,7 +61,7 @@ func zeros(list []float64, n int) []float64 {
 	return list
 }
 
-// part returns the level's values of part i of a row: 0 for weights, 1 for accumulators, 2 for lags.
+// part returns the noise level's values of part i of a row: 0 for weights, 1 for accumulators, 2 for lags.
 func (e *Event) part(row []float64, i int) []float64 {
 	at := rows.FirstPart + i*e.N + e.First
 	return row[at : at+e.Outputs : at+e.Outputs]
