@@ -38,7 +38,7 @@ type Expert interface {
 	NewMemo() any
 	// Score writes the scores of an event to out. It ignores features of columns that are not followed.
 	Score(in *Input, base, out []float64, memo any)
-	// Update learns an event after Score. target is by output; the first active outputs are in use.
+	// Update learns an event that Score has scored. target is by output; the first active outputs are in use.
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
@@ -294,7 +294,7 @@ func (x *Experts) force() {
 	x.stale = true
 }
 
-// Update learns an event after Score. target is by output; the first active outputs are in use.
+// Update learns an event that Score has scored. target is by output; the first active outputs are in use.
 func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, weight float64) {
 	at := 0
 	for i, e := range x.list {

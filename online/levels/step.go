@@ -33,7 +33,7 @@ func newStep(strength []float64, outputs int) step {
 	return s
 }
 
-// Update learns an event after Score with the current weights. target holds y by output. weight multiplies the
+// Update learns an event that Score has scored with the current weights. target holds y by output. weight multiplies the
 // gradients; it is at most 1, except for parts of very large weights. Averages and iterates are compared by lanes,
 // which AppendLanes appended when the event arrived, or by their current scores if lanes is nil.
 func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {

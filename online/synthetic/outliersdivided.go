@@ -43,7 +43,7 @@ func (f *FewColumns) Add(e *event.Example, column int, x float64) {
 	}
 }
 
-// Change applies to to the values of the first OutlierColumns columns of an event.
+// Change applies the function to to the values of the first OutlierColumns columns of an event.
 func Change(e *event.Example, to func(x float64) float64) {
 	for i, c := range e.Features.Index {
 		if c <= OutlierColumns {

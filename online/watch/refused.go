@@ -49,7 +49,7 @@ func (m *Refused) Take(e *event.Example, events uint64) {
 	}
 	m.By[reason] = r
 	if m.Count++; !reason.Faulty() {
-		return // the record itself is not invalid
+		return // the record itself is valid
 	}
 	m.lately, m.at = m.latest(events)+1, events+m.Count
 }
