@@ -48,7 +48,7 @@ func TestBends(t *testing.T) {
 					continue
 				}
 				_, err := batch.Train(t.Context(), d, c)
-				if says := err != nil && strings.Contains(err.Error(), "curves"); says == c.Bends(nil) {
+				if says := err != nil && strings.Contains(err.Error(), "splines"); says == c.Bends(nil) {
 					t.Errorf("%s, %s, %d copies: bends %v, training says %v", c.Loss, noise, copies, c.Bends(nil), err)
 				} else if says {
 					refused++
