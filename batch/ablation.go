@@ -15,11 +15,11 @@ import (
 // remove the part, it is declared missing in all events. Errors are in percent; for regression they are root mean
 // squared errors.
 type Ablation struct {
-	Kind   string `json:"kind"` // kind of the part: group, field or feature, as in Failure
-	Name   string `json:"name"`
-	Events int    `json:"events"`
-	Held   int    `json:"held"`  // number of events that have the part
-	Since  int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
+	Kind     string `json:"kind"` // kind of the part: group, field or feature, as in Failure
+	Name     string `json:"name"`
+	Events   int    `json:"events"`
+	WithPart int    `json:"held"`  // number of events that have the part
+	Since    int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
 	// With and Without are the errors on all Events with and without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
@@ -75,12 +75,12 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 			dead = append(dead, dies(id, column))
 		}
 		if slices.Contains(dead, true) {
-			g.Held++
+			g.WithPart++
 		}
 		m.Delete(e, e.Features, e.Field, dead, true, &left[i])
 		left[i].Label, left[i].Target, left[i].Weight, left[i].Time, left[i].Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
 	}
-	if g.Held == 0 {
+	if g.WithPart == 0 {
 		return nil, &UnknownPartError{kind, name, len(events)}
 	}
 	g.Since = events[0].Time

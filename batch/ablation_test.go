@@ -61,7 +61,7 @@ func TestWithoutPart(t *testing.T) {
 				without += 100. / 300
 			}
 		}
-		if math.Abs(g.With-with) > 1e-9 || math.Abs(g.Without-without) > 1e-9 || g.Held != 300 || g.Events != 300 || g.Since != 1000 {
+		if math.Abs(g.With-with) > 1e-9 || math.Abs(g.Without-without) > 1e-9 || g.WithPart != 300 || g.Events != 300 || g.Since != 1000 {
 			t.Errorf("%s %s: %+v, want %v and %v", c.kind, c.name, g, with, without)
 		}
 		n := 0

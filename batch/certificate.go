@@ -56,7 +56,7 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 // dualPoint fills the buffers of the derivatives with the dual point of the scores, view by view. It returns the sum of
 // the smoothed losses.
 func (o *Expected) dualPoint() float64 {
-	o.curved = false
+	o.hasSecond = false
 	smoothing := o.eps * o.eps
 	return o.sumViews(func(lo, hi int) float64 {
 		sum := 0.0
@@ -102,7 +102,7 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 		}
 		return o.gapAtScores(w)
 	}
-	if !o.curved || o.majorise {
+	if !o.hasSecond || o.majorise {
 		return math.Inf(1)
 	}
 	along := o.along[:len(o.f)]
@@ -115,7 +115,7 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 			}
 		}
 	})
-	o.curved = false
+	o.hasSecond = false
 	return o.conjugateGap(w, l)
 }
 
@@ -191,7 +191,7 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 			if o.groups != nil {
 				o.gather(n, z) // prepares V w
 			}
-			var p pull
+			var p rowGradient
 			for k, a := range o.views {
 				i := n*len(o.views) + k
 				m := o.m[i]
@@ -217,7 +217,7 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 // returns false and the scores must not be used.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
-	o.cached, o.curved = false, false
+	o.cached, o.hasSecond = false, false
 	a, p, q := o.along[:n], o.along[n:2*n], o.along[2*n:]
 	canceled := make([]bool, len(o.sum.partial))
 	o.eachView(func(g, lo, hi int) {

@@ -257,10 +257,10 @@ func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) 
 
 // Split splits d into two parts, stratified by class. The first part has the fraction share of every class. The split
 // depends only on the seed.
-func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
+func (d *Data) Split(fraction float64, seed uint64) (first, second *Data) {
 	var a, b []int
 	for _, rows := range d.byClass(seed) {
-		n := int(share*float64(len(rows)) + 0.5)
+		n := int(fraction*float64(len(rows)) + 0.5)
 		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
 	}
 	slices.Sort(a)

@@ -33,19 +33,19 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 	}
 	v.findOutliers()
 	whole := impute.NewSums(n) // sums of the complete rows, equal in every round
-	var lacking []int
+	var missing []int
 	for _, i := range v.rows {
 		if v.read(i) {
 			whole.Add(d.Weight(i), v.x)
 		} else {
-			lacking = append(lacking, i)
+			missing = append(missing, i)
 		}
 	}
-	if len(lacking) == 0 {
+	if len(missing) == 0 {
 		return v.covariance(whole)
 	}
-	sample := evenly(lacking, max(covarianceLeast, covarianceWork/(n*n*n)))
-	stand := float64(len(lacking)) / float64(len(sample))
+	sample := evenly(missing, max(covarianceLeast, covarianceWork/(n*n*n)))
+	stand := float64(len(missing)) / float64(len(sample))
 	c := v.covariance(v.apart())
 	for range covarianceRounds {
 		if c == nil {
@@ -93,7 +93,7 @@ type numericRows struct {
 	mean, reach  []float64 // by index: values farther than reach from mean are outliers
 
 	x     []float64
-	parts model.Parts
+	parts model.ColumnRoles
 	has   model.FieldSet
 }
 
@@ -138,7 +138,7 @@ func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows 
 			v.fields = append(v.fields, id)
 		}
 	}
-	v.x, v.parts = make([]float64, len(v.columns)), make(model.Parts, len(v.columns))
+	v.x, v.parts = make([]float64, len(v.columns)), make(model.ColumnRoles, len(v.columns))
 	v.has = model.NewFieldSet(len(d.Schema.Fields))
 	return v
 }

@@ -13,7 +13,7 @@ import (
 
 // correlated returns events of five numbers. The last three are nearly functions of the first two. A fraction null of
 // the values is null, and a fraction wild is outliers. The last number determines the class.
-func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
+func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
 	var out []event.Example
@@ -29,7 +29,7 @@ func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.
 			case u < null:
 				e.Missing = append(e.Missing, uint16(i+1))
 				continue
-			case u < null+wild:
+			case u < null+outlier:
 				v = 1e9
 			}
 			eventtest.Put(&e, uint32(10*i), v, uint16(i+1))
@@ -109,9 +109,9 @@ func TestFillIsChosen(t *testing.T) {
 			}
 		}
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
-		for b, shares := range m.Missing.Policies {
-			rule := shares.Largest()
-			if rule != model.MissingImpute && b >= 1 && b < 4 { // of five columns one missing is already 20 %: no missing fraction is below 10 %
+		for b, fractions := range m.Missing.Policies {
+			policy := fractions.Largest()
+			if policy != model.MissingImpute && b >= 1 && b < 4 { // of five columns one missing is already 20 %: no missing fraction is below 10 %
 				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
 			}
 		}
@@ -125,10 +125,10 @@ func TestFillIsChosen(t *testing.T) {
 			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
 			var left event.Example
 			m.Delete(&fresh[i], x, field, dead, true, &left)
-			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
-				as := m.WithMissing(m.Missing.Forced(rule))
+			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
+				as := m.WithMissing(m.Missing.Forced(policy))
 				if as.Predict(as.ScoreMissing(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
-					wrong[rule]++
+					wrong[policy]++
 				}
 			}
 		}

@@ -129,9 +129,9 @@ func TestCurvesDieTogether(t *testing.T) {
 		}
 		rest := func(int) {}
 		rules := model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
-		lacks := slices.Repeat([]model.MissingCount{{Named: 3}}, curved.Rows())
-		a := w.robustness(measured{Data: curved, missing: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), policies: rules}, deletions, rest)
-		b := plain.robustness(measured{Data: summed, missing: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), policies: rules}, deletions, rest)
+		missing := slices.Repeat([]model.MissingCount{{Named: 3}}, curved.Rows())
+		a := w.robustness(measured{Data: curved, missing: missing, parts: make([]string, len(missing)), level: make([]int, len(missing)), policies: rules}, deletions, rest)
+		b := plain.robustness(measured{Data: summed, missing: missing, parts: make([]string, len(missing)), level: make([]int, len(missing)), policies: rules}, deletions, rest)
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-9 {
 				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])
@@ -167,9 +167,9 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
-	curves := must.Get(model.NewSplines([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
-	columns := []uint32{1, 2, 3, curves.BasisColumn(0, 0), curves.BasisColumn(0, 1), curves.BasisColumn(1, 3)}
-	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Splines: curves}
+	splines := must.Get(model.NewSplines([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
+	columns := []uint32{1, 2, 3, splines.BasisColumn(0, 0), splines.BasisColumn(0, 1), splines.BasisColumn(1, 3)}
+	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Splines: splines}
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)

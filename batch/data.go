@@ -62,8 +62,8 @@ func (d *Data) Column(c int) uint32 { return d.columns[c] }
 // Entries returns the number of stored entries.
 func (d *Data) Entries() int { return d.entries }
 
-// Curved reports whether the columns include spline columns.
-func (d *Data) Curved() bool { return d.splines != nil }
+// HasSplines reports whether the columns include spline columns.
+func (d *Data) HasSplines() bool { return d.splines != nil }
 
 // Label returns the class of event i or event.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }

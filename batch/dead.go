@@ -9,9 +9,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Deaths gathers the raw readings of numeric columns, from which the values of dead features follow. The zero value is
+// DeadValueReadings gathers the raw readings of numeric columns, from which the values of dead features follow. The zero value is
 // ready for use.
-type Deaths struct {
+type DeadValueReadings struct {
 	examples float64
 	columns  map[uint32]*columnReadings
 	all      *model.Zeros // readings of all numbers; nil if events have been added since
@@ -31,7 +31,7 @@ func (r *columnReadings) add(x float64) {
 }
 
 // Observe adds an event with its raw values, before standardization.
-func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
+func (g *DeadValueReadings) Observe(e *event.Example, schema *event.Schema) {
 	if g.columns == nil {
 		g.columns = map[uint32]*columnReadings{}
 	}
@@ -52,7 +52,7 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 }
 
 // DeathsOf returns the readings of all raw events of d. Only numeric columns are used.
-func DeathsOf(d *Data) *Deaths {
+func DeathsOf(d *Data) *DeadValueReadings {
 	all := make([]columnReadings, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -60,7 +60,7 @@ func DeathsOf(d *Data) *Deaths {
 			all[c].add(row.At(j))
 		}
 	}
-	g := &Deaths{examples: float64(d.Rows()), columns: map[uint32]*columnReadings{}}
+	g := &DeadValueReadings{examples: float64(d.Rows()), columns: map[uint32]*columnReadings{}}
 	for c := range all {
 		r := &all[c]
 		if r.kind = d.Schema.Fields[d.fields.of(d.Column(c))].Kind; g.number(r) {
@@ -72,12 +72,12 @@ func DeathsOf(d *Data) *Deaths {
 
 // number reports whether a column is numeric. A column of a sparse format is numeric if at least 90 % of the events
 // have it.
-func (g *Deaths) number(r *columnReadings) bool {
+func (g *DeadValueReadings) number(r *columnReadings) bool {
 	return r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples
 }
 
 // Numbers returns the raw values of dead numbers, or nil if there are no numbers.
-func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead {
+func (g *DeadValueReadings) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead {
 	var dead model.Dead
 	for column, r := range g.columns {
 		if g.number(r) {
@@ -95,7 +95,7 @@ func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead 
 }
 
 // Value returns the raw value of a column's dead feature. It returns 0 if the column is not a number.
-func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
+func (g *DeadValueReadings) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
 	r := g.columns[column]
 	if r == nil || !g.number(r) || v == model.SilentZero {
 		return 0
@@ -108,7 +108,7 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue)
 }
 
 // zeros returns how often a numeric column reads 0, and the mean of its readings.
-func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
+func (g *DeadValueReadings) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
 	z.Add(r.n, r.zeros)
 	mean = r.mean
 	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // an absent value is a 0
@@ -120,7 +120,7 @@ func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, 
 }
 
 // allZeros returns how often all numbers together read 0.
-func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
+func (g *DeadValueReadings) allZeros(schema *event.Schema) model.Zeros {
 	if g.all == nil {
 		g.all = &model.Zeros{}
 		for _, r := range g.columns {
@@ -135,10 +135,10 @@ func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 
 // Apply returns d with the values of dead features for silent noise, see SetDead. The model scaler has the Scaler that
 // standardized d; it is nil if d is raw.
-func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
-	var curves *model.Splines
+func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
+	var splines *model.Splines
 	if scaler != nil {
-		curves = scaler.Scaler.Splines
+		splines = scaler.Scaler.Splines
 	}
 	standardized := func(column uint32, x float64) float64 {
 		if scaler == nil {
@@ -154,13 +154,13 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 		return x
 	}
 	dead := func(column uint32) float64 {
-		x := g.Value(curves.Source(column), d.Schema, v)
+		x := g.Value(splines.Source(column), d.Schema, v)
 		if column >= model.FirstBasisColumn {
-			x = curves.At(column, x)
+			x = splines.At(column, x)
 		}
 		return standardized(column, x)
 	}
-	d, err := d.holding(g.left(d, curves, dead))
+	d, err := d.holding(g.left(d, splines, dead))
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 
 // left returns a function of a row. The function returns the absent columns that would not be 0 if their features were
 // dead. These are spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
-func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
+func (g *DeadValueReadings) left(d *Data, splines *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {
 		if r.kind == event.Sparse && !d.Schema.ColumnsGoMissing() && dead(column) != 0 {
@@ -179,17 +179,17 @@ func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) f
 	}
 	slices.Sort(always)
 	hats := map[uint32][]uint32{} // spline columns by the number's column
-	if curves != nil {
-		for i, column := range curves.Columns {
-			for knot := range curves.Knots[i] {
-				if hat := curves.BasisColumn(i, knot); dead(hat) != 0 {
+	if splines != nil {
+		for i, column := range splines.Columns {
+			for knot := range splines.Knots[i] {
+				if hat := splines.BasisColumn(i, knot); dead(hat) != 0 {
 					hats[column] = append(hats[column], hat)
 				}
 			}
 		}
 	}
 	var out []uint32
-	lacks := func(x event.Vec, column uint32) {
+	missing := func(x event.Vec, column uint32) {
 		if _, ok := slices.BinarySearch(x.Index, column); !ok {
 			out = append(out, column)
 		}
@@ -198,12 +198,12 @@ func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) f
 		out = out[:0]
 		if x.Len() < d.Columns() {
 			for _, column := range always {
-				lacks(x, column)
+				missing(x, column)
 			}
 		}
 		for _, column := range x.Index {
 			for _, hat := range hats[column] {
-				lacks(x, hat)
+				missing(x, hat)
 			}
 		}
 		return out

@@ -21,7 +21,7 @@ func TestDeadValues(t *testing.T) {
 	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
 	often := schema.AddField(event.Field{Name: "often", Kind: event.Numeric})
 	word := schema.AddField(event.Field{Name: "word", Kind: event.Categorical})
-	var g Deaths
+	var g DeadValueReadings
 	var b Builder
 	for i := range 200 {
 		e := event.Example{Weight: 1}
@@ -63,7 +63,7 @@ func TestDeadValues(t *testing.T) {
 	}
 	of := DeathsOf(b.Data(schema))
 	for v, want := range map[model.SilentValue][]float64{model.SilentAuto: {0, 3 * 0.995, 2 * 0.995, 0}, model.SilentMean: {5 * 0.99, 3 * 0.995, 2 * 0.995, 2 * 0.98}} {
-		for _, g := range []*Deaths{&g, of} {
+		for _, g := range []*DeadValueReadings{&g, of} {
 			dead := g.Numbers(schema, v)
 			if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
 				t.Fatalf("%s: numbers are %+v", v, dead)
@@ -75,7 +75,7 @@ func TestDeadValues(t *testing.T) {
 			}
 		}
 	}
-	if dead := (&Deaths{}).Numbers(schema, model.SilentAuto); dead != nil {
+	if dead := (&DeadValueReadings{}).Numbers(schema, model.SilentAuto); dead != nil {
 		t.Errorf("no column reads %+v", dead)
 	}
 	schema.Absent = event.AbsentMissing
@@ -132,7 +132,7 @@ func TestDeathsApply(t *testing.T) {
 		{"curves", model.StandardizeAuto, true, model.SilentMean}, {"curves to 0", model.StandardizeAuto, true, model.SilentZero}} {
 		fit := Standardizer{Presence: true, Mode: c.mode}
 		var b Builder
-		var g Deaths
+		var g DeadValueReadings
 		for i := range examples {
 			g.Observe(&examples[i], schema)
 			fit.Observe(&examples[i], schema)
@@ -238,7 +238,7 @@ func TestSelectForSilentDeaths(t *testing.T) {
 		}
 	}
 	d := denseData(t, x, y)
-	same := must.Get(d.Like(d))(t)
+	same := must.Get(d.WithClassesOf(d))(t)
 	d.SetDead(func(uint32) float64 { return 5 })
 	if left := d.without(func(column uint32) bool { return column == 1 }); len(left.dead) != 2 || left.dead[1] != 5 {
 		t.Errorf("without a column the dead read %v", left.dead)
@@ -267,7 +267,7 @@ func TestSelectForSilentDeaths(t *testing.T) {
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); got < wrong+5 {
 		t.Errorf("where the dead read 0 the error is %v, where they read the mean %v", got, wrong)
 	}
-	same = must.Get(d.Like(d))(t)
+	same = must.Get(d.WithClassesOf(d))(t)
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); math.Abs(got-wrong) > 1e-9 {
 		t.Errorf("on a validation set the error is %v, want %v", got, wrong)
 	}

@@ -46,7 +46,7 @@ func (o *Expected) dual() *dual {
 	if n := len(o.m); n >= o.dim || n > maxDual || o.c0 != 0 {
 		return nil
 	}
-	o.curve()
+	o.secondDerivatives()
 	d := &dual{o: o, inverse: make([]float64, o.dim), root: make([]float64, len(o.m)), exact: o.groups == nil}
 	shrink := o.variances()
 	for i, r := range o.p.Penalty.R {
@@ -77,7 +77,7 @@ func (o *Expected) dual() *dual {
 	for a, i := range d.views {
 		row := o.p.Data.Row(i / len(o.views))
 		for k, c := range row.Index {
-			wide[c] = o.seen(i, row.At(k), c) * d.inverse[c] * d.root[i]
+			wide[c] = o.viewValue(i, row.At(k), c) * d.inverse[c] * d.root[i]
 		}
 		bias := 0.0
 		if o.dim > o.columns {
@@ -117,7 +117,7 @@ func (d *dual) apply(r, out []float64) {
 	for a, i := range d.views {
 		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i/len(o.views))
 		for k, c := range row.Index {
-			out[c] -= g * o.seen(i, row.At(k), c) * d.inverse[c]
+			out[c] -= g * o.viewValue(i, row.At(k), c) * d.inverse[c]
 		}
 		if o.dim > o.columns {
 			out[o.columns] -= g * d.inverse[o.columns]

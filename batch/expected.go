@@ -65,7 +65,7 @@ type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, valid when curved is set
 	along        []float64 // scores, and both parts of the variances, along the last Line
-	curved       bool
+	hasSecond    bool
 	majorise     bool
 }
 
@@ -229,7 +229,7 @@ func NewExpected(p Problem) (*Expected, error) {
 		p.Noise = loss.NoNoise{}
 	}
 	var err error
-	unbiased := o.see(d, p.Noise)
+	unbiased := o.setViews(d, p.Noise)
 	if o.groups, err = jointNoise(d, p.Noise); err != nil {
 		return nil, err
 	}
@@ -484,14 +484,14 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	return s, 0, t, u
 }
 
-// pull is what one row adds to a gradient. The row adds x times its features, one times a constant feature such as the
+// rowGradient is what one row adds to a gradient. The row adds x times its features, one times a constant feature such as the
 // intercept, and v times V. If the noise has groups, it adds v times the z of the row's last gather instead of v times
 // V.
-type pull struct{ x, one, v float64 }
+type rowGradient struct{ x, one, v float64 }
 
 // scatter adds the pull p of row n to the partial sum acc.
-func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
-	if p == (pull{}) {
+func (o *Expected) scatter(acc []float64, n int, p rowGradient, z []float64) {
+	if p == (rowGradient{}) {
 		return
 	}
 	last := len(acc)
@@ -557,7 +557,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	if grad != nil {
 		total = o.total
 		copy(o.w, w)
-		o.curved, o.cached = false, false
+		o.hasSecond, o.cached = false, false
 	}
 	o.pass()
 	value := o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
@@ -569,7 +569,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 			}
 			s, h, u, _ := o.gather(n, z)
 			l, y := o.target(n)
-			var p pull
+			var p rowGradient
 			for k, a := range o.views {
 				i := n*len(o.views) + k
 				m := o.m[i]
@@ -596,12 +596,12 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// curve computes the second derivatives at the point of the last gradient.
-func (o *Expected) curve() {
-	if o.curved {
+// secondDerivatives computes the second derivatives at the point of the last gradient.
+func (o *Expected) secondDerivatives() {
+	if o.hasSecond {
 		return
 	}
-	o.curved = true
+	o.hasSecond = true
 	o.eachView(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			if o.m[i] == 0 {
@@ -620,13 +620,13 @@ func (o *Expected) curve() {
 // Majorise makes HessVec and Diagonal use the matrix of IRLS instead of the Hessian: R + kappa sum m gamma (x x' + V)
 // with gamma = 2 dv. For the bounds of Chen et al. the quadratic with this matrix lies above J and touches it.
 func (o *Expected) Majorise(on bool) {
-	o.curved = o.curved && o.majorise == on
+	o.hasSecond = o.hasSecond && o.majorise == on
 	o.majorise = on
 }
 
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
-	o.curve()
+	o.secondDerivatives()
 	if o.groups != nil {
 		o.groupHessVec(v, out)
 		return
@@ -637,12 +637,12 @@ func (o *Expected) HessVec(v, out []float64) {
 		// Summing one value per column instead of two takes a third less time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for n := lo; n < hi; n++ {
-				if !o.bent(n) {
+				if !o.hasCurvature(n) {
 					continue
 				}
 				row := o.p.Data.Row(n)
 				s, h := o.dot(row, v)
-				var p pull
+				var p rowGradient
 				for k, view := range o.views {
 					i := n*len(o.views) + k
 					p.add(view, o.m[i]*o.ff[i]*(view.keep*s+(h+b)), 0)
@@ -671,11 +671,11 @@ func (o *Expected) HessVec(v, out []float64) {
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
 		for n := lo; n < hi; n++ {
-			if !o.bent(n) {
+			if !o.hasCurvature(n) {
 				continue
 			}
 			s, h, t, _ := o.gather(n, z)
-			p := o.bentPull(n, s, h+b, t, base)
+			p := o.hessianPull(n, s, h+b, t, base)
 			r := o.p.Data.Row(n)
 			if r.addMixed(acc, z.z, p.x, p.v); o.dead != nil {
 				for _, c := range r.Index {
@@ -698,8 +698,8 @@ func (o *Expected) HessVec(v, out []float64) {
 // Diagonal writes the diagonal of the matrix of HessVec to out, as a preconditioner. It leaves out the mixed terms of
 // the exact Hessian.
 func (o *Expected) Diagonal(out []float64) {
-	o.curve()
-	if o.heat() {
+	o.secondDerivatives()
+	if o.hessianFollowsShrink() {
 		for d, v := range o.shrink {
 			out[d] = v + v/o.c2 + o.p.Penalty.R[d]
 		}
@@ -718,10 +718,10 @@ func (o *Expected) Diagonal(out []float64) {
 	d := o.p.Data
 	o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
 		for n := lo; n < hi; n++ {
-			if !o.bent(n) {
+			if !o.hasCurvature(n) {
 				continue
 			}
-			bend := o.bend(n)
+			bend := o.hessianSums(n)
 			a := bend.xx
 			r := d.Row(n)
 			switch {
@@ -757,9 +757,9 @@ func (o *Expected) Diagonal(out []float64) {
 	}
 }
 
-// heat reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d is a multiple of
+// hessianFollowsShrink reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d is a multiple of
 // x_d^2. Then the sum of ff x_d^2 is a multiple of shrink and needs no pass.
-func (o *Expected) heat() bool {
+func (o *Expected) hessianFollowsShrink() bool {
 	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
 		return false
 	}
@@ -850,7 +850,7 @@ func (o *Expected) dense() *mat.SymDense {
 		return nil
 	}
 	n := o.dim
-	o.curve()
+	o.secondDerivatives()
 	if o.denseSum == nil {
 		o.denseSum = newSummerOf(o.p.Data, o.outer/2, n*n+2*n, o.p.Threads)
 		o.denseTotal = make([]float64, n*n+2*n)
@@ -871,8 +871,8 @@ func (o *Expected) dense() *mat.SymDense {
 			if !o.counts(i) {
 				continue
 			}
-			e := o.bend(i)
-			if e == (bend{}) {
+			e := o.hessianSums(i)
+			if e == (hessianSums{}) {
 				continue
 			}
 			r := o.p.Data.Row(i)

@@ -124,16 +124,16 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 // ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
 var ErrSplines = errors.New("splines, whose columns die together, are not supported")
 
-// Bends reports whether the problem of c supports splines. If axes are given, every problem of the grid must support
+// SupportsSplines reports whether the problem of c supports splines. If axes are given, every problem of the grid must support
 // them.
-func (c Config) Bends(axes []Axis) bool {
-	curves, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
+func (c Config) SupportsSplines(axes []Axis) bool {
+	splines, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
 		panic(err)
 	}
-	b := Builder{Splines: curves}
+	b := Builder{Splines: splines}
 	for label := range 2 {
-		x := event.Vec{Index: []uint32{0, curves.BasisColumn(0, 0)}, Value: []float64{1, 1}}
+		x := event.Vec{Index: []uint32{0, splines.BasisColumn(0, 0)}, Value: []float64{1, 1}}
 		if err := b.Add(&event.Example{Features: x, Label: label, Weight: 1}); err != nil {
 			panic(err)
 		}
@@ -161,18 +161,18 @@ func (g *groupNoise) addSplines(d *Data, odds func(group int32) float64, groups 
 	}
 	first := map[int]int32{} // unit by spline
 	for c := range g.of {
-		curve := d.splines.Of(d.Column(c))
-		if curve < 0 {
+		spline := d.splines.Of(d.Column(c))
+		if spline < 0 {
 			continue
 		}
-		unit, ok := first[curve]
+		unit, ok := first[spline]
 		if !ok {
 			group := int32(-1)
 			if groups {
 				group = g.of[c]
 			}
 			unit = int32(len(g.pair))
-			first[curve] = unit
+			first[spline] = unit
 			g.pair, g.rate, g.own = append(g.pair, [2]int32{group, -1}), append(g.rate, odds(g.of[c])), append(g.own, 0)
 		}
 		g.of[c] = unit
@@ -369,13 +369,13 @@ func (o *Expected) groupHessVec(v, out []float64) {
 			if !o.counts(n) {
 				continue
 			}
-			e := o.bend(n)
-			if e == (bend{}) {
+			e := o.hessianSums(n)
+			if e == (hessianSums{}) {
 				continue
 			}
 			r := o.p.Data.Row(n)
 			s, h, t, _ := o.groups.gather(r, o.pair, buffer.z, zv, o.dead, buffer.sums)
-			p := o.bentPull(n, s, h+b, t, 0)
+			p := o.hessianPull(n, s, h+b, t, 0)
 			for j, c := range r.Index {
 				x, dead := o.apart(r.At(j), c)
 				acc[c] += p.x*x + p.one*dead + p.v*buffer.z[j] + e.v*zv[j]

@@ -62,11 +62,11 @@ func TestHalvesAreFair(t *testing.T) {
 				}
 			}
 			c := batch.DefaultValidateConfig()
-			c.Loss, c.Noise, c.Halves, c.Deletions = live.Loss, live.Noise, halves == 1, nil
+			c.Loss, c.Noise, c.HalfSample, c.Deletions = live.Loss, live.Noise, halves == 1, nil
 			report, _ := must.Get2(v.Validate(context.Background(), c))(t)
 			gaps[halves] += *report.RelativeGap / rounds
-			if spread += report.GapError; (report.GapError > 0) != c.Halves || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.Halves] {
-				t.Errorf("halves %v: %+v", c.Halves, report)
+			if spread += report.GapError; (report.GapError > 0) != c.HalfSample || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.HalfSample] {
+				t.Errorf("halves %v: %+v", c.HalfSample, report)
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func (t *interior) iterate() (now float64, err error) {
 		o.ff[i], o.fv[i], o.vv[i] = 1/(t.xi[i]/(1-t.p[i])+t.slack[i]/t.p[i]), 0, 0
 		t.dpds[i], t.dpdxi[i] = 0, 0
 	})
-	o.curved, o.majorise = true, false
+	o.hasSecond, o.majorise = true, false
 	copy(o.w, t.s.w)
 	if t.factor, err = factorize(o.dense()); err != nil {
 		return 0, err
@@ -219,7 +219,7 @@ func (o *Expected) scatterAll(df, out, w []float64) {
 	o.sum.Sum(o.total, func(lo, hi int, acc []float64) float64 {
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
-				o.scatter(acc, i, pull{x: o.m[i] * df[i], one: o.m[i] * df[i]}, nil)
+				o.scatter(acc, i, rowGradient{x: o.m[i] * df[i], one: o.m[i] * df[i]}, nil)
 			}
 		}
 		return 0

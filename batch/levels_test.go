@@ -68,10 +68,10 @@ func TestValidateByLevel(t *testing.T) {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise = live.Loss, live.Noise
 	one, _ := must.Get2(alone.Validate(t.Context(), c))(t)
-	for i, share := range report.Deletions {
+	for i, fraction := range report.Deletions {
 		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
-		if another := live.Missing.Levels[model.MissingBin(share)] > 0 && share > 0; another == (by == own) {
-			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", share, by, own, live.Missing.Levels[model.MissingBin(share)])
+		if another := live.Missing.Levels[model.MissingBin(fraction)] > 0 && fraction > 0; another == (by == own) {
+			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", fraction, by, own, live.Missing.Levels[model.MissingBin(fraction)])
 		}
 	}
 }

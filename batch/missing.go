@@ -26,8 +26,8 @@ const (
 	missingOwn = 100
 )
 
-// missingShares holds the probability of deleting a field, one for each range of missing fractions.
-var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
+// missingFractions holds the probability of deleting a field, one for each range of missing fractions.
+var missingFractions = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
 
 // Presence records which fields each event of a Data has, and which are null. The zero value is ready for use.
 type Presence struct {
@@ -94,13 +94,13 @@ func parseFields(key string) (f fieldsOf) {
 //
 // The best policy has the lowest log-loss or, for regression, the lowest loss without noise. Regression models are
 // never rescaled.
-func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *model.Missing {
+func (p *Presence) Missing(m model.Model, d *Data, policy model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
-	rules := model.DefaultMissingPolicies()
+	policies := model.DefaultMissingPolicies()
 	if m.About().Target() != loss.Sign {
-		rules = model.EveryRange(model.MissingNone)
+		policies = model.EveryRange(model.MissingNone)
 	}
-	missing := model.NewMissing(rules, nil, nil, nil)
+	missing := model.NewMissing(policies, nil, nil, nil)
 	switch {
 	case slices.ContainsFunc(fields, func(f event.Field) bool { return f.Kind.Named() }):
 		if len(p.rows.of) != d.Rows() {
@@ -110,7 +110,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 		use.AbsentIsZero = d.Schema.Absent == event.AbsentZero
 		missing = use.Review(missing, fields)
 	case d.Schema.ColumnsGoMissing():
-		missing.Known = true
+		missing.ColumnsCanBeMissing = true
 		var use model.ColumnUse
 		var e event.Example
 		for i := range d.Rows() {
@@ -121,11 +121,11 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 	case m.About().Covariance == nil:
 		return nil
 	}
-	if rule != model.MissingAuto {
-		return missing.Forced(rule)
+	if policy != model.MissingAuto {
+		return missing.Forced(policy)
 	}
 	t := newMasker(p, m, d, missing)
-	return missing.WithPolicies(t.better(rules))
+	return missing.WithPolicies(t.better(policies))
 }
 
 // use counts, for each field, the examples in which it is present and the examples in which it is null.
@@ -260,7 +260,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 	}
 	// An omitted column is 0. It can be declared missing, unless it already is.
 	candidates := t.all
-	if t.head.Missing.Known {
+	if t.head.Missing.ColumnsCanBeMissing {
 		candidates = row.Index
 	}
 	for _, c := range candidates {
@@ -328,7 +328,7 @@ const masks = 64
 // policy from now. If too few events have missing fields, masks delete fields at random.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.MissingCount) (bin int, ok bool) {
-		if !k.Some() || k.Named+k.Silent == 0 {
+		if !k.Some() || k.Named+k.AlwaysPresent == 0 {
 			return 0, false // the event misses no feature, or every feature
 		}
 		return model.MissingBin(k.Fraction()), true
@@ -340,7 +340,7 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 		}
 	}
 	lack := func(i int) model.MissingCount {
-		if t.head.Missing.Known {
+		if t.head.Missing.ColumnsCanBeMissing {
 			return t.delete(i, mask{})
 		}
 		return lacks[t.of[i]]
@@ -383,7 +383,7 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	sample := evenly(labeled, missingSample)
 	for first := range min(masks, len(sample)) { // process all events of one mask, then the next mask
 		for n := first; n < len(sample); n += masks {
-			for at, chance := range missingShares {
+			for at, chance := range missingFractions {
 				k := t.delete(sample[n], mask{chance, at*masks + first})
 				if b, ok := bin(k); ok && own[b] < missingOwn {
 					compare(sample[n], b, k)

@@ -49,7 +49,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []eve
 }
 
 // trainLacking trains on events through a Scaler and returns the model with the given missing policy.
-func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
+func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, policy model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
 	var p Presence
@@ -65,7 +65,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 	f := must.Get(Train(context.Background(), d, c))(t)
 	m := f.Model.WithScaler(scaler)
 	m = m.WithCovariance(p.Covariance(m, d, 256))
-	m.Missing = p.Missing(m, d, rule)
+	m.Missing = p.Missing(m, d, policy)
 	return m, d, &p
 }
 
@@ -102,7 +102,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 					scaled++
 				}
 				forecast := k.loss(i, scale)
-				if filled := m.Answer(&k.left).Policy() == model.MissingImpute; filled {
+				if filled := m.Handling(&k.left).Policy() == model.MissingImpute; filled {
 					forecast = k.lossOf(i, m.ScoreMissing(k.x, &k.left, k.scores))
 				} else if r == model.MissingImpute && lack.Null > 0 {
 					fallback++
@@ -168,9 +168,9 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	p.Add(&e)
 	must.Do(t, b.Add(&e))
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
-	for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingRescale} {
-		if got := p.Missing(m, b.Data(s), rule); got != nil {
-			t.Errorf("%s: %+v", rule, got)
+	for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingRescale} {
+		if got := p.Missing(m, b.Data(s), policy); got != nil {
+			t.Errorf("%s: %+v", policy, got)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestMissingRuleOfColumns(t *testing.T) {
 		want  model.MissingPolicy
 	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		if !m.Missing.Known || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
+		if !m.Missing.ColumnsCanBeMissing || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
 			t.Errorf("noise %s: %+v", c.noise, m.Missing)
 		}
 		if x := m.Standardized(&events[0], event.Vec{}); x.Len() != events[0].Features.Len() {

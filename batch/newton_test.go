@@ -50,7 +50,7 @@ func TestAfterAStep(t *testing.T) {
 					close("gradient", grad[i], want[i])
 				}
 				o.Diagonal(grad)
-				fresh.curve()
+				fresh.secondDerivatives()
 				clear(fresh.fv)
 				clear(fresh.vv)
 				a := fresh.dense()

@@ -59,13 +59,13 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 // return none if all readings are ordinary.
 func TestWildest(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
-	build := func(wild float64) *Data {
+	build := func(outlier float64) *Data {
 		var b Builder
 		for i := range 500 {
 			x := []float64{r.NormFloat64(), 1, float64(r.IntN(256)), math.Exp(r.NormFloat64())}
 			if i == 77 {
 				x[2] = 1e5
-				x[3] = wild
+				x[3] = outlier
 			}
 			must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}))
 		}

@@ -7,9 +7,9 @@ import (
 
 // TestPercent checks that a fraction is formatted in percent with two significant digits and at most four decimals.
 func TestPercent(t *testing.T) {
-	for share, want := range map[float64]string{2.2355: "224", 0.5: "50", -0.0523: "5.2", 0.0049: "0.49", 0.000123: "0.012", 0.0000123: "0.0012", 1e-9: "0.0000", 0: "0.0000"} {
-		if got := percent(share); got != want {
-			t.Errorf("%v is %s %%, want %s", share, got, want)
+	for fraction, want := range map[float64]string{2.2355: "224", 0.5: "50", -0.0523: "5.2", 0.0049: "0.49", 0.000123: "0.012", 0.0000123: "0.0012", 1e-9: "0.0000", 0: "0.0000"} {
+		if got := percent(fraction); got != want {
+			t.Errorf("%v is %s %%, want %s", fraction, got, want)
 		}
 	}
 }

@@ -87,18 +87,18 @@ func (v *Evidence) measured(rows []int) measured {
 	return m
 }
 
-// fills reports whether missing numbers are imputed at some missing fraction.
-func (m measured) fills() bool {
+// imputes reports whether missing numbers are imputed at some missing fraction.
+func (m measured) imputes() bool {
 	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
 
 // answer returns how the model scores event i.
-func (m measured) answer(i int) model.Answer {
-	var parts model.Parts
+func (m measured) answer(i int) model.MissingHandling {
+	var parts model.ColumnRoles
 	if m.parts[i] != "" {
-		parts = model.Parts(m.parts[i])
+		parts = model.ColumnRoles(m.parts[i])
 	}
-	a := m.policies.Answer(m.missing[i], parts)
+	a := m.policies.Handling(m.missing[i], parts)
 	a.Level = m.level[i]
 	return a
 }
@@ -108,15 +108,15 @@ func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
 // deleted returns two values for event i after a fraction of its features was deleted: the factor of the remaining
 // features, and the weight of imputation in the score.
-func (m measured) deleted(i int, share float64) (scale, fill float64) {
-	if share == 0 {
+func (m measured) deleted(i int, fraction float64) (scale, fill float64) {
+	if fraction == 0 {
 		return m.scale(i), 0
 	}
-	var some model.Parts
-	k := m.missing[i].Deleted(share)
+	var some model.ColumnRoles
+	k := m.missing[i].Deleted(fraction)
 	if m.covariance != nil && m.policies.ImputeWeight(k) > 0 {
-		some = model.Parts{} // the caller knows which columns to impute
+		some = model.ColumnRoles{} // the caller knows which columns to impute
 	}
-	a := m.policies.Answer(k, some)
-	return a.Scale, a.Shares[2]
+	a := m.policies.Handling(k, some)
+	return a.Scale, a.Weights[2]
 }

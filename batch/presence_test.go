@@ -52,18 +52,18 @@ func TestStandardizerPresence(t *testing.T) {
 		}
 		return m.Scaler.Splines, trained.TrainError(d)
 	}
-	curves, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
-	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present()) {
-		t.Fatalf("%+v, want the presence of column 20", curves)
+	splines, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
+	if splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present()) {
+		t.Fatalf("%+v, want the presence of column 20", splines)
 	}
-	curves, without := fitOf(Standardizer{}, model.StandardizeAuto)
-	if curves != nil {
-		t.Errorf("not asked for: %+v", curves)
+	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
+	if splines != nil {
+		t.Errorf("not asked for: %+v", splines)
 	}
 	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
-	if curves, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); curves != nil {
-		t.Errorf("nothing is centered: %+v", curves)
+	if splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); splines != nil {
+		t.Errorf("nothing is centered: %+v", splines)
 	}
 }

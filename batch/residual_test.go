@@ -46,11 +46,11 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {
 		for _, lacked := range []float64{0, 0.3} {
-			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone} {
+			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone} {
 				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
 				r := rand.New(rand.NewPCG(1, 8))
-				blank := func(e *event.Example, share float64) *event.Example {
-					return kill(e, func(uint16) bool { return r.Float64() < share })
+				blank := func(e *event.Example, fraction float64) *event.Example {
+					return kill(e, func(uint16) bool { return r.Float64() < fraction })
 				}
 				var b Builder
 				var p Presence
@@ -68,17 +68,17 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				f := must.Get(Train(t.Context(), d, c))(t)
 				m := f.Model.WithScaler(scaler)
 				m = m.WithCovariance(p.Covariance(m, d, 256))
-				m.Missing = p.Missing(m, d, rule)
+				m.Missing = p.Missing(m, d, policy)
 				m.Residual = p.Residual(m, d)
-				if got := m.Missing.Policies[2].Largest(); rule == model.MissingAuto && lacked == 0 && got != model.MissingImpute {
+				if got := m.Missing.Policies[2].Largest(); policy == model.MissingAuto && lacked == 0 && got != model.MissingImpute {
 					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
 				}
 				_, fresh := numberEvents(3000, s.Target, 6)
-				for _, share := range []float64{0, 0.1, 0.3} {
-					t.Run(fmt.Sprintf("%s/%s/trained with %v/%v", lossName, rule, lacked, share), func(t *testing.T) {
+				for _, fraction := range []float64{0, 0.1, 0.3} {
+					t.Run(fmt.Sprintf("%s/%s/trained with %v/%v", lossName, policy, lacked, fraction), func(t *testing.T) {
 						in := 0.0
 						for i := range fresh {
-							e := blank(&fresh[i], share)
+							e := blank(&fresh[i], fraction)
 							value := m.Value(m.Score(e, make([]float64, 1))[0])
 							low, high := m.Interval(value, model.ScoreVariance(m, e))
 							if y := fresh[i].Target; low <= y && y <= high {

@@ -19,9 +19,9 @@ const (
 	maskedFeatures, maskedLargest = 12, 6
 	// sampledMasks is the total number of masks drawn for more than two classes.
 	sampledMasks = 40_000
-	// sampledFilled limits the number of masks times the columns of the Covariance if numbers are imputed, because
+	// sampledImputed limits the number of masks times the columns of the Covariance if numbers are imputed, because
 	// imputing for a mask takes longer.
-	sampledFilled = 200_000
+	sampledImputed = 200_000
 )
 
 // robustness forecasts the error in percent if a fraction d of the features is missing at random, for each d of
@@ -38,7 +38,7 @@ const (
 // or of the rate of a count (section 14 of docs/mathematics.md).
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
 	switch {
-	case len(w) > 1 || d.fills():
+	case len(w) > 1 || d.imputes():
 		return w.groupRobustness(d, nil, deletions, rest)
 	case d.target != loss.Sign:
 		return averageCost(d, deletions, rest, w.forecastSquares)
@@ -129,11 +129,11 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			chance[s] = math.Pow(1-q, float64(s)) * math.Pow(q, float64(large-s))
 		}
 		for s := range factor[:large+1] {
-			share := q // fraction missing, which is exact if all masks are summed
+			fraction := q // fraction missing, which is exact if all masks are summed
 			if large == features && large > 0 {
-				share = 1 - float64(s)/float64(large)
+				fraction = 1 - float64(s)/float64(large)
 			}
-			factor[s], _ = d.deleted(i, share)
+			factor[s], _ = d.deleted(i, fraction)
 		}
 		below := 0.0 // P(score <= 0)
 		for mask, x := range sum[:1<<large] {
@@ -163,11 +163,11 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	first, features := d.features(row)
 	most := sampledMasks
 	var x []float64
-	var has, parts model.Parts
-	if d.fills() {
+	var has, parts model.ColumnRoles
+	if d.imputes() {
 		n := len(d.covariance.Columns)
-		most = min(most, sampledFilled/n)
-		x, has, parts = make([]float64, n), make(model.Parts, n), make(model.Parts, n)
+		most = min(most, sampledImputed/n)
+		x, has, parts = make([]float64, n), make(model.ColumnRoles, n), make(model.ColumnRoles, n)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 {
 				if x[at] = row.At(j); !model.IsOutlier(x[at]) {
@@ -222,9 +222,9 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		for q := range deletions {
 			scale := d.scale(i)
 			if n := float64(features); n > 0 && left[q] < n {
-				share := 0.0
-				if scale, share = d.deleted(i, 1-left[q]/n); share > 0 {
-					fill(deletions[q], share/scale, scores[q*k:][:k])
+				fraction := 0.0
+				if scale, fraction = d.deleted(i, 1-left[q]/n); fraction > 0 {
+					fill(deletions[q], fraction/scale, scores[q*k:][:k])
 				}
 			}
 			for o := range k {

@@ -425,9 +425,9 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	return *r.Error, *r.LogLoss
 }
 
-// Like returns v with the class numbers of d. Build v with the Schema of d before the classes of d are sorted. It
+// WithClassesOf returns v with the class numbers of d. Build v with the Schema of d before the classes of d are sorted. It
 // returns an error if v has a class that d does not have.
-func (v *Data) Like(d *Data) (*Data, error) {
+func (v *Data) WithClassesOf(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))
 	for i, l := range v.labels {

@@ -25,8 +25,8 @@ import (
 // multiplies V in the variance. Noise that is not silent has one view with factors 1.
 type view struct{ keep, spread float64 }
 
-// see sets the views and the dead values for a noise. It returns the noise whose variance is V.
-func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
+// setViews sets the views and the dead values for a noise. It returns the noise whose variance is V.
+func (n *noising) setViews(d *Data, noise loss.Noise) loss.Noise {
 	n.views = []view{{1, 1}}
 	silent, ok := noise.(loss.Silent)
 	switch {
@@ -84,7 +84,7 @@ func (d *Data) deadOf() func(column uint32) float64 {
 }
 
 // add adds the pull of a view, given the derivatives of its loss by the score and by the variance.
-func (p *pull) add(a view, df, dv float64) {
+func (p *rowGradient) add(a view, df, dv float64) {
 	p.x += a.keep * df
 	p.one += df
 	p.v += a.spread * dv
@@ -134,8 +134,8 @@ func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
 	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
 }
 
-// bent reports whether a view of row n has nonzero second derivatives.
-func (o *Expected) bent(n int) bool {
+// hasCurvature reports whether a view of row n has nonzero second derivatives.
+func (o *Expected) hasCurvature(n int) bool {
 	for k := range o.views {
 		i := n*len(o.views) + k
 		if o.m[i] != 0 && (o.ff[i] != 0 || o.fv[i] != 0 || o.vv[i] != 0) {
@@ -145,15 +145,15 @@ func (o *Expected) bent(n int) bool {
 	return false
 }
 
-// bend holds the sums over the views of a row in the Hessian,
+// hessianSums holds the sums over the views of a row in the Hessian,
 //
 //	xx x x' + x1 (x c' + c x') + one c c' + xz (x z' + z x') + z1 (c z' + z c') + zz z z' + v V,
 //
 // where x is the part of the row that can fail and c is the part that cannot (including the intercept). The vector z is
 // V w. The factor v is used for groups only.
-type bend struct{ xx, x1, one, xz, z1, zz, v float64 }
+type hessianSums struct{ xx, x1, one, xz, z1, zz, v float64 }
 
-func (o *Expected) bend(n int) (e bend) {
+func (o *Expected) hessianSums(n int) (e hessianSums) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k
 		m := o.m[i]
@@ -174,9 +174,9 @@ func (o *Expected) bend(n int) (e bend) {
 	return e
 }
 
-// bentPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. The arguments s,
+// hessianPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. The arguments s,
 // one and t are results of gather and the intercept.
-func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
+func (o *Expected) hessianPull(n int, s, one, t, base float64) (p rowGradient) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k
 		m := o.m[i]
@@ -203,7 +203,7 @@ func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 }
 
 // addTo adds the pull p to acc by column, without its variance and without the intercept.
-func (o *Expected) addTo(r Row, acc []float64, p pull) {
+func (o *Expected) addTo(r Row, acc []float64, p rowGradient) {
 	if o.dead == nil {
 		r.AddTo(acc, p.x)
 		return
@@ -214,8 +214,8 @@ func (o *Expected) addTo(r Row, acc []float64, p pull) {
 	}
 }
 
-// seen returns the mean value in view i of a column whose value is x.
-func (o *Expected) seen(i int, x float64, column uint32) float64 {
+// viewValue returns the mean value in view i of a column whose value is x.
+func (o *Expected) viewValue(i int, x float64, column uint32) float64 {
 	alive, dead := o.apart(x, column)
 	return o.views[i%len(o.views)].keep*alive + dead
 }

@@ -389,8 +389,8 @@ func TestSilentCopies(t *testing.T) {
 				}
 			}
 		}
-		if share := float64(alive) / float64(all); math.Abs(share-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
-			t.Errorf("%v of the features are alive", share)
+		if fraction := float64(alive) / float64(all); math.Abs(fraction-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
+			t.Errorf("%v of the features are alive", fraction)
 		}
 		if (together == 4000) != groups {
 			t.Errorf("groups %v: %d of 4000 pairs of a group die together", groups, together)

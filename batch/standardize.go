@@ -69,8 +69,8 @@ func (s *Standardizer) transformOf(field string) model.Transform {
 	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
-// maxFilled is the largest number of entries that Fit may store for a set with explicit zeros.
-const maxFilled = 1 << 28
+// maxWithDense is the largest number of entries that Fit may store for a set with explicit zeros.
+const maxWithDense = 1 << 28
 
 // Fit returns the observed examples d as the Scaler transforms them. It also returns the Scaler with its statistics, as
 // a model without outputs. It returns an error if dense columns have too many zeros to store. Observe must not be
@@ -78,7 +78,7 @@ const maxFilled = 1 << 28
 func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
 	s.begin(d.Schema)
 	scaler, rows := s.encoder.Freeze(func(column uint32) event.Kind { return d.Schema.Fields[s.fields[column]].Kind })
-	if dense := len(scaler.Dense); dense*d.Rows() > maxFilled {
+	if dense := len(scaler.Dense); dense*d.Rows() > maxWithDense {
 		return nil, nil, fmt.Errorf("standardizing %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", dense, d.Rows(), dense*d.Rows())
 	}
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: scaler, Layout: model.Layout{Width: model.ScalerWidth}}, Rows: rows}

@@ -95,8 +95,8 @@ func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	return math.Log(r) / (p.t - 1), p.slope * w / r, p.slope / r
 }
 
-// held returns the number of parameters that have a prior.
-func (o *TLogistic) held() int {
+// priorParameters returns the number of parameters that have a prior.
+func (o *TLogistic) priorParameters() int {
 	if o.data.p.Intercept == PenalizedIntercept {
 		return o.data.dim
 	}
@@ -112,7 +112,7 @@ func (o *TLogistic) Passes() int { return o.data.passes + o.theta.passes }
 // ValueGrad implements Objective.
 func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 	value := o.data.ValueGrad(w, grad)
-	for d, wd := range w[:o.held()] {
+	for d, wd := range w[:o.priorParameters()] {
 		p, slope, _ := o.prior.at(wd)
 		value += p
 		if grad != nil {
@@ -242,7 +242,7 @@ func (o *TLogistic) majorise(w []float64) {
 			o.theta.m[i] = o.data.m[i] * xi
 		}
 	}
-	for d, wd := range w[:o.held()] {
+	for d, wd := range w[:o.priorParameters()] {
 		_, _, o.theta.p.Penalty.R[d] = o.prior.at(wd)
 	}
 }

@@ -247,7 +247,7 @@ func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 type residuals struct {
 	model.Residual
 	weight, squares float64
-	lacking         float64   // sum of the squared residuals that missing fields explain
+	missing         float64   // sum of the squared residuals that missing fields explain
 	values, offs    []float64 // predictions and residuals of the examples without missing fields
 }
 
@@ -261,7 +261,7 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	step := off - r.Mean
 	r.Mean += step * weight / r.weight
 	r.squares += weight * step * (off - r.Mean)
-	r.lacking += weight * r.Increase(target, value, v)
+	r.missing += weight * r.Increase(target, value, v)
 	if v == 0 {
 		r.values, r.offs = append(r.values, value), append(r.offs, off)
 	}
@@ -272,7 +272,7 @@ func (r *residuals) all() *model.Residual {
 	if r.weight == 0 {
 		return nil
 	}
-	r.Deviation = math.Sqrt(max(0, r.squares-r.lacking) / r.weight)
+	r.Deviation = math.Sqrt(max(0, r.squares-r.missing) / r.weight)
 	r.ByValue = r.spread()
 	return &r.Residual
 }

@@ -63,8 +63,8 @@ type Validation struct {
 	Features int     `json:"features"`
 	Classes  int     `json:"classes"`
 
-	Live  Standing `json:"live"`
-	Exact Standing `json:"exact"`
+	Live  ModelMeasures `json:"live"`
+	Exact ModelMeasures `json:"exact"`
 	// Certificate is an upper bound on Exact.Objective - minimum, nil if no bound is known.
 	Certificate *float64 `json:"certificate"`
 	Converged   bool     `json:"converged"`
@@ -164,8 +164,8 @@ func digits(x float64, n int) string {
 
 // percent formats the absolute value of a fraction in percent, with two significant digits, at most four decimals and
 // no exponent.
-func percent(share float64) string {
-	x, decimals := 100*math.Abs(share), 4
+func percent(fraction float64) string {
+	x, decimals := 100*math.Abs(fraction), 4
 	for least := 1e-2; decimals > 0 && x >= least; least *= 10 {
 		decimals--
 	}
@@ -204,20 +204,20 @@ func (n *Newest) String() string {
 // Loss measures the predictions of a model for some events. Error and LogLoss are for classification, and 0 for
 // regression.
 type Loss struct {
-	Error   float64    `json:"error"`
-	LogLoss float64    `json:"log_loss"`
-	Numbers *OfNumbers `json:"numbers,omitempty"`
+	Error   float64             `json:"error"`
+	LogLoss float64             `json:"log_loss"`
+	Numbers *RegressionMeasures `json:"numbers,omitempty"`
 }
 
-// OfNumbers measures regression predictions, in the unit of the targets.
-type OfNumbers struct {
+// RegressionMeasures measures regression predictions, in the unit of the targets.
+type RegressionMeasures struct {
 	MAE      float64 `json:"mae"`
 	RMSE     float64 `json:"rmse"`
 	Deviance float64 `json:"deviance"` // mean of measure.Deviance
 }
 
-// Standing is one side of a Validation: the live or the exact model.
-type Standing struct {
+// ModelMeasures is one side of a Validation: the live or the exact model.
+type ModelMeasures struct {
 	// Objective is the objective of one noise level (ValidateConfig.Level), on its own problem. All other measures are
 	// of the whole model that predicts, or of an exact solution with all columns.
 	Objective        float64   `json:"objective"`
@@ -253,12 +253,12 @@ type Difference struct {
 // Failure is the error if a feature, field or group is missing permanently. Its contribution to the score is then zero
 // in every event.
 type Failure struct {
-	Kind  string  `json:"kind"` // feature, field or group
-	Name  string  `json:"name"`
-	Share float64 `json:"fraction"` // fraction of the events that have it
-	Live  float64 `json:"live"`     // error of the live model without it
-	Rise  float64 `json:"rise"`     // Live minus the current error, in percentage points
-	Exact float64 `json:"exact"`
+	Kind     string  `json:"kind"` // feature, field or group
+	Name     string  `json:"name"`
+	Fraction float64 `json:"fraction"` // fraction of the events that have it
+	Live     float64 `json:"live"`     // error of the live model without it
+	Rise     float64 `json:"rise"`     // Live minus the current error, in percentage points
+	Exact    float64 `json:"exact"`
 }
 
 // ValidateConfig holds the settings of Validate.
@@ -270,10 +270,10 @@ type ValidateConfig struct {
 	// Sample is the largest number of events on which robustness and failures are measured. More events are sampled
 	// evenly.
 	Sample int
-	// Halves means that the learned and the held-out events are two halves of one sample, all of which the live model
+	// HalfSample means that the learned and the held-out events are two halves of one sample, all of which the live model
 	// has learned. The exact solution overfits its half and is worse on the other half by the same amount. So
 	// objectives are the means over both halves.
-	Halves bool
+	HalfSample bool
 	// OwnHoldout excludes the events that Evidence.Aside has added from Validation.Newest.
 	OwnHoldout bool
 	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
@@ -352,11 +352,11 @@ func (v *Evidence) add(e *event.Example, importance float64) error {
 	v.x = v.live.Standardized(e, event.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
 	v.missing.add(v.live.CountMissing(e))
-	answer := v.live.Answer(e)
-	if answer.Parts != nil {
-		v.live.TellParts(v.x, answer.Parts)
+	answer := v.live.Handling(e)
+	if answer.Roles != nil {
+		v.live.MarkOutliers(v.x, answer.Roles)
 	}
-	v.parts.add(string(answer.Parts))
+	v.parts.add(string(answer.Roles))
 	v.levels = append(v.levels, answer.Level)
 	v.rows++
 	v.times = append(v.times, e.Time)
@@ -471,7 +471,7 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 		return build(d, problem, c.Config)
 	}
 	e, err := solveOutputs(ctx, all, now, earlier, c, func(k int) (Objective, error) { return objective(learned, k) })
-	if err == nil && c.Halves {
+	if err == nil && c.HalfSample {
 		err = e.onHalves([2]*Data{learned, all.Subset(v.heldOut)}, now, objective)
 	}
 	if u != nil && errors.Is(err, ErrOneClass) {
@@ -605,7 +605,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	r.MeasuredOn = "holdout"
 	if len(rows) == 0 {
 		rows, r.MeasuredOn = v.learned, "learned"
-	} else if c.Halves {
+	} else if c.HalfSample {
 		r.MeasuredOn = "sample"
 	}
 	measured, sample := v.measured(rows), v.measured(evenly(rows, c.Sample))
@@ -616,7 +616,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	}
 	var liveDecides, exactDecides linear
 	for _, side := range []struct {
-		to      *Standing
+		to      *ModelMeasures
 		w       linear
 		m       *model.Linear
 		decides *linear
@@ -645,7 +645,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		return nil, nil, err
 	}
 	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout, u)
-	if r.Newest != nil && c.Halves {
+	if r.Newest != nil && c.HalfSample {
 		r.Newest.MeasuredOn = "learned"
 		if both := alone.compareOn(slices.Concat(v.learned, v.heldOut), alone.all(), least.live, least.weights, least.Linear, u); both != nil && u == nil {
 			r.GapError = both.StandardError * float64(v.live.Events) / math.Abs(r.Exact.Objective)
@@ -661,19 +661,19 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 // fraction, byLevel uses the weights of that level there.
 func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
-	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
+	known := m.Missing != nil && (m.Missing.ColumnsCanBeMissing || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
 	made := [][]float64{of(w)}
 	for i := range m.Levels {
 		made = append(made, nil)
 		if known && m.Missing.Levels != nil {
-			level := m.At(model.Answer{Level: i + 1})
+			level := m.At(model.MissingHandling{Level: i + 1})
 			made[i+1] = of(v.weights(d, level, c.Config).decided(d, level))
 		}
 	}
-	for k, share := range c.Deletions {
+	for k, fraction := range c.Deletions {
 		e := made[0][k]
-		if known && m.Missing.Levels != nil && share > 0 {
-			e = made[m.Missing.Levels[model.MissingBin(share)]][k]
+		if known && m.Missing.Levels != nil && fraction > 0 {
+			e = made[m.Missing.Levels[model.MissingBin(fraction)]][k]
 		}
 		out = append(out, defined(e))
 	}
@@ -871,7 +871,7 @@ func (w linear) intercept(d *Data, k int) float64 {
 	return 0
 }
 
-func (w linear) measure(d measured, m *model.Linear, to *Standing, rest func(row int)) {
+func (w linear) measure(d measured, m *model.Linear, to *ModelMeasures, rest func(row int)) {
 	measures := measure.NewEvaluation(len(d.Schema.Classes))
 	scores, chances := make([]float64, len(w)), make([]float64, max(2, len(w)))
 	for i := range d.Rows() {
@@ -930,7 +930,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 				dev := measure.Deviance(u.loss, y, value)
 				n := side.to.Numbers
 				if n == nil {
-					n = &OfNumbers{}
+					n = &RegressionMeasures{}
 					side.to.Numbers = n
 				}
 				n.MAE += weight * math.Abs(y-value)
@@ -1016,7 +1016,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	}
 	var out []Failure
 	kind := func(kind string, parts int, of func(column int) [2]int, name func(int) string) {
-		a, b := live.without(d, parts, of, rest), exact.without(d, parts, of, rest)
+		a, b := live.ablate(d, parts, of, rest), exact.ablate(d, parts, of, rest)
 		var list []Failure
 		for i := range parts {
 			if a.held[i] > 0 {
@@ -1054,8 +1054,8 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 // losses holds the total weight of the events and their cost (see measured.cost). For each part it holds the weight of
 // the events that have the part (held), and the increase of the cost without it (growth).
 type losses struct {
-	total, cost  float64
-	held, growth []float64
+	total, cost    float64
+	held, increase []float64
 }
 
 // error returns the error without part i, or with all parts if i < 0.
@@ -1063,13 +1063,13 @@ func (l *losses) error(d measured, i int) float64 {
 	if i < 0 {
 		return d.error(l.cost, l.total)
 	}
-	return d.error(l.cost+l.growth[i], l.total)
+	return d.error(l.cost+l.increase[i], l.total)
 }
 
-// without measures the error if one part of the columns is missing, for each part. of returns the two parts of a
+// ablate measures the error if one part of the columns is missing, for each part. of returns the two parts of a
 // column. A negative number is no part. A column with the same part twice counts once.
-func (w linear) without(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
-	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
+func (w linear) ablate(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
+	l := losses{held: make([]float64, parts), increase: make([]float64, parts)}
 	k := len(w)
 	scores, less := make([]float64, k), make([]float64, k)
 	lost := make([]float64, parts*k) // all zero between rows
@@ -1104,7 +1104,7 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 				lost[p*k+o] = 0
 			}
 			l.held[p] += weight
-			l.growth[p] += weight * (d.cost(i, less) - was)
+			l.increase[p] += weight * (d.cost(i, less) - was)
 		}
 	}
 	return l

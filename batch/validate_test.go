@@ -121,13 +121,13 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 	t.Parallel()
 	const every = 4
 	config := batch.DefaultValidateConfig()
-	var shares []float64
+	var fractions []float64
 	for k, d := range config.Deletions {
 		if longtest.Some(k+2, 4) {
-			shares = append(shares, d)
+			fractions = append(fractions, d)
 		}
 	}
-	config.Deletions = shares
+	config.Deletions = fractions
 	for _, classes := range []int{2, 4} {
 		schema, all := problems.Several(classes, 200)
 		for i := range schema.Fields {
@@ -284,7 +284,7 @@ func TestFailureOfCross(t *testing.T) {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
 	report, _ := must.Get2(v.Validate(t.Context(), c))(t)
-	for name, side := range map[string]batch.Standing{"live": report.Live, "exact": report.Exact} {
+	for name, side := range map[string]batch.ModelMeasures{"live": report.Live, "exact": report.Exact} {
 		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
 			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
 		}
@@ -320,7 +320,7 @@ func TestFailureOfCross(t *testing.T) {
 
 // TestValidateMissing checks that events with missing fields are measured with the model's own missing policy.
 func TestValidateMissing(t *testing.T) {
-	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
+	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
 		weights := make([]float64, 1<<schema.Bits)
@@ -328,7 +328,7 @@ func TestValidateMissing(t *testing.T) {
 			weights[i] = 0.1 * r.NormFloat64()
 		}
 		live := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
-		live.Missing = (*model.Missing)(nil).Forced(rule)
+		live.Missing = (*model.Missing)(nil).Forced(policy)
 		v := batch.NewEvidence(live)
 		wrong, loss, held := 0, 0.0, 0.0
 		for i := range all {
@@ -351,13 +351,13 @@ func TestValidateMissing(t *testing.T) {
 		c.Loss, c.Noise, c.Prior, c.Deletions = "logistic", "none", "l2", []float64{0}
 		report, exact := must.Get2(v.Validate(t.Context(), c))(t)
 		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
-			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", rule, *report.Live.Error, *report.Live.Robustness[0], want)
+			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", policy, *report.Live.Error, *report.Live.Robustness[0], want)
 		}
 		if math.Abs(*report.Live.LogLoss-loss/held) > 1e-9 {
-			t.Errorf("%s: log-loss %v, as answered %v", rule, *report.Live.LogLoss, loss/held)
+			t.Errorf("%s: log-loss %v, as answered %v", policy, *report.Live.LogLoss, loss/held)
 		}
 		if exact.Missing != live.Missing {
-			t.Errorf("%s: the exact solution has another rule, %v", rule, exact.Missing)
+			t.Errorf("%s: the exact solution has another rule, %v", policy, exact.Missing)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestValidationAlarm(t *testing.T) {
 		"the stream has moved on": {2.48, 0, x(1.56), x(0.48), "live", ""},
 		"numbers":                 {3, 0, nil, nil, "exact", "the current weights are far from the exact solution on the same events: their objective is 300 % above the exact one"},
 	} {
-		v := Validation{RelativeGap: &c.gap, GapError: c.gapError, Live: Standing{LogLoss: c.live}, Exact: Standing{LogLoss: c.exact}, Newest: &Newest{Better: c.better}}
+		v := Validation{RelativeGap: &c.gap, GapError: c.gapError, Live: ModelMeasures{LogLoss: c.live}, Exact: ModelMeasures{LogLoss: c.exact}, Newest: &Newest{Better: c.better}}
 		if got := v.alarm(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

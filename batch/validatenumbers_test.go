@@ -111,7 +111,7 @@ func TestValidateNumbers(t *testing.T) {
 				}
 				for _, side := range []struct {
 					m  *model.Linear
-					to batch.Standing
+					to batch.ModelMeasures
 				}{{live, r.Live}, {exact, r.Exact}} {
 					squares, off, weight, within := 0.0, 0.0, 0.0, 0.0
 					for i := 0; i < len(all); i += 10 {
@@ -128,8 +128,8 @@ func TestValidateNumbers(t *testing.T) {
 					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
 						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
 					}
-					if share := within / weight; !(share > 0.8 && share < 0.99) {
-						t.Errorf("%v of the targets within nine in ten", share)
+					if fraction := within / weight; !(fraction > 0.8 && fraction < 0.99) {
+						t.Errorf("%v of the targets within nine in ten", fraction)
 					}
 					if side.to.Error != nil || side.to.LogLoss != nil {
 						t.Errorf("measures of classes: %+v", side.to)
@@ -182,9 +182,9 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
-	_, wild := must.Get2(v.Validate(t.Context(), c))(t)
+	_, outlier := must.Get2(v.Validate(t.Context(), c))(t)
 	for column := range uint32(6) {
-		if a, b := exact.Weight(column, 0), wild.Weight(column, 0); math.Abs(a-b) > 3 {
+		if a, b := exact.Weight(column, 0), outlier.Weight(column, 0); math.Abs(a-b) > 3 {
 			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
 		}
 	}

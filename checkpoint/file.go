@@ -370,13 +370,13 @@ func Target(path string) (string, error) {
 }
 
 func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Block]) (size int64, err error) {
-	return replaceFile(fsys, path, shared, func(w io.Writer) error { return Write(w, kind, blocks) })
+	return replaceFile(fsys, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
 // These are the permissions of files, before the process's umask is applied.
 const (
-	shared  = fs.FileMode(0o644) // models: other users may predict with them
-	private = fs.FileMode(0o600) // checkpoints: they contain events
+	modelMode      = fs.FileMode(0o644) // models: other users may predict with them
+	checkpointMode = fs.FileMode(0o600) // checkpoints: they contain events
 )
 
 func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {

@@ -124,7 +124,7 @@ func (s *Store) takeLock() (owner, error) {
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() {
 		return nil, fmt.Errorf("checkpoint directory %s: %s is not a regular file (%v): remove it, and find out who created it", s.dir, path, there.Mode().Type())
 	}
-	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(private))
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(checkpointMode))
 	ok, err := lock.TryLock()
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
@@ -262,7 +262,7 @@ func (s *Store) NextStart() (uint64, error) {
 		return 0, fmt.Errorf("counting starts: %w", err)
 	}
 	n++
-	_, err := replaceFile(s.fs, path, private, func(w io.Writer) error {
+	_, err := replaceFile(s.fs, path, checkpointMode, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, n)
 		return err
 	})
@@ -379,7 +379,7 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 		return Saved{}, err
 	}
 	name := fileName(next)
-	size, err := replaceFile(s.fs, join(s.dir, name), private, func(w io.Writer) error {
+	size, err := replaceFile(s.fs, join(s.dir, name), checkpointMode, func(w io.Writer) error {
 		return Write(&guarded{w: w, store: s}, kind, blocks)
 	})
 	if err != nil {

@@ -329,7 +329,7 @@ func (c *Config) checkGroup() error {
 	if err := c.Group.Check(); err != nil || c.Group.Name == "" {
 		return err
 	}
-	if err := c.Learner.CheckShared(); err != nil {
+	if err := c.Learner.CheckForGroup(); err != nil {
 		return fmt.Errorf("name %q: [learner] %w", c.Group.Name, err)
 	}
 	mix, base := c.Group.Topics()

@@ -52,12 +52,12 @@ func (a *ablation) measure(e *labeled) {
 		for _, field := range a.field {
 			a.dead = append(a.dead, a.dies(field, id))
 		}
-		e.in.Without(a.dead, &a.left)
+		e.in.Mask(a.dead, &a.left)
 		lack := all
 		if lack.Null++; schema.Fields[id].Kind.Named() {
 			lack.Named--
 		} else {
-			lack.Silent--
+			lack.AlwaysPresent--
 		}
 		scale := a.encoder.Fields.Missing.Scale(lack)
 		if a.imputer.Covariance() != nil { // an imputed value counts like the column's mean

@@ -89,7 +89,7 @@ func (l *Learner) Clone() (*Learner, error) {
 	}
 	n, err := l.withState(l.bare(), t)
 	if err == nil {
-		n.monitors.Share(l.monitors)
+		n.monitors.ReuseStale(l.monitors)
 		n.pasts, err = l.pasts.clone(l.config)
 	}
 	if err != nil {

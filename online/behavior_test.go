@@ -396,9 +396,9 @@ func TestOutliers(t *testing.T) {
 			}
 			return loss
 		}
-		calm, wild := lost(false), lost(true)
-		if !(wild < 1.3*calm+25) {
-			t.Errorf("%v: losses of %v without outliers, %v with a few", s, calm, wild)
+		calm, outlier := lost(false), lost(true)
+		if !(outlier < 1.3*calm+25) {
+			t.Errorf("%v: losses of %v without outliers, %v with a few", s, calm, outlier)
 		}
 	}
 }

@@ -688,17 +688,17 @@ func (c Config) checkNumbers(s checked) error {
 	return nil
 }
 
-// CheckShared returns an error that names the first setting with which a Learner cannot learn in a group of learners.
-func (c Config) CheckShared() error {
+// CheckForGroup returns an error that names the first setting with which a Learner cannot learn in a group of learners.
+func (c Config) CheckForGroup() error {
 	s, err := c.checked()
 	if err != nil {
 		return err
 	}
-	return c.checkShared(s)
+	return c.checkForGroup(s)
 }
 
-// checkShared is CheckShared for settings that have been checked.
-func (c Config) checkShared(s checked) error {
+// checkForGroup is CheckForGroup for settings that have been checked.
+func (c Config) checkForGroup(s checked) error {
 	switch {
 	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
 		return event.KeyErrorf("optimizer", "optimizer %s: a group needs optimizer = \"adagrad\"", c.Optimizer)
@@ -724,10 +724,10 @@ func (c Config) checkShared(s checked) error {
 	return nil
 }
 
-// Shared returns the settings of a Learner in a group of learners. They disable imputation and calibration, which the
+// ForGroup returns the settings of a Learner in a group of learners. They disable imputation and calibration, which the
 // group's commits do not contain, and the memory limit of a single member. Stuck fields only raise alarms, because each
 // member receives other events.
-func (c Config) Shared() Config {
+func (c Config) ForGroup() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Stuck != "off" {
 		c.Stuck = "log"

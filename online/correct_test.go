@@ -58,14 +58,14 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 		for e.Label >= len(s.Classes) && classes > 0 {
 			s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 		}
-		share := 0.0
+		fraction := 0.0
 		if r.IntN(3) == 0 {
-			share = r.Float64()
+			fraction = r.Float64()
 		}
 		left := &event.Example{Label: e.Label, Target: e.Target, Weight: 1}
 		for i, column := range e.Features.Index {
 			switch {
-			case r.Float64() >= share && (i != 2 || r.IntN(3) > 0):
+			case r.Float64() >= fraction && (i != 2 || r.IntN(3) > 0):
 				eventtest.Put(left, column, e.Features.Value[i], e.Field[i])
 			case i != 2:
 				left.Missing = append(left.Missing, e.Field[i])
@@ -146,7 +146,7 @@ func TestCorrectedRest(t *testing.T) {
 	c := plain()
 	c.Optimizer = "auto"
 	l := newLearner(t, c, s)
-	shares := func() (sum float64) {
+	fractions := func() (sum float64) {
 		for _, e := range l.Report().Experts {
 			if e.Corrects {
 				sum += e.Weight
@@ -157,12 +157,12 @@ func TestCorrectedRest(t *testing.T) {
 	for range 20_000 {
 		l.Learn(draw(), nil)
 	}
-	if got := shares(); got != 0 {
+	if got := fractions(); got != 0 {
 		t.Errorf("where there is nothing to learn the experts have %v of the mixture", got)
 	}
 	l = restart(t, c, l)
 	for n := range 100 {
-		if agree(t, l, draw()); n == 99 && shares() != 0 {
+		if agree(t, l, draw()); n == 99 && fractions() != 0 {
 			t.Error("after a restart they do not rest")
 		}
 		l.Learn(draw(), nil)
@@ -176,7 +176,7 @@ func TestCorrectedRest(t *testing.T) {
 			wrong++
 		}
 	}
-	if got := shares(); got < 0.5 || wrong > 5000/6 {
+	if got := fractions(); got < 0.5 || wrong > 5000/6 {
 		t.Errorf("where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
 	}
 }
@@ -207,8 +207,8 @@ func TestCorrectedPrior(t *testing.T) {
 			l.Learn(draw(), nil) // another event between arrival and label
 			l.Learn(e, &prior)
 		}
-		if whole, lacking := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (lacking > 0.5) {
-			t.Errorf("experts were right %v, and have %v of whole events, %v of others", good, whole, lacking)
+		if whole, missing := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (missing > 0.5) {
+			t.Errorf("experts were right %v, and have %v of whole events, %v of others", good, whole, missing)
 		}
 	}
 }

@@ -68,10 +68,10 @@ func TestPositive(t *testing.T) {
 }
 
 // mislabeled draws an event with a clear class, and flips its label with probability share.
-func mislabeled(r *rand.Rand, share float64) *event.Example {
+func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
-	if (x+y > 0) != (r.Float64() < share) {
+	if (x+y > 0) != (r.Float64() < fraction) {
 		e.Label = 1
 	}
 	return e

@@ -148,7 +148,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	dead := make([]bool, s.numbers())
 	for range deadEvents {
 		read()
-		for at, share := range deadShares {
+		for at, fraction := range deadShares {
 			gone := map[int]bool{}
 			for i := range dead {
 				unit := i
@@ -156,7 +156,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 					unit = s.group(i)
 				}
 				if _, drawn := gone[unit]; !drawn {
-					gone[unit] = s.r.Float64() < share
+					gone[unit] = s.r.Float64() < fraction
 				}
 				dead[i] = gone[unit]
 			}
@@ -236,15 +236,15 @@ func TestDeclared(t *testing.T) {
 					of[c.format] = e
 				}
 				t.Logf("picture %v, groups %v, %+v: silent %.3f, declared %.3f", picture, groups, c, e.silent, e.declared)
-				for at, share := range deadShares {
+				for at, fraction := range deadShares {
 					if e.declared[at] > e.silent[at]+2*deviation(e.silent[at]) {
-						t.Errorf("picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, share, e.declared[at], e.silent[at])
+						t.Errorf("picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, fraction, e.declared[at], e.silent[at])
 					}
 				}
 			}
-			for at, share := range deadShares {
+			for at, fraction := range deadShares {
 				if named, text := of["json"].declared[at], of["svmlight"].declared[at]; text > named+2*deviation(named) {
-					t.Errorf("picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, share, text, named)
+					t.Errorf("picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, fraction, text, named)
 				}
 			}
 		}

@@ -70,7 +70,7 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 }
 
 // knows reports whether there are correcting experts with columns to learn from.
-func (x *ensemble) knows() bool { return x.experts != nil && x.experts.Knows() }
+func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumns() }
 
 // counts reports whether the correcting experts may have weight in predictions.
 func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
@@ -195,9 +195,9 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
 		return // in this range only masked events measure the gain
 	}
-	share := x.mixture.Table.InForce[r].Second
+	fraction := x.mixture.Table.InForce[r].Second
 	for k, f := range lane[:by.Active] {
-		others[k] += share * (f - others[k])
+		others[k] += fraction * (f - others[k])
 	}
 	x.experts.Gain(alone, by.Lost(others))
 }
@@ -206,7 +206,7 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 // reports whether their columns have changed, so that the event must be scored again.
 func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
 	if x.experts != nil {
-		changed = x.experts.Meet(in, n)
+		changed = x.experts.UpdateColumns(in, n)
 		x.mixture.Correct(x.experts.Counts())
 	}
 	return changed
@@ -281,8 +281,8 @@ func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	}
 	mix := x.mixture.Uncorrected(0)
 	if x.experts.Adopt(func(column uint32, output int) (w float64) {
-		for v, share := range mix {
-			w += share * hat(column, v, output)
+		for v, fraction := range mix {
+			w += fraction * hat(column, v, output)
 		}
 		return w
 	}) {
@@ -316,9 +316,9 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 }
 
 // correctState encodes or decodes the state of the correcting experts.
-func (x *ensemble) correctState(c *coder.Coder, curves *model.Splines) {
+func (x *ensemble) correctState(c *coder.Coder, splines *model.Splines) {
 	if x.experts != nil {
-		x.experts.State(c, curves)
+		x.experts.State(c, splines)
 		x.mixture.Correct(x.experts.Counts())
 	}
 }

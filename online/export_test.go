@@ -6,7 +6,7 @@ import (
 )
 
 // Forecasts returns the forecast losses of events with declared missing and with silently missing features.
-func (l *Learner) Forecasts() (declared, silent *mixture.Curves) {
+func (l *Learner) Forecasts() (declared, silent *mixture.ErrorCurves) {
 	return &l.predictor.mixture.Table.Features, &l.predictor.mixture.Table.SilentFeatures
 }
 
@@ -23,8 +23,8 @@ func (l *Learner) MaskLast() []int8 {
 
 // Corrected returns the mixture weight of the correcting experts, for complete events or (lacking) for events that miss
 // a third of their fields.
-func (l *Learner) Corrected(lacking bool) float64 {
-	if lacking {
+func (l *Learner) Corrected(missing bool) float64 {
+	if missing {
 		return l.predictor.mixture.Corrected(1 + model.MissingBin(1.0/3))
 	}
 	return l.predictor.mixture.Corrected(0)

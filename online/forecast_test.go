@@ -175,9 +175,9 @@ func TestForecastWholeNumbers(t *testing.T) {
 	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
 		t.Errorf("the forecast is %v, measured %v", got, want)
 	}
-	for name, curve := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
-		if !(curve > 1.2*squares/n && curve < 4*squares/n) {
-			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, curve, squares/n)
+	for name, spline := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
+		if !(spline > 1.2*squares/n && spline < 4*squares/n) {
+			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
 		}
 	}
 }

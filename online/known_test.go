@@ -28,12 +28,12 @@ func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
 	for _, known := range []bool{false, true} {
-		l, s := gaugesLearner(t, known, nil), &synthetic.Gauges{R: rand.New(rand.NewPCG(3, 4)), Gone: 0}
+		l, s := gaugesLearner(t, known, nil), &synthetic.Gauges{R: rand.New(rand.NewPCG(3, 4)), Missing: 0}
 		for range 3000 {
 			l.Learn(s.Next(), nil)
 		}
 		other := restart(t, online.DefaultConfig(), l)
-		s.Gone = 0.5
+		s.Missing = 0.5
 		wrong, last := 0, l.Snapshot().Model()
 		for range 3000 {
 			e := s.Next()
@@ -53,7 +53,7 @@ func TestKnown(t *testing.T) {
 		}
 		errors[known] = float64(wrong) / 3000
 		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, other))
-		if m := last.Missing; known != (len(m.Columns) == 12) || known != m.Known {
+		if m := last.Missing; known != (len(m.Columns) == 12) || known != m.ColumnsCanBeMissing {
 			t.Errorf("known %v: %+v", known, m)
 		}
 	}

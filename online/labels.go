@@ -24,7 +24,7 @@ func (e *NumbersError) Error() string {
 		"if they are classes, name them in record.classes, or use loss logistic for whole numbers", e.Loss, e.Labels)
 }
 
-// ofNumbers reports whether a loss for classification has a name that users also expect for regression.
+// regression reports whether a loss for classification has a name that users also expect for regression.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
 // CheckNumbers returns a *NumbersError if one of the first n events of b has a numeric label that is not a class.
@@ -46,11 +46,11 @@ func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 }
 
 // maxNumberClasses is the largest number of different integers that are accepted as unnamed classes under a loss for
-// which ofNumbers is true.
+// which regression is true.
 const maxNumberClasses = 20
 
 // CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets. That is the case if
-// some are not integers or, under a loss for which ofNumbers is true, if there are too many.
+// some are not integers or, under a loss for which regression is true, if there are too many.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
 	if err != nil || loss.LabelsOf(lossName) != loss.Sign || len(labels) <= 2 || !AreNumbers(labels) {

@@ -101,7 +101,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
 	levels := levels.New(set.levels)
 	mix := mixture.New(mixture.Settings{
-		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
+		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
 	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
@@ -137,7 +137,7 @@ func (l *Learner) setOutputs() {
 // Predict returns the prediction for an event and changes no state. The slices of the result are valid until the next
 // call.
 func (l *Learner) Predict(e *event.Example) Prediction {
-	p := l.predictAll(e, l.mixes() && !l.member.shares())
+	p := l.predictAll(e, l.mixes() && !l.member.inGroup())
 	if len(p.Lanes) > 0 {
 		if of, _ := l.pasts.predict(l, e); of.Lanes != nil {
 			p.Learned, p.Lanes = of.Learned, of.Lanes
@@ -162,9 +162,9 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
+		missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
 		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
-			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
+			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, missing)
 		}
 	}
 	return p
@@ -204,7 +204,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
-	if !l.member.shares() { // in a group, the merge applies the decay
+	if !l.member.inGroup() { // in a group, the merge applies the decay
 		if halves := l.clock.HalfLives(e.Time); halves > 0 {
 			l.decay(math.Exp2(-halves))
 		}
@@ -215,7 +215,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	} else {
 		l.learn(e, prior, &p)
 	}
-	if l.member.shares() {
+	if l.member.inGroup() {
 		return p
 	}
 	now := stuck.Moment{Event: l.events, Time: e.Time}
@@ -233,7 +233,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 // learn learns a labeled event, and completes its prediction p.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.addClass(e)
-	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
+	if l.weight = l.weights.Bound(e.Weight); !l.member.inGroup() {
 		l.weight = l.weights.Observe(e.Weight)
 	}
 	r := &l.room
@@ -265,7 +265,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
-	if l.outputs.young.Take(e.Label); l.member.shares() {
+	if l.outputs.young.Take(e.Label); l.member.inGroup() {
 		return
 	}
 	l.predictor.imputer.Gather(&r.in, l.encoder, gathers(l.events))
@@ -299,7 +299,7 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 		recordClass(&l.predictor.mixture.Table.Features, 0, e, j)
 	}
 	l.judge(e, by, lanes)
-	if !l.member.shares() {
+	if !l.member.inGroup() {
 		l.ablation.measure(&r.labeled)
 	}
 	for k := range r.target {
@@ -326,19 +326,19 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
 		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, awake: x.awake(l.events),
-		trains: !l.member.shares() && !l.levels.Passed(),
+		trains: !l.member.inGroup() && !l.levels.Passed(),
 	}
 	if decides(l.events, l.hurried) {
 		scores := x.laneScores(&r.scored, lanes, &r.earlier)
 		switch k := &r.in.Missing; {
-		case l.member.shares():
+		case l.member.inGroup():
 			if r.in.Range == 0 {
 				x.mixture.ObservePart(scores.lanes, by)
 			}
 		case l.levels.Passed(): // all lanes (mixed models) have already learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
-		case k.Named+k.Silent > 0:
+		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.awake, &r.imputed)
 			x.mixture.Table.Own(r.in.Range)
 			x.observeMissing(&r.in, scores.lanes, scores.experts != nil, &r.imputed, by)
@@ -361,7 +361,7 @@ func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 // unlabeled predicts an event without a label, and adds the expected curvature of the loss to the accumulators.
 func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.encoder.Read(e, l.events, &l.room.in)
-	if l.encoder.Note(&l.room.in); !l.member.shares() {
+	if l.encoder.Note(&l.room.in); !l.member.inGroup() {
 		l.encoder.Count(e, &l.room.in)
 	}
 	l.levels.SetRates(l.room.in.Rates)
@@ -427,7 +427,7 @@ func (l *Learner) move(moves []encode.Move) {
 // observe completes seen, passes it to the monitors, and carries out their requests.
 func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
-	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
+	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.inGroup() {
 		l.monitors.ObservePart(seen)
 		return
 	}

@@ -80,15 +80,15 @@ func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() ||
 // fraction). If trains is true, mixture weights learn from it.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	in := m.draw(e, groups)
-	curves, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
+	splines, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
 	if groups { // for single features, Learner.class measures point 0 at more events
-		curves, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
-		m.record(curves, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
+		splines, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
+		m.record(splines, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
 	}
 	if trains {
 		m.mixture.Table.Masked()
 	}
-	m.encoder.FillDead(in)
+	m.encoder.ImputeDead(in)
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
 	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
 	whole, numbers := m.encoder.Fields.All(m.encoder.Schema().Fields), m.imputer.Columns()
@@ -100,7 +100,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		if turns(m.drawn, point) {
 			m.evaluateSilent(e, in, silently, point)
 		}
-		if m.numbers.Without(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
+		if m.numbers.Mask(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
 			continue
 		}
 		m.removeDead(in, whole, point, m.corrects(e.awake))
@@ -112,7 +112,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
 		}
 		scores := m.answer(&m.left, m.scored.lanes, &m.imputed, m.out, &m.byClass)
-		if j := m.record(curves, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
+		if j := m.record(splines, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
 			m.monitor(e, scores, j)
 		}
 	}
@@ -132,8 +132,8 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 		m.factors = schema.Factors()
 	}
 	x := mixture.Features{
-		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: m.encoder.Scaling.Scaler.Splines,
-		Known: m.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields),
+		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Splines: m.encoder.Scaling.Scaler.Splines,
+		Known: m.encoder.Fields.Missing.ColumnsCanBeMissing && in.Event.IsSparse(schema.Fields),
 	}
 	if groups {
 		m.mask.Draw(x, m.drawn, m.levels.Grouping)
@@ -148,7 +148,7 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 // event before features were removed. If features is false, left has no features.
 func (m *masked) removeDead(in *encode.Input, all model.MissingCount, point int, features bool) {
 	if features {
-		in.Without(m.dead, &m.left)
+		in.Mask(m.dead, &m.left)
 	}
 	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
 	m.left.Missing, m.left.Range = all, mixture.Range(all)
@@ -169,13 +169,13 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 }
 
 // evaluateSilent predicts an event in which the features are silently missing.
-func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *mixture.Curves, point int) {
+func (m *masked) evaluateSilent(e *labeled, in *encode.Input, splines *mixture.ErrorCurves, point int) {
 	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
 		in.Silently(m.dead, &m.silently)
 	}
 	m.scored.levels = m.nested.At[point]
 	m.correct(&m.silently, false, &m.scored)
-	m.record(curves, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
+	m.record(splines, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 
 // judged returns the scores by which lanes (mixed models) are compared at an event without missing fields. They are the
@@ -232,28 +232,28 @@ func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 }
 
 // record adds the loss of a prediction to the forecast at a point. For classification it returns the judged prediction.
-func (m *masked) record(curves *mixture.Curves, point int, e *labeled, scores []float64) (j model.Judged) {
+func (m *masked) record(splines *mixture.ErrorCurves, point int, e *labeled, scores []float64) (j model.Judged) {
 	if t := m.targets; t != nil {
-		recordSquare(curves, point, e.Example, t.unit.Value(scores[0]))
+		recordSquare(splines, point, e.Example, t.unit.Value(scores[0]))
 		return j
 	}
 	j = m.monitors.Decision().Judge(scores, e.Label)
-	recordClass(curves, point, e.Example, j)
+	recordClass(splines, point, e.Example, j)
 	return j
 }
 
 // recordClass adds the loss of a classification to a forecast.
-func recordClass(curves *mixture.Curves, point int, e *event.Example, j model.Judged) {
+func recordClass(splines *mixture.ErrorCurves, point int, e *event.Example, j model.Judged) {
 	wrong := 0.0
 	if j.Class != e.Label {
 		wrong = 1
 	}
-	curves.Error.Add(point, wrong)
-	curves.LogLoss.Add(point, j.LogLoss)
+	splines.Error.Add(point, wrong)
+	splines.LogLoss.Add(point, j.LogLoss)
 }
 
 // recordSquare adds the squared error of a predicted value to a forecast.
-func recordSquare(curves *mixture.Curves, point int, e *event.Example, value float64) {
+func recordSquare(splines *mixture.ErrorCurves, point int, e *event.Example, value float64) {
 	d := e.Target - value
-	curves.Error.Add(point, d*d)
+	splines.Error.Add(point, d*d)
 }

@@ -45,10 +45,10 @@ func TestLevelsByShare(t *testing.T) {
 		}
 		metrics := l.Report()
 		if len(m.Levels) == 0 || m.Missing.Levels[3] == 0 {
-			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByShare)
+			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
 		}
-		if name := metrics.LevelsByShare[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
-			t.Errorf("%v, but the model has %+v", metrics.LevelsByShare, m.Levels)
+		if name := metrics.LevelsByMissing[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
+			t.Errorf("%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
 		}
 		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 3 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])

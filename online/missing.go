@@ -66,12 +66,12 @@ func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
 }
 
 // policy returns the mixed missing policies of an event.
-func (x *predictor) policy(in *encode.Input, f *imputed) model.Answer {
-	var parts model.Parts
+func (x *predictor) policy(in *encode.Input, f *imputed) model.MissingHandling {
+	var parts model.ColumnRoles
 	if f.some {
 		parts = f.numbers.Parts
 	}
-	return x.encoder.Fields.Missing.Answer(in.Missing, parts)
+	return x.encoder.Fields.Missing.Handling(in.Missing, parts)
 }
 
 // mixed holds the mixed scores of an event with missing fields, by output.
@@ -131,22 +131,22 @@ func (x *predictor) widen(f, v float64) float64 {
 
 // sum writes to out the scores with the present features multiplied by scale and the imputed values multiplied by
 // share.
-func (m *mixed) sum(scale, share float64, out []float64) []float64 {
+func (m *mixed) sum(scale, fraction float64, out []float64) []float64 {
 	copy(out[m.active:], m.left[m.active:])
 	for k, b := range m.base[:m.active] {
-		if out[k] = b + scale*(m.left[k]-b); share > 0 {
-			out[k] += share * m.add[k]
+		if out[k] = b + scale*(m.left[k]-b); fraction > 0 {
+			out[k] += fraction * m.add[k]
 		}
 	}
 	return out
 }
 
 // answer returns the result of sum, adjusted by widen for the variance of the imputed values.
-func (m *mixed) answer(scale, share float64) []float64 {
-	out := m.sum(scale, share, m.out)
+func (m *mixed) answer(scale, fraction float64) []float64 {
+	out := m.sum(scale, fraction, m.out)
 	for k := range m.active {
-		if share > 0 {
-			out[k] = m.widen(out[k], share*share*m.variance[k])
+		if fraction > 0 {
+			out[k] = m.widen(out[k], fraction*fraction*m.variance[k])
 		}
 	}
 	return out
@@ -161,9 +161,9 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 		return x.outputs.byClass(out, byClass)
 	}
 	how, m := x.policy(in, f), x.mix(in, lanes, f)
-	share := how.Shares[2]
-	scores := x.outputs.byClass(m.sum(how.Scale, share, out), byClass)
-	if share > 0 { // classes that share an output have different scores, so each is widened separately
+	fraction := how.Weights[2]
+	scores := x.outputs.byClass(m.sum(how.Scale, fraction, out), byClass)
+	if fraction > 0 { // classes that share an output have different scores, so each is widened separately
 		of := x.outputs.young.Outputs()
 		for class, score := range scores {
 			k := class
@@ -171,7 +171,7 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 				k = of[class]
 			}
 			if k >= 0 && k < m.active {
-				scores[class] = m.widen(score, share*share*m.variance[k])
+				scores[class] = m.widen(score, fraction*fraction*m.variance[k])
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *imputed) model.MissingVariance {
 	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
-		off := (1 - x.policy(in, f).Shares[2]) * x.mix(in, lanes, f).add[0]
+		off := (1 - x.policy(in, f).Weights[2]) * x.mix(in, lanes, f).add[0]
 		by.Variance = x.targets.unit.Variance(f.variance[0] + off*off)
 	}
 	return by
@@ -197,7 +197,7 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 	regression := by.Lose != nil
 	if x.mixture.Chooses() {
 		rescaled := 1.0
-		if present := in.Missing.Named + in.Missing.Silent; present > 0 {
+		if present := in.Missing.Named + in.Missing.AlwaysPresent; present > 0 {
 			rescaled += (in.Missing.Null + in.Missing.Absent) / present
 		}
 		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
@@ -212,17 +212,17 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 	if regression {
 		return // all ranges use the mixture weights of complete events
 	}
-	share, outputs := how.Shares[2], len(m.out)
+	fraction, outputs := how.Weights[2], len(m.out)
 	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {
 		score := b + how.Scale*(lanes[j]-b)
-		if f.some && share > 0 {
-			score = m.widen(score+share*f.scored.lanes[j], share*share*m.variance[j%outputs])
+		if f.some && fraction > 0 {
+			score = m.widen(score+fraction*f.scored.lanes[j], fraction*fraction*m.variance[j%outputs])
 		}
 		m.lanes[j] = score
 	}
 	x.mixture.Observe(m.lanes, in.Range, by)
 	if corrected {
-		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), lanes, f).answer(how.Scale, share))
-		x.compare(in.Range, m.others, x.mixBy(x.alone(), lanes, f).answer(how.Scale, share), by)
+		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), lanes, f).answer(how.Scale, fraction))
+		x.compare(in.Range, m.others, x.mixBy(x.alone(), lanes, f).answer(how.Scale, fraction), by)
 	}
 }

@@ -38,7 +38,7 @@ func TestImputed(t *testing.T) {
 				if n%5 == 0 {
 					agree(t, l, e)
 				}
-				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
+				if a := m.Handling(e); a.Roles != nil && a.Weights[2] > 0 {
 					filled++
 				}
 			}
@@ -139,7 +139,7 @@ func TestFewerImputed(t *testing.T) {
 		if m.Covariance != nil {
 			columns = len(m.Covariance.Columns)
 		}
-		if columns != want || most == 0 && m.Missing.Fill() {
+		if columns != want || most == 0 && m.Missing.Imputes() {
 			t.Errorf("at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
 		}
 		for range 300 {
@@ -175,7 +175,7 @@ func TestImputedClasses(t *testing.T) {
 			if n%20 == 19 {
 				m := l.Snapshot().Model()
 				agree(t, l, e)
-				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
+				if a := m.Handling(e); a.Roles != nil && a.Weights[2] > 0 {
 					filled++
 				}
 				shared = shared || m.Layout.Outputs != nil
@@ -190,13 +190,13 @@ func TestImputedClasses(t *testing.T) {
 
 // without returns a copy of an event. In half of the calls some of its numbers are null.
 func without(e *event.Example, r *rand.Rand) *event.Example {
-	share := 0.0
+	fraction := 0.0
 	if r.IntN(2) == 0 {
-		share = r.Float64()
+		fraction = r.Float64()
 	}
 	left := &event.Example{Label: e.Label, Target: e.Target, Weight: e.Weight}
 	for i, id := range e.Field {
-		if r.Float64() < share {
+		if r.Float64() < fraction {
 			left.Missing = append(left.Missing, id)
 			continue
 		}
@@ -215,11 +215,11 @@ func TestLevelLacks(t *testing.T) {
 	for range 2000 {
 		l.Learn(s.next(), nil)
 	}
-	snapshot, lacks := l.Snapshot(), 0
+	snapshot, missing := l.Snapshot(), 0
 	levels, largest := snapshot.Levels()
 	for range 300 {
 		e := s.next()
-		if lacks += len(e.Missing); len(levels) != 1 || largest != 0 {
+		if missing += len(e.Missing); len(levels) != 1 || largest != 0 {
 			t.Fatalf("%d levels", len(levels))
 		}
 		got, want := levels[0].Score(e, make([]float64, 1))[0], snapshot.Model().Score(e, make([]float64, 1))[0]
@@ -227,8 +227,8 @@ func TestLevelLacks(t *testing.T) {
 			t.Fatalf("the level predicts %v, the model %v", got, want)
 		}
 	}
-	if lacks < 100 || snapshot.Model().Covariance == nil {
-		t.Errorf("%d fields are missing", lacks)
+	if missing < 100 || snapshot.Model().Covariance == nil {
+		t.Errorf("%d fields are missing", missing)
 	}
 }
 

@@ -169,17 +169,17 @@ func TestOneWildValue(t *testing.T) {
 	each(t, func(t *testing.T, k int, s source) {
 		clean := s.follow(t, 1, 2000, 0, nil).loss
 		for i, at := range positions {
-			for j, wild := range values {
+			for j, outlier := range values {
 				if (i+j+k)%2 > 0 && !longtest.Asked() {
 					continue // test half of the sources at each position
 				}
 				got := s.follow(t, 1, 2000, 0, func(i int, e *event.Example) {
 					if i == at {
-						s.change(e, func(float64) float64 { return wild })
+						s.change(e, func(float64) float64 { return outlier })
 					}
 				}).loss
 				if !(got <= 1.1*clean+0.01) {
-					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", wild, at, got, clean)
+					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", outlier, at, got, clean)
 				}
 			}
 		}
@@ -215,7 +215,7 @@ func TestWildSequences(t *testing.T) {
 			}
 			return added(n, value)
 		}
-		until := func(n int, wild float64) spoil { return spoilt(0, n, func(int, float64) float64 { return wild }) }
+		until := func(n int, outlier float64) spoil { return spoilt(0, n, func(int, float64) float64 { return outlier }) }
 		lasting := func(factor, offset float64) spoil {
 			return spoilt(at, n, func(_ int, x float64) float64 { return x*factor + offset })
 		}
@@ -251,22 +251,22 @@ func TestWildShare(t *testing.T) {
 	each(t, func(t *testing.T, k int, s source) {
 		const n = 6000
 		clean := s.follow(t, 1, n, 0, nil)
-		for i, share := range []float64{0.005, 0.02} {
+		for i, fraction := range []float64{0.005, 0.02} {
 			for h, flip := range []bool{false, true} {
-				for j, wild := range []float64{1e30, -1000} {
+				for j, outlier := range []float64{1e30, -1000} {
 					if (h+i+j+k)%2 > 0 && !longtest.Asked() {
 						continue
 					}
 					r := rand.New(rand.NewPCG(3, 3))
 					got := s.follow(t, 1, n, 0, func(_ int, e *event.Example) {
-						if r.Float64() < share {
-							if s.change(e, func(float64) float64 { return wild }); flip {
+						if r.Float64() < fraction {
+							if s.change(e, func(float64) float64 { return outlier }); flip {
 								e.Label = 1 - e.Label
 							}
 						}
 					})
-					if !(got.error <= clean.error+3) || share == 0.005 && !(got.loss <= 1.3*clean.loss) {
-						t.Errorf("share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", share, wild, flip, got.error, got.loss, clean.error, clean.loss)
+					if !(got.error <= clean.error+3) || fraction == 0.005 && !(got.loss <= 1.3*clean.loss) {
+						t.Errorf("share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", fraction, outlier, flip, got.error, got.loss, clean.error, clean.loss)
 					}
 				}
 			}

@@ -64,7 +64,7 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	default:
 		outputs = k
 	}
-	if label < 0 || outputs <= young.Own || !o.several {
+	if label < 0 || outputs <= young.AlwaysSeparate || !o.several {
 		return outputs, false, false
 	}
 	count := o.alone(outputs)
@@ -75,11 +75,13 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 }
 
 // isYoung reports whether a class has too few events for a separate output when memory is short.
-func (o *outputs) isYoung(class int) bool { return class >= young.Own && o.events(class) < young.Ripe }
+func (o *outputs) isYoung(class int) bool {
+	return class >= young.AlwaysSeparate && o.events(class) < young.SeparateAfter
+}
 
 // alone returns how many of the first classes are young and have a separate output.
 func (o *outputs) alone(classes int) (n int) {
-	for class := young.Own; class < classes; class++ {
+	for class := young.AlwaysSeparate; class < classes; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
 			n++
 		}
@@ -108,7 +110,7 @@ func (o *outputs) promotes(label, k, columns int) bool {
 	switch {
 	case events < 2 || o.young.Young() > 1 && !o.fits(k+1, columns):
 		return false
-	case events < young.Ripe:
+	case events < young.SeparateAfter:
 		return own < o.most && 2*o.cost(columns, alone+1) <= o.bytes
 	}
 	return own < o.most || alone > 0
@@ -117,9 +119,9 @@ func (o *outputs) promotes(label, k, columns int) bool {
 // merge assigns young classes to a shared output, except at most but of those with the most events. known is the number
 // of classes, and k the number of outputs. For each new output merge returns the old outputs whose mean it starts as.
 func (o *outputs) merge(known, k, but int) (from [][]int) {
-	least := uint64(young.Ripe) // classes with fewer events share an output
-	var count [young.Ripe]int
-	for class := young.Own; class < known; class++ {
+	least := uint64(young.SeparateAfter) // classes with fewer events share an output
+	var count [young.SeparateAfter]int
+	for class := young.AlwaysSeparate; class < known; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
 			count[o.events(class)]++
 		}
@@ -127,7 +129,7 @@ func (o *outputs) merge(known, k, but int) (from [][]int) {
 	for ; least > 1 && count[least-1] <= but; least-- {
 		but -= count[least-1]
 	}
-	return o.young.Merge(known, k, func(class int) bool { return class >= young.Own && o.events(class) < least }, o.events)
+	return o.young.Merge(known, k, func(class int) bool { return class >= young.AlwaysSeparate && o.events(class) < least }, o.events)
 }
 
 // addClass prepares the Learner for the class of an event, before the event is scored.
@@ -149,7 +151,7 @@ func (l *Learner) addClass(e *event.Example) {
 // of columns that have rows after the event. resized reports whether the number of outputs has changed.
 func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	o.resized = false
-	if label >= young.Own || o.young.On() {
+	if label >= young.AlwaysSeparate || o.young.On() {
 		o.share(label, columns, number)
 	}
 	if o.young.On() {
@@ -173,10 +175,10 @@ func (o *outputs) share(label, columns int, number uint64) {
 	half := int(o.bytes / max(1, 2*o.cost(columns, 1)))
 	switch {
 	case begins:
-		if levels.Outputs < young.Own {
-			o.add(young.Own)
+		if levels.Outputs < young.AlwaysSeparate {
+			o.add(young.AlwaysSeparate)
 		}
-		levels.Activate(young.Own, o.encoder.Intercepts)
+		levels.Activate(young.AlwaysSeparate, o.encoder.Intercepts)
 		if full {
 			half = 0
 		}
@@ -329,7 +331,7 @@ func quoted(name string) string {
 // TakeMoreClasses lets the decoder of a Schema accept more classes than max_classes. The additional, rare classes share
 // an output, so they do not displace other classes. It is for unnamed classes in a stream that a single Learner learns.
 func TakeMoreClasses(s *event.Schema) {
-	if s.Target == loss.Sign && s.MaxClasses > young.Own {
+	if s.Target == loss.Sign && s.MaxClasses > young.AlwaysSeparate {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }

@@ -99,7 +99,7 @@ func TestLearnDelayed(t *testing.T) {
 // TestPriorMovesMixture checks that mixture weights use the lanes (mixed models) of the stored prediction, not the
 // state when the label arrives. A prediction without lanes is also accepted.
 func TestPriorMovesMixture(t *testing.T) {
-	share := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
+	fraction := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
 		l := tidesLearner(t, s, nil)
 		for range 2000 {
@@ -110,10 +110,10 @@ func TestPriorMovesMixture(t *testing.T) {
 		}
 		return l.Report().Experts
 	}
-	as := share(func(*event.Example, *online.Prediction) {})
-	alone := share(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
+	as := fraction(func(*event.Example, *online.Prediction) {})
+	alone := fraction(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
 	// The stored lanes (mixed models) are correct for noise level .7, and opposite for the other levels.
-	prophet := share(func(e *event.Example, prior *online.Prediction) {
+	prophet := fraction(func(e *event.Example, prior *online.Prediction) {
 		for i := range prior.Lanes {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3
 		}
@@ -121,7 +121,7 @@ func TestPriorMovesMixture(t *testing.T) {
 		prior.Lanes[3+2] *= -1
 		prior.Learned = synthetic.Long
 	})
-	fools := share(func(e *event.Example, prior *online.Prediction) {
+	fools := fraction(func(e *event.Example, prior *online.Prediction) {
 		for i := 6; i < len(prior.Lanes); i++ {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3
 		}

@@ -67,12 +67,12 @@ func TestPresence(t *testing.T) {
 		for range 6000 {
 			l.Learn(a.next(), nil)
 		}
-		curves := l.Snapshot().Model().Scaler.Splines
-		if presence == "none" && curves != nil {
-			t.Fatalf("none: %+v", curves)
+		splines := l.Snapshot().Model().Scaler.Splines
+		if presence == "none" && splines != nil {
+			t.Fatalf("none: %+v", splines)
 		}
-		if presence == "auto" && (curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present())) {
-			t.Fatalf("auto: %+v, want one of column 20", curves)
+		if presence == "auto" && (splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present())) {
+			t.Fatalf("auto: %+v, want one of column 20", splines)
 		}
 		errors[presence] = l.Report().Window.Error()
 		// The published model has the presence column too, and explanations name it.

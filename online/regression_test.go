@@ -371,10 +371,10 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 				if got := m.Missing.Policies[2].Largest(); missing == "auto" && got != model.MissingImpute {
 					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				}
-				for _, share := range []float64{0, 0.1, 0.3} {
-					t.Run(fmt.Sprintf("%s/%s/learned with %v/%v", lossName, missing, learned, share), func(t *testing.T) {
+				for _, fraction := range []float64{0, 0.1, 0.3} {
+					t.Run(fmt.Sprintf("%s/%s/learned with %v/%v", lossName, missing, learned, fraction), func(t *testing.T) {
 						in := 0.0
-						for _, e := range synthetic.Blanked(events[6000:], share, 2) {
+						for _, e := range synthetic.Blanked(events[6000:], fraction, 2) {
 							value := m.Value(m.Score(e, make([]float64, 1))[0])
 							low, high := m.Interval(value, model.ScoreVariance(m, e))
 							if low <= e.Target && e.Target <= high {

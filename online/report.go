@@ -25,7 +25,7 @@ func (l *Learner) Report() Report {
 			if i > 0 {
 				name = l.predictor.noise(ranges[i-1]).String()
 			}
-			r.LevelsByShare = append(r.LevelsByShare, name)
+			r.LevelsByMissing = append(r.LevelsByMissing, name)
 		}
 	}
 	r.Forecast = forecast(r.Level, l.predictor.mixture.Table, l.masked.evaluatesGroups(), l.targets != nil)
@@ -46,8 +46,8 @@ func forecast(level string, t *mixture.Table, groups, regression bool) Forecast 
 }
 
 // forecastPoints returns the points of two forecasts. Both start with the error of complete events.
-func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []ForecastPoint) {
-	at := func(c *mixture.Curves, i int) ForecastPoint {
+func forecastPoints(declared, silent *mixture.ErrorCurves, regression bool) (d, s []ForecastPoint) {
+	at := func(c *mixture.ErrorCurves, i int) ForecastPoint {
 		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
 		if regression {
 			p.Error = math.Sqrt(p.Error)

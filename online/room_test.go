@@ -151,7 +151,7 @@ func TestSharedRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21
 	s := event.NewSchema(20, nil, 2)
-	if a, b := online.FingerprintOf(a.Shared(), s), online.FingerprintOf(b.Shared(), s); !maps.Equal(a, b) {
+	if a, b := online.FingerprintOf(a.ForGroup(), s), online.FingerprintOf(b.ForGroup(), s); !maps.Equal(a, b) {
 		t.Errorf("members have %v and %v", a, b)
 	}
 	for peers := range 2 {

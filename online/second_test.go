@@ -61,14 +61,14 @@ func TestSecondCenters(t *testing.T) {
 	if c == nil || len(c.Columns) != 3 {
 		t.Fatalf("curves %+v", c)
 	}
-	for curve, column := range c.Columns {
+	for spline, column := range c.Columns {
 		mean, size := 0.0, 0.0
 		for range 4000 {
 			x := s.Next().Features.Value[slices.Index([]uint32{0, 1, 2}, column)]
-			knot, first, next := c.BasisValues(curve, x)
-			adds := first * m.Weight(c.BasisColumn(curve, knot), 0)
+			knot, first, next := c.BasisValues(spline, x)
+			adds := first * m.Weight(c.BasisColumn(spline, knot), 0)
 			if next > 0 {
-				adds += next * m.Weight(c.BasisColumn(curve, knot+1), 0)
+				adds += next * m.Weight(c.BasisColumn(spline, knot+1), 0)
 			}
 			mean, size = mean+adds/4000, size+adds*adds/4000
 		}

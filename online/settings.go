@@ -67,7 +67,7 @@ func parse(c Config) (settings, error) {
 		}
 		return model.Transform(c.Transform)
 	}
-	s.sharable = sync.OnceValue(c.CheckShared)
+	s.sharable = sync.OnceValue(c.CheckForGroup)
 	a := &s.levels
 	*a = levels.Settings{
 		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,

@@ -89,7 +89,7 @@ func TestSettingsAreRefused(t *testing.T) {
 			t.Errorf("%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
 		}
 	}
-	if err := with(observed(func(*online.Config) {})).CheckShared(); err == nil || !strings.Contains(err.Error(), "not supported in a group") {
+	if err := with(observed(func(*online.Config) {})).CheckForGroup(); err == nil || !strings.Contains(err.Error(), "not supported in a group") {
 		t.Errorf("observed noise in a group: %v", err)
 	}
 }

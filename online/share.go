@@ -32,13 +32,13 @@ type member struct {
 	rewritten uint64 // levels.Expert.Rewritten at the start of the interval
 }
 
-// shares reports whether the Learner leaves decisions to the merged model.
-func (m *member) shares() bool { return m != nil && !m.Alone }
+// inGroup reports whether the Learner leaves decisions to the merged model.
+func (m *member) inGroup() bool { return m != nil && !m.Alone }
 
-// NewShared returns a Learner for a group, with the settings c.Shared(). It has an output for each possible class,
+// NewForGroup returns a Learner for a group, with the settings c.Shared(). It has an output for each possible class,
 // because members cannot add outputs at the same event.
-func NewShared(c Config, s *event.Schema) (*Learner, error) {
-	c = c.Shared()
+func NewForGroup(c Config, s *event.Schema) (*Learner, error) {
+	c = c.ForGroup()
 	set, err := parse(c)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
@@ -65,12 +65,12 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 		l.member = &member{}
 	}
 	m, x := l.member, l.levels
-	m.Begin(x.ShareSettings(l.config.HalfLife), peers, events, l.events, l.encoder.Intercepts, x.Growth())
+	m.Begin(x.IntervalSettings(l.config.HalfLife), peers, events, l.events, l.encoder.Intercepts, x.InverseDecay())
 	m.rewritten = x.Rewritten
 	l.outputs.several = false // in a group, classes do not share outputs
-	l.encoder.Share(&m.Interval, x.Growth())
-	if x.Share(nil); m.shares() {
-		x.Share(&m.Interval)
+	l.encoder.Join(&m.Interval, x.InverseDecay())
+	if x.Join(nil); m.inGroup() {
+		x.Join(&m.Interval)
 		m.began = l.sums()
 	}
 	return nil
@@ -84,13 +84,13 @@ func (l *Learner) Cut(precision int) *share.Delta {
 	if m.rewritten != l.levels.Rewritten {
 		m.Wrote()
 	}
-	d := m.Cut(l.encoder.Table, l.events, precision, l.levels.Growth())
+	d := m.Cut(l.encoder.Table, l.events, precision, l.levels.InverseDecay())
 	if d.Kind == share.Full {
 		d.State = l.bare().encode()
 		return d
 	}
 	now := l.sums()
-	now.bias, m.began.bias = m.CutBias(l.encoder.Intercepts, d.Events, l.levels.Growth()), make([]float64, 2*m.N)
+	now.bias, m.began.bias = m.CutBias(l.encoder.Intercepts, d.Events, l.levels.InverseDecay()), make([]float64, 2*m.N)
 	c := &coder.Coder{}
 	m.began.state(c)
 	now.state(c)
@@ -135,13 +135,13 @@ type sums struct {
 	events, dense, compared uint64 // compared is the number of comparisons of averages with iterates
 	levels                  levels.Sums
 	measured                *monitor.Sums
-	shares                  *mixture.Table
+	mixture                 *mixture.Table
 	bias                    []float64 // intercepts and their accumulators
 }
 
 // sums returns a copy of the Learner's sums.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), shares: l.predictor.mixture.Table.Sums()}
+	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), mixture: l.predictor.mixture.Table.Sums()}
 	if l.member != nil {
 		s.compared = l.member.Compared
 	}
@@ -154,7 +154,7 @@ func (s *sums) state(c *coder.Coder) {
 	c.Uint(&s.compared)
 	s.levels.State(c)
 	s.measured.State(c)
-	s.shares.SumsState(c)
+	s.mixture.SumsState(c)
 	c.Floats(&s.bias)
 }
 
@@ -178,7 +178,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	if events > share.MaxInterval || now.levels.Steps-base.levels.Steps > events*schedule.MostParts || now.compared-base.compared > (events+1)*schedule.MostParts*mostEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
-	if !mixture.Fits(base.shares, now.shares, float64(events)) {
+	if !mixture.Fits(base.mixture, now.mixture, float64(events)) {
 		return nil, nil, fmt.Errorf("its shares and forecasts are of too many events")
 	}
 	if sets := now.measured.Sets; sets != nil && (!conformal.Fits(base.measured.Sets, sets, float64(events), mixture.Points) || sets.Classes() > classes) {
@@ -268,7 +268,7 @@ func (l *Learner) addSums(base, now *sums) {
 	asked := l.monitors.Merge(base.measured, now.measured, l.events)
 	l.levels.Merge(&base.levels, &now.levels, now.compared-base.compared, l.encoder.Table, l.encoder.Intercepts)
 	l.act(asked)
-	l.predictor.mixture.Merge(base.shares, now.shares)
+	l.predictor.mixture.Merge(base.mixture, now.mixture)
 	l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 }
 

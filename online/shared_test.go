@@ -22,7 +22,7 @@ import (
 // sharer returns a learner with the settings of a group.
 func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.Learner {
 	t.Helper()
-	c := online.DefaultConfig().Shared()
+	c := online.DefaultConfig().ForGroup()
 	if change != nil {
 		change(&c)
 	}
@@ -330,7 +330,7 @@ func TestFoldRestored(t *testing.T) {
 			s.schema.Classes, s.schema.MaxClasses = []string{"a", "b", "c", "d"}, 4
 		}
 		c := online.DefaultConfig()
-		fold := must.Get(online.NewShared(c, s.schema))(t)
+		fold := must.Get(online.NewForGroup(c, s.schema))(t)
 		member := cloned(t, fold)
 		other := cloned(t, fold)
 		for round := range 40 {
@@ -347,7 +347,7 @@ func TestFoldRestored(t *testing.T) {
 				must.Do(t, l.Add(d))
 			}
 			if round%3 == 2 {
-				other = restart(t, c.Shared(), other)
+				other = restart(t, c.ForGroup(), other)
 				other.SetSchema(s.schema)
 			}
 			sameState(t, fmt.Sprint(kind, ", round ", round), blocksOf(t, fold), blocksOf(t, other))

@@ -84,20 +84,20 @@ func nulls(seed uint64) stream {
 	s, r := records(seed), rand.New(rand.NewPCG(seed, 4))
 	whole := s.next
 	s.next = func() *event.Example {
-		e, lacks := whole(), [3]bool{}
+		e, missing := whole(), [3]bool{}
 		if r.IntN(3) > 0 {
 			return e
 		}
-		share := r.Float64()
-		for i := range lacks {
-			lacks[i] = r.Float64() < share
+		fraction := r.Float64()
+		for i := range missing {
+			missing[i] = r.Float64() < fraction
 		}
 		left := &event.Example{Label: e.Label, Weight: e.Weight}
 		for i, column := range e.Features.Index {
-			if i < 2 && lacks[i] {
+			if i < 2 && missing[i] {
 				left.Missing = append(left.Missing, e.Field[i])
 			}
-			if i < 3 && lacks[i] {
+			if i < 3 && missing[i] {
 				continue
 			}
 			eventtest.Put(left, column, e.Features.Value[i], e.Field[i])
@@ -136,9 +136,9 @@ func sensors(seed uint64) stream {
 	}
 	r := rand.New(rand.NewPCG(seed, 5))
 	return stream{s, func() *event.Example {
-		e, lacks := &event.Example{Weight: 1}, 0.0
+		e, missing := &event.Example{Weight: 1}, 0.0
 		if r.IntN(2) == 0 {
-			lacks = r.Float64()
+			missing = r.Float64()
 		}
 		common, other := r.NormFloat64(), r.NormFloat64()
 		for i, id := range ids {
@@ -147,7 +147,7 @@ func sensors(seed uint64) stream {
 				x *= 1e5
 			}
 			switch {
-			case r.Float64() >= lacks:
+			case r.Float64() >= missing:
 				eventtest.Put(e, uint32(i+1), x, id)
 			case r.IntN(3) > 0: // otherwise the field is omitted
 				e.Missing = append(e.Missing, id)
@@ -167,9 +167,9 @@ func columns(seed uint64) stream {
 	s.Absent = event.AbsentMissing
 	r := rand.New(rand.NewPCG(seed, 6))
 	return stream{s, func() *event.Example {
-		e, lacks := &event.Example{Weight: 1}, 0.0
+		e, missing := &event.Example{Weight: 1}, 0.0
 		if r.IntN(2) == 0 {
-			lacks = r.Float64()
+			missing = r.Float64()
 		}
 		common := r.NormFloat64()
 		for i := range 6 {
@@ -179,9 +179,9 @@ func columns(seed uint64) stream {
 			}
 			column := uint32(i + 1)
 			switch {
-			case r.Float64() < lacks && (i >= 4 || r.IntN(2) == 0):
+			case r.Float64() < missing && (i >= 4 || r.IntN(2) == 0):
 				e.MissingColumns = append(e.MissingColumns, column)
-			case r.Float64() >= lacks && x != 0:
+			case r.Float64() >= missing && x != 0:
 				eventtest.Put(e, column, x)
 			}
 		}

@@ -252,7 +252,7 @@ func TestStuckSetting(t *testing.T) {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}
-	if a, b := with(nil).Shared().Stuck, stuck("off").Shared().Stuck; a != "log" || b != "off" {
+	if a, b := with(nil).ForGroup().Stuck, stuck("off").ForGroup().Stuck; a != "log" || b != "off" {
 		t.Errorf("in a group stuck is %q, and %q if it was off", a, b)
 	}
 }

@@ -25,11 +25,11 @@ type Report struct {
 	Noise   loss.Noise     // the noise level with the largest mixture weight for complete events
 	Level   string         // short name of Noise
 	Experts []model.Expert // experts with their mixture weights, see model.Head
-	// Forecast is the expected error by missing fraction. LevelsByShare has the noise level with the largest mixture
+	// Forecast is the expected error by missing fraction. LevelsByMissing has the noise level with the largest mixture
 	// weight for each range of the missing fraction (see model.MissingBin). It is nil if all ranges use the weights for
 	// complete events.
-	Forecast      Forecast
-	LevelsByShare []string
+	Forecast        Forecast
+	LevelsByMissing []string
 }
 
 // Alarms holds the alarms of all monitors. It is cheap to compute, so it can be requested after each batch of events.
@@ -54,11 +54,11 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Forecast is the result of Report.Forecasts. LevelsByShare is as in Report.
-	Forecast      *Forecast           `json:"forecast,omitempty"`
-	LevelsByShare []string            `json:"noise_levels_by_missing,omitempty"`
-	Sets          []measure.Coverage  `json:"sets,omitempty"`
-	ByAge         []measure.StaleLoss `json:"by_staleness,omitempty"`
+	// Forecast is the result of Report.Forecasts. LevelsByMissing is as in Report.
+	Forecast        *Forecast           `json:"forecast,omitempty"`
+	LevelsByMissing []string            `json:"noise_levels_by_missing,omitempty"`
+	Sets            []measure.Coverage  `json:"sets,omitempty"`
+	ByAge           []measure.StaleLoss `json:"by_staleness,omitempty"`
 	// CoverageByClass is as in Report.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift             `json:"drift"`
@@ -94,7 +94,7 @@ func (m *Report) Summary() Summary {
 		Error: number(100 * m.Total.Error()), LogLoss: number(m.Total.MeanLogLoss()),
 		RecentError: number(100 * m.Window.Error()), RecentLogLoss: number(m.Window.MeanLogLoss()),
 		BaselineReport: m.Baselines.Report(m.Numbers != nil),
-		Level:          m.Level, Experts: m.Experts, LevelsByShare: m.LevelsByShare, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Mislabeled: m.Mislabeled,
+		Level:          m.Level, Experts: m.Experts, LevelsByMissing: m.LevelsByMissing, Sets: m.Sets, CoverageByClass: m.CoverageByClass, ByAge: m.ByAge, Drift: m.Drift, Mislabeled: m.Mislabeled,
 	}
 	if m.Binary != nil {
 		b := m.Binary

@@ -57,10 +57,10 @@ func (t *targets) state(c *coder.Coder) {
 // returns the target to learn, and the scores of lanes (mixed models) by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
-	clipped := t.clip(e.Target, f, lacks.Variance)
+	missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
+	clipped := t.clip(e.Target, f, missing.Variance)
 	value := t.unit.ValueOf(shown.Scores[0])
-	l.observeNumber(e, value, t.unit.Value(f), lacks, shown.Learned)
+	l.observeNumber(e, value, t.unit.Value(f), missing, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
 		r.standard = r.standard[:0]
@@ -95,16 +95,16 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 
 // observeNumber passes a regression prediction to the monitors: the value that the reader received, and the current one
 // (fresh).
-func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.MissingVariance, learned uint64) {
+func (l *Learner) observeNumber(e *event.Example, value, fresh float64, missing model.MissingVariance, learned uint64) {
 	t := l.targets
 	seen := &l.room.seen
-	seen.Labeled, seen.Regression, seen.Missing, seen.Residual = true, true, lacks, t.residual.PublishedIn(&t.before)
+	seen.Labeled, seen.Regression, seen.Missing, seen.Residual = true, true, missing, t.residual.PublishedIn(&t.before)
 	seen.After, seen.Target, seen.Value, seen.Fresh = learned, e.Target, value, fresh
-	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
+	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, missing)
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		seen.Loss /= t.unit.Deviation()
 	}
 	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
 	l.observe(e, seen)
-	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, lacks.Variance)
+	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, missing.Variance)
 }

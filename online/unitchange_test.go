@@ -78,9 +78,9 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	e := unitSensors(r, 1)
 	before := l.Predict(e).Scores[0]
 	for range 3000 {
-		wild := unitSensors(r, 1e9)
-		wild.Label = event.Unlabeled
-		l.Learn(wild, nil)
+		outlier := unitSensors(r, 1e9)
+		outlier.Label = event.Unlabeled
+		l.Learn(outlier, nil)
 	}
 	if after := l.Predict(e).Scores[0]; math.Abs(after-before) > 0.01 {
 		t.Errorf("a score of %v has become %v", before, after)

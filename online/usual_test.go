@@ -182,21 +182,21 @@ func TestUsualKinds(t *testing.T) {
 func TestUsualMixture(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	for _, share := range []float64{0.01, 0.3, 0.5, 1} {
+	for _, fraction := range []float64{0.01, 0.3, 0.5, 1} {
 		p := newPayments(t, 2, nil)
 		number := p.amount
 		p.feed(3)
 		p.amount = func(x float64) string {
-			if p.r.Float64() < share {
+			if p.r.Float64() < fraction {
 				return fmt.Sprintf("%q", []string{"none", "some", "much"}[p.r.IntN(3)])
 			}
 			return number(x)
 		}
 		p.feed(20_000)
 		if told := p.told(); len(told) > 0 {
-			t.Errorf("text in %v: %q", share, told)
+			t.Errorf("text in %v: %q", fraction, told)
 		}
-		if share == 1 {
+		if fraction == 1 {
 			p.amount = number
 			p.feed(1024)
 			if a := p.one("amount", "missing"); a.Comes != "numeric" || !strings.Contains(a.Text, "amount arrives as a number and is missing as text in 100 % of the events since ") {
@@ -320,7 +320,7 @@ func TestUsualNights(t *testing.T) {
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	config := online.DefaultConfig().Shared()
+	config := online.DefaultConfig().ForGroup()
 	p := newPayments(t, 9, func(c *online.Config) { *c = config })
 	p.discount = 0.05
 	l := p.learners[0]

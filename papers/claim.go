@@ -152,13 +152,13 @@ func (c *Claim) conclude() {
 		c.Verdict = Every(parts...)
 		return
 	}
-	share := shareOf(here, len(parts))
+	fraction := wilson(here, len(parts))
 	c.Verdict = Holds(2*here > len(parts))
-	c.Ours = fmt.Sprintf("%d of %d [%.1f, %.1f]", here, len(parts), share.Low*float64(len(parts)), share.High*float64(len(parts)))
+	c.Ours = fmt.Sprintf("%d of %d [%.1f, %.1f]", here, len(parts), fraction.Low*float64(len(parts)), fraction.High*float64(len(parts)))
 	if c.Printed.Of == len(parts) {
 		c.Ours += fmt.Sprintf("; the paper %d of them", paper)
 		c.Printed = Printed{Of: 1}
-		if at := float64(paper) / float64(len(parts)); share.Low <= at && at <= share.High {
+		if at := float64(paper) / float64(len(parts)); fraction.Low <= at && at <= fraction.High {
 			c.Printed.Inside = 1
 		}
 	}

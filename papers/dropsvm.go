@@ -179,7 +179,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	beside := func(digits int, ours, printed float64) string {
 		return fmt.Sprintf("%.*f (%.*f)", digits, ours, digits, printed)
 	}
-	var each, more, share, dropped, kept, printedShare, printedDropped, printedGain, printedMore, printedTwice, ratio, sampled []float64
+	var each, more, fraction, dropped, kept, printedShare, printedDropped, printedGain, printedMore, printedTwice, ratio, sampled []float64
 	var flattered []float64 // gains with settings chosen on the folds that measure, as in table 2
 	var parts, grown []Part
 	wins := 0
@@ -206,7 +206,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		// These whole percents are as printed, for one fold, and have no interval.
 		grow := math.Round(v.Drop) - math.Round(v.Plain)
 		grown = append(grown, above(set.name, Difference{grow, grow, grow}, 0).against(set.drop[1]-set.svm[1], 0.5))
-		each, more, share = append(each, diff.Mean), append(more, v.Drop-v.Plain), append(share, v.AtBest)
+		each, more, fraction = append(each, diff.Mean), append(more, v.Drop-v.Plain), append(fraction, v.AtBest)
 		dropped, kept = append(dropped, e.P*e.Epochs), append(kept, (1-e.P)*e.Epochs)
 		printedShare, printedDropped = append(printedShare, set.epochs[0]), append(printedDropped, set.epochs[1]*set.epochs[2])
 		printedGain, printedMore = append(printedGain, set.drop[0]-set.svm[0]), append(printedMore, set.drop[1]-set.svm[1])
@@ -222,7 +222,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	figure.Series = []simulate.Series{points, thesis}
 	s.Figure("difference", figure)
 	s.Figure("vectors", &simulate.Figure{Title: "What the correlation of table 3 is made of", X: "p E of DropSVM", Y: "support vectors of the plain machine (%)", LogX: true,
-		Series: []simulate.Series{{Name: "here", Form: simulate.Points, X: dropped, Y: share}, {Name: "thesis", Form: simulate.Points, X: scaled(printedDropped, 0.01), Y: printedShare}}})
+		Series: []simulate.Series{{Name: "here", Form: simulate.Points, X: dropped, Y: fraction}, {Name: "thesis", Form: simulate.Points, X: scaled(printedDropped, 0.01), Y: printedShare}}})
 	s.Claim(Claim{Claim: "the best DropSVM is better than the best SVM in the mean over the sets, both chosen on the folds that measure", Paper: "table 2: on all twelve", Parts: []Part{above("", pairedT(flattered), 0).against(stat.Mean(printedGain, nil), 0.01)}, Unit: "points of accuracy",
 		Ours: fmt.Sprintf("on %d of %d sets; DropSVM chooses among %d settings and the SVM among %d", wins, len(sets), len(c.Costs)*len(c.Q)*len(c.Dropped), len(c.Costs)), Why: "it is worse"})
 	s.Claim(Claim{Claim: "DropSVM is better on every set, settings chosen on the other folds", Paper: "table 2", Parts: parts, Unit: "points of accuracy", Why: "it is worse on one of them"})
@@ -231,7 +231,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	s.Claim(Claim{Claim: "DropSVM has more support vectors in most cases", Paper: "table 2: on 10 of 12 sets", Most: true, Parts: grown, Unit: "points of the examples", Why: "it has fewer on most"})
 	s.Claim(Claim{Claim: "DropSVM has more support vectors in the mean over the sets", Paper: "the mean of table 2", Parts: []Part{above("", pairedT(more), 0).against(stat.Mean(printedMore, nil), 0.5)}, Unit: "points of the examples", Why: "it has fewer"})
 	s.Claim(Claim{Claim: "the fraction of support vectors of the plain machine at c_best falls with p E over the sets", Paper: fmt.Sprintf("correlation -0.613 (of the printed table: %s)", correlation(printedShare, printedDropped)),
-		Parts: []Part{below("correlation", correlation(share, dropped), 0).against(-0.613, 0)}, Ours: fmt.Sprintf("with p the share that is kept, as equation 49 has it, %s", correlation(share, kept)), Why: "it rises"})
+		Parts: []Part{below("correlation", correlation(fraction, dropped), 0).against(-0.613, 0)}, Ours: fmt.Sprintf("with p the share that is kept, as equation 49 has it, %s", correlation(fraction, kept)), Why: "it rises"})
 	s.Claim(Claim{Own: true, Claim: fmt.Sprintf("infinitely many epochs in closed form are as accurate as %s sampled ones, within half a point", c.Epochs[len(c.Epochs)-1]), Unit: "points of accuracy, sampled less closed form, over the sets",
 		Parts: []Part{within("", pairedT(sampled), 0.5)}, Why: "the difference is larger"})
 	for _, set := range c.chiSets() {
@@ -295,8 +295,8 @@ func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
 	if m.Kernel.Drop.Q, err = strconv.ParseFloat(q, 64); err != nil {
 		return m, err
 	}
-	share, err := strconv.ParseFloat(p, 64)
-	m.Kernel.Drop.Keep = 1 - share
+	fraction, err := strconv.ParseFloat(p, 64)
+	m.Kernel.Drop.Keep = 1 - fraction
 	return m, err
 }
 

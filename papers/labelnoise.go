@@ -384,10 +384,10 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSe
 	fits := make([]noiseFit, len(c.More)*n)
 	s.Expect(len(fits))
 	err := s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		share, m := c.More[i/n], noiseMethods[noiseMethodAt(methods[i%n])]
-		fits[i], err = Cell(ctx, s, []any{"more wrong labels", share, m.name, c.key(set.used)}, func() (noiseFit, error) {
-			s.Say("%s on Long-Servedio, %g %% wrong labels", m.name, 100*share)
-			d, err := set.draw(c, share)
+		fraction, m := c.More[i/n], noiseMethods[noiseMethodAt(methods[i%n])]
+		fits[i], err = Cell(ctx, s, []any{"more wrong labels", fraction, m.name, c.key(set.used)}, func() (noiseFit, error) {
+			s.Say("%s on Long-Servedio, %g %% wrong labels", m.name, 100*fraction)
+			d, err := set.draw(c, fraction)
 			if err != nil {
 				return noiseFit{}, err
 			}
@@ -404,15 +404,15 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSe
 	for m, name := range methods {
 		at10 := at(0, 1, noiseMethodAt(name)).Wrong
 		row := []any{name, at10.error()}
-		for k, share := range c.More {
-			text, wrong := fmt.Sprintf("%g %%", 100*share), fits[k*n+m].Wrong
+		for k, fraction := range c.More {
+			text, wrong := fmt.Sprintf("%g %%", 100*fraction), fits[k*n+m].Wrong
 			if m == 0 {
 				t.Columns = append(t.Columns, text)
 			}
 			if row = append(row, wrong.error()); m != t19 {
 				continue
 			}
-			if share > 0.25 {
+			if fraction > 0.25 {
 				degrade.Parts = append(degrade.Parts, above(text, mcNemar(wrong, at10), 0))
 			}
 			behind.Parts = append(behind.Parts, below(text, mcNemar(fits[k*n+probit].Wrong, wrong), 0))
@@ -575,8 +575,8 @@ type noisyData struct {
 }
 
 // draw returns the used examples with a fraction of wrong labels, always in the same order.
-func (set *noiseSet) draw(c labelNoiseConfig, share float64) (*noisyData, error) {
-	return newNoisyData(slices.Clone(set.examples[:set.used]), c, share, rand.New(rand.NewPCG(set.seed, set.stream)))
+func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) (*noisyData, error) {
+	return newNoisyData(slices.Clone(set.examples[:set.used]), c, fraction, rand.New(rand.NewPCG(set.seed, set.stream)))
 }
 
 func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noiseSet, error) {

@@ -271,8 +271,8 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 		all.Index = append(all.Index, uint32(pixel))
 	}
 	var dead []bool
-	for _, share := range c.Levels {
-		corrupter := batch.Corrupter{Noise: loss.Dropout{Q: share}, Seed: seed}
+	for _, fraction := range c.Levels {
+		corrupter := batch.Corrupter{Noise: loss.Dropout{Q: fraction}, Seed: seed}
 		for as := range wrong {
 			wrong[as] = append(wrong[as], make(mistakes, len(images)))
 		}
@@ -300,7 +300,7 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 			corrupter.Vec(x, nil, n, 0)
 			ask(divided, x)
 			for i := range x.Value {
-				x.Value[i] *= 1 - share
+				x.Value[i] *= 1 - fraction
 			}
 			ask(asIs, x)
 		}

@@ -92,9 +92,9 @@ func TestMeet(t *testing.T) {
 	}
 	wrong := c.corruptedMistakes(m, []float64{0, 2}, images, 3)
 	for as, want := range [ways][2]float64{divided: {0, 50}, asIs: {0, 0}, atMeans: {0, 50}} {
-		for level, share := range want {
-			if got := wrong[as][level].error(); math.Abs(got-share) > 8 || share == 0 && got != 0 {
-				t.Errorf("%s, level %g: %g %% wrong, want about %g", shownAs[as], c.Levels[level], got, share)
+		for level, fraction := range want {
+			if got := wrong[as][level].error(); math.Abs(got-fraction) > 8 || fraction == 0 && got != 0 {
+				t.Errorf("%s, level %g: %g %% wrong, want about %g", shownAs[as], c.Levels[level], got, fraction)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"blankout/simulate"
 )
 
-// onlineRules makes one pass over recorded streams with every update rule. It also tests whether AdaGrad's sums of
+// onlineOptimizers makes one pass over recorded streams with every update rule. It also tests whether AdaGrad's sums of
 // squared gradients equal the Fisher information of dropout descent.
-var onlineRules = Experiment{
+var onlineOptimizers = Experiment{
 	Name:  "online",
 	Help:  "progressive errors of SGD, AdaGrad, AROW and dropout's own rules on streams",
 	Paper: "Wager, Wang & Liang 2013",
@@ -48,15 +48,15 @@ type onlineConfig struct {
 	Points int       `json:"points"` // number of points of the curves
 }
 
-// onlineRule is an update rule in the comparison. It uses the iterate without averaging and does not adapt the learning
+// onlineOptimizer is an update rule in the comparison. It uses the iterate without averaging and does not adapt the learning
 // rate, except for the default at the end.
-type onlineRule struct {
+type onlineOptimizer struct {
 	name          string
 	eta, noisy, r bool // whether to tune the learning rate, the dropout level, and r
 	set           func(c *online.Config, level float64)
 }
 
-var comparedRules = []onlineRule{
+var comparedOptimizers = []onlineOptimizer{
 	{"SGD", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "sgd", "none" }},
 	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "adagrad", "none" }},
 	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
@@ -80,10 +80,10 @@ var comparedRules = []onlineRule{
 
 // The indexes of rules that claims refer to.
 const (
-	ruleSGD = iota
-	ruleAdaGrad
+	optimizerSGD = iota
+	optimizerAdaGrad
 	_
-	ruleDescent
+	optimizerDescent
 )
 
 // onlineSetting has the tuned values: the learning rate (r for AROW) and the dropout level.
@@ -106,11 +106,11 @@ func runOnline(ctx context.Context, s *Setting) error {
 	c := onlineConfig{Part: Pick(s, 0.5, 0.1, 0.1), Etas: Pick(s, []float64{0.1, 1}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}, []float64{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}),
 		Levels: Pick(s, []float64{0.5}, []float64{0.1, 0.3, 0.5}, []float64{0.05, 0.1, 0.2, 0.3, 0.5, 0.7}), R: Pick(s, []float64{1}, []float64{1e-5, 1e-4, 0.001, 0.01, 0.1, 1, 10, 100}, []float64{1e-6, 1e-5, 1e-4, 0.001, 0.01, 0.1, 1, 10, 100, 1000}), Points: Pick(s, 10, 60, 60)}
 	s.Configure(c)
-	s.Expect(len(streamSets) * (len(comparedRules) + 1))
+	s.Expect(len(streamSets) * (len(comparedOptimizers) + 1))
 	wrong := ResultTable{Title: "Progressive error of one pass, %", Digits: 2, Columns: []string{"stream", "events", "constant answer"}}
 	loss := ResultTable{Title: "Progressive log-loss of one pass, nats", Digits: 4, Columns: []string{"stream", "events"}}
 	chosen := ResultTable{Detail: true, Title: "Settings chosen on the first part of each stream: learning rate, dropout level", Columns: []string{"stream"}}
-	for _, r := range comparedRules {
+	for _, r := range comparedOptimizers {
 		wrong.Columns, loss.Columns, chosen.Columns = append(wrong.Columns, r.name), append(loss.Columns, r.name), append(chosen.Columns, r.name)
 	}
 	fisher := ResultTable{Title: "AdaGrad's sums of squared gradients and the Fisher information, over features seen 20 times or more", Digits: 3,
@@ -130,15 +130,15 @@ func runOnline(ctx context.Context, s *Setting) error {
 		if err != nil {
 			return err
 		}
-		passes := make([]onlinePass, len(comparedRules))
-		err = s.Parallel(ctx, len(comparedRules), func(ctx context.Context, i int) (err error) {
+		passes := make([]onlinePass, len(comparedOptimizers))
+		err = s.Parallel(ctx, len(comparedOptimizers), func(ctx context.Context, i int) (err error) {
 			key := struct {
 				Stream, Rule string
 				onlineConfig
-			}{set.name, comparedRules[i].name, c}
+			}{set.name, comparedOptimizers[i].name, c}
 			passes[i], err = Cell(ctx, s, key, func() (onlinePass, error) {
-				s.Say("%s, %s", set.name, comparedRules[i].name)
-				return c.best(ctx, comparedRules[i], schema, examples)
+				s.Say("%s, %s", set.name, comparedOptimizers[i].name)
+				return c.best(ctx, comparedOptimizers[i], schema, examples)
 			})
 			return err
 		})
@@ -147,7 +147,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 		}
 		figure := &simulate.Figure{Title: set.name + ": every event is scored before it is learned", X: "events", Y: "error so far, %", LogY: true}
 		row, lossRow, choice := []any{set.name, len(examples), constantError(len(examples), func(i int) int { return examples[i].Label })}, []any{set.name, len(examples)}, []any{set.name}
-		for i, r := range comparedRules {
+		for i, r := range comparedOptimizers {
 			p := passes[i]
 			e, l := p.last()
 			row = append(row, e)
@@ -201,7 +201,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 
 // best chooses the settings of a rule on the first part of a stream, and then learns the whole stream. It chooses by
 // the log-loss, or by the error for AROW.
-func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *event.Schema, examples []event.Example) (onlinePass, error) {
+func (c onlineConfig) best(ctx context.Context, r onlineOptimizer, schema *event.Schema, examples []event.Example) (onlinePass, error) {
 	etas, levels := []float64{0}, []float64{0}
 	switch {
 	case r.eta:
@@ -235,7 +235,7 @@ func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *event.Sche
 	return c.pass(ctx, r, chosen, schema, examples)
 }
 
-func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, schema *event.Schema, examples []event.Example) (onlinePass, error) {
+func (c onlineConfig) pass(ctx context.Context, r onlineOptimizer, x onlineSetting, schema *event.Schema, examples []event.Example) (onlinePass, error) {
 	p := onlinePass{onlineSetting: x, Wrong: make(mistakes, len(examples))}
 	config := online.DefaultConfig()
 	config.Average, config.Adapt = 0, false
@@ -314,8 +314,8 @@ func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, e
 	if math.IsNaN(m.Correlation.Mean) { // all features are equal
 		m.Correlation.Mean = 0
 	}
-	for i, share := range []float64{0.1, 0.5, 0.9} {
-		m.Ratios[i] = ratios[int(share*float64(len(ratios)-1))]
+	for i, fraction := range []float64{0.1, 0.5, 0.9} {
+		m.Ratios[i] = ratios[int(fraction*float64(len(ratios)-1))]
 	}
 	return m, nil
 }
@@ -331,7 +331,7 @@ func (c onlineConfig) claims(s *Setting, passed [][]onlinePass, information []fi
 		Why: "the equality holds for calibrated predictions: where it is learned that nearly all events are certain, a few mistakes make the squared gradients while the information of the others vanishes"})
 	parts = nil
 	for i, set := range streamSets {
-		a, b := passed[i][ruleDescent].Wrong, passed[i][ruleAdaGrad].Wrong
+		a, b := passed[i][optimizerDescent].Wrong, passed[i][optimizerAdaGrad].Wrong
 		for k, pair := range [][2]mistakes{{a, b}, {b, a}} {
 			each := make([]float64, len(a))
 			for k := range each {
@@ -345,10 +345,10 @@ func (c onlineConfig) claims(s *Setting, passed [][]onlinePass, information []fi
 	for _, x := range []struct {
 		rule int
 		name string
-	}{{ruleAdaGrad, "AdaGrad"}, {ruleDescent, "dropout descent"}} {
+	}{{optimizerAdaGrad, "AdaGrad"}, {optimizerDescent, "dropout descent"}} {
 		parts = nil
 		for i, set := range streamSets {
-			parts = append(parts, below(set.name, mcNemar(passed[i][x.rule].Wrong, passed[i][ruleSGD].Wrong), 0))
+			parts = append(parts, below(set.name, mcNemar(passed[i][x.rule].Wrong, passed[i][optimizerSGD].Wrong), 0))
 		}
 		s.Claim(Claim{Own: true, Claim: x.name + " beats plain SGD on every stream", Parts: parts, Unit: "points of error", Why: "it does worse on one of them"})
 	}

@@ -37,7 +37,7 @@ var experiments = []Experiment{
 	rareFeatures,
 	text,
 	imdb,
-	onlineRules,
+	onlineOptimizers,
 	labelNoise,
 	dropSVM,
 	sensors,

@@ -135,8 +135,8 @@ func ratioAt(trace []penaltyTrace, at float64) float64 {
 			return ratio(p)
 		}
 		before := trace[i-1]
-		share := math.Log(before.LogLoss/at) / math.Log(before.LogLoss/p.LogLoss)
-		return math.Exp((1-share)*math.Log(ratio(before)) + share*math.Log(ratio(p)))
+		fraction := math.Log(before.LogLoss/at) / math.Log(before.LogLoss/p.LogLoss)
+		return math.Exp((1-fraction)*math.Log(ratio(before)) + fraction*math.Log(ratio(p)))
 	}
 	return ratio(trace[len(trace)-1])
 }

@@ -147,12 +147,12 @@ func Every(parts ...Verdict) Verdict {
 	return Reproduced
 }
 
-// shareOf returns the fraction k/n with Wilson's interval.
-func shareOf(k, n int) Difference {
+// wilson returns the fraction k/n with Wilson's interval.
+func wilson(k, n int) Difference {
 	const z = 1.96
-	share, of := float64(k)/float64(n), float64(n)
-	middle, half := (share+z*z/(2*of))/(1+z*z/of), z*math.Sqrt(share*(1-share)/of+z*z/(4*of*of))/(1+z*z/of)
-	return Difference{share, middle - half, middle + half}
+	fraction, of := float64(k)/float64(n), float64(n)
+	middle, half := (fraction+z*z/(2*of))/(1+z*z/of), z*math.Sqrt(fraction*(1-fraction)/of+z*z/(4*of*of))/(1+z*z/of)
+	return Difference{fraction, middle - half, middle + half}
 }
 
 // mcNemar returns the error of a minus the error of b, in percentage points. Only items that exactly one method

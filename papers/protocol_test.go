@@ -55,8 +55,8 @@ func TestMcNemar(t *testing.T) {
 				inside++
 			}
 		}
-		if share := float64(inside) / runs; share < 0.935 {
-			t.Errorf("%+v: the interval holds the difference in %g of the runs", c, share)
+		if fraction := float64(inside) / runs; fraction < 0.935 {
+			t.Errorf("%+v: the interval holds the difference in %g of the runs", c, fraction)
 		}
 	}
 	if d := mcNemar(make(mistakes, 100), make(mistakes, 100)); d.Below(0) != Undecided || d.Above(0) != Undecided || d.Mean != 0 || d.High > 3 {
@@ -84,8 +84,8 @@ func TestIntervals(t *testing.T) {
 			t.Fatalf("%v, with overlap %v", d, wide)
 		}
 	}
-	if share := float64(inside) / runs; math.Abs(share-0.95) > 0.015 {
-		t.Errorf("the interval holds the mean in %g of the runs", share)
+	if fraction := float64(inside) / runs; math.Abs(fraction-0.95) > 0.015 {
+		t.Errorf("the interval holds the mean in %g of the runs", fraction)
 	}
 	for name, draw := range map[string]func() float64{"normal": r.NormFloat64, "uniform": r.Float64, "exponential": r.ExpFloat64} {
 		sd := map[string]float64{"normal": 1, "uniform": math.Sqrt(1. / 12), "exponential": 1}[name]
@@ -99,8 +99,8 @@ func TestIntervals(t *testing.T) {
 				inside++
 			}
 		}
-		if share := float64(inside) / runs; share < 0.88 || share > 0.985 {
-			t.Errorf("%s: the interval holds the standard deviation in %g of the runs", name, share)
+		if fraction := float64(inside) / runs; fraction < 0.88 || fraction > 0.985 {
+			t.Errorf("%s: the interval holds the standard deviation in %g of the runs", name, fraction)
 		}
 	}
 	if d := standardDeviation([]float64{2, 2, 2, 2, 2, 2}); d != (Difference{}) {
@@ -110,11 +110,11 @@ func TestIntervals(t *testing.T) {
 		t.Errorf("one run decides: %v", d)
 	}
 	// The printed correlation of table 3 in the thesis is -0.613.
-	var share, dropped []float64
+	var fraction, dropped []float64
 	for _, set := range dropSets {
-		share, dropped = append(share, set.epochs[0]), append(dropped, set.epochs[1]*set.epochs[2])
+		fraction, dropped = append(fraction, set.epochs[0]), append(dropped, set.epochs[1]*set.epochs[2])
 	}
-	if c := correlation(share, dropped); math.Abs(c.Mean+0.6126) > 5e-5 || math.Abs(c.Low+0.8781) > 1e-3 || math.Abs(c.High+0.0598) > 1e-3 {
+	if c := correlation(fraction, dropped); math.Abs(c.Mean+0.6126) > 5e-5 || math.Abs(c.Low+0.8781) > 1e-3 || math.Abs(c.High+0.0598) > 1e-3 {
 		t.Errorf("correlation %v of the printed table", c)
 	}
 }
@@ -183,7 +183,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 // TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
 // test checks every experiment.
 func TestRepeats(t *testing.T) {
-	all := []Experiment{rareFeatures, onlineRules}
+	all := []Experiment{rareFeatures, onlineOptimizers}
 	if longtest.Asked() {
 		all = All()
 	}
@@ -454,13 +454,13 @@ func TestPrivatePairs(t *testing.T) {
 // Every cross-validation row must be tested once.
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
-	draw := func(share float64) *noisyData {
+	draw := func(fraction float64) *noisyData {
 		var examples []event.Example
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 500 {
 			examples = append(examples, longServedio(r))
 		}
-		return must.Get(newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4))))(t)
+		return must.Get(newNoisyData(examples, c, fraction, rand.New(rand.NewPCG(4, 4))))(t)
 	}
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0

@@ -34,14 +34,14 @@ var sensors = Experiment{
 }
 
 type sensorsConfig struct {
-	Shares []float64 `json:"shares"` // fractions of the groups or features that fail
-	Masks  int       `json:"masks"`  // number of random masks, each applied to every test event
-	Costs  []float64 `json:"costs"`
-	Levels []float64 `json:"levels"` // candidate noise levels
-	Copies int       `json:"copies"` // number of copies of each training event, for methods that learn from copies
-	Train  int       `json:"train"`  // largest number of training events; 0 means all
-	Test   int       `json:"test"`   // largest number of test events, sampled evenly; 0 means all
-	Tol    float64   `json:"tol"`
+	Fractions []float64 `json:"shares"` // fractions of the groups or features that fail
+	Masks     int       `json:"masks"`  // number of random masks, each applied to every test event
+	Costs     []float64 `json:"costs"`
+	Levels    []float64 `json:"levels"` // candidate noise levels
+	Copies    int       `json:"copies"` // number of copies of each training event, for methods that learn from copies
+	Train     int       `json:"train"`  // largest number of training events; 0 means all
+	Test      int       `json:"test"`   // largest number of test events, sampled evenly; 0 means all
+	Tol       float64   `json:"tol"`
 }
 
 // sensorsSet is a data set whose groups of columns can fail.
@@ -88,23 +88,23 @@ const (
 	deadFeatures = "features"
 )
 
-// answering is a way in which a model predicts events with missing features.
-type answering struct {
+// policyCase is a way in which a model predicts events with missing features.
+type policyCase struct {
 	name  string
 	known bool // whether missing features are declared to the model
-	// rule is the missing policy for declared features. The flag rescale is for a model that receives only the number
+	// policy is the missing policy for declared features. The flag rescale is for a model that receives only the number
 	// of missing features.
-	rule    model.MissingPolicy
+	policy  model.MissingPolicy
 	rescale bool
 }
 
 var (
-	untold       = answering{name: "untold"}
-	toldHowMany  = answering{name: "told how many", rescale: true}
-	withMeans    = answering{name: "means", known: true, rule: model.MissingNone}
-	withRescaled = answering{name: "rescaled", known: true, rule: model.MissingRescale}
-	withFill     = answering{name: "filled in", known: true, rule: model.MissingImpute}
-	asServed     = answering{name: "as blankout answers", known: true, rule: model.MissingAuto}
+	undeclared    = policyCase{name: "untold"}
+	declaredCount = policyCase{name: "told how many", rescale: true}
+	withMeans     = policyCase{name: "means", known: true, policy: model.MissingNone}
+	withRescaled  = policyCase{name: "rescaled", known: true, policy: model.MissingRescale}
+	imputed       = policyCase{name: "filled in", known: true, policy: model.MissingImpute}
+	asServed      = policyCase{name: "as blankout answers", known: true, policy: model.MissingAuto}
 )
 
 // sensorsMethod is a way to learn, and the ways in which its models predict.
@@ -118,7 +118,7 @@ type sensorsMethod struct {
 	silent              bool // silent noise at one level, which includes a range of rates, as mixed does
 	// online changes the configuration for one pass of the online learner. If copies is set, the pass learns copies.
 	online  func(o *online.Config, dead string, level float64)
-	answers []answering
+	answers []policyCase
 }
 
 // The names of methods that claims compare.
@@ -144,31 +144,31 @@ func sensorsMethods(dead string) []sensorsMethod {
 	}
 	untouched := func(*online.Config, string, float64) {}
 	methods := []sensorsMethod{
-		{name: "no noise", answers: []answering{untold, toldHowMany, withMeans, withRescaled, withFill}},
-		{name: dividedCopies, noise: matched, copies: true, answers: []answering{untold, withRescaled}},
-		{name: keptCopies, noise: matched, copies: true, keep: true, answers: []answering{untold}},
-		{name: mixedDividedCopies, noise: matched, copies: true, mixed: true, answers: []answering{untold, withRescaled}},
-		{name: mixedKeptCopies, noise: matched, copies: true, mixed: true, keep: true, answers: []answering{untold}},
-		{name: "dropout of " + dead, noise: matched, answers: []answering{untold, toldHowMany, withRescaled, withFill, asServed}},
-		{name: "silent noise of " + dead, noise: silently, silent: true, answers: []answering{untold}},
-		{name: passUntouched, online: untouched, answers: []answering{untold, asServed}},
-		{name: passExpected, answers: []answering{untold, asServed}, online: func(o *online.Config, dead string, level float64) {
+		{name: "no noise", answers: []policyCase{undeclared, declaredCount, withMeans, withRescaled, imputed}},
+		{name: dividedCopies, noise: matched, copies: true, answers: []policyCase{undeclared, withRescaled}},
+		{name: keptCopies, noise: matched, copies: true, keep: true, answers: []policyCase{undeclared}},
+		{name: mixedDividedCopies, noise: matched, copies: true, mixed: true, answers: []policyCase{undeclared, withRescaled}},
+		{name: mixedKeptCopies, noise: matched, copies: true, mixed: true, keep: true, answers: []policyCase{undeclared}},
+		{name: "dropout of " + dead, noise: matched, answers: []policyCase{undeclared, declaredCount, withRescaled, imputed, asServed}},
+		{name: "silent noise of " + dead, noise: silently, silent: true, answers: []policyCase{undeclared}},
+		{name: passUntouched, online: untouched, answers: []policyCase{undeclared, asServed}},
+		{name: passExpected, answers: []policyCase{undeclared, asServed}, online: func(o *online.Config, dead string, level float64) {
 			if dead == deadGroups {
 				o.ExpectedMissingGroups = level
 			} else {
 				o.ExpectedMissing = level
 			}
 		}},
-		{name: passSilent, answers: []answering{untold, asServed}, online: func(o *online.Config, dead string, level float64) {
+		{name: passSilent, answers: []policyCase{undeclared, asServed}, online: func(o *online.Config, dead string, level float64) {
 			o.SilentMissing, o.SilentGroups = level, dead == deadGroups
 		}},
-		{name: passClean, answers: []answering{untold}, online: func(o *online.Config, dead string, level float64) {
+		{name: passClean, answers: []policyCase{undeclared}, online: func(o *online.Config, dead string, level float64) {
 			o.Optimizer, o.NoisyGradient, o.Noise = "dropout-descent", "false", dropout(level).String()
 		}},
-		{name: passCopies, noise: matched, copies: true, mixed: true, keep: true, online: untouched, answers: []answering{untold, asServed}},
+		{name: passCopies, noise: matched, copies: true, mixed: true, keep: true, online: untouched, answers: []policyCase{undeclared, asServed}},
 	}
 	if dead == deadGroups {
-		methods = append(methods, sensorsMethod{name: "dropout of features", noise: dropout, answers: []answering{untold, toldHowMany, withRescaled}})
+		methods = append(methods, sensorsMethod{name: "dropout of features", noise: dropout, answers: []policyCase{undeclared, declaredCount, withRescaled}})
 	}
 	return methods
 }
@@ -198,19 +198,19 @@ type sensorsRow struct {
 	outcome *sensorsOutcome
 }
 
-func (r *sensorsRow) answer() answering { return r.method.answers[r.way] }
+func (r *sensorsRow) answer() policyCase { return r.method.answers[r.way] }
 
 func (r *sensorsRow) name() string { return r.method.name + ", " + r.answer().name }
 
 // middle reports whether a fraction is between 0.2 and 0.8. Settings are chosen and compared by the mean over these
 // fractions.
-func middle(share float64) bool { return share > 0.2 && share < 0.8 }
+func middle(fraction float64) bool { return fraction > 0.2 && fraction < 0.8 }
 
 // mean returns the row's mean error in % over the middle fractions.
-func (r *sensorsRow) mean(shares []float64) float64 {
+func (r *sensorsRow) mean(fractions []float64) float64 {
 	var each []float64
-	for i, share := range shares {
-		if middle(share) {
+	for i, fraction := range fractions {
+		if middle(fraction) {
 			each = append(each, stat.Mean(r.outcome.Errors[r.way][i], nil))
 		}
 	}
@@ -221,8 +221,8 @@ func (r *sensorsRow) mean(shares []float64) float64 {
 // all masks. It is paired by test event.
 func (r *sensorsRow) less(other *sensorsRow, c *sensorsConfig) Difference {
 	count := 0
-	for _, share := range c.Shares {
-		if middle(share) {
+	for _, fraction := range c.Fractions {
+		if middle(fraction) {
 			count += c.Masks
 		}
 	}
@@ -236,8 +236,8 @@ func (r *sensorsRow) less(other *sensorsRow, c *sensorsConfig) Difference {
 
 func runSensors(ctx context.Context, s *Setting) error {
 	c := sensorsConfig{
-		Shares: Pick(s, []float64{0, 0.5}, []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
-		Masks:  Pick(s, 2, 5, 5), Costs: Pick(s, []float64{0.3}, []float64{0.03, 0.3, 3}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10}),
+		Fractions: Pick(s, []float64{0, 0.5}, []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}),
+		Masks:     Pick(s, 2, 5, 5), Costs: Pick(s, []float64{0.3}, []float64{0.03, 0.3, 3}, []float64{0.01, 0.03, 0.1, 0.3, 1, 3, 10}),
 		Levels: Pick(s, []float64{0.5}, []float64{0.1, 0.3, 0.5}, []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}),
 		Copies: Pick(s, 2, 3, 10), Test: Pick(s, 50, 1000, 0), Train: Pick(s, 200, 0, 0), Tol: 1e-3,
 	}
@@ -282,11 +282,11 @@ func runSensors(ctx context.Context, s *Setting) error {
 
 // boostingRow is the result of gradient boosting on a set: the errors in % by fraction and random mask.
 type boostingRow struct {
-	Set    string      `json:"set"`
-	Dead   string      `json:"dead"`
-	Told   bool        `json:"told"`
-	Shares []float64   `json:"shares"`
-	Errors [][]float64 `json:"errors"`
+	Set       string      `json:"set"`
+	Dead      string      `json:"dead"`
+	Declared  bool        `json:"told"`
+	Fractions []float64   `json:"shares"`
+	Errors    [][]float64 `json:"errors"`
 }
 
 // readBoosting reads the results that tools/quality/sensors.py has written next to the data sets, if they exist.
@@ -305,15 +305,15 @@ func (s *Setting) readBoosting() (rows []boostingRow, err error) {
 }
 
 func (b boostingRow) answers() string {
-	if b.Told {
+	if b.Declared {
 		return "missing values as they are"
 	}
-	return untold.name
+	return undeclared.name
 }
 
 // at returns the mean error at a fraction with its standard error, or nil if the fraction was not measured.
-func (b boostingRow) at(share float64) any {
-	i := slices.Index(b.Shares, share)
+func (b boostingRow) at(fraction float64) any {
+	i := slices.Index(b.Fractions, fraction)
 	if i < 0 || i >= len(b.Errors) {
 		return nil
 	}
@@ -324,8 +324,8 @@ func (b boostingRow) at(share float64) any {
 // mean returns the mean error over the middle fractions.
 func (b boostingRow) mean() (mean float64, ok bool) {
 	var each []float64
-	for i, share := range b.Shares {
-		if middle(share) && i < len(b.Errors) {
+	for i, fraction := range b.Fractions {
+		if middle(fraction) && i < len(b.Errors) {
 			each = append(each, stat.Mean(b.Errors[i], nil))
 		}
 	}
@@ -421,7 +421,7 @@ func evenly(all []event.Example, n int) []event.Example {
 func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsConfig, dead string, train, test []event.Example) ([]*sensorsRow, error) {
 	at := len(train) * 3 / 4
 	learned, held := train[:at], evenly(train[at:], 600)
-	shares := slices.DeleteFunc(slices.Clone(c.Shares), func(q float64) bool { return !middle(q) })
+	fractions := slices.DeleteFunc(slices.Clone(c.Fractions), func(q float64) bool { return !middle(q) })
 	methods := sensorsMethods(dead)
 	var settings []sensorsSetting
 	for _, m := range methods {
@@ -445,12 +445,12 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
 	}
 	// cells computes the outcomes of settings: it trains on the events from and measures on the events on.
-	cells := func(part string, settings []sensorsSetting, from, on []event.Example, shares []float64, masks int) ([]sensorsOutcome, error) {
+	cells := func(part string, settings []sensorsSetting, from, on []event.Example, fractions []float64, masks int) ([]sensorsOutcome, error) {
 		s.Expect(len(settings))
 		out := make([]sensorsOutcome, len(settings))
 		return out, s.Parallel(ctx, len(settings), func(ctx context.Context, i int) (err error) {
 			x := settings[i]
-			key := []any{part, x, shares, masks, c.Copies, c.Train, len(on), c.Tol}
+			key := []any{part, x, fractions, masks, c.Copies, c.Train, len(on), c.Tol}
 			out[i], err = Cell(ctx, s, key, func() (sensorsOutcome, error) {
 				s.Say("%s, %s: %s, cost %g, level %g", set.Name, dead, x.Method, x.Cost, x.Level)
 				m := method(x.Method)
@@ -458,12 +458,12 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 				if err != nil {
 					return sensorsOutcome{}, err
 				}
-				return m.outcome(ctx, model, x.Dead, on, shares, masks, s.Seed)
+				return m.outcome(ctx, model, x.Dead, on, fractions, masks, s.Seed)
 			})
 			return err
 		})
 	}
-	tried, err := cells("validation", settings, learned, held, shares, 1)
+	tried, err := cells("validation", settings, learned, held, fractions, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -474,7 +474,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 		for way := range m.answers {
 			best := batch.Least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) batch.Held {
 				r := sensorsRow{method: m, way: way, outcome: &tried[i]}
-				return batch.Held{Loss: r.mean(shares)}
+				return batch.Held{Loss: r.mean(fractions)}
 			})
 			rows = append(rows, &sensorsRow{method: m, way: way, setting: settings[best]})
 			if !slices.Contains(chosen, settings[best]) {
@@ -482,7 +482,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 			}
 		}
 	}
-	outcomes, err := cells("test", chosen, train, test, c.Shares, c.Masks)
+	outcomes, err := cells("test", chosen, train, test, c.Fractions, c.Masks)
 	if err != nil {
 		return nil, err
 	}
@@ -559,7 +559,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 }
 
 // outcome measures a model on events in which the given fractions are missing.
-func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []event.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
+func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []event.Example, fractions []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
 	for _, way := range m.answers {
 		told := trained
 		switch {
@@ -568,15 +568,15 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 			schema := *trained.Schema
 			schema.Absent = ""
 			told.Schema = &schema
-		case way.rule != model.MissingAuto:
-			told = trained.WithMissing(trained.Missing.Forced(way.rule))
+		case way.policy != model.MissingAuto:
+			told = trained.WithMissing(trained.Missing.Forced(way.policy))
 		}
 		var errors [][]float64
 		wrong := make([]byte, len(events))
-		for _, share := range shares {
-			var nightmare simulate.Nightmare = simulate.Random{Share: share}
+		for _, fraction := range fractions {
+			var nightmare simulate.Nightmare = simulate.Random{Fraction: fraction}
 			if dead == deadGroups {
-				nightmare = simulate.Groups{Share: share}
+				nightmare = simulate.Groups{Fraction: fraction}
 			}
 			var each []float64
 			for mask := range masks {
@@ -584,7 +584,7 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 				if err != nil {
 					return o, err
 				}
-				if each = append(each, mistakes(bad).error()); middle(share) {
+				if each = append(each, mistakes(bad).error()); middle(fraction) {
 					for i, b := range bad {
 						wrong[i] += b
 					}
@@ -601,8 +601,8 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []event.Example, summary *sensorsSummary) {
 	summary.columns = append(summary.columns, set.Name+", "+dead)
 	table := ResultTable{Detail: true, Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
-	for _, share := range c.Shares {
-		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))
+	for _, fraction := range c.Fractions {
+		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*fraction))
 	}
 	figure := &simulate.Figure{Title: fmt.Sprintf("%s, %s dead", set.Name, dead), X: dead + " dead (%)", Y: "test error (%)"}
 	silently := &simulate.Figure{Title: figure.Title + ", nobody says so", X: figure.X, Y: figure.Y}
@@ -613,22 +613,22 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		}
 		line := []any{r.method.name, r.answer().name, fmt.Sprintf("%g", r.setting.Cost), level}
 		series := simulate.Series{Name: r.name()}
-		for i, share := range c.Shares {
+		for i, fraction := range c.Fractions {
 			mean, deviation := stat.MeanStdDev(r.outcome.Errors[r.way][i], nil)
 			e := stat.StdErr(deviation, float64(c.Masks))
 			line = append(line, fmt.Sprintf("%.1f (%.1f)", mean, e))
-			series.X, series.Y = append(series.X, 100*share), append(series.Y, mean)
+			series.X, series.Y = append(series.X, 100*fraction), append(series.Y, mean)
 			series.Low, series.High = append(series.Low, mean-1.96*e), append(series.High, mean+1.96*e)
 		}
 		table.Rows = append(table.Rows, line)
-		summary.add(strings.Replace(r.method.name, " of "+dead, " of what dies", 1), r.answer().name, r.mean(c.Shares))
+		summary.add(strings.Replace(r.method.name, " of "+dead, " of what dies", 1), r.answer().name, r.mean(c.Fractions))
 		if slices.Contains([]string{
 			"no noise, means", "no noise, rescaled", "no noise, filled in", dividedCopies + ", rescaled", "dropout of features, rescaled",
 			"dropout of " + dead + ", as blankout answers",
 		}, r.name()) {
 			figure.Series = append(figure.Series, series)
 		}
-		if r.answer() == untold && slices.Contains([]string{"no noise", "dropout of " + dead, "silent noise of " + dead, mixedKeptCopies, passUntouched, passSilent, passCopies}, r.method.name) {
+		if r.answer() == undeclared && slices.Contains([]string{"no noise", "dropout of " + dead, "silent noise of " + dead, mixedKeptCopies, passUntouched, passSilent, passCopies}, r.method.name) {
 			series.Name = r.method.name
 			silently.Series = append(silently.Series, series)
 		}
@@ -638,8 +638,8 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			continue
 		}
 		line := []any{"gradient boosting", b.answers(), "", nil}
-		for _, share := range c.Shares {
-			line = append(line, b.at(share))
+		for _, fraction := range c.Fractions {
+			line = append(line, b.at(fraction))
 		}
 		if mean, ok := b.mean(); ok {
 			summary.add("gradient boosting", b.answers(), mean)
@@ -648,7 +648,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	}
 	constant := constantError(len(test), func(i int) int { return test[i].Label })
 	line := []any{"the most frequent class", "", "", nil}
-	for range c.Shares {
+	for range c.Fractions {
 		line = append(line, fmt.Sprintf("%.1f", constant))
 	}
 	table.Rows = append(table.Rows, line)
@@ -668,17 +668,17 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		against := make([]string, len(others))
 		for i, b := range others {
 			y, name := row(b), ""
-			against[i] = fmt.Sprintf("%.1f", y.mean(c.Shares))
+			against[i] = fmt.Sprintf("%.1f", y.mean(c.Fractions))
 			if len(others) > 1 {
 				name = "less " + b
 				claim.Why = "at least one of these does better on this set"
 			}
 			claim.Parts = append(claim.Parts, below(name, x.less(y, &c), 0))
 		}
-		claim.Ours = fmt.Sprintf("%.1f against %s %%", x.mean(c.Shares), strings.Join(against, ", "))
+		claim.Ours = fmt.Sprintf("%.1f against %s %%", x.mean(c.Fractions), strings.Join(against, ", "))
 		s.Claim(claim)
 	}
-	named := func(methods []string, answer answering) (rows []string) {
+	named := func(methods []string, answer policyCase) (rows []string) {
 		for _, m := range methods {
 			rows = append(rows, m+", "+answer.name)
 		}
@@ -687,10 +687,10 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	if dead == deadGroups {
 		claim("untold: noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")
 	}
-	claim("untold: the closed form of dropout beats corrupted copies of every kind", "dropout of "+dead+", untold", named(allCopies, untold)...)
-	claim("untold: the closed form of silent noise beats corrupted copies of every kind", "silent noise of "+dead+", untold", named(allCopies, untold)...)
+	claim("untold: the closed form of dropout beats corrupted copies of every kind", "dropout of "+dead+", untold", named(allCopies, undeclared)...)
+	claim("untold: the closed form of silent noise beats corrupted copies of every kind", "silent noise of "+dead+", untold", named(allCopies, undeclared)...)
 	claim("untold: the closed form of silent noise beats the default on events and copies", "silent noise of "+dead+", untold", passCopies+", untold")
-	claim("untold: one pass with `expected_missing` beats the default, also on events and copies", passExpected+", untold", named([]string{passUntouched, passCopies}, untold)...)
+	claim("untold: one pass with `expected_missing` beats the default, also on events and copies", passExpected+", untold", named([]string{passUntouched, passCopies}, undeclared)...)
 	claim("untold: one pass with `silent_missing` beats the default", passSilent+", untold", passUntouched+", untold")
 	claim("untold: one pass with `silent_missing` beats the default on events and copies", passSilent+", untold", passCopies+", untold")
 	claim("imputing (filled in) beats means", "no noise, filled in", "no noise, means")

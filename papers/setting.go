@@ -135,7 +135,7 @@ func (s *Setting) watched(ctx context.Context) error {
 			case <-done:
 				return
 			case <-tick.C:
-				s.tell(func(*Status) {})
+				s.update(func(*Status) {})
 			}
 		}
 	})
@@ -144,8 +144,8 @@ func (s *Setting) watched(ctx context.Context) error {
 	return s.experiment.Run(ctx, s)
 }
 
-// tell applies a change to the progress and reports the progress.
-func (s *Setting) tell(change func(p *Status)) {
+// update applies a change to the progress and reports the progress.
+func (s *Setting) update(change func(p *Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.status)
@@ -299,7 +299,7 @@ func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file s
 
 // Say reports the current activity.
 func (s *Setting) Say(format string, args ...any) {
-	s.tell(func(p *Status) { p.Doing = fmt.Sprintf(format, args...) })
+	s.update(func(p *Status) { p.Doing = fmt.Sprintf(format, args...) })
 }
 
 // Expect announces n more cells, for the progress report.
@@ -327,7 +327,7 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 		})
 	}
 	if err == nil {
-		s.tell(func(p *Status) {
+		s.update(func(p *Status) {
 			p.Done++
 			p.Known = max(p.Known, p.Done)
 			if found {

@@ -312,11 +312,11 @@ func runText(ctx context.Context, s *Setting) error {
 	if s.Size != Quick {
 		reviews = imdbGrid(s)
 	}
-	curves := curveConfig{Labeled: Pick(s, []int{20, 40}, []int{3000, 6000, 9000, 12000, 15000}, []int{3000, 5000, 7000, 9000, 11000, 13000, 15000}), Beside: Pick(s, 40, 25000, 25000),
+	splines := curveConfig{Labeled: Pick(s, []int{20, 40}, []int{3000, 6000, 9000, 12000, 15000}, []int{3000, 5000, 7000, 9000, 11000, 13000, 15000}), Beside: Pick(s, 40, 25000, 25000),
 		Fixed: Pick(s, 40, 10000, 10000), Unlabeled: Pick(s, []int{20, 40}, []int{2500, 5000, 10000, 20000, 40000}, []int{1000, 2500, 5000, 10000, 15000, 20000, 30000, 40000})}
-	s.Configure(map[string]any{"sets": c, "imdb": reviews, "curves": curves})
+	s.Configure(map[string]any{"sets": c, "imdb": reviews, "curves": splines})
 
-	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(curves.Labeled) + len(curves.Unlabeled))
+	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(splines.Labeled) + len(splines.Unlabeled))
 	all := map[string][][]textScore{} // scores by set and division
 	tested := map[string][][]int{}    // test documents by set and division
 	constant := map[string]float64{}  // accuracy in % of predicting the same class always, by set
@@ -376,7 +376,7 @@ func runText(ctx context.Context, s *Setting) error {
 	}
 	s.Note("Brackets in the tables are standard errors over the divisions. Verdicts are Student's test of the differences by document.")
 	s.Note("Settings are chosen by accuracy on %[2]d of five held-out fifths of the training part, of IMDB on %[3]d, alpha from %[1]v. Dropout is the quadratic penalty, as in the paper; \"normal\" is the expectation for normal scores. MNB uses unlabeled documents by the frequency estimate of Su et al.; NBSVM has its published settings (squared hinge, C = 1, beta = 1/4).", c.Alphas, c.Folds, reviews.Folds)
-	return curves.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
+	return splines.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
 // vocabulary is the file with a set's words and pairs, in the order of columns.
@@ -644,7 +644,7 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			return out, nil
 		})
 	}
-	curves := []struct {
+	splines := []struct {
 		title, name, x string
 		at             []int
 		point          func(n int) (curvePoint, error)
@@ -653,16 +653,16 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 		{title: fmt.Sprintf("IMDB, %d labeled reviews", c.Fixed), name: "unlabeled", x: "unlabeled reviews", at: c.Unlabeled, point: func(n int) (curvePoint, error) { return point(c.Fixed, n) }},
 		{title: fmt.Sprintf("IMDB, %d unlabeled reviews", c.Beside), name: "labeled", x: "labeled reviews", at: c.Labeled, point: func(n int) (curvePoint, error) { return point(n, c.Beside) }},
 	}
-	for i := range curves {
-		curve := &curves[i]
-		t := ResultTable{Detail: true, Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabeled"}}
+	for i := range splines {
+		spline := &splines[i]
+		t := ResultTable{Detail: true, Title: spline.title + ": test accuracy, %", Digits: 2, Columns: []string{spline.x, "L2", "dropout", "dropout + unlabeled"}}
 		lines := make([]simulate.Series, 3)
-		for _, n := range curve.at {
-			y, err := curve.point(n)
+		for _, n := range spline.at {
+			y, err := spline.point(n)
 			if err != nil {
 				return err
 			}
-			curve.points = append(curve.points, y)
+			spline.points = append(spline.points, y)
 			row := []any{n}
 			for m := range lines {
 				row = append(row, 100-y[m].error())
@@ -673,9 +673,9 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 			t.Rows = append(t.Rows, row)
 		}
 		s.Table(t)
-		s.Figure(curve.name, &simulate.Figure{Title: curve.title, X: curve.x, Y: "test error, %", Series: lines})
+		s.Figure(spline.name, &simulate.Figure{Title: spline.title, X: spline.x, Y: "test error, %", Series: lines})
 	}
-	left, right := curves[0].points, curves[1].points
+	left, right := splines[0].points, splines[1].points
 	first, last := left[0], left[len(left)-1]
 	most := c.Unlabeled[len(c.Unlabeled)-1]
 	s.Claim(Claim{Claim: "more unlabeled reviews help more", Paper: "figure 2, left", Why: "the difference has the other sign", Unit: "points of accuracy",

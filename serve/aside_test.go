@@ -109,9 +109,9 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	const chosen = "document.querySelector('#ranges button[aria-pressed=true]')?.textContent ?? 'none'"
 	const shown = "(s => s.max - s.min)(plots['chart-error'].plot.scales.x)"
 	all := b.value(t, shown).(float64)
-	place := func(share float64) map[string]any {
+	place := func(fraction float64) map[string]any {
 		box := "document.querySelector('#chart-error .u-over').getBoundingClientRect()"
-		x := b.value(t, fmt.Sprintf("%s.left + %v * %s.width", box, share, box)).(float64)
+		x := b.value(t, fmt.Sprintf("%s.left + %v * %s.width", box, fraction, box)).(float64)
 		y := b.value(t, box+".top + 40").(float64)
 		return map[string]any{"x": x, "y": y, "button": "left", "clickCount": 1}
 	}

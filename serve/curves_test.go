@@ -43,12 +43,12 @@ func TestCurvesAreServed(t *testing.T) {
 	}
 	text := decoded(t, &model, "GET", url+"/v1/model", "", "Accept", "application/json")
 	must.Require(t, len(model.Curves) == 2, "%s", text)
-	curve := model.Curves[0]
-	if curve.Feature != "x" {
-		curve = model.Curves[1]
+	spline := model.Curves[0]
+	if spline.Feature != "x" {
+		spline = model.Curves[1]
 	}
-	if curve.Feature != "x" || len(curve.X) != 5 || len(curve.Added) != 1 || curve.Added[0].Class != "far" && curve.Added[0].Class != "near" {
-		t.Fatalf("%+v", curve)
+	if spline.Feature != "x" || len(spline.X) != 5 || len(spline.Added) != 1 || spline.Added[0].Class != "far" && spline.Added[0].Class != "near" {
+		t.Fatalf("%+v", spline)
 	}
 	score := func(x float64) float64 {
 		var answer struct{ Predictions []struct{ Scores []float64 } }
@@ -57,12 +57,12 @@ func TestCurvesAreServed(t *testing.T) {
 		scores := answer.Predictions[0].Scores
 		return scores[len(scores)-1]
 	}
-	first, widest := score(curve.X[0]), 0.0
-	for i, x := range curve.X {
-		drawn := curve.Added[0].Score[i] - curve.Added[0].Score[0]
+	first, widest := score(spline.X[0]), 0.0
+	for i, x := range spline.X {
+		drawn := spline.Added[0].Score[i] - spline.Added[0].Score[0]
 		widest = max(widest, math.Abs(drawn))
 		if got := score(x) - first; math.Abs(got-drawn) > 1e-12 {
-			t.Errorf("from %v to %v: drawn %v, scored %v", curve.X[0], x, drawn, got)
+			t.Errorf("from %v to %v: drawn %v, scored %v", spline.X[0], x, drawn, got)
 		}
 	}
 	must.True(t, widest >= 1, "the curve moves the score by %v only", widest)

@@ -362,7 +362,7 @@ func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 			}
 		}))
 	}
-	if _, ok := m.Set(model.Answer{}, nil, 0); ok {
+	if _, ok := m.Set(model.MissingHandling{}, nil, 0); ok {
 		outputs = append(outputs, texts("set", func(p served.Prediction) string { return strings.Join(p.Set, ",") }))
 	}
 	return append(outputs, scores, rule, missing)

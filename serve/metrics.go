@@ -592,7 +592,7 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	}
 }
 
-// ofNumbers returns a reader of metrics that emits a regression measure by span (total or recent).
+// regression returns a reader of metrics that emits a regression measure by span (total or recent).
 func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if n := v.status.Learner.Numbers; n != nil {

@@ -191,18 +191,18 @@ func TestMissingAnswered(t *testing.T) {
 		s.write(&lines, i, 0)
 	}
 	scores := map[model.MissingPolicy]float64{}
-	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
+	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		config := online.DefaultConfig()
-		config.MissingPolicy = string(rule)
+		config.MissingPolicy = string(policy)
 		_, service := learnedFrom(t, config, 2, lines.Bytes())
 		url := start(t, serve.DefaultConfig(), service)
 		_, body, _ := call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":null}`)
-		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"missing_policy":%q`, rule)} {
+		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"missing_policy":%q`, policy)} {
 			must.Contains(t, body, want)
 		}
 		var answer struct{ Predictions []struct{ Scores []float64 } }
 		must.Do(t, json.Unmarshal([]byte(body), &answer))
-		scores[rule] = answer.Predictions[0].Scores[0]
+		scores[policy] = answer.Predictions[0].Scores[0]
 		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"missing_policy"`) || strings.Contains(body, `"missing"`) {
 			t.Errorf("nothing is missing: %s", body)
 		}

@@ -245,7 +245,7 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 	}
 	if linear != nil {
 		separator := `,"curves":[`
-		for c := range linear.DrawnCurves() {
+		for c := range linear.DrawnSplines() {
 			data, err := json.Marshal(c)
 			if err != nil {
 				return err

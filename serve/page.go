@@ -108,43 +108,43 @@ func lag(v *view) *float64 {
 // Report is the content of a server-sent event "status": all data on the page about the current state.
 type Report struct {
 	Point
-	Name       string                  `json:"name,omitempty"` // name of the learner, see Config.Name
-	Version    string                  `json:"version"`
-	NotReady   string                  `json:"not_ready"`
-	Ended      bool                    `json:"ended,omitempty"` // true if no more events will be sent
-	Reporting  bool                    `json:"reporting"`       // true if GET /v1/reports exists
-	Group      bool                    `json:"group"`           // true if GET /v1/group exists
-	CanOmit    bool                    `json:"without"`         // true if GET /v1/without exists
-	Started    *int64                  `json:"started"`
-	Learned    uint64                  `json:"learned"`
-	Unlabeled  uint64                  `json:"unlabeled"`
-	Events     uint64                  `json:"events"` // number of learned events
-	Partitions []partition             `json:"partitions"`
-	TotalLoss  *float64                `json:"loss_total"`
-	AUC        *float64                `json:"auc"`
-	Baselines  watch.BaselineReport    `json:"baselines"` // baseline errors, in percent for classification
-	Features   int                     `json:"features"`
-	Classes    []class                 `json:"classes"`
-	Level      string                  `json:"noise_level"`
-	Experts    []model.Expert          `json:"experts,omitempty"`
-	Sets       []measure.Coverage      `json:"sets,omitempty"`
-	Forecast   *online.Forecast        `json:"forecast,omitempty"`
-	ByShare    []string                `json:"noise_levels_by_missing,omitempty"`
-	Policies   []model.PolicyRange     `json:"missing_policies,omitempty"`
-	Drift      watch.Drift             `json:"drift"`
-	Warnings   []watch.Warning         `json:"warnings,omitempty"`
-	Health     *healthReport           `json:"health,omitempty"`
-	RefusedBy  map[event.Reason]uint64 `json:"refused_by"`
-	Letters    map[event.Reason]uint64 `json:"dead_letters"`
-	Failures   uint64                  `json:"dead_letter_failures"`
-	Checkpoint saved                   `json:"checkpoint"`
-	Adoption   *adoption               `json:"adoption,omitempty"` // set under validate.policy adopt
-	Model      *modelReport            `json:"model"`
-	Age        *float64                `json:"newest_age_seconds"`
-	Predicting *predicting             `json:"predictions,omitempty"`
-	Places     []placeReport           `json:"snapshots,omitempty"`
-	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // counts of delayed labels
-	Learners   []LearnerReport         `json:"learners,omitempty"` // learners of the stream, if there are several
+	Name            string                  `json:"name,omitempty"` // name of the learner, see Config.Name
+	Version         string                  `json:"version"`
+	NotReady        string                  `json:"not_ready"`
+	Ended           bool                    `json:"ended,omitempty"` // true if no more events will be sent
+	Reporting       bool                    `json:"reporting"`       // true if GET /v1/reports exists
+	Group           bool                    `json:"group"`           // true if GET /v1/group exists
+	CanOmit         bool                    `json:"without"`         // true if GET /v1/without exists
+	Started         *int64                  `json:"started"`
+	Learned         uint64                  `json:"learned"`
+	Unlabeled       uint64                  `json:"unlabeled"`
+	Events          uint64                  `json:"events"` // number of learned events
+	Partitions      []partition             `json:"partitions"`
+	TotalLoss       *float64                `json:"loss_total"`
+	AUC             *float64                `json:"auc"`
+	Baselines       watch.BaselineReport    `json:"baselines"` // baseline errors, in percent for classification
+	Features        int                     `json:"features"`
+	Classes         []class                 `json:"classes"`
+	Level           string                  `json:"noise_level"`
+	Experts         []model.Expert          `json:"experts,omitempty"`
+	Sets            []measure.Coverage      `json:"sets,omitempty"`
+	Forecast        *online.Forecast        `json:"forecast,omitempty"`
+	LevelsByMissing []string                `json:"noise_levels_by_missing,omitempty"`
+	Policies        []model.PolicyRange     `json:"missing_policies,omitempty"`
+	Drift           watch.Drift             `json:"drift"`
+	Warnings        []watch.Warning         `json:"warnings,omitempty"`
+	Health          *healthReport           `json:"health,omitempty"`
+	RefusedBy       map[event.Reason]uint64 `json:"refused_by"`
+	Letters         map[event.Reason]uint64 `json:"dead_letters"`
+	Failures        uint64                  `json:"dead_letter_failures"`
+	Checkpoint      saved                   `json:"checkpoint"`
+	Adoption        *adoption               `json:"adoption,omitempty"` // set under validate.policy adopt
+	Model           *modelReport            `json:"model"`
+	Age             *float64                `json:"newest_age_seconds"`
+	Predicting      *predicting             `json:"predictions,omitempty"`
+	Places          []placeReport           `json:"snapshots,omitempty"`
+	Labels          *run.LabelCounts        `json:"labels,omitempty"`   // counts of delayed labels
+	Learners        []LearnerReport         `json:"learners,omitempty"` // learners of the stream, if there are several
 }
 
 // predicting describes the topic of predictions and its state.
@@ -244,7 +244,7 @@ func reportOf(v *view) Report {
 		r.Partitions = append(r.Partitions, out)
 	}
 	r.Experts, r.Sets = m.Experts, m.Sets
-	r.ByShare, r.Forecast = m.LevelsByShare, m.Forecasts()
+	r.LevelsByMissing, r.Forecast = m.LevelsByMissing, m.Forecasts()
 	if s := v.predicting; s != nil {
 		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, LastError: s.LastError}
 		for _, p := range s.Partitions {
@@ -290,19 +290,19 @@ func milli(t time.Time) *int64 {
 	return &ms
 }
 
-// maxWatchers is the largest number of concurrent clients of GET /v1/events. They also use at most half of all
+// maxListeners is the largest number of concurrent clients of GET /v1/events. They also use at most half of all
 // connections.
-const maxWatchers = 64
+const maxListeners = 64
 
 // events handles GET /v1/events. It sends an event "history" with the run so far and an event "marks" with the run's
 // marks. Then it sends an event "status" every second, and "marks" again whenever there are new marks.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	select {
-	case s.watchers <- struct{}{}:
-		defer func() { <-s.watchers }()
+	case s.listeners <- struct{}{}:
+		defer func() { <-s.listeners }()
 	default:
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are already connected", cap(s.watchers)), r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are already connected", cap(s.listeners)), r.URL.Path)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

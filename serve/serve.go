@@ -328,7 +328,7 @@ type site struct {
 	models      *models
 	history     history
 	connections *connections
-	watchers    chan struct{} // holds one element for each client of /v1/events
+	listeners   chan struct{} // holds one element for each client of /v1/events
 	closing     chan struct{}
 	close       func()
 	patterns    []string // patterns of the requests that handler handles
@@ -340,7 +340,7 @@ func newSite(c Config, s Service) *site {
 	connections := newConnections(bounded(c.MaxConnections, descriptors()))
 	return &site{
 		config: c, service: s, collector: newCollector(s, models, connections), models: models, connections: connections,
-		watchers: make(chan struct{}, min(maxWatchers, max(1, cap(connections.places)/2))), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
+		listeners: make(chan struct{}, min(maxListeners, max(1, cap(connections.places)/2))), closing: closing, close: sync.OnceFunc(func() { close(closing) }),
 	}
 }
 

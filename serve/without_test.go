@@ -44,7 +44,7 @@ func TestWithout(t *testing.T) {
 			wrong += 100. / 400
 		}
 	}
-	if g.Events != 400 || g.Held != 400 || g.With != 0 || math.Abs(g.Without-wrong) > 1e-9 || len(g.Deletions) != 10 || len(g.ForecastWithout) != 10 || math.Abs(*g.ForecastWithout[0]-wrong) > 1e-9 || len(g.Recent) != 16 {
+	if g.Events != 400 || g.WithPart != 400 || g.With != 0 || math.Abs(g.Without-wrong) > 1e-9 || len(g.Deletions) != 10 || len(g.ForecastWithout) != 10 || math.Abs(*g.ForecastWithout[0]-wrong) > 1e-9 || len(g.Recent) != 16 {
 		t.Errorf("%+v, want the error %v without the word", g, wrong)
 	}
 	if status, text := ask("?kind=feature&name=" + url.QueryEscape("word=yes1")); status != 200 {

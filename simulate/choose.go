@@ -108,13 +108,13 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 	out := &Result{}
 	// The curves are sorted by family, then subject, then treatment.
 	for f, family := range r.Families {
-		curves := validated.Curves[f*len(candidates)*len(r.Treatments):]
+		splines := validated.Curves[f*len(candidates)*len(r.Treatments):]
 		for _, method := range methods {
 			for t, treatment := range r.Treatments {
-				curve := Curve{Subject: method, Nightmare: family.Name, Treatment: treatment}
+				spline := Curve{Subject: method, Nightmare: family.Name, Treatment: treatment}
 				for l, level := range family.Levels {
 					held := func(i int) (h batch.Held) {
-						h.Loss, h.Tie = curves[i*len(r.Treatments)+t].Points[l].errors()
+						h.Loss, h.Tie = splines[i*len(r.Treatments)+t].Points[l].errors()
 						return h
 					}
 					best := batch.Least(len(candidates), func(i int) bool { return candidates[i].Method == method }, held)
@@ -126,12 +126,12 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 					}
 					p := tested.Curves[0].Points[0]
 					p.Settings = candidates[best].Settings
-					curve.Points = append(curve.Points, p)
+					spline.Points = append(spline.Points, p)
 					test, _ := p.errors()
 					choices = append(choices, Choice{method, p.Nightmare, treatment, candidates[best].Settings, held(best).Loss, test, best})
 					out.Seed, out.Repeat, out.Events, out.Numbers, out.BinEvents = tested.Seed, tested.Repeat, tested.Events, tested.Numbers, tested.BinEvents
 				}
-				out.Curves = append(out.Curves, curve)
+				out.Curves = append(out.Curves, spline)
 			}
 		}
 	}

@@ -19,21 +19,21 @@ import (
 // predict --delete with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
 type Random struct {
 	deletion
-	Share float64
+	Fraction float64
 }
 
-func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Share}, r.Share) }
+func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Fraction}, r.Fraction) }
 
-func (r Random) String() string { return "random:" + number(r.Share) }
+func (r Random) String() string { return "random:" + number(r.Fraction) }
 
 // drop marks the features that a dropout noise removes.
-func (e *Event) drop(noise loss.Noise, share float64) {
+func (e *Event) drop(noise loss.Noise, fraction float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Splines = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
 		e.corrupter.Splines = e.Model.Scaler.Splines
 	}
 	e.Dead = e.corrupter.Dead(e.X.Index, e.Field, e.Number, e.Repeat, e.Dead)
-	e.Left = 1 - share
+	e.Left = 1 - fraction
 }
 
 // grouped returns which features of the events are removed together.
@@ -49,12 +49,12 @@ func (s *Stage) grouped() *model.Grouping {
 // --delete-groups with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
 type Groups struct {
 	deletion
-	Share float64
+	Fraction float64
 }
 
-func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Share}, g.Share) }
+func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Fraction}, g.Fraction) }
 
-func (g Groups) String() string { return "groups:" + number(g.Share) }
+func (g Groups) String() string { return "groups:" + number(g.Fraction) }
 
 // Worst removes the K features of an event that the model needs most for the true class y (Globerson & Roweis 2006,
 // section 2): the largest positive contributions to the margin between y and another class. With more than two classes
@@ -155,8 +155,8 @@ type side struct {
 
 // sides returns the outputs whose scores form the margin between a class and a rival.
 func sides(m *model.Linear, class, rival int) (out []side) {
-	against := m.Side(rival)
-	for k, by := range m.Side(class) {
+	against := m.ClassSigns(rival)
+	for k, by := range m.ClassSigns(class) {
 		if by -= against[k]; by != 0 {
 			out = append(out, side{k, by})
 		}

@@ -136,12 +136,12 @@ var nightmares = []struct {
 }{
 	{"none", "", false, func(string) (Nightmare, error) { return None{}, nil }},
 	{"random", "SHARE", true, func(a string) (Nightmare, error) {
-		d, err := parseShare(a)
-		return Random{Share: d}, err
+		d, err := parseFraction(a)
+		return Random{Fraction: d}, err
 	}},
 	{"groups", "SHARE", true, func(a string) (Nightmare, error) {
-		d, err := parseShare(a)
-		return Groups{Share: d}, err
+		d, err := parseFraction(a)
+		return Groups{Fraction: d}, err
 	}},
 	{"worst", "K", true, func(a string) (Nightmare, error) {
 		k, err := strconv.Atoi(a)
@@ -158,7 +158,7 @@ var nightmares = []struct {
 	{"noise", "SD or NAME:SD", true, parseAdditive},
 }
 
-func parseShare(a string) (float64, error) {
+func parseFraction(a string) (float64, error) {
 	d, err := strconv.ParseFloat(a, 64)
 	if err != nil || !(d >= 0 && d < 1) {
 		return 0, fmt.Errorf("the fraction %q must be a number in [0, 1)", a)

@@ -129,7 +129,7 @@ func TestRandom(t *testing.T) {
 		c := batch.Corrupter{Noise: loss.Dropout{Q: 0.3}, Seed: 7}
 		for n := range examples {
 			e := Event{Stage: &Stage{Schema: m.Schema, Seed: 7, Repeat: repeat}, X: examples[n].Features, Number: n, Dead: make([]bool, examples[n].Features.Len())}
-			Random{Share: 0.3}.Kill(&e)
+			Random{Fraction: 0.3}.Kill(&e)
 			x := examples[n].Features.Clone()
 			c.Vec(x, nil, n, repeat)
 			for i, d := range e.Dead {
@@ -141,8 +141,8 @@ func TestRandom(t *testing.T) {
 				}
 			}
 		}
-		if share := float64(dead) / float64(all); math.Abs(share-0.3) > 0.02 {
-			t.Errorf("a share of %g died", share)
+		if fraction := float64(dead) / float64(all); math.Abs(fraction-0.3) > 0.02 {
+			t.Errorf("a share of %g died", fraction)
 		}
 	}
 }
@@ -216,13 +216,13 @@ func TestKill(t *testing.T) {
 
 // TestGroupsWithCurves checks that the spline columns of a number do not form a separate group.
 func TestGroupsWithCurves(t *testing.T) {
-	curves := must.Get(model.NewSplines([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
-	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Splines: curves}}}
+	splines := must.Get(model.NewSplines([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
+	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Splines: splines}}}
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 0, To: 2}}}}}
-	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, curves.BasisColumn(0, 1)}, Value: []float64{0, 1, 1}}}
+	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, splines.BasisColumn(0, 1)}, Value: []float64{0, 1, 1}}}
 	for e.Number = range 50 {
-		Groups{Share: 0.5}.Kill(&e)
+		Groups{Fraction: 0.5}.Kill(&e)
 		if e.Dead[2] != e.Dead[0] {
 			t.Errorf("event %d: dead are %v", e.Number, e.Dead)
 		}

@@ -337,14 +337,14 @@ func (s *Subject) expectsSilence() bool {
 // readingDead returns copies of subjects. Their learners know the neutral values of the numbers in their events.
 func readingDead(subjects []*Subject) []*Subject {
 	subjects = slices.Clone(subjects)
-	read := map[*event.Example]*batch.Deaths{} // key: the first of a subject's events
+	read := map[*event.Example]*batch.DeadValueReadings{} // key: the first of a subject's events
 	for i, s := range subjects {
 		if s.Learn == nil || len(s.Examples) == 0 {
 			continue
 		}
 		g := read[&s.Examples[0]]
 		if g == nil {
-			g = &batch.Deaths{}
+			g = &batch.DeadValueReadings{}
 			for j := range s.Examples {
 				g.Observe(&s.Examples[j], s.Schema)
 			}
@@ -373,9 +373,9 @@ func isRandom(n Nightmare) bool {
 	case During:
 		return isRandom(n.Nightmare)
 	case Random:
-		return n.Share > 0
+		return n.Fraction > 0
 	case Groups:
-		return n.Share > 0
+		return n.Fraction > 0
 	case Additive:
 		return n.SD > 0
 	case Block:
@@ -609,7 +609,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	u.markDead(ev)
 	left := ev.Left
 	if left == 0 {
-		left = 1 - share(ev.Dead, ev.X.Index)
+		left = 1 - deadFraction(ev.Dead, ev.X.Index)
 	}
 	scaler.Splines.Follow(ev.X.Index, ev.Dead)
 	head := f.model.About()
@@ -641,7 +641,7 @@ func base(n Nightmare) Nightmare {
 	return n
 }
 
-func share(dead []bool, columns []uint32) float64 {
+func deadFraction(dead []bool, columns []uint32) float64 {
 	n, of := 0, 0
 	for i, d := range dead {
 		if columns[i] >= model.FirstBasisColumn {

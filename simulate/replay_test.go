@@ -254,7 +254,7 @@ func TestSilentLearner(t *testing.T) {
 	for i := range examples {
 		mean += (examples[i].Features.Value[0] - mean) / float64(i+1)
 	}
-	nightmare := Random{Share: 0.5}
+	nightmare := Random{Fraction: 0.5}
 	ev := Event{Stage: &Stage{Schema: s, Seed: 5}}
 	for n := range examples {
 		e := examples[n]
@@ -285,7 +285,7 @@ func TestSilentLearner(t *testing.T) {
 // TestSilentLoss checks which subjects the report names: among those that do not expect silently missing features, the
 // one with the largest increase of the error, if it is large enough. It also names the best subject that expects them.
 func TestSilentLoss(t *testing.T) {
-	curve := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
+	spline := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
 		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}
 		for i, x := range errors {
 			c.Points = append(c.Points, Point{Nightmare: []string{"random:0", "random:0.5", "random:0.7"}[i], Deleted: []float64{0, 48, 71}[i], ClassErrors: &ClassErrors{Error: x}})
@@ -294,8 +294,8 @@ func TestSilentLoss(t *testing.T) {
 	}
 	declared, silent := Treatment{Dead: Declared}, Treatment{Dead: Silent}
 	r := &Result{Curves: []Curve{
-		curve("a", false, declared, 2, 10, 20), curve("a", false, declared, 2, 10, 20), curve("a", false, silent, 9, 18, 26),
-		curve("b", true, declared, 2, 10, 20), curve("b", true, silent, 2, 21, 40), curve("c", true, declared, 2, 10, 20), curve("c", true, silent, 2, 12, 50),
+		spline("a", false, declared, 2, 10, 20), spline("a", false, declared, 2, 10, 20), spline("a", false, silent, 9, 18, 26),
+		spline("b", true, declared, 2, 10, 20), spline("b", true, silent, 2, 21, 40), spline("c", true, declared, 2, 10, 20), spline("c", true, silent, 2, 12, 50),
 	}}
 	for i, want := range []string{
 		"a at random:0.5: 18.0 % error if the loss is silent, 10.0 % error if it is declared; c, which expects silent loss: 12.0 % error",
@@ -306,7 +306,7 @@ func TestSilentLoss(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if r.Curves = r.Curves[:3]; i == 1 {
-			r.Curves[2] = curve("a", false, silent, 9, 10.9, 20.9)
+			r.Curves[2] = spline("a", false, silent, 9, 10.9, 20.9)
 		}
 	}
 	// A nightmare with a window counts by its length. A regression learner uses the loss of the subject.
@@ -324,7 +324,7 @@ func TestSilentLoss(t *testing.T) {
 		t.Errorf("%+v: %s", got, got)
 	}
 	r.Numbers = false
-	r.Curves = []Curve{curve("b", true, declared, 2, 10, 20), curve("b", true, silent, 2, 21, 40)}
+	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, silent, 2, 21, 40)}
 	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if the loss is silent, 20.0 % error if it is declared" {
 		t.Errorf("%q", got)
 	}

@@ -75,10 +75,10 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		first, second = "rmse", "mae"
 	}
 	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted", "settings"}}
-	for _, curve := range r.Curves {
-		for _, p := range curve.Points {
+	for _, spline := range r.Curves {
+		for _, p := range spline.Points {
 			first, second := p.errors()
-			rows = append(rows, []string{event.Printable(curve.Subject), event.Printable(p.Nightmare), optional(p.Level), string(curve.Dead), fmt.Sprint(curve.Rescale), fmt.Sprint(p.Repeats),
+			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Dead), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
 				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted), p.Settings})
 		}
 	}
@@ -97,7 +97,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	}
 	fmt.Fprintf(&b, "# Nightmares\n\n%s over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
 		what, r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
-	table := func(curves []*Curve, cell func(*Point) string) {
+	table := func(splines []*Curve, cell func(*Point) string) {
 		row := func(first, second string, cell func(*Point) string, points []Point) {
 			fmt.Fprintf(&b, "| %s | %s |", inTable(first), second)
 			for i := range points {
@@ -105,17 +105,17 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 			}
 			b.WriteByte('\n')
 		}
-		points := curves[0].Points
+		points := splines[0].Points
 		row("model", "the dead are", func(p *Point) string { return p.Nightmare }, points)
 		b.WriteString("|---|---|" + strings.Repeat("---|", len(points)) + "\n")
-		for _, c := range curves {
+		for _, c := range splines {
 			row(c.name(), c.Treatment.String(), cell, c.Points)
 		}
 	}
 	for _, family := range r.families() {
-		curves := r.of(family)
+		splines := r.of(family)
 		fmt.Fprintf(&b, "\n## %s\n\n", event.Printable(family))
-		table(curves, func(p *Point) string {
+		table(splines, func(p *Point) string {
 			first, _ := p.errors()
 			if p.High == nil {
 				return fmt.Sprintf(digits, first)
@@ -124,11 +124,11 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		})
 		if r.Numbers {
 			b.WriteString("\nMean absolute error (MAE):\n\n")
-			table(curves, func(p *Point) string { return fmt.Sprintf(digits, p.MAE) })
+			table(splines, func(p *Point) string { return fmt.Sprintf(digits, p.MAE) })
 		}
-		if slices.ContainsFunc(curves, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
+		if slices.ContainsFunc(splines, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
 			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n")
-			table(curves, func(p *Point) string { return p.Settings })
+			table(splines, func(p *Point) string { return p.Settings })
 		}
 		for _, f := range figures {
 			if f.family == family {
@@ -155,13 +155,13 @@ func (r *Result) families() (names []string) {
 	return names
 }
 
-func (r *Result) of(family string) (curves []*Curve) {
+func (r *Result) of(family string) (splines []*Curve) {
 	for i := range r.Curves {
 		if r.Curves[i].Nightmare == family {
-			curves = append(curves, &r.Curves[i])
+			splines = append(splines, &r.Curves[i])
 		}
 	}
-	return curves
+	return splines
 }
 
 func (c *Curve) name() string {
@@ -192,10 +192,10 @@ func (r *Result) Figures() []Named {
 		return base
 	}
 	for _, family := range r.families() {
-		curves := r.of(family)
-		points := curves[0].Points
+		splines := r.of(family)
+		points := splines[0].Points
 		// The legend contains treatments only if they differ.
-		several := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Treatment != curves[0].Treatment })
+		several := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Treatment != splines[0].Treatment })
 		legend := func(c *Curve) string {
 			if several {
 				return c.name() + "; " + c.Treatment.String()
@@ -210,8 +210,8 @@ func (r *Result) Figures() []Named {
 		if f.X = axis(family); strings.HasPrefix(family, "random:") {
 			scale = 100
 		}
-		for _, c := range curves {
-			s := r.style(c, curves[0], Line)
+		for _, c := range splines {
+			s := r.style(c, splines[0], Line)
 			s.Name = legend(c)
 			bounded := false
 			for _, p := range c.Points {
@@ -243,11 +243,11 @@ func (r *Result) Figures() []Named {
 		}
 		out = append(out, Named{name("error", family), f, family})
 		for at := range points {
-			learns := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Learns })
+			learns := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Learns })
 			if points[at].Window == nil && !learns {
 				continue
 			}
-			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(curves, at, legend), family})
+			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(splines, at, legend), family})
 		}
 	}
 	return out
@@ -281,15 +281,15 @@ func (r *Result) subjects() (names []string) {
 	return names
 }
 
-func (r *Result) overTime(curves []*Curve, at int, legend func(*Curve) string) *Figure {
-	p := curves[0].Points[at]
+func (r *Result) overTime(splines []*Curve, at int, legend func(*Curve) string) *Figure {
+	p := splines[0].Points[at]
 	f := &Figure{Title: p.Nightmare, X: "event", Y: fmt.Sprintf("error (%%) of %d events", r.BinEvents)}
 	if r.Numbers {
 		f.Y = fmt.Sprintf("RMSE of %d events", r.BinEvents)
 	}
-	for _, c := range curves {
+	for _, c := range splines {
 		q := c.Points[at]
-		s := r.style(c, curves[0], BareLine)
+		s := r.style(c, splines[0], BareLine)
 		s.Name, s.Y, s.Low, s.High = legend(c), q.Time, q.TimeLow, q.TimeHigh
 		for i := range q.Time {
 			s.X = append(s.X, (float64(i)+0.5)*float64(r.BinEvents))

@@ -48,9 +48,9 @@ func TestStuckFoundAndNot(t *testing.T) {
 	result := must.Get(replay.Run(context.Background(), subjects))(t)
 	errors := map[string]float64{}
 	var names []string
-	for _, curve := range result.Curves {
-		name := curve.Nightmare + " " + curve.Subject + " " + curve.Treatment.String()
-		names, errors[name] = append(names, name), curve.Points[0].Error
+	for _, spline := range result.Curves {
+		name := spline.Nightmare + " " + spline.Subject + " " + spline.Treatment.String()
+		names, errors[name] = append(names, name), spline.Points[0].Error
 	}
 	want := []string{
 		"stuck:x:13@50%-100% model not found", "stuck:x:13@50%-100% model found", "stuck:x:13@50%-100% learner not found", "stuck:x:13@50%-100% learner found",

@@ -127,8 +127,8 @@ type Membership struct {
 // groupProtocol is the name of the assignment strategy. Brokers reject a member with another strategy than the group.
 const groupProtocol = "blankout-sticky"
 
-// shares is the user data that the assigning member sends to the others.
-type shares struct {
+// assignmentData is the user data that the assigning member sends to the others.
+type assignmentData struct {
 	Members int `json:"members"`
 	Standby int `json:"standby"`
 }
@@ -237,7 +237,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	ready.Version, ready.Group, ready.MemberID, ready.InstanceID, ready.Generation = 3, c.Group, m.id, m.instance(), joined.Generation
 	m.known = nil
 	if joined.LeaderID == m.id {
-		if ready.GroupAssignment, err = m.share(ctx, joined.Members); err != nil {
+		if ready.GroupAssignment, err = m.assign(ctx, joined.Members); err != nil {
 			return nil, err
 		}
 	}
@@ -288,8 +288,8 @@ func (m *Membership) subscription() []byte {
 	return s.AppendTo(nil)
 }
 
-// share assigns the current partitions of the topics to the members.
-func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponseMember) ([]kmsg.SyncGroupRequestGroupAssignment, error) {
+// assign assigns the current partitions of the topics to the members.
+func (m *Membership) assign(ctx context.Context, members []kmsg.JoinGroupResponseMember) ([]kmsg.SyncGroupRequestGroupAssignment, error) {
 	owned := map[string][]TopicPartition{}
 	for _, member := range members {
 		var s kmsg.ConsumerMemberMetadata
@@ -316,7 +316,7 @@ func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponse
 		}
 	}
 	given := sticky(all, owned)
-	sent := shares{Members: len(members), Standby: max(len(members)-len(all), 0)}
+	sent := assignmentData{Members: len(members), Standby: max(len(members)-len(all), 0)}
 	data, err := json.Marshal(sent)
 	if err != nil {
 		return nil, err
@@ -412,7 +412,7 @@ func (g *Generation) read(assignment []byte) error {
 		}
 	}
 	slices.SortFunc(g.Partitions, TopicPartition.compare)
-	var sent shares
+	var sent assignmentData
 	if err := json.Unmarshal(a.UserData, &sent); err != nil {
 		return fmt.Errorf("the members of the group cannot be read: %w", err)
 	}

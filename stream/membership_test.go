@@ -134,7 +134,7 @@ func (g *testGroup) settle(members, partitions int) string {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && !g.t.Failed(); time.Sleep(5 * time.Millisecond) {
 		g.mu.Lock()
 		held, ids := map[TopicPartition]bool{}, map[int32]bool{}
-		var shares []string
+		var fractions []string
 		total, standby, right := 0, 0, true
 		for name, generation := range g.holds {
 			if generation.Err() != nil {
@@ -148,13 +148,13 @@ func (g *testGroup) settle(members, partitions int) string {
 			if len(generation.Partitions) == 0 {
 				standby++
 			}
-			shares = append(shares, fmt.Sprintf("%s:%d", name, len(generation.Partitions)))
+			fractions = append(fractions, fmt.Sprintf("%s:%d", name, len(generation.Partitions)))
 		}
 		for _, generation := range g.holds {
 			right = right && generation.Members == members && generation.Standby == standby
 		}
-		slices.Sort(shares)
-		said = strings.Join(shares, " ")
+		slices.Sort(fractions)
+		said = strings.Join(fractions, " ")
 		right = right && len(g.holds) == members && len(ids) == 1 && total == partitions && len(held) == partitions
 		g.mu.Unlock()
 		if right {

@@ -238,7 +238,7 @@ func frozenFold(f *frozen) {
 	for _, noise := range noises {
 		c := online.DefaultConfig()
 		c.Noise = noise
-		m := members.Members{N: 3, Interval: 100, Share: 1, Rate: 1000, Precision: 32, Seed: 9, Delay: 0.01, Timeout: 1, Crash: 0.2, Session: 3}
+		m := members.Members{N: 3, Interval: 100, Fraction: 1, Rate: 1000, Precision: 32, Seed: 9, Delay: 0.01, Timeout: 1, Crash: 0.2, Session: 3}
 		result, err := m.Run(f.t.Context(), c, schema.Clone(), events[:5000], events[5000:])
 		if err != nil {
 			f.t.Fatal(err)

@@ -48,8 +48,8 @@ func TestBends(t *testing.T) {
 					continue
 				}
 				_, err := batch.Train(t.Context(), d, c)
-				if says := err != nil && strings.Contains(err.Error(), "splines"); says == c.Bends(nil) {
-					t.Errorf("%s, %s, %d copies: bends %v, training says %v", c.Loss, noise, copies, c.Bends(nil), err)
+				if says := err != nil && strings.Contains(err.Error(), "splines"); says == c.SupportsSplines(nil) {
+					t.Errorf("%s, %s, %d copies: bends %v, training says %v", c.Loss, noise, copies, c.SupportsSplines(nil), err)
 				} else if says {
 					refused++
 				}
@@ -60,7 +60,7 @@ func TestBends(t *testing.T) {
 		t.Errorf("%d combinations are refused", refused)
 	}
 	axis := must.Get(batch.ParseAxis("noise=none,gaussian:0.5"))(t)
-	if c := batch.DefaultConfig(); !c.Bends(nil) || c.Bends([]batch.Axis{axis}) {
+	if c := batch.DefaultConfig(); !c.SupportsSplines(nil) || c.SupportsSplines([]batch.Axis{axis}) {
 		t.Error("a grid bends where one of its points does not")
 	}
 }

@@ -51,7 +51,7 @@ func New(p batch.Problem, k int) (*Objective, error) {
 	if len(p.Y) != d.Rows() || len(p.Penalty.R) != o.dim {
 		panic(fmt.Sprintf("fdrop: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
-	if d.Curved() {
+	if d.HasSplines() {
 		return nil, fmt.Errorf("fdrop: %w; use a --scaler without them", batch.ErrSplines)
 	}
 	if k < 0 {

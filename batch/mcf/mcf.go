@@ -56,7 +56,7 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 		return nil, fmt.Errorf("loss %q: want %s or %s", kind, Exponential, Logistic)
 	}
 	d := p.Data
-	if d.Curved() && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
+	if d.HasSplines() && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
 		return nil, fmt.Errorf("loss %q under noise: %w; use a --scaler without them, or another loss", kind, batch.ErrSplines)
 	}
 	o := &Objective{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}

@@ -237,7 +237,7 @@ type result struct {
 }
 
 // matrix computes the matrices of the examples d, with a fraction 1/share of the memory.
-func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
+func (t *trainer) matrix(d *batch.Data, threads, fraction int) (*matrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
 	drop := t.drop(n)
@@ -245,9 +245,9 @@ func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
 	if dropping {
 		bytes *= 4
 	}
-	if bytes > t.k.Memory/share {
+	if bytes > t.k.Memory/fraction {
 		if dropping {
-			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples", n, bytes>>20, t.k.Memory/share>>20)
+			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples", n, bytes>>20, t.k.Memory/fraction>>20)
 		}
 		return &matrices{}, nil
 	}

@@ -49,7 +49,7 @@ type Adoption struct {
 // Adopt solves the exact problem of each noise level of a Learner that is frozen at the given position of its stream.
 // It builds a Learner from the solutions. It returns an error if reading the events again fails or ctx ends.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
-	pace := &throttle{ctx: ctx, share: v.Config.AdoptCPU, since: time.Now()}
+	pace := &throttle{ctx: ctx, fraction: v.Config.AdoptCPU, since: time.Now()}
 	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):

@@ -309,8 +309,8 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
 				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			}
-			if curves := exact[1].Scaler.Splines; curves == nil || !slices.ContainsFunc(curves.Columns, func(column uint32) bool { return column == 2 }) {
-				t.Errorf("nothing tells that the third number is there: %+v", curves)
+			if splines := exact[1].Scaler.Splines; splines == nil || !slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }) {
+				t.Errorf("nothing tells that the third number is there: %+v", splines)
 			}
 		}
 	}
@@ -351,8 +351,8 @@ func TestAdoptCurves(t *testing.T) {
 		}
 		l, all, at, draw := bent(t, c, classes, false)
 		before := l.Snapshot().Model()
-		if curves := before.Scaler.Splines; curves == nil || len(curves.Knots[0]) < 3 {
-			t.Fatalf("curves %+v", curves)
+		if splines := before.Scaler.Splines; splines == nil || len(splines.Knots[0]) < 3 {
+			t.Fatalf("curves %+v", splines)
 		}
 		_, a := adopt(t, c, l, all, at)
 		adopted := a.Learner.Snapshot().Model()
@@ -360,16 +360,16 @@ func TestAdoptCurves(t *testing.T) {
 		for range 3000 {
 			fresh = append(fresh, draw())
 		}
-		wrong := func(m *model.Linear) (share float64) {
+		wrong := func(m *model.Linear) (fraction float64) {
 			for i := range fresh {
 				scores := m.Score(&fresh[i], make([]float64, m.Outputs))
 				if classes == 0 {
-					share += math.Abs(scores[0]-fresh[i].Target) / 10 / float64(len(fresh))
+					fraction += math.Abs(scores[0]-fresh[i].Target) / 10 / float64(len(fresh))
 				} else if model.Predict(scores) != fresh[i].Label {
-					share += 1 / float64(len(fresh))
+					fraction += 1 / float64(len(fresh))
 				}
 			}
-			return share
+			return fraction
 		}
 		for i := range fresh {
 			got, want := adopted.Score(&fresh[i], make([]float64, adopted.Outputs)), a.Exact.Score(&fresh[i], make([]float64, adopted.Outputs))

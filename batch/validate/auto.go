@@ -10,7 +10,7 @@ import (
 
 // Auto is the schedule of "auto". The first validation is due after autoFirst records, the next whenever the number of
 // records has doubled, but at most once per autoEvery. A validation uses events from a Sample, as many as fit into the
-// fraction autoShare of the learner's processor time. It waits until they are enough for a meaningful result.
+// fraction autoFraction of the learner's processor time. It waits until they are enough for a meaningful result.
 type Auto struct {
 	at    uint64        // number of records at which the next validation is due
 	last  time.Time     // time of the last validation
@@ -19,9 +19,9 @@ type Auto struct {
 }
 
 const (
-	autoFirst = 10_000
-	autoEvery = 24 * time.Hour
-	autoShare = 0.05
+	autoFirst    = 10_000
+	autoEvery    = 24 * time.Hour
+	autoFraction = 0.05
 	// autoLeast is the smallest number of events of a validation, and autoByFeature the smallest number per feature. An
 	// exact solution of fewer events would describe the sample, not the stream.
 	autoLeast, autoByFeature = 2000, 20
@@ -74,7 +74,7 @@ func (a *Auto) Due(p Progress, features func() int) int {
 		each = autoDear * learning
 	}
 	all := p.CPU.Seconds() + learning*float64(p.Records-p.Own)
-	n := min(p.Sampled, int((autoShare*all-a.spent.Seconds())/each))
+	n := min(p.Sampled, int((autoFraction*all-a.spent.Seconds())/each))
 	if n < autoLeast {
 		return 0
 	}

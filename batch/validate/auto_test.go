@@ -78,18 +78,18 @@ func TestAutoBudget(t *testing.T) {
 		a.Begun(p)
 		a.Take(report(records, n, cost, after))
 		spent, last = spent+time.Duration(n)*cost, n
-		share := spent.Seconds() / p.CPU.Seconds()
-		most := autoShare
+		fraction := spent.Seconds() / p.CPU.Seconds()
+		most := autoFraction
 		if made == 1 {
 			most *= 1.2 // this validation cost more than the previous one predicted
 		}
-		if share > most {
-			t.Errorf("at %d records validations have taken %.3f of the time", records, share)
+		if fraction > most {
+			t.Errorf("at %d records validations have taken %.3f of the time", records, fraction)
 		}
-		dearest = max(dearest, share)
+		dearest = max(dearest, fraction)
 		made++
 	}
-	if last < 100_000 || made < 8 || dearest < autoShare/2 {
+	if last < 100_000 || made < 8 || dearest < autoFraction/2 {
 		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
 	}
 	// The budget counts processor time beyond learning, and reports that are not of a sample do not use it.
@@ -131,7 +131,7 @@ func TestAutoAfterRestart(t *testing.T) {
 	// Only the last 1,000 of a million records are from this process, but all records of the learner count.
 	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
 	all := (999_000 + 2000) * each
-	if n := a.Due(p, few); n != int((autoShare*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {
+	if n := a.Due(p, few); n != int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {
 		t.Errorf("due over %d events", n)
 	}
 	if b := NewAuto(30_000, reports); *b != (Auto{at: autoFirst}) {

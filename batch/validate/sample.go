@@ -29,7 +29,7 @@ const SampleBytes = 24 << 20
 const chunkBytes = 256 << 10
 
 // NewSample returns an empty Sample of at most limit bytes. It keeps at most a quarter of the events, which is more
-// than a validation may use under autoShare.
+// than a validation may use under autoFraction.
 func NewSample(limit int) *Sample { return &Sample{limit: limit, threshold: math.MaxUint64 / 4} }
 
 // Len returns the number of kept events.

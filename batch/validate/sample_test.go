@@ -106,7 +106,7 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	}
 	v := &Validator{Config: Config{Holdout: 4}}
 	v.Learner.ClassWeight = map[string]float64{"yes": 3}
-	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1}))(t)
+	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{fraction: 1}))(t)
 	d := got.evidence.LearnedData()
 	// There are four kinds of events: event weight 1 or 2, and class weight 1 or 3. Compare their weights with the
 	// number of events of each kind.

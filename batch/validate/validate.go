@@ -82,7 +82,7 @@ func RequestOf(s *online.Snapshot, at event.Offsets) Request {
 
 // Validate compares a live model with the exact solution. It also returns the exact solution.
 func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
-	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	pace := &throttle{ctx: ctx, fraction: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
 	if err != nil {
 		return nil, nil, err
@@ -95,7 +95,7 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	c.Progress, c.Pause = v.Progress, pace.rest
 	c.OwnHoldout = v.Config.Policy == "adopt" // the holdout topic is read to its current end, which the model may not have reached
 	if s.Sample != nil {
-		c.Halves, c.Deletions, c.Sample = true, nil, 1000
+		c.HalfSample, c.Deletions, c.Sample = true, nil, 1000
 	}
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
@@ -387,20 +387,20 @@ func (v *Validator) importance(s *event.Schema, e *event.Example) float64 {
 
 // throttle limits a goroutine to a fraction of a processor's time.
 type throttle struct {
-	ctx    context.Context
-	share  float64
-	since  time.Time // start of the current work
-	waited time.Duration
+	ctx      context.Context
+	fraction float64
+	since    time.Time // start of the current work
+	waited   time.Duration
 }
 
 // rest waits as long as the time worked since the last wait requires.
 func (t *throttle) rest() {
 	const least = 2 * time.Millisecond // shorter waits are inaccurate
 	busy := time.Since(t.since)
-	if t.share >= 1 || busy < least || t.ctx.Err() != nil {
+	if t.fraction >= 1 || busy < least || t.ctx.Err() != nil {
 		return
 	}
-	timer := time.NewTimer(time.Duration(float64(busy) * (1/t.share - 1)))
+	timer := time.NewTimer(time.Duration(float64(busy) * (1/t.fraction - 1)))
 	defer timer.Stop()
 	begin := time.Now()
 	select {

@@ -141,7 +141,7 @@ func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place
 			a.row = append(a.row, number(probabilities[k]))
 		}
 	}
-	missing, answer := "", a.model.Answer(e)
+	missing, answer := "", a.model.Handling(e)
 	if answer.Policy() != "" {
 		missing = strings.Join(a.model.MissingFields(e), " ")
 	}

@@ -14,11 +14,11 @@ import (
 	"blankout/simulate"
 )
 
-// drawCurves writes a figure COLUMN-NAME.svg to a directory for every number with a spline. It shows the contribution
+// drawSplines writes a figure COLUMN-NAME.svg to a directory for every number with a spline. It shows the contribution
 // to the score, including the number's linear weight, from the first knot to the last. It returns the number of
 // figures.
-func drawCurves(m *model.Linear, dir string) (n int, err error) {
-	for c := range m.DrawnCurves() {
+func drawSplines(m *model.Linear, dir string) (n int, err error) {
+	for c := range m.DrawnSplines() {
 		if n == 0 {
 			if err := os.MkdirAll(dir, 0o777); err != nil {
 				return 0, err

@@ -247,8 +247,8 @@ func (d *dataFlags) regroup(s *event.Schema) {
 	}
 }
 
-// sayReadAs prints the record settings of a model's file, and the further settings of the file that are used.
-func (p *program) sayReadAs(m *served.Model, further ...string) {
+// printFormat prints the record settings of a model's file, and the further settings of the file that are used.
+func (p *program) printFormat(m *served.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
 	}
@@ -327,7 +327,7 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Sch
 	if d.tally.read == 0 && d.refused == "fail" {
 		return errNoRecord(paths)
 	}
-	d.tell()
+	d.reportRejected()
 	return nil
 }
 
@@ -415,8 +415,8 @@ func (t *tally) refuse(err error) {
 	}
 }
 
-// tell reports the rejected records after all records have been read.
-func (d *dataFlags) tell() {
+// reportRejected reports the rejected records after all records have been read.
+func (d *dataFlags) reportRejected() {
 	t := d.tally
 	if t.refused == 0 {
 		return

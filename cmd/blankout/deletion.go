@@ -22,7 +22,7 @@ type deletion struct {
 	corrupter batch.Corrupter
 	declare   bool // whether predictions treat deleted features as declared missing, not as silently absent
 	rescale   bool // whether to predict by rescaling the survivors (--rescale)
-	rules     map[model.MissingPolicy]int
+	policies  map[model.MissingPolicy]int
 	loss      loss.Loss // loss for regression; nil for classification
 
 	n                int       // number of the next example
@@ -37,9 +37,9 @@ type deletion struct {
 }
 
 // newDeletion returns the deletion for the flags. It counts its predictions in rules, by missing policy.
-func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (*deletion, error) {
+func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
-		model: m, declare: o.declared, rescale: o.rescale, rules: rules, scores: make([]float64, max(m.About().Outputs, 2)),
+		model: m, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
 		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},
 	}
 	if o.groups > 0 {
@@ -81,8 +81,8 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	if d.rescale {
 		d.corrupter.Vec(d.x, d.field, d.n, 0)
 		out = d.model.ScoreVec(d.x, out)
-	} else if policy := h.Answer(d.left()).Policy(); policy != "" {
-		d.rules[policy]++
+	} else if policy := h.Handling(d.left()).Policy(); policy != "" {
+		d.policies[policy]++
 	}
 	d.n++
 	return out
@@ -110,13 +110,13 @@ func (d *deletion) left() *event.Example {
 	return &d.silent
 }
 
-// lacks returns the missing fields of the last example, in the form that was predicted.
-func (d *deletion) lacks() missingFields {
+// missingFields returns the missing fields of the last example, in the form that was predicted.
+func (d *deletion) missingFields() missingFields {
 	if d.rescale {
-		return missingFields{answer: d.model.About().Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
+		return missingFields{answer: d.model.About().Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
 	}
 	return missingFields{
-		answer: func(*event.Example) model.Answer { return d.model.About().Answer(d.left()) },
+		answer: func(*event.Example) model.MissingHandling { return d.model.About().Handling(d.left()) },
 		by: func(*event.Example) model.MissingVariance {
 			if linear, ok := d.model.(*model.Linear); ok && d.declare {
 				return linear.VarianceMissing(d.declared.Features, &d.declared)

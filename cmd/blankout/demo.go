@@ -242,7 +242,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 			return fmt.Errorf("demo: %w", err)
 		}
 		for _, level := range levels {
-			percent := 100 * simulate.Error(row.model, examples, simulate.Random{Share: level})
+			percent := 100 * simulate.Error(row.model, examples, simulate.Random{Fraction: level})
 			fmt.Fprintf(out, "%7.1f", percent)
 			result.add(row.name, level, percent)
 		}
@@ -277,13 +277,13 @@ type demoResult struct {
 }
 
 type demoDeleted struct {
-	Learned string  `json:"learned"`
-	Share   float64 `json:"fraction"`
-	Error   float64 `json:"error"` // error in percent
+	Learned  string  `json:"learned"`
+	Fraction float64 `json:"fraction"`
+	Error    float64 `json:"error"` // error in percent
 }
 
-func (r *demoResult) add(learned string, share, percent float64) {
-	r.Deleted = append(r.Deleted, demoDeleted{learned, share, percent})
+func (r *demoResult) add(learned string, fraction, percent float64) {
+	r.Deleted = append(r.Deleted, demoDeleted{learned, fraction, percent})
 }
 
 // again learns the same events in the same order with another configuration.

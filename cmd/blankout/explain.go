@@ -73,11 +73,11 @@ type explanation struct {
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	Factor        float64             `json:"factor,omitempty"`
 	Why           string              `json:"why,omitempty"`
-	// Filled is the contribution of imputed fields, in addition to the weights of the features from which they are
+	// Imputed is the contribution of imputed fields, in addition to the weights of the features from which they are
 	// imputed.
-	Filled float64         `json:"filled,omitempty"`
-	Terms  []explainedTerm `json:"terms"`
-	Rest   float64         `json:"rest"` // contribution of the features that are not listed
+	Imputed float64         `json:"filled,omitempty"`
+	Terms   []explainedTerm `json:"terms"`
+	Rest    float64         `json:"rest"` // contribution of the features that are not listed
 }
 
 type explainedTerm struct {
@@ -89,7 +89,7 @@ type explainedTerm struct {
 	Value        float64  `json:"value"`
 	Weight       float64  `json:"weight"`
 	Contribution float64  `json:"contribution"`
-	Share        float64  `json:"variance_share"`
+	Fraction     float64  `json:"variance_share"`
 	Known        bool     `json:"known"`
 }
 
@@ -168,7 +168,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	}
 	why := m.Explain(e, class)
 	x := &explanation{Key: string(e.Key),
-		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Answer(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []explainedTerm{}}
+		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Handling(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []explainedTerm{}}
 	if !loss.IsRegression(m.Loss) {
 		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
 		x.Prob = new(probabilities[class])
@@ -182,9 +182,9 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 		}
 		x.Label = &label
 	}
-	if a := m.Answer(e); a.Policy() != "" {
+	if a := m.Handling(e); a.Policy() != "" {
 		x.Stuck = m.StuckFields(e)
-		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Filled = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Filled
+		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Imputed = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Imputed
 	}
 	var listed []served.Feature
 	for i, t := range why.Terms {
@@ -208,7 +208,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	for i, names := range named {
 		t := why.Terms[i]
 		out := explainedTerm{Name: strings.Join(names, " | "), Field: a.schema.Fields[t.Field].Name, Column: t.Column, Raw: t.Raw,
-			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Share: t.Share, Known: t.Known}
+			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Fraction: t.Fraction, Known: t.Known}
 		if len(names) > 1 {
 			out.Names = names
 		}
@@ -220,12 +220,12 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 // whyPolicy explains why a missing policy predicted an event with missing fields: the missing fraction, and the mixture
 // weights of the policies.
 func whyPolicy(h *model.Head, e *event.Example) string {
-	k, m, a := h.CountMissing(e), h.Missing, h.Answer(e)
+	k, m, a := h.CountMissing(e), h.Missing, h.Handling(e)
 	if m == nil {
 		return "the model has no missing policy"
 	}
 	var why []string
-	all := k.Null + k.Absent + k.Named + k.Silent
+	all := k.Null + k.Absent + k.Named + k.AlwaysPresent
 	for _, part := range []struct {
 		missing float64
 		what    string
@@ -234,14 +234,14 @@ func whyPolicy(h *model.Head, e *event.Example) string {
 			why = append(why, fmt.Sprintf("%g of %g fields %s", part.missing, all, part.what))
 		}
 	}
-	var shares []string
-	for i, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
-		if a.Shares[i] > 0 {
-			shares = append(shares, fmt.Sprintf("%s %.3g %%", rule, 100*a.Shares[i]))
+	var fractions []string
+	for i, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
+		if a.Weights[i] > 0 {
+			fractions = append(fractions, fmt.Sprintf("%s %.3g %%", policy, 100*a.Weights[i]))
 		}
 	}
-	if len(shares) > 1 {
-		why = append(why, "policy weights "+strings.Join(shares, ", "))
+	if len(fractions) > 1 {
+		why = append(why, "policy weights "+strings.Join(fractions, ", "))
 	}
 	if a.Level > 0 {
 		why = append(why, fmt.Sprintf("at this missing fraction the model uses the weights of %s", h.NoiseOf(a)))
@@ -289,26 +289,26 @@ func (x *explanation) print(w io.Writer) {
 		if !f.Known {
 			name += " (not seen)"
 		}
-		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Share, name)
+		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Fraction, name)
 	}
 	if n := x.Features - len(x.Terms); n > 0 {
 		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  %s other features\n", x.Rest, humanize.Comma(int64(n)))
 	}
 	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
-	if x.Filled != 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Filled)
+	if x.Imputed != 0 {
+		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Imputed)
 	}
 	t.Flush()
 	if len(x.Missing) > 0 {
 		how := fmt.Sprintf("the score of the other fields is multiplied by %.4g", x.Factor)
-		if x.Filled != 0 {
+		if x.Imputed != 0 {
 			how += ", and for the numbers computed from it"
 		}
 		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
 		if len(x.Stuck) > 0 {
 			fmt.Fprintf(w, "  stuck: %s\n", event.Printable(strings.Join(x.Stuck, ", ")))
 		}
-		if x.Features == 0 && x.Filled == 0 {
+		if x.Features == 0 && x.Imputed == 0 {
 			fmt.Fprintln(w, "  the model knows no feature of the event: the score is the intercept")
 		} else {
 			fmt.Fprintf(w, "  scored by policy %s, %s: %s\n", x.MissingPolicy, how, x.Why)

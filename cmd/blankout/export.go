@@ -38,19 +38,19 @@ The graph of a model that imputes has only the policies none and rescale; export
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			rule, err := model.ParseMissingPolicy(missing)
+			policy, err := model.ParseMissingPolicy(missing)
 			if err != nil {
 				err = fmt.Errorf("--missing-policy %w", err)
 			}
 			if !slices.Contains(export.Formats, format) {
 				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(export.Formats, ", "))
-			} else if err == nil && rule != model.MissingAuto && format != "onnx" {
-				err = fmt.Errorf("--missing-policy %s: needs --format onnx; %s contains only weights", rule, format)
+			} else if err == nil && policy != model.MissingAuto && format != "onnx" {
+				err = fmt.Errorf("--missing-policy %s: needs --format onnx; %s contains only weights", policy, format)
 			}
 			if err != nil {
 				return usageError{fmt.Errorf("export: %w", err)}
 			}
-			if err := p.runExport(modelFile, format, rule, out); err != nil {
+			if err := p.runExport(modelFile, format, policy, out); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return nil
@@ -66,13 +66,13 @@ The graph of a model that imputes has only the policies none and rescale; export
 	return c
 }
 
-func (p *program) runExport(modelFile, format string, rule model.MissingPolicy, out string) error {
+func (p *program) runExport(modelFile, format string, policy model.MissingPolicy, out string) error {
 	m, err := p.readServed(modelFile)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	notes, err := export.Write(&b, m, format, rule)
+	notes, err := export.Write(&b, m, format, policy)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", modelFile, err)
 		if refused := (*export.RefusedError)(nil); errors.As(err, &refused) {
@@ -192,7 +192,7 @@ func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 		return nil, err
 	}
 	if o.data.settings.file == "" {
-		p.sayReadAs(m)
+		p.printFormat(m)
 	}
 	o.data.regroup(m.Schema)
 	schema := m.Schema.Clone()

@@ -287,8 +287,8 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 		line = strings.TrimSuffix(line, "\n")
 		if comment, ok := strings.CutPrefix(line, "# "); ok {
 			heads = strings.Split(comment, "\t") // the last comment names the columns
-			if curve, ok := strings.CutPrefix(comment, "knots of "); ok {
-				name, knots, _ := strings.Cut(curve, ": ")
+			if spline, ok := strings.CutPrefix(comment, "knots of "); ok {
+				name, knots, _ := strings.Cut(spline, ": ")
 				for knot := range strings.FieldsSeq(knots) {
 					x := must.Get(strconv.ParseFloat(knot, 64))(t)
 					f.knots[name] = append(f.knots[name], x)

@@ -81,7 +81,7 @@ progress, the commits of each member and the refused commits.`,
 				if i.model == nil {
 					return fmt.Errorf("inspect --splines: %s: a kernel model has no splines", i.File)
 				}
-				n, err := drawCurves(i.model, splines)
+				n, err := drawSplines(i.model, splines)
 				if err != nil {
 					return fmt.Errorf("inspect --splines: %s: %w", i.File, err)
 				}
@@ -296,7 +296,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	var levels []string // by range of the missing fraction
 	if p := i.Progress; p != nil {
 		printProgress(out, p, draw)
-		levels = p.LevelsByShare
+		levels = p.LevelsByMissing
 	}
 	if len(i.Policies) > 0 {
 		printPolicies(out, i.Policies, levels)

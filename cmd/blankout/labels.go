@@ -145,7 +145,7 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 				return nil, all, err
 			}
 			if log != nil {
-				lane.Late, lane.Odd = sayLate(log, p), sayOdd(log, p)
+				lane.Late, lane.Odd = logLate(log, p), logOutOfOrder(log, p)
 			}
 			lanes, all = append(lanes, *lane), append(all, opened)
 		}
@@ -153,15 +153,15 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// sayLate returns the function Late for a Lane.
-func sayLate(log *slog.Logger, p stream.Partition) func() {
+// logLate returns the function Late for a Lane.
+func logLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
 		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
 	}
 }
 
-// sayOdd returns the function Odd for a Lane. It logs the first record, the second, the fourth and so on.
-func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
+// logOutOfOrder returns the function Odd for a Lane. It logs the first record, the second, the fourth and so on.
+func logOutOfOrder(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	n := 0
 	return func(offset, at int64) {
 		if n++; n&(n-1) == 0 {
@@ -255,7 +255,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 				both := append(slices.Clone(*a.consuming.Load()), consumer)
 				a.consuming.Store(&both)
 			}
-			lane.Late, lane.Odd = sayLate(a.log, p), sayOdd(a.log, p)
+			lane.Late, lane.Odd = logLate(a.log, p), logOutOfOrder(a.log, p)
 			a.log.Info("new partition", "topic", p.Topic, "partition", p.Number)
 			lanes = append(lanes, *lane)
 		}
@@ -323,8 +323,8 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	return j, nil
 }
 
-// sayJoined prints the counts of delayed labels. For nil it prints nothing.
-func (p *program) sayJoined(c *labels.Counts) {
+// printJoined prints the counts of delayed labels. For nil it prints nothing.
+func (p *program) printJoined(c *labels.Counts) {
 	if c == nil {
 		return
 	}

@@ -132,17 +132,17 @@ nothing is declared. Predictions and other measures are silent, or declared with
 	return c
 }
 
-// sayLacking prints the missing policies that predicted examples with missing fields.
-func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
-	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
-		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(lacking, "example"),
-			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingImpute])))
+// printMissing prints the missing policies that predicted examples with missing fields.
+func (p *program) printMissing(policies map[model.MissingPolicy]int) {
+	if missing := policies[model.MissingNone] + policies[model.MissingRescale] + policies[model.MissingImpute]; missing > 0 {
+		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(missing, "example"),
+			humanize.Comma(int64(policies[model.MissingRescale])), humanize.Comma(int64(policies[model.MissingImpute])))
 	}
 }
 
 // openModel reads the model, and sets the record settings of its training data.
 func (o *predictFlags) openModel(p *program) (*served.Model, error) {
-	rule, err := model.ParseMissingPolicy(o.missing)
+	policy, err := model.ParseMissingPolicy(o.missing)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--missing-policy %w", err)}
 	}
@@ -150,14 +150,14 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := forceMissing(read, rule); err != nil {
+	if err := forceMissing(read, policy); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}
 	if err := o.data.resolve(read); err != nil {
 		return nil, err
 	}
 	if o.data.settings.file == "" {
-		p.sayReadAs(read)
+		p.printFormat(read)
 	}
 	return read, nil
 }
@@ -190,14 +190,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, rules := read.Score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
-	lacks := missingFields{answer: head.Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
+	score, policies := read.Score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
+	missing := missingFields{answer: head.Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
-		if deleted, err = newDeletion(read.Model, o, schema, rules); err != nil {
+		if deleted, err = newDeletion(read.Model, o, schema, policies); err != nil {
 			return err
 		}
-		score, lacks = deleted.score, deleted.lacks()
+		score, missing = deleted.score, deleted.missingFields()
 	}
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
@@ -217,7 +217,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 				p.warn(place() + ": " + text)
 			}
 		}
-		if err := seen.take(e, in.Schema); err != nil {
+		if err := seen.count(e, in.Schema); err != nil {
 			return err
 		}
 		unmet.add(e)
@@ -225,14 +225,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			screen.progress(humanize.Comma(int64(seen.n)) + " examples scored")
 		}
 		s := score(e, scores)
-		if rule := head.Answer(e).Policy(); rule != "" && o.remove == 0 && o.groups == 0 {
-			rules[rule]++
+		if policy := head.Handling(e).Policy(); policy != "" && o.remove == 0 && o.groups == 0 {
+			policies[policy]++
 		}
 		if numbers != nil {
-			numbers.add(e, head, s[0], lacks.by(e))
+			numbers.add(e, head, s[0], missing.by(e))
 		} else {
 			probabilities = head.Probabilities(s, probabilities)
-			measureClasses(measures, head, e, lacks.answer(e), s, probabilities)
+			measureClasses(measures, head, e, missing.answer(e), s, probabilities)
 		}
 		if o.out == "" {
 			return nil
@@ -246,7 +246,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return err
 	}
 	if o.explain.form != "" {
-		p.sayNames(read.Schema)
+		p.printNames(read.Schema)
 	}
 	if seen.onlyUnseen > 0 && seen.familiar == 0 {
 		p.warn(fmt.Sprintf("none of %s has a feature of the model: check that model and data belong together", plural(seen.onlyUnseen, "example")))
@@ -257,7 +257,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if !p.quiet {
 			numbers.print(p.stderr)
 			deleted.print(p.stderr)
-			p.sayLacking(rules)
+			p.printMissing(policies)
 		}
 		if o.json {
 			return numbers.encode(p.stdout, o.data.tally.refused, unmetReport, deleted.report())
@@ -265,14 +265,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		return nil
 	}
 	r := measures.Report()
-	p.sayUnlabeled(&seen, o)
+	p.printUnlabeled(&seen, o)
 	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
 		p.warn(text)
 	}
 	if !p.quiet {
 		printReport(p.stderr, printable(head.Schema.Classes), r)
 		deleted.print(p.stderr)
-		p.sayLacking(rules)
+		p.printMissing(policies)
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(struct {
@@ -300,8 +300,8 @@ func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema
 	return x, nil
 }
 
-// sayNames prints the number of names in the model's dictionary.
-func (p *program) sayNames(s *event.Schema) {
+// printNames prints the number of names in the model's dictionary.
+func (p *program) printNames(s *event.Schema) {
 	if p.quiet || s.Names.Len() == 0 {
 		return
 	}
@@ -314,7 +314,7 @@ func (p *program) sayNames(s *event.Schema) {
 
 // measureClasses measures the prediction for an example, with its scores and probabilities. a is how the model
 // predicted it.
-func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.Answer, scores, probabilities []float64) {
+func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.MissingHandling, scores, probabilities []float64) {
 	class := h.Predict(scores)
 	to.Add(e.Label, e.Weight, scores, class, probabilities)
 	if set, ok := h.Set(a, probabilities[:max(2, min(len(probabilities), len(h.Schema.Classes)))], class); ok {
@@ -322,8 +322,8 @@ func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a m
 	}
 }
 
-// sayUnlabeled prints the number of examples without a label.
-func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
+// printUnlabeled prints the number of examples without a label.
+func (p *program) printUnlabeled(seen *examined, o *predictFlags) {
 	if seen.zeros > 0 && !p.quiet {
 		fmt.Fprintln(p.stderr, "every label is 0, which is not a class of the model: the examples count as unlabeled")
 	}
@@ -345,7 +345,7 @@ type examined struct {
 	zero int
 }
 
-func (x *examined) take(e *event.Example, schema *event.Schema) error {
+func (x *examined) count(e *event.Example, schema *event.Schema) error {
 	classes := x.model.Schema.Classes
 	switch {
 	case e.Label >= x.known && e.Label != x.zero:
@@ -380,7 +380,7 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 
 // missingFields describes how the last scored example was predicted, including its model.ScoreVariance.
 type missingFields struct {
-	answer func(*event.Example) model.Answer
+	answer func(*event.Example) model.MissingHandling
 	by     func(*event.Example) model.MissingVariance
 }
 
@@ -432,10 +432,10 @@ func addMissingFlag(c *cobra.Command, to *string) {
 }
 
 // forceMissing makes a model use the given missing policy for all events with missing fields. auto changes nothing.
-func forceMissing(m *served.Model, rule model.MissingPolicy) error {
-	if rule == model.MissingImpute && m.Head.Covariance == nil {
+func forceMissing(m *served.Model, policy model.MissingPolicy) error {
+	if policy == model.MissingImpute && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}
 	}
-	m.Missing = m.Missing.Forced(rule)
+	m.Missing = m.Missing.Forced(policy)
 	return nil
 }

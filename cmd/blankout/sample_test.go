@@ -79,14 +79,14 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 		set   string
 		want  bool
 	}{{0.2, false, "", true}, {0.5, false, "", true}, {0.8, false, "", false}, {0.2, true, "", false}, {0.2, false, "record.absent=zero", false}} {
-		share, want := test.share, test.want
+		fraction, want := test.share, test.want
 		r := rand.New(rand.NewPCG(2, 1))
 		var lines bytes.Buffer
 		write := json.NewEncoder(&lines)
 		for range 200 {
 			event := map[string]any{"label": r.IntN(2), "always": r.NormFloat64()}
 			for i := range 30 {
-				if r.Float64() < share {
+				if r.Float64() < fraction {
 					event[fmt.Sprint("pixel", i)] = r.Float64()
 					if test.zeros && r.IntN(5) == 0 {
 						event[fmt.Sprint("pixel", i)] = 0
@@ -102,7 +102,7 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 			t.Fatalf("exit code %d\n%s", code, &log)
 		}
 		if got := strings.Contains(log.String(), "30 numeric fields are absent from at least a third of the events"); got != want {
-			t.Errorf("share %v: %s", share, &log)
+			t.Errorf("share %v: %s", fraction, &log)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	if err != nil {
 		return nil, err
 	}
-	v, err := b.Data(schema).Like(d)
+	v, err := b.Data(schema).WithClassesOf(d)
 	if err == nil && v.Rows() == 0 {
 		err = errors.New("no examples")
 	}

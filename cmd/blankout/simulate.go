@@ -358,7 +358,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		data.regroup(m.Schema)
 		if o.data.settings.file == "" {
-			p.sayReadAs(m)
+			p.printFormat(m)
 			if taught == nil && m.Recorded {
 				taught = m
 			}

@@ -48,11 +48,11 @@ type trainFlags struct {
 	influences  string
 	places      []place // origins of the examples, for influences
 	kernel      kernelFlags
-	covariance  int            // largest number of numeric columns in the covariance
-	presence    batch.Presence // presence of the fields in the examples, for --missing-policy
-	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
-	silentValue string         // value that features read after they fail silently, under silent noise
-	deaths      batch.Deaths   // readings that determine this value
+	covariance  int                     // largest number of numeric columns in the covariance
+	presence    batch.Presence          // presence of the fields in the examples, for --missing-policy
+	observed    bool                    // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
+	silentValue string                  // value that features read after they fail silently, under silent noise
+	deaths      batch.DeadValueReadings // readings that determine this value
 }
 
 func (p *program) train() *cobra.Command {
@@ -241,7 +241,7 @@ type trainResult struct {
 
 	unpenalized bool   // whether the penalty is 0 (--l2 0)
 	outlier     string // description of extreme readings that may dominate the solution
-	unfilled    string // reason why the model cannot impute as requested
+	notImputed  string // reason why the model cannot impute as requested
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -300,7 +300,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain"
+		r.notImputed = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.FarthestOutlier(); ok {
@@ -339,7 +339,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			certificate = fmt.Sprintf("at most %.3g above the minimum", *r.Certificate)
 		}
 		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
-		p.sayJoined(r.Counts)
+		p.printJoined(r.Counts)
 		if r.Noise != "" {
 			fmt.Fprintf(p.stderr, "missing from the examples: noise %s\n", r.Noise)
 		}
@@ -363,7 +363,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
-	for _, text := range []string{r.outlier, r.unfilled} {
+	for _, text := range []string{r.outlier, r.notImputed} {
 		if text != "" {
 			fmt.Fprintf(p.stderr, "warning: %s\n", text)
 		}
@@ -511,7 +511,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	var x event.Vec
 	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
-	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
+	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.SupportsSplines(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
 	}

@@ -198,7 +198,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		if r.Refused > 0 {
 			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
 		}
-		p.sayJoined(r.Counts)
+		p.printJoined(r.Counts)
 		line := ""
 		if n := trained.ProgressiveNumbers; n != nil {
 			line = fmt.Sprintf("progressive %s%s", numbersLine(n.Report()), baselinesLine(r.BaselineReport))
@@ -231,11 +231,11 @@ func reasons(by map[event.Reason]uint64) string {
 }
 
 // inPercent returns a fraction in percent, or nil for NaN.
-func inPercent(share float64) *float64 {
-	if math.IsNaN(share) {
+func inPercent(fraction float64) *float64 {
+	if math.IsNaN(fraction) {
 		return nil
 	}
-	x := 100 * share
+	x := 100 * fraction
 	return &x
 }
 

@@ -66,7 +66,7 @@ with -d, and a file of delayed labels with --labels.`,
 			"  blankout validate -m checkpoints -d events.jsonl --labels labels.jsonl",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rule, err := model.ParseMissingPolicy(o.missing)
+			policy, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
 				return usageError{fmt.Errorf("validate: --missing-policy %w", err)}
 			}
@@ -75,7 +75,7 @@ with -d, and a file of delayed labels with --labels.`,
 			}
 			s, err := readSaved(o.model)
 			if err == nil {
-				err = forceMissing(s.model, rule)
+				err = forceMissing(s.model, policy)
 			}
 			if err != nil {
 				return fmt.Errorf("validate: %w", err)
@@ -95,7 +95,7 @@ with -d, and a file of delayed labels with --labels.`,
 				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
 			}
 			if settings.file == "" {
-				p.sayReadAs(s.model, learnedAs(&l.Config, s.model.Schema)...)
+				p.printFormat(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
 			if err := l.OpenRegistry(nil); err != nil {
 				return usageError{err}
@@ -361,7 +361,7 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 
 // printValidation prints a report. draw adds bar charts as text.
 func printValidation(out io.Writer, r *batch.Validation, draw bool) {
-	share := func(x *float64) string {
+	fraction := func(x *float64) string {
 		if x == nil {
 			return "-"
 		}
@@ -387,7 +387,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	if r.Certificate != nil {
 		fmt.Fprintf(out, " (which is within %.2g of the minimum)", *r.Certificate)
 	}
-	fmt.Fprintf(out, "\nweights: distance %.4g, cosine %s; measured on %s events\n\n", r.Distance, share(r.Cosine), map[string]string{"holdout": "the held-out", "learned": "the learned"}[r.MeasuredOn])
+	fmt.Fprintf(out, "\nweights: distance %.4g, cosine %s; measured on %s events\n\n", r.Distance, fraction(r.Cosine), map[string]string{"holdout": "the held-out", "learned": "the learned"}[r.MeasuredOn])
 	if r.Newest != nil {
 		fmt.Fprintf(out, "%s\n\n", r.Newest)
 	}
@@ -398,17 +398,17 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	wrong := "error %"
 	if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
 		wrong = "RMSE"
-		fmt.Fprintf(w, "MAE\t%s\t%s\t\n", share(live.MAE), share(exact.MAE))
-		fmt.Fprintf(w, "RMSE\t%s\t%s\t\n", share(live.RMSE), share(exact.RMSE))
-		fmt.Fprintf(w, "R2\t%s\t%s\t\n", share(live.R2), share(exact.R2))
-		fmt.Fprintf(w, "deviance\t%s\t%s\t\n", share(live.Deviance), share(exact.Deviance))
-		fmt.Fprintf(w, "coverage\t%s\t%s\t\n", share(live.Coverage), share(exact.Coverage))
+		fmt.Fprintf(w, "MAE\t%s\t%s\t\n", fraction(live.MAE), fraction(exact.MAE))
+		fmt.Fprintf(w, "RMSE\t%s\t%s\t\n", fraction(live.RMSE), fraction(exact.RMSE))
+		fmt.Fprintf(w, "R2\t%s\t%s\t\n", fraction(live.R2), fraction(exact.R2))
+		fmt.Fprintf(w, "deviance\t%s\t%s\t\n", fraction(live.Deviance), fraction(exact.Deviance))
+		fmt.Fprintf(w, "coverage\t%s\t%s\t\n", fraction(live.Coverage), fraction(exact.Coverage))
 	} else {
-		fmt.Fprintf(w, "error %%\t%s\t%s\t\n", share(r.Live.Error), share(r.Exact.Error))
-		fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", share(r.Live.LogLoss), share(r.Exact.LogLoss))
-		fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", share(r.Live.CalibrationError), share(r.Exact.CalibrationError))
+		fmt.Fprintf(w, "error %%\t%s\t%s\t\n", fraction(r.Live.Error), fraction(r.Exact.Error))
+		fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", fraction(r.Live.LogLoss), fraction(r.Exact.LogLoss))
+		fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", fraction(r.Live.CalibrationError), fraction(r.Exact.CalibrationError))
 	}
-	for _, curve := range []struct {
+	for _, spline := range []struct {
 		dead        string
 		live, exact []*float64
 	}{
@@ -417,8 +417,8 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 		{"of the groups deleted, declared", r.Live.GroupRobustness, r.Exact.GroupRobustness},
 		{"of the groups deleted, silent", r.Live.SilentGroupRobustness, r.Exact.SilentGroupRobustness},
 	} {
-		for i, live := range curve.live {
-			fmt.Fprintf(w, "%s with %g %% %s\t%s\t%s\t\n", wrong, 100*r.Deletions[i], curve.dead, share(live), share(curve.exact[i]))
+		for i, live := range spline.live {
+			fmt.Fprintf(w, "%s with %g %% %s\t%s\t%s\t\n", wrong, 100*r.Deletions[i], spline.dead, fraction(live), fraction(spline.exact[i]))
 		}
 	}
 	w.Flush()
@@ -446,7 +446,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 		kinds := map[string]int{}
 		for _, f := range r.Failures {
 			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {
-				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, event.Printable(f.Name), 100*f.Share, f.Live, f.Rise, f.Exact)
+				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, event.Printable(f.Name), 100*f.Fraction, f.Live, f.Rise, f.Exact)
 			}
 		}
 		w.Flush()

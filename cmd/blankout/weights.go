@@ -34,7 +34,7 @@ func largestWeights(m *model.Linear, n int) [][]namedWeight {
 			continue
 		}
 		var list []namedWeight
-		side := m.Side(class)
+		side := m.ClassSigns(class)
 		for i := range m.Rows.Len() {
 			column, row := m.Rows.Column(i)
 			if w := m.SideWeight(side, row); w > 0 {

@@ -104,8 +104,8 @@ func (e *Example) MissesColumn(column uint32) bool {
 	if len(e.MissingColumns) == 0 {
 		return false
 	}
-	_, lacks := slices.BinarySearch(e.MissingColumns, column)
-	return lacks
+	_, missing := slices.BinarySearch(e.MissingColumns, column)
+	return missing
 }
 
 // Reason is why a record was refused. Its values are also the values of the metric label and of the dead letter's

@@ -144,7 +144,7 @@ func (m *Model) ScoreVec(x event.Vec, out []float64) []float64 { return m.score(
 
 // ScoreMissing implements model.Model.
 func (m *Model) ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64 {
-	return m.score(x, m.Answer(e).Scale, out)
+	return m.score(x, m.Handling(e).Scale, out)
 }
 
 // score computes ScoreVec for the features multiplied by scale.

@@ -15,12 +15,12 @@ func TestBinaryMeasures(t *testing.T) {
 		f     float64
 		label int
 	}
-	for _, share := range []float64{0.5, 0.01} {
+	for _, fraction := range []float64{0.5, 0.01} {
 		r := rand.New(rand.NewPCG(1, 2))
 		b, events := &Binary{}, []event{}
 		for range 20000 {
 			e := event{r.NormFloat64() * 2, 0}
-			if r.Float64() < share {
+			if r.Float64() < fraction {
 				e.label = 1
 				e.f += 2.5
 			}
@@ -44,10 +44,10 @@ func TestBinaryMeasures(t *testing.T) {
 		}
 		auc, ap = auc/(positives*negatives), ap/positives
 		if got := b.AUC(); math.Abs(got-auc) > 2e-3 {
-			t.Errorf("share %v: AUC %v, want %v", share, got, auc)
+			t.Errorf("share %v: AUC %v, want %v", fraction, got, auc)
 		}
 		if got := b.AveragePrecision(); math.Abs(got-ap) > 2e-3+0.02*ap {
-			t.Errorf("share %v: average precision %v, want %v", share, got, ap)
+			t.Errorf("share %v: average precision %v, want %v", fraction, got, ap)
 		}
 		above, right := 0.0, 0.0
 		for _, e := range events {
@@ -67,10 +67,10 @@ func TestBinaryMeasures(t *testing.T) {
 			off += math.Abs(bar) / float64(len(events))
 		}
 		if got := b.CalibrationError(); math.Abs(got-off) > 1e-9 {
-			t.Errorf("share %v: calibration error %v, want %v", share, got, off)
+			t.Errorf("share %v: calibration error %v, want %v", fraction, got, off)
 		}
 		if b.Precision() != right/above || b.Recall() != right/positives {
-			t.Errorf("share %v: precision %v and recall %v, want %v and %v", share, b.Precision(), b.Recall(), right/above, right/positives)
+			t.Errorf("share %v: precision %v and recall %v, want %v and %v", fraction, b.Precision(), b.Recall(), right/above, right/positives)
 		}
 	}
 }

@@ -144,18 +144,18 @@ func readCovariance(blocks []event.Block) (*Covariance, error) {
 	return out, nil
 }
 
-// Parts has the role of each column of a Covariance in one event: Apart, Observed or Imputed.
-type Parts []byte
+// ColumnRoles has the role of each column of a Covariance in one event: Apart, Observed or Imputed.
+type ColumnRoles []byte
 
 // The roles of a column.
 const (
-	Apart    = iota // ignored: an outlier, or an absent column that most events do not have
+	Ignored  = iota // ignored: an outlier, or an absent column that most events do not have
 	Observed        // used to impute missing values
 	Imputed         // missing, and is imputed
 )
 
-// Places appends the indices of the columns with a role to at, in ascending order.
-func (p Parts) Places(part byte, at []int) []int {
+// Indices appends the indices of the columns with a role to at, in ascending order.
+func (p ColumnRoles) Indices(part byte, at []int) []int {
 	for i, q := range p {
 		if q == part {
 			at = append(at, i)
@@ -181,16 +181,16 @@ type Imputation struct {
 
 // Imputation returns the Imputation for a pattern of roles, or nil if nothing is imputed. It caches the latest
 // patterns, and is safe for concurrent use.
-func (c *Covariance) Imputation(p Parts) *Imputation {
+func (c *Covariance) Imputation(p ColumnRoles) *Imputation {
 	if f, ok := c.imputations.get(string(p)); ok {
 		return f
 	}
 	if bytes.IndexByte(p, Imputed) < 0 {
 		return nil
 	}
-	places := p.Places(Observed, make([]int, 0, 2*len(p)))
+	places := p.Indices(Observed, make([]int, 0, 2*len(p)))
 	observed := len(places)
-	places = p.Places(Imputed, places)
+	places = p.Indices(Imputed, places)
 	f := &Imputation{c: c, observed: places[:observed:observed], imputed: slices.Clip(places[observed:])}
 	if n := len(p) - observed; n < observed && c.inverse() != nil {
 		from := len(places)
@@ -242,22 +242,22 @@ func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 	return positive
 }
 
-// Repair moves the weights of missing columns to observed columns. w has the weights of all columns. Given the observed
+// Weigh moves the weights of missing columns to observed columns. w has the weights of all columns. Given the observed
 // values, the expectation of the sum of w x over observed and missing columns is
 //
 //	sum (w_o + extra_o) x_o + shift,
 //
 // and its variance is w_m' R w_m. Repair sets extra to 0 for columns that are not observed.
-func (f *Imputation) Repair(w, extra []float64) (shift, variance float64) {
+func (f *Imputation) Weigh(w, extra []float64) (shift, variance float64) {
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
-		return f.repairPrecise(w, extra)
+		return f.weighPrecise(w, extra)
 	}
-	return f.repairPlain(w, extra)
+	return f.weighPlain(w, extra)
 }
 
-// repairPlain computes Repair with the covariance C.
-func (f *Imputation) repairPlain(w, extra []float64) (shift, variance float64) {
+// weighPlain computes Repair with the covariance C.
+func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [4][fewPlaces]float64
 	missing := few[0][:0]
@@ -282,9 +282,9 @@ func (f *Imputation) repairPlain(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// repairPrecise computes Repair with the inverse P of C: extra_o = -P_ou z with z = P_uu^-1 w_u. In w_u, the weights of
+// weighPrecise computes Repair with the inverse P of C: extra_o = -P_ou z with z = P_uu^-1 w_u. In w_u, the weights of
 // columns that are not missing are replaced by 0.
-func (f *Imputation) repairPrecise(w, extra []float64) (shift, variance float64) {
+func (f *Imputation) weighPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
 	z := f.solvePrecise(few[0][:0], func(i int) float64 {

@@ -43,7 +43,7 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 // slowFill is a slow reference for Imputation. It conditions a normal distribution with the shrunk covariance on one
 // observed value after another. It returns the mean and the covariance of all columns. An observed column has its value
 // as mean, and covariance 0.
-func slowFill(c *Covariance, p Parts, x []float64) (mean []float64, matrix [][]float64) {
+func slowFill(c *Covariance, p ColumnRoles, x []float64) (mean []float64, matrix [][]float64) {
 	n := len(c.Columns)
 	mean = slices.Clone(c.Mean)
 	for i := range n {
@@ -71,8 +71,8 @@ func slowFill(c *Covariance, p Parts, x []float64) (mean []float64, matrix [][]f
 	return mean, matrix
 }
 
-func randomParts(n int, r *rand.Rand) Parts {
-	p := make(Parts, n)
+func randomParts(n int, r *rand.Rand) ColumnRoles {
+	p := make(ColumnRoles, n)
 	for i := range p {
 		p[i] = byte(r.IntN(3))
 	}
@@ -97,7 +97,7 @@ func TestFill(t *testing.T) {
 		}
 		p := randomParts(n, r)
 		if trial == 1 {
-			p = Parts{Imputed, Imputed}
+			p = ColumnRoles{Imputed, Imputed}
 		}
 		x, w, extra := make([]float64, n), make([]float64, n), make([]float64, n)
 		for i := range n {
@@ -108,14 +108,14 @@ func TestFill(t *testing.T) {
 		filled := slices.Clone(x)
 		f.Expect(filled)
 		expected := slices.Clone(x)
-		from, observed := f.From(), p.Places(Observed, nil)
-		for a, i := range p.Places(Imputed, nil) {
+		from, observed := f.From(), p.Indices(Observed, nil)
+		for a, i := range p.Indices(Imputed, nil) {
 			expected[i] = c.Mean[i]
 			for b, j := range observed {
 				expected[i] += from[a*len(observed)+b] * (x[j] - c.Mean[j])
 			}
 		}
-		shift, variance := f.Repair(w, extra)
+		shift, variance := f.Weigh(w, extra)
 		residual := make([]float64, n*n)
 		f.AddResidual(2, residual)
 		direct, repaired, certain := 0.0, shift, 0.0
@@ -130,7 +130,7 @@ func TestFill(t *testing.T) {
 			if !close12(expected[i], want) {
 				t.Fatalf("trial %d: column %d of %v is filled with %v by From, want %v", trial, i, p, expected[i], want)
 			}
-			if p[i] != Apart {
+			if p[i] != Ignored {
 				direct += w[i] * want
 			}
 			if p[i] == Observed {
@@ -153,7 +153,7 @@ func TestFill(t *testing.T) {
 			t.Fatalf("trial %d: repaired weights give %v, variance %v, want %v, %v", trial, repaired, variance, direct, certain)
 		}
 	}
-	if c := randomCovariance(t, 3, 1); c.Imputation(Parts{Apart, Observed, Observed}) != nil {
+	if c := randomCovariance(t, 3, 1); c.Imputation(ColumnRoles{Ignored, Observed, Observed}) != nil {
 		t.Error("nothing is missing, and something is filled in")
 	}
 }
@@ -211,12 +211,12 @@ func FuzzCovariance(f *testing.F) {
 			return
 		}
 		n := len(c.Columns)
-		w, extra, p := make([]float64, n), make([]float64, n), make(Parts, n)
+		w, extra, p := make([]float64, n), make([]float64, n), make(ColumnRoles, n)
 		for i := range n {
 			w[i], p[i] = 1, byte(Observed)
 		}
 		p[0] = Imputed
-		if shift, variance := c.Imputation(p).Repair(w, extra); math.IsNaN(shift) || !(variance >= 0) {
+		if shift, variance := c.Imputation(p).Weigh(w, extra); math.IsNaN(shift) || !(variance >= 0) {
 			t.Errorf("shift %v, variance %v", shift, variance)
 		}
 	})
@@ -241,7 +241,7 @@ func filledModel(t testing.TB, n int) *Linear {
 
 // partly returns an event that has column 1 and the observed columns of a Covariance, and declares the columns to
 // impute missing.
-func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
+func partly(c *Covariance, p ColumnRoles, r *rand.Rand) *event.Example {
 	e := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 	for i, column := range c.Columns {
 		switch p[i] {
@@ -283,12 +283,12 @@ func TestScoreFilled(t *testing.T) {
 				t.Fatalf("trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
 			}
 		}
-		if a := m.Answer(e); a.Policy() != MissingImpute || a.Scale != 1 {
+		if a := m.Handling(e); a.Policy() != MissingImpute || a.Scale != 1 {
 			t.Fatalf("answer %+v", a)
 		}
 		for class := range 2 {
 			why := m.Explain(e, class)
-			sum := why.Intercept + why.Filled
+			sum := why.Intercept + why.Imputed
 			for _, term := range why.Terms {
 				sum += term.Contribution
 			}
@@ -298,7 +298,7 @@ func TestScoreFilled(t *testing.T) {
 		}
 	}
 	// With the policy none, or without a covariance, only the present features count.
-	e := partly(c, Parts{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
+	e := partly(c, ColumnRoles{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("as it is: %v, want %v", got, as)
@@ -310,7 +310,7 @@ func TestScoreFilled(t *testing.T) {
 	}
 	// An outlier is not used to impute missing values, but its own value is scored as it is.
 	e.Features.Value[1] = 1e6
-	mean, matrix := slowFill(c, Parts{Imputed, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
+	mean, matrix := slowFill(c, ColumnRoles{Imputed, Ignored, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
 	for k, got := range m.Score(e, make([]float64, 2)) {
 		f := m.Intercept[k] + mean[0]*m.Weight(c.Columns[0], k)
 		for i, column := range e.Features.Index {
@@ -352,9 +352,9 @@ func TestScoreFilledAndScaled(t *testing.T) {
 				v += two.Weight(column, 0) * matrix[i][j] * two.Weight(other, 0)
 			}
 		}
-		share := []float64{1, 0.6, 0.1}[trial%3] // mixture weight of imputing
-		f, v = 0.5+scale*plain+share*(f-plain), share*share*v
-		a := Answer{Shares: PolicyWeights{1 - share, 0, share}, Scale: scale, Parts: p}
+		fraction := []float64{1, 0.6, 0.1}[trial%3] // mixture weight of imputing
+		f, v = 0.5+scale*plain+fraction*(f-plain), fraction*fraction*v
+		a := MissingHandling{Weights: PolicyWeights{1 - fraction, 0, fraction}, Scale: scale, Roles: p}
 		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
 			t.Fatalf("trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
 		}
@@ -398,7 +398,7 @@ func TestWild(t *testing.T) {
 		standardized bool
 		want         bool
 	}{{OutlierAt, true, true}, {-OutlierAt, true, true}, {OutlierAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
-		if got := c.wild(0, w.value, w.standardized); got != w.want {
+		if got := c.outlier(0, w.value, w.standardized); got != w.want {
 			t.Errorf("%v, standardized %t: %t", w.value, w.standardized, got)
 		}
 	}
@@ -448,9 +448,9 @@ func TestWiden(t *testing.T) {
 // equal results.
 func TestRepairsAreBoundedAndShared(t *testing.T) {
 	m := filledModel(t, 14)
-	kept := m.repairs
+	kept := m.imputations
 	alone := m.WithMissing(m.Missing)
-	alone.repairs = nil
+	alone.imputations = nil
 	var wait sync.WaitGroup
 	for reader := range 4 {
 		wait.Go(func() {

@@ -16,9 +16,9 @@ import (
 type Explanation struct {
 	Score     float64
 	Intercept float64
-	// Filled is the contribution of imputation beyond the weights of the observed columns, minus the reduction for its
+	// Imputed is the contribution of imputation beyond the weights of the observed columns, minus the reduction for its
 	// uncertainty (see Head.Covariance).
-	Filled float64
+	Imputed float64
 	// Variance is the variance of the score under the model's noise.
 	Variance float64
 	Terms    []Term // sorted by the absolute value of their contribution, descending
@@ -37,19 +37,19 @@ type Term struct {
 	// Contribution is Weight times Value plus Spline. If fields are missing, it is also multiplied by the factor of
 	// Head.Answer.
 	Contribution float64
-	// Share is the feature's fraction of the score's variance under the model's noise: its covariance with the score.
+	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the score.
 	// It is negative for a feature that compensates for others of its group. Without noise it is the fraction under
 	// dropout, which is the same at any rate.
-	Share float64
-	Known bool // the model has a row for the column
+	Fraction float64
+	Known    bool // the model has a row for the column
 }
 
 // Explain explains the score of a class for an event. It explains the score of the class's output. With one output for
 // two classes, this is the score for class 1, and its negative for class 0. With pairs, it is the sum of the class's
 // margins over the others. Columns that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
-	side := m.Side(class)
-	a := m.Answer(e)
+	side := m.ClassSigns(class)
+	a := m.Handling(e)
 	m = m.At(a)
 	var x Explanation
 	for k, s := range side {
@@ -66,12 +66,12 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		x.Terms = append(x.Terms, t)
 	}
 	x.Score += x.Intercept
-	if a.Parts != nil {
+	if a.Roles != nil {
 		score := 0.0
 		for k, f := range m.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
 			score += side[k] * f
 		}
-		x.Filled, x.Score = score-x.Score, score
+		x.Imputed, x.Score = score-x.Score, score
 	}
 	of := make([]float64, len(x.Terms)) // each term's part of the variance
 	n, ok := noise.(loss.GroupDropout)
@@ -110,7 +110,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	for i, t := range x.Terms {
 		of[i] += scale * scale * c0 * t.Weight * t.Weight
 	}
-	x.shares(of)
+	x.setFractions(of)
 	slices.SortStableFunc(x.Terms, func(a, b Term) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
 	})
@@ -120,14 +120,14 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 // Terms yields the Terms of Explain in ascending order of columns, without Share.
 func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
-		side := m.Side(class)
+		side := m.ClassSigns(class)
 		e := m.declared(e)
-		a := m.Answer(e)
+		a := m.Handling(e)
 		m := m.At(a)
-		var r *repair
+		var r *imputedWeights
 		var columns []uint32 // columns of r that are not yielded yet
-		if a.Parts != nil {
-			r, columns = m.repaired(m.Standardized(e, event.Vec{}), a.Parts), m.Covariance.Columns
+		if a.Roles != nil {
+			r, columns = m.imputedWeightsOf(m.Standardized(e, event.Vec{}), a.Roles), m.Covariance.Columns
 		}
 		at := 0 // index in the event
 		for column, raw := range m.Scaler.numbers(e.Features) {
@@ -151,13 +151,13 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 					columns = columns[1:]
 				}
 				if len(columns) > 0 && columns[0] == column {
-					place := len(a.Parts) - len(columns)
+					place := len(a.Roles) - len(columns)
 					for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-						t.Weight += side[k] * extra * a.Shares[2] / a.Scale
+						t.Weight += side[k] * extra * a.Weights[2] / a.Scale
 					}
 				}
-				if curve := m.Scaler.Splines.Of(column); curve >= 0 {
-					t.Spline = m.Curve(side, curve, raw)
+				if spline := m.Scaler.Splines.Of(column); spline >= 0 {
+					t.Spline = m.SplineScore(side, spline, raw)
 				}
 				t.Contribution = a.Scale * (t.Weight*t.Value + t.Spline)
 			}
@@ -168,16 +168,16 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	}
 }
 
-// Curve returns the contribution of a spline to a score if its number has the value x, without the number's own weight.
+// SplineScore returns the contribution of a spline to a score if its number has the value x, without the number's own weight.
 // side is the result of Side for the class.
-func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
+func (m *Linear) SplineScore(side []float64, spline int, x float64) (sum float64) {
 	c := m.Scaler.Splines
-	knot, first, next := c.BasisValues(curve, x)
+	knot, first, next := c.BasisValues(spline, x)
 	for i, hat := range [2]float64{first, next} {
 		if hat == 0 {
 			continue
 		}
-		if row := m.Rows.Row(c.BasisColumn(curve, knot+i)); row != nil {
+		if row := m.Rows.Row(c.BasisColumn(spline, knot+i)); row != nil {
 			sum += hat * m.SideWeight(side, row)
 		}
 	}
@@ -194,8 +194,8 @@ func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) 
 		}
 		sum = z * m.SideWeight(side, row)
 	}
-	if curve := m.Scaler.Splines.Of(column); curve >= 0 {
-		sum += m.Curve(side, curve, x)
+	if spline := m.Scaler.Splines.Of(column); spline >= 0 {
+		sum += m.SplineScore(side, spline, x)
 	}
 	return sum
 }
@@ -210,8 +210,8 @@ func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	return w
 }
 
-// shares sets the Share of each term, given its part of the variance.
-func (x *Explanation) shares(of []float64) {
+// setFractions sets the Share of each term, given its part of the variance.
+func (x *Explanation) setFractions(of []float64) {
 	total := x.Variance
 	if total == 0 {
 		for i, t := range x.Terms {
@@ -223,12 +223,12 @@ func (x *Explanation) shares(of []float64) {
 		return
 	}
 	for i := range x.Terms {
-		x.Terms[i].Share = of[i] / total
+		x.Terms[i].Fraction = of[i] / total
 	}
 }
 
-// Side returns the factor of each output in the score of a class, see Explain.
-func (m *Linear) Side(class int) []float64 {
+// ClassSigns returns the factor of each output in the score of a class, see Explain.
+func (m *Linear) ClassSigns(class int) []float64 {
 	side := make([]float64, m.Outputs)
 	switch {
 	case m.Pairs:

@@ -67,10 +67,10 @@ func TestExplain(t *testing.T) {
 			default:
 				want = raw[class]
 			}
-			sum, shares := x.Intercept, 0.0
+			sum, weights := x.Intercept, 0.0
 			for _, term := range x.Terms {
 				sum += term.Contribution
-				shares += term.Share
+				weights += term.Fraction
 				if term.Known != (term.Column < columns-1) {
 					t.Errorf("%s: column %d known %v", c.name, term.Column, term.Known)
 				}
@@ -78,8 +78,8 @@ func TestExplain(t *testing.T) {
 			if math.Abs(x.Score-want) > 1e-12 || math.Abs(sum-want) > 1e-12 {
 				t.Errorf("%s, class %d: score %v, terms add up to %v, want %v", c.name, class, x.Score, sum, want)
 			}
-			if c0, _, _ := noise.Coefficients(); c0 == 0 && math.Abs(shares-1) > 1e-12 || shares > 1 {
-				t.Errorf("%s: shares add up to %v", c.name, shares)
+			if c0, _, _ := noise.Coefficients(); c0 == 0 && math.Abs(weights-1) > 1e-12 || weights > 1 {
+				t.Errorf("%s: shares add up to %v", c.name, weights)
 			}
 			if c0, _, _ := noise.Coefficients(); c0 > 0 {
 				exact := 0.0
@@ -124,14 +124,14 @@ func TestExplainGroups(t *testing.T) {
 	p := []float64{0.7, -3, -1}
 	r, rg := 0.25, 0.3/0.7
 	want := rg*((p[0]+p[1])*(p[0]+p[1])+p[2]*p[2]) + (1+rg)*r*(p[0]*p[0]+p[1]*p[1]+p[2]*p[2])
-	shares := 0.0
+	weights := 0.0
 	for _, term := range x.Terms {
-		shares += term.Share
+		weights += term.Fraction
 	}
-	if math.Abs(x.Variance-want) > 1e-12 || math.Abs(shares-1) > 1e-12 {
-		t.Errorf("variance %v, want %v; shares add up to %v", x.Variance, want, shares)
+	if math.Abs(x.Variance-want) > 1e-12 || math.Abs(weights-1) > 1e-12 {
+		t.Errorf("variance %v, want %v; shares add up to %v", x.Variance, want, weights)
 	}
-	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Share < 0) {
+	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Fraction < 0) {
 		t.Errorf("the part that makes up for its group's is %+v", last)
 	}
 	m.Noise = "group:1-2=0.3" // the group of the other column never dies

@@ -86,7 +86,7 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 		return was
 	}
 	m := NewMissing(was.Policies, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
-	m.Known, m.Columns = was.Known, was.Columns
+	m.ColumnsCanBeMissing, m.Columns = was.ColumnsCanBeMissing, was.Columns
 	return m
 }
 

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// repair holds a Linear's adapted weights for one missing pattern.
-type repair struct {
+// imputedWeights holds a Linear's adapted weights for one missing pattern.
+type imputedWeights struct {
 	extra           []float64 // added to the weights, by index in the Covariance and by output
 	shift, variance []float64 // see Imputation.Repair, by output
 }
@@ -63,7 +63,7 @@ func (r *recent[T]) add(key string, made T, numbers int) T {
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
 	if c != nil {
-		m.repairs = &recent[*repair]{}
+		m.imputations = &recent[*imputedWeights]{}
 	}
 	m.levels = nil
 	for _, l := range m.Levels {
@@ -86,21 +86,21 @@ func (m *Linear) WithFaults(f *Faults) *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// repairFor returns the repair for a pattern of roles.
-func (m *Linear) repairFor(p Parts) *repair {
-	if m.repairs == nil { // weights that are still being learned have no cache
-		return m.makeRepair(p)
+// imputedWeightsFor returns the repair for a pattern of roles.
+func (m *Linear) imputedWeightsFor(p ColumnRoles) *imputedWeights {
+	if m.imputations == nil { // weights that are still being learned have no cache
+		return m.newImputedWeights(p)
 	}
-	if r, ok := m.repairs.get(string(p)); ok {
+	if r, ok := m.imputations.get(string(p)); ok {
 		return r
 	}
-	r := m.makeRepair(p)
-	return m.repairs.add(string(p), r, len(r.extra))
+	r := m.newImputedWeights(p)
+	return m.imputations.add(string(p), r, len(r.extra))
 }
 
-func (m *Linear) makeRepair(p Parts) *repair {
+func (m *Linear) newImputedWeights(p ColumnRoles) *imputedWeights {
 	c, k := m.Covariance, m.Outputs
-	r := &repair{extra: make([]float64, len(p)*k), shift: make([]float64, k), variance: make([]float64, k)}
+	r := &imputedWeights{extra: make([]float64, len(p)*k), shift: make([]float64, k), variance: make([]float64, k)}
 	fill := c.Imputation(p)
 	if fill == nil {
 		return r
@@ -116,7 +116,7 @@ func (m *Linear) makeRepair(p Parts) *repair {
 				w[i] = m.weight(row, output)
 			}
 		}
-		r.shift[output], r.variance[output] = fill.Repair(w, extra)
+		r.shift[output], r.variance[output] = fill.Weigh(w, extra)
 		for i, x := range extra {
 			r.extra[i*k+output] = x
 		}
@@ -126,31 +126,31 @@ func (m *Linear) makeRepair(p Parts) *repair {
 
 // ScoreMissing implements Model.
 func (m *Linear) ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64 {
-	return m.scoreAnswer(x, m.Answer(e), out)
+	return m.scoreAnswer(x, m.Handling(e), out)
 }
 
 // scoreAnswer scores standardized features by the policy weights in a.
-func (m *Linear) scoreAnswer(x event.Vec, a Answer, out []float64) []float64 {
+func (m *Linear) scoreAnswer(x event.Vec, a MissingHandling, out []float64) []float64 {
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
-// TellParts marks outliers in x as Apart. parts is the Parts of an Answer.
-func (m *Linear) TellParts(x event.Vec, parts Parts) {
+// MarkOutliers marks outliers in x as Apart. parts is the Parts of an Answer.
+func (m *Linear) MarkOutliers(x event.Vec, parts ColumnRoles) {
 	for place, value := range m.Covariance.each(x) {
-		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardizes()) {
-			parts[place] = Apart
+		if parts[place] == Observed && m.Covariance.outlier(place, value, m.standardizes()) {
+			parts[place] = Ignored
 		}
 	}
 }
 
 // AnswerOutputs writes the outputs for standardized features to out, by the policy weights in a. With one output, or
 // one output per class, the outputs are the scores.
-func (m *Linear) AnswerOutputs(x event.Vec, a Answer, out []float64) []float64 {
+func (m *Linear) AnswerOutputs(x event.Vec, a MissingHandling, out []float64) []float64 {
 	return m.outputs(x, a, out)
 }
 
 // outputs writes the outputs from which scoreAnswer computes the scores.
-func (m *Linear) outputs(x event.Vec, a Answer, out []float64) []float64 {
+func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float64 {
 	m = m.At(a)
 	out = out[:m.Outputs]
 	clear(out)
@@ -161,49 +161,49 @@ func (m *Linear) outputs(x event.Vec, a Answer, out []float64) []float64 {
 			}
 		}
 	}
-	if a.Parts == nil {
+	if a.Roles == nil {
 		for k := range out {
 			out[k] += m.Intercept[k]
 		}
 		return out
 	}
-	r := m.repaired(x, a.Parts)
-	m.addFilled(x, a, r, out)
+	r := m.imputedWeightsOf(x, a.Roles)
+	m.addImputed(x, a, r, out)
 	for k := range out {
-		out[k] = m.widen(out[k], a.filledVariance(r.variance[k]))
+		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
 	return out
 }
 
-// addFilled adds the imputed values and the intercepts to the sums over an event's present features.
-func (m *Linear) addFilled(x event.Vec, a Answer, r *repair, out []float64) {
+// addImputed adds the imputed values and the intercepts to the sums over an event's present features.
+func (m *Linear) addImputed(x event.Vec, a MissingHandling, r *imputedWeights, out []float64) {
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-			out[k] += a.Shares[2] * value * extra
+			out[k] += a.Weights[2] * value * extra
 		}
 	}
 	for k := range out {
-		out[k] = m.Intercept[k] + out[k] + a.Shares[2]*r.shift[k]
+		out[k] = m.Intercept[k] + out[k] + a.Weights[2]*r.shift[k]
 	}
 }
 
-// filledVariance returns the variance of a mixed score, given the variance v of its imputed part.
-func (a Answer) filledVariance(v float64) float64 { return a.Shares[2] * a.Shares[2] * v }
+// imputedVariance returns the variance of a mixed score, given the variance v of its imputed part.
+func (a MissingHandling) imputedVariance(v float64) float64 { return a.Weights[2] * a.Weights[2] * v }
 
 // ChanceInterval bounds the probability of the second class of two while imputed values are uncertain. If the imputed
 // values were known, the probability would be within the interval in 90 % of cases. The interval also contains the
 // predicted probability, which is the mean over all cases. known is false if nothing is imputed, or if the model does
 // not have two classes with one output.
 func (m *Linear) ChanceInterval(e *event.Example) (low, high float64, known bool) {
-	a := m.Answer(e)
-	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
+	a := m.Handling(e)
+	if a.Roles == nil || m.Outputs != 1 || m.Target() != loss.Sign {
 		return 0, 0, false
 	}
 	low, high = m.chanceInterval(m.At(a).Standardized(e, event.Vec{}), a)
 	return low, high, true
 }
 
-func (m *Linear) chanceInterval(x event.Vec, a Answer) (low, high float64) {
+func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float64) {
 	at := m.At(a)
 	f := []float64{0}
 	for i, d := range x.Index {
@@ -211,9 +211,9 @@ func (m *Linear) chanceInterval(x event.Vec, a Answer) (low, high float64) {
 			f[0] += a.Scale * x.Value[i] * at.weight(row, 0)
 		}
 	}
-	r := at.repaired(x, a.Parts)
-	at.addFilled(x, a, r, f)
-	variance := a.filledVariance(r.variance[0])
+	r := at.imputedWeightsOf(x, a.Roles)
+	at.addImputed(x, a, r, f)
+	variance := a.imputedVariance(r.variance[0])
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64
 	for i, score := range []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)} {
@@ -222,10 +222,10 @@ func (m *Linear) chanceInterval(x event.Vec, a Answer) (low, high float64) {
 	return slices.Min(chances[:]), slices.Max(chances[:])
 }
 
-// repaired marks outliers in p as Apart, and returns the repair for the pattern.
-func (m *Linear) repaired(x event.Vec, p Parts) *repair {
-	m.TellParts(x, p)
-	return m.repairFor(p)
+// imputedWeightsOf marks outliers in p as Apart, and returns the repair for the pattern.
+func (m *Linear) imputedWeightsOf(x event.Vec, p ColumnRoles) *imputedWeights {
+	m.MarkOutliers(x, p)
+	return m.imputedWeightsFor(p)
 }
 
 // each yields the indices in c and the values of the columns that x has.
@@ -246,9 +246,9 @@ func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	}
 }
 
-// wild reports whether a value is an outlier, from which no other value may be imputed. It is an outlier if it is far
+// outlier reports whether a value is an outlier, from which no other value may be imputed. It is an outlier if it is far
 // from the column's mean, or at the value to which Scaler.Clip moves outliers.
-func (c *Covariance) wild(place int, value float64, standardized bool) bool {
+func (c *Covariance) outlier(place int, value float64, standardized bool) bool {
 	if standardized && IsOutlier(value) {
 		return true
 	}

@@ -61,9 +61,9 @@ func TestKnownColumns(t *testing.T) {
 	for bin := range half {
 		half[bin] = PolicyWeights{0.5, 0.5, 0}
 	}
-	head := func(known bool, rules MissingPolicies) *Head {
-		m := NewMissing(rules, nil, nil, nil)
-		m.Known = known
+	head := func(known bool, policies MissingPolicies) *Head {
+		m := NewMissing(policies, nil, nil, nil)
+		m.ColumnsCanBeMissing = known
 		if known {
 			m.Columns = []uint32{1, 4, 6}
 		}
@@ -84,16 +84,16 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, asIs), sparseEvent(3, 6), 1, MissingNone, []string{"2", "5"}},
 		{head(false, rescale), sparseEvent(3, 6), 1, "", nil},
 	} {
-		a := c.head.Answer(c.event)
-		scale, rule := a.Scale, a.Policy()
-		if names := c.head.MissingFields(c.event); scale != c.scale || rule != c.rule || !slices.Equal(names, c.names) {
-			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, rule, names, c)
+		a := c.head.Handling(c.event)
+		scale, policy := a.Scale, a.Policy()
+		if names := c.head.MissingFields(c.event); scale != c.scale || policy != c.rule || !slices.Equal(names, c.names) {
+			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, policy, names, c)
 		}
 	}
 	deleted := func(h *Head, e *event.Example, field []uint16, dead []bool) float64 {
 		var left event.Example
 		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
-		return h.Answer(&left).Scale
+		return h.Handling(&left).Scale
 	}
 	// Two of four features die, and one usual column is already absent.
 	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
@@ -124,7 +124,7 @@ func TestKnownColumns(t *testing.T) {
 // They can die, and missing ones are imputed.
 func TestZeros(t *testing.T) {
 	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
-	m.Known, m.Columns = true, []uint32{1}
+	m.ColumnsCanBeMissing, m.Columns = true, []uint32{1}
 	m = m.WithZeros([]uint32{1, 2, 4, 5})
 	if !slices.Equal(m.Zeros, []uint32{2, 4, 5}) {
 		t.Fatalf("zeros %v", m.Zeros)
@@ -138,11 +138,11 @@ func TestZeros(t *testing.T) {
 	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // the event has 3 and 4; 5 is absent but counts as 0
 		t.Errorf("%+v", k)
 	}
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Imputed, Imputed, Observed, Apart}) {
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, ColumnRoles{Imputed, Imputed, Observed, Ignored}) {
 		t.Errorf("parts %v", parts)
 	}
 	e = sparseEvent(3, 4)
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Imputed, Observed, Observed, Apart}) {
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, ColumnRoles{Imputed, Observed, Observed, Ignored}) {
 		t.Errorf("parts %v", parts)
 	}
 	x := h.AppendZeros(e, e.Features, event.Vec{})

@@ -17,10 +17,10 @@ import (
 
 // twoLevels returns a model of three numbers with the weights of two noise levels, and a separate model for each level.
 // The second level predicts events with more than 0.3 of their fields missing.
-func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *model.Linear) {
+func twoLevels(t *testing.T, policy model.MissingPolicy) (both, first, second *model.Linear) {
 	t.Helper()
 	s := eventtest.Schema(3, "", "no", "yes")
-	rules := model.EveryRange(rule)
+	policies := model.EveryRange(policy)
 	c, err := model.NewCovariance([]uint32{0, 1, 2}, []uint16{1, 2, 3}, []float64{0.1, -0.2, 0.3},
 		[]float64{1, 0.8, 0.5, 0.8, 1.5, 0.4, 0.5, 0.4, 0.7})
 	if err != nil {
@@ -31,7 +31,7 @@ func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *mod
 	noises := [2]string{"none", "dropout:0.5"}
 	one := func(level int) *model.Linear {
 		m := model.NewLinear(s, "logistic:gaussian", noises[level], [][]float64{weights[level]}, []float64{intercepts[level]})
-		m.Missing = model.NewMissing(rules, nil, nil, nil)
+		m.Missing = model.NewMissing(policies, nil, nil, nil)
 		return m.WithCovariance(c)
 	}
 	rows := model.NewTable(2)
@@ -40,7 +40,7 @@ func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *mod
 	}
 	layout := func(at int) model.Layout { return model.Layout{Width: 2, Weight: at, Stats: -1} }
 	both = &model.Linear{Head: model.Head{Schema: s, Loss: "logistic:gaussian", Noise: noises[0], Outputs: 1, Intercept: intercepts[:1], Layout: layout(0),
-		Missing: model.NewMissing(rules, nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1}),
+		Missing: model.NewMissing(policies, nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1}),
 		Levels:  []model.Level{{Noise: noises[1], Intercept: intercepts[1:], Layout: layout(1)}}}, Rows: rows}
 	return both.WithCovariance(c), one(0), one(1)
 }
@@ -49,8 +49,8 @@ func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *mod
 // after a round trip through a file.
 func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
-		both, first, second := twoLevels(t, rule)
+	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
+		both, first, second := twoLevels(t, policy)
 		blocks := must.Get(both.EachBlock())(t)
 		read := must.Get(model.ReadLinear(slices.Collect(blocks)))(t)
 		for range 200 {
@@ -68,13 +68,13 @@ func TestLevelsAnswer(t *testing.T) {
 				want = second
 			}
 			for name, m := range map[string]*model.Linear{"made": both, "read": read, "without the cache": {Head: both.Head, Rows: both.Rows}} {
-				answer := m.Answer(e)
+				answer := m.Handling(e)
 				if got := m.NoiseOf(answer); got != want.Noise {
-					t.Fatalf("%s, %s: %v is answered by %s", rule, name, e.Missing, got)
+					t.Fatalf("%s, %s: %v is answered by %s", policy, name, e.Missing, got)
 				}
 				same := func(what string, got, want float64) {
 					if math.Abs(got-want) > 1e-12 {
-						t.Fatalf("%s, %s: %v: %s %v, want %v", rule, name, e.Missing, what, got, want)
+						t.Fatalf("%s, %s: %v: %s %v, want %v", policy, name, e.Missing, what, got, want)
 					}
 				}
 				score := want.Score(e, make([]float64, 1))[0]
@@ -84,7 +84,7 @@ func TestLevelsAnswer(t *testing.T) {
 				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
 				same("variance", model.ScoreVariance(m, e).Variance, model.ScoreVariance(want, e).Variance)
 				if got, why := m.Explain(e, 1), want.Explain(e, 1); !reflect.DeepEqual(got, why) {
-					t.Fatalf("%s, %s: explained as %+v, want %+v", rule, name, got, why)
+					t.Fatalf("%s, %s: explained as %+v, want %+v", policy, name, got, why)
 				}
 				same("score of the model alone", m.Alone().Score(e, make([]float64, 1))[0], first.Score(e, make([]float64, 1))[0])
 			}

@@ -20,8 +20,8 @@ type Linear struct {
 	// Layout.Average row[Layout.Lag+k].
 	Rows *Table
 
-	repairs *recent[*repair] // cache, see WithCovariance; nil while the weights are being learned
-	levels  []*Linear        // one model for each of Head.Levels; nil while the weights are being learned
+	imputations *recent[*imputedWeights] // cache, see WithCovariance; nil while the weights are being learned
+	levels      []*Linear                // one model for each of Head.Levels; nil while the weights are being learned
 }
 
 // Alone returns m without Head.Levels: every event is predicted with the weights for complete events.
@@ -35,7 +35,7 @@ func (m *Linear) Alone() *Linear {
 }
 
 // At returns the model with the weights that an Answer selects.
-func (m *Linear) At(a Answer) *Linear {
+func (m *Linear) At(a MissingHandling) *Linear {
 	switch i := a.Level; {
 	case i == 0 || i > len(m.Levels):
 		return m
@@ -51,8 +51,8 @@ func (m *Linear) level(l Level) *Linear {
 	out := *m
 	out.Noise, out.Intercept, out.Layout = l.Noise, l.Intercept, l.Layout
 	out.Levels, out.levels = nil, nil
-	if m.repairs != nil {
-		out.repairs = &recent[*repair]{}
+	if m.imputations != nil {
+		out.imputations = &recent[*imputedWeights]{}
 	}
 	return &out
 }
@@ -137,8 +137,8 @@ func (m *Linear) Compact() *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// Apart returns a model in which every score has separate weights. It returns m if no scores share weights.
-func (m *Linear) Apart() *Linear {
+// WithSeparateOutputs returns a model in which every score has separate weights. It returns m if no scores share weights.
+func (m *Linear) WithSeparateOutputs() *Linear {
 	if m.Layout.Outputs == nil {
 		return m
 	}
@@ -187,8 +187,8 @@ func (m *Linear) Norm() float64 {
 // Score writes the scores of an event to out and returns them. It implements Model.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
 	e = m.declared(e)
-	a := m.Answer(e)
-	if a.Parts != nil {
+	a := m.Handling(e)
+	if a.Roles != nil {
 		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
 	}
 	return m.At(a).ScoreRescaled(e, a.Scale, out)

@@ -48,8 +48,8 @@ func ParseMissingPolicy(s string) (MissingPolicy, error) {
 type PolicyWeights [3]float64
 
 // OnePolicy returns the weights that select one policy. It returns 1 for that policy and 0 for the others.
-func OnePolicy(rule MissingPolicy) (s PolicyWeights) {
-	s[slices.Index(missingPolicies[:], rule)] = 1
+func OnePolicy(policy MissingPolicy) (s PolicyWeights) {
+	s[slices.Index(missingPolicies[:], policy)] = 1
 	return s
 }
 
@@ -90,10 +90,10 @@ const MissingBins = 6
 var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7, 0.85}
 
 // MissingBin returns the range that contains a missing fraction.
-func MissingBin(share float64) int {
+func MissingBin(fraction float64) int {
 	bin := 0
 	for _, edge := range MissingEdges {
-		if share > edge {
+		if fraction > edge {
 			bin++
 		}
 	}
@@ -123,9 +123,9 @@ func (m *Missing) Ranges() (out []PolicyRange) {
 }
 
 // EveryRange returns the MissingPolicies with one policy for all ranges.
-func EveryRange(rule MissingPolicy) (r MissingPolicies) {
+func EveryRange(policy MissingPolicy) (r MissingPolicies) {
 	for bin := range r {
-		r[bin] = OnePolicy(rule)
+		r[bin] = OnePolicy(policy)
 	}
 	return r
 }
@@ -148,10 +148,10 @@ type Missing struct {
 	// Also lists fields with one name and several kinds of values, as pairs (later id, first id). Such fields count as
 	// one field, and an event declares the first id null.
 	Also [][2]uint16 `json:"also,omitempty"`
-	// Known means that columns of the Schema can be missing. Columns then lists, in ascending order, the columns of a
+	// ColumnsCanBeMissing means that columns of the Schema can be missing. Columns then lists, in ascending order, the columns of a
 	// sparse text format that are missing if they are absent.
-	Known   bool     `json:"known,omitempty"`
-	Columns []uint32 `json:"columns,omitempty"`
+	ColumnsCanBeMissing bool     `json:"known,omitempty"`
+	Columns             []uint32 `json:"columns,omitempty"`
 	// Zeros lists columns of a sparse text format in ascending order, without Columns. A column in Zeros is 0 if it is
 	// absent and not declared missing.
 	Zeros []uint32 `json:"zeros,omitempty"`
@@ -167,8 +167,8 @@ type Missing struct {
 func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
-func NewMissing(rules MissingPolicies, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
-	m := &Missing{Policies: rules, Usual: usual, UsuallyNull: usuallyNull, Also: also}
+func NewMissing(policies MissingPolicies, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
+	m := &Missing{Policies: policies, Usual: usual, UsuallyNull: usuallyNull, Also: also}
 	m.index()
 	return m
 }
@@ -190,9 +190,9 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
 		return err
 	}
-	for _, shares := range m.Policies {
-		if !shares.valid() {
-			return fmt.Errorf("missing: %v are no shares of the rules", shares)
+	for _, weights := range m.Policies {
+		if !weights.valid() {
+			return fmt.Errorf("missing: %v are no shares of the rules", weights)
 		}
 	}
 	if m.Levels != nil && len(m.Levels) != MissingBins {
@@ -206,15 +206,15 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 }
 
 // WithPolicies returns m with other policy weights.
-func (m *Missing) WithPolicies(rules MissingPolicies) *Missing {
+func (m *Missing) WithPolicies(policies MissingPolicies) *Missing {
 	if m == nil {
-		return NewMissing(rules, nil, nil, nil)
+		return NewMissing(policies, nil, nil, nil)
 	}
-	if m.Policies == rules {
+	if m.Policies == policies {
 		return m
 	}
 	with := *m
-	with.Policies = rules
+	with.Policies = policies
 	return &with
 }
 
@@ -247,11 +247,11 @@ func (m *Missing) ReadsZero(column uint32) bool {
 }
 
 // Forced returns m with a single policy, or m itself for MissingAuto. The Levels do not change.
-func (m *Missing) Forced(rule MissingPolicy) *Missing {
-	if rule == MissingAuto || rule == "" {
+func (m *Missing) Forced(policy MissingPolicy) *Missing {
+	if policy == MissingAuto || policy == "" {
 		return m
 	}
-	return m.WithPolicies(EveryRange(rule))
+	return m.WithPolicies(EveryRange(policy))
 }
 
 // MissingCount counts the fields of an event, without products of fields.
@@ -260,7 +260,7 @@ type MissingCount struct {
 	// Named is the number of present fields that could be missing. Silent is the number of other present fields: bags
 	// of words, and the namespaces of a sparse text format. If columns can be missing, the counts are of features, not
 	// of fields.
-	Named, Silent float64
+	Named, AlwaysPresent float64
 }
 
 // Some reports whether anything is missing.
@@ -268,13 +268,13 @@ func (k MissingCount) Some() bool { return k.Null+k.Absent > 0 }
 
 // Fraction returns the fraction of all fields that is missing: null, or absent although usual.
 func (k MissingCount) Fraction() float64 {
-	return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent)
+	return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.AlwaysPresent)
 }
 
 // Deleted returns the count after a fraction of the named fields has become null.
-func (k MissingCount) Deleted(share float64) MissingCount {
-	k.Null += share * k.Named
-	k.Named *= 1 - share
+func (k MissingCount) Deleted(fraction float64) MissingCount {
+	k.Null += fraction * k.Named
+	k.Named *= 1 - fraction
 	return k
 }
 
@@ -286,18 +286,18 @@ func (m *Missing) weights(k MissingCount) PolicyWeights {
 	return m.Policies[MissingBin(k.Fraction())]
 }
 
-// Fill reports whether numbers are imputed in any range of the missing fraction.
-func (m *Missing) Fill() bool {
+// Imputes reports whether numbers are imputed in any range of the missing fraction.
+func (m *Missing) Imputes() bool {
 	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2] > 0 })
 }
 
 // Plain returns m without imputation. The other policies then have weights in the same proportion.
 func (m *Missing) Plain() *Missing {
-	rules := m.Policies
-	for bin := range rules {
-		rules[bin] = rules[bin].Plain()
+	policies := m.Policies
+	for bin := range policies {
+		policies[bin] = policies[bin].Plain()
 	}
-	return m.WithPolicies(rules)
+	return m.WithPolicies(policies)
 }
 
 // ImputeWeight returns the mixture weight of imputation for an event with this count of missing fields.
@@ -310,15 +310,15 @@ func (m *Missing) Scale(k MissingCount) float64 {
 }
 
 func scale(s PolicyWeights, k MissingCount) float64 {
-	if present := k.Named + k.Silent; present > 0 { // without fields the score is the intercept
+	if present := k.Named + k.AlwaysPresent; present > 0 { // without fields the score is the intercept
 		return 1 + s[1]*(k.Null+k.Absent)/present
 	}
 	return 1
 }
 
-// Growth returns the relative increase of Scale if one more named field becomes null.
-func (m *Missing) Growth(k MissingCount) float64 {
-	present := k.Named + k.Silent
+// VarianceFactor returns the relative increase of Scale if one more named field becomes null.
+func (m *Missing) VarianceFactor(k MissingCount) float64 {
+	present := k.Named + k.AlwaysPresent
 	if m == nil || present <= 0 {
 		return 0
 	}
@@ -333,7 +333,7 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 	for i := range present {
 		present[i] = 0
 	}
-	if m != nil && m.Known && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
+	if m != nil && m.ColumnsCanBeMissing && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
 		return m.countMissingColumns(fields, e)
 	}
 	if e.Field == nil && e.Features.Len() > 0 {
@@ -368,19 +368,19 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 	if m != nil {
 		k.Absent += float64(m.usual.outside(present))
 	}
-	k.Named, k.Silent = present.Count(fields)
+	k.Named, k.AlwaysPresent = present.Count(fields)
 	return k
 }
 
-// Answer determines how an event with missing fields is scored.
-type Answer struct {
-	// Shares are the mixture weights of the policies, all 0 if nothing is missing.
-	Shares PolicyWeights
+// MissingHandling determines how an event with missing fields is scored.
+type MissingHandling struct {
+	// Weights are the mixture weights of the policies, all 0 if nothing is missing.
+	Weights PolicyWeights
 	// Scale is the factor of the present features, averaged over all policies.
 	Scale float64
-	// Parts has the role of each column of the model's Covariance; nil if nothing is imputed. Imputed values are
+	// Roles has the role of each column of the model's Covariance; nil if nothing is imputed. Imputed values are
 	// weighted by the mixture weight of the policy impute.
-	Parts Parts
+	Roles ColumnRoles
 	// Level selects the weights of a noise level, see Missing.Levels.
 	Level int
 	// Range is the range of the missing fraction: 0 if nothing is missing, else MissingBin + 1.
@@ -388,54 +388,54 @@ type Answer struct {
 }
 
 // Policy returns the policy with the largest weight, "" if nothing is missing.
-func (a Answer) Policy() MissingPolicy {
-	if a.Shares == (PolicyWeights{}) {
+func (a MissingHandling) Policy() MissingPolicy {
+	if a.Weights == (PolicyWeights{}) {
 		return ""
 	}
-	return a.Shares.Largest()
+	return a.Weights.Largest()
 }
 
 // ByPolicy returns the positive weights by policy.
-func (a Answer) ByPolicy() map[MissingPolicy]float64 {
-	shares := make(map[MissingPolicy]float64)
-	for i, share := range a.Shares {
-		if share > 0 {
-			shares[missingPolicies[i]] = share
+func (a MissingHandling) ByPolicy() map[MissingPolicy]float64 {
+	weights := make(map[MissingPolicy]float64)
+	for i, fraction := range a.Weights {
+		if fraction > 0 {
+			weights[missingPolicies[i]] = fraction
 		}
 	}
-	return shares
+	return weights
 }
 
-// Answer returns how an event is scored: the policy weights, and the roles of the Covariance's columns.
-func (h *Head) Answer(e *event.Example) Answer {
+// Handling returns how an event is scored: the policy weights, and the roles of the Covariance's columns.
+func (h *Head) Handling(e *event.Example) MissingHandling {
 	e = h.declared(e)
 	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
-		return Answer{Scale: 1}
+		return MissingHandling{Scale: 1}
 	}
 	var some [16]uint64
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
 	k := h.Missing.CountMissing(h.Schema.Fields, e, present)
 	if !k.Some() {
-		return Answer{Scale: 1}
+		return MissingHandling{Scale: 1}
 	}
-	var parts Parts
+	var parts ColumnRoles
 	if h.Covariance != nil && h.Missing.ImputeWeight(k) > 0 {
 		parts = h.Parts(e, present, nil)
 	}
-	return h.Missing.Answer(k, parts)
+	return h.Missing.Handling(k, parts)
 }
 
-// Answer returns how an event with this count of missing fields is scored. parts has the columns that can be imputed.
-func (m *Missing) Answer(k MissingCount, parts Parts) Answer {
-	a := Answer{Shares: m.weights(k), Parts: parts}
+// Handling returns how an event with this count of missing fields is scored. parts has the columns that can be imputed.
+func (m *Missing) Handling(k MissingCount, parts ColumnRoles) MissingHandling {
+	a := MissingHandling{Weights: m.weights(k), Roles: parts}
 	if parts == nil {
-		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // no feature is present to be rescaled
-			a.Shares = PolicyWeights{1, 0, 0}
+		if a.Weights = a.Weights.Plain(); k.Named+k.AlwaysPresent <= 0 { // no feature is present to be rescaled
+			a.Weights = PolicyWeights{1, 0, 0}
 		}
 	}
-	a.Scale = scale(a.Shares, k)
+	a.Scale = scale(a.Weights, k)
 	if !k.Some() {
-		a.Shares = PolicyWeights{}
+		a.Weights = PolicyWeights{}
 		return a
 	}
 	if a.Range = 1 + MissingBin(k.Fraction()); m != nil && m.Levels != nil {
@@ -447,7 +447,7 @@ func (m *Missing) Answer(k MissingCount, parts Parts) Answer {
 // Parts returns the role of each Covariance column for an event: which columns it has, and which must be imputed. A
 // column must be imputed if its field is null, or usual and absent. present has the event's fields. Parts returns nil
 // if nothing must be imputed. It reuses the memory of room if that is large enough.
-func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
+func (h *Head) Parts(e *event.Example, present FieldSet, room ColumnRoles) ColumnRoles {
 	if parts, some := h.AllParts(e, present, room); some {
 		return parts
 	}
@@ -456,7 +456,7 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 
 // AllParts is Parts for callers that also need the roles if nothing is imputed; some reports whether a column is
 // imputed.
-func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts Parts, some bool) {
+func (h *Head) AllParts(e *event.Example, present FieldSet, room ColumnRoles) (parts ColumnRoles, some bool) {
 	c, m := h.Covariance, h.Missing
 	parts = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
 	var words [16]uint64
@@ -468,11 +468,11 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 		}
 	}
 	for i, id := range c.Fields {
-		part := byte(Apart)
+		part := byte(Ignored)
 		switch {
 		case id == 0 && e.MissesColumn(c.Columns[i]):
 			part = Imputed
-		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
+		case id == 0 && (m == nil || !m.ColumnsCanBeMissing || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
 			part = Observed // an absent column is 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {
@@ -530,7 +530,7 @@ func (h *Head) CountMissing(e *event.Example) MissingCount {
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
 	k := h.Missing.CountMissing(h.Schema.Fields, e, present)
 	if k.Named == 0 { // CountMissing may have skipped the present fields
-		k.Named, k.Silent = present.Count(h.Schema.Fields)
+		k.Named, k.AlwaysPresent = present.Count(h.Schema.Fields)
 	}
 	return k
 }

@@ -71,10 +71,10 @@ func TestMissing(t *testing.T) {
 	} {
 		m := missingModel()
 		m.Missing = c.m
-		a := m.Answer(c.e)
-		scale, rule := a.Scale, a.Policy()
-		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || rule != c.rule {
-			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, rule, scale, c.score, c.rule)
+		a := m.Handling(c.e)
+		scale, policy := a.Scale, a.Policy()
+		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || policy != c.rule {
+			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, policy, scale, c.score, c.rule)
 		}
 		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
@@ -104,8 +104,8 @@ func TestMissingExplained(t *testing.T) {
 			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
 		} else {
 			for i, term := range rescaled.Terms {
-				if math.Abs(term.Share-is.Terms[i].Share) > 1e-12 {
-					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Share, is.Terms[i].Share)
+				if math.Abs(term.Fraction-is.Terms[i].Fraction) > 1e-12 {
+					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Fraction, is.Terms[i].Fraction)
 				}
 			}
 		}
@@ -140,10 +140,10 @@ func TestParseMissingRule(t *testing.T) {
 	}
 }
 
-func ExampleHead_Answer() {
+func ExampleHead_Handling() {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
-	a := m.Answer(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
+	a := m.Handling(missingEvent([]uint16{2, 3}, 1, 4)) // b and c are null
 	fmt.Println(a.Scale, a.Policy())
 	// Output: 2 rescale
 }
@@ -152,9 +152,9 @@ func ExampleHead_Answer() {
 // includes nulls of present or unknown fields, and field sets of several words.
 func TestLackByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	draw := func(from, to int, share float64) (ids []uint16) {
+	draw := func(from, to int, fraction float64) (ids []uint16) {
 		for id := from; id < to; id++ {
-			if r.Float64() < share {
+			if r.Float64() < fraction {
 				ids = append(ids, uint16(id))
 			}
 		}
@@ -174,16 +174,16 @@ func TestLackByDefinition(t *testing.T) {
 		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
 		var want MissingCount
 		c := &Covariance{}
-		var parts Parts
+		var parts ColumnRoles
 		for i := range fields[1:] {
 			id := uint16(1 + i)
 			null, there := slices.Contains(e.Missing, id), slices.Contains(e.Field, id)
-			c.Columns, c.Fields, parts = append(c.Columns, uint32(id)), append(c.Fields, id), append(parts, Apart)
+			c.Columns, c.Fields, parts = append(c.Columns, uint32(id)), append(c.Fields, id), append(parts, Ignored)
 			switch {
 			case there && fields[id].Kind.Named():
 				want.Named++
 			case there && fields[id].Kind != event.Cross:
-				want.Silent++
+				want.AlwaysPresent++
 			}
 			switch {
 			case there:

@@ -87,7 +87,7 @@ type Level struct {
 }
 
 // NoiseOf returns the noise under which the weights of an Answer were learned.
-func (h *Head) NoiseOf(a Answer) string {
+func (h *Head) NoiseOf(a MissingHandling) string {
 	if a.Level == 0 || a.Level > len(h.Levels) {
 		return h.Noise
 	}

@@ -20,9 +20,9 @@ type Residual struct {
 	ByValue *Spread `json:"by_value,omitempty"`
 }
 
-// IntervalShare is the coverage of an interval without Sets. intervalWidth is its half-width in standard deviations for
+// IntervalFraction is the coverage of an interval without Sets. intervalWidth is its half-width in standard deviations for
 // normal residuals.
-const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
+const IntervalFraction, intervalWidth = 0.9, 1.6448536269514722
 
 // Value returns the value that a score predicts: the score itself or, for counts, its exponential.
 func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
@@ -111,7 +111,7 @@ func (Residual) Increase(t loss.Target, value, v float64) float64 {
 // contribution. It is 0 if nothing is missing, or if the model has no Covariance.
 func ScoreVariance(m Model, e *event.Example) MissingVariance {
 	linear, ok := m.(*Linear)
-	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
+	if r := m.About().Handling(e).Range; r == 0 || !ok || linear.Covariance == nil {
 		return MissingVariance{Range: r}
 	}
 	return linear.VarianceMissing(linear.Standardized(e, event.Vec{}), e)
@@ -119,23 +119,23 @@ func ScoreVariance(m Model, e *event.Example) MissingVariance {
 
 // VarianceMissing is ScoreVariance for the arguments of ScoreMissing.
 func (m *Linear) VarianceMissing(x event.Vec, e *event.Example) MissingVariance {
-	a := m.Answer(e)
+	a := m.Handling(e)
 	by := MissingVariance{Range: a.Range}
 	if a.Range == 0 {
 		return by
 	}
 	fill := 0.0
-	if a.Parts != nil {
-		fill = a.Shares[2]
+	if a.Roles != nil {
+		fill = a.Weights[2]
 	} else if m.Covariance != nil {
 		asFilled := m.Head
 		asFilled.Missing = m.Missing.Forced(MissingImpute)
-		a.Parts = asFilled.Answer(e).Parts
+		a.Roles = asFilled.Handling(e).Roles
 	}
-	if a.Parts == nil {
+	if a.Roles == nil {
 		return by
 	}
-	r := m.At(a).repaired(x, a.Parts)
+	r := m.At(a).imputedWeightsOf(x, a.Roles)
 	off := r.shift[0]
 	for place, value := range m.Covariance.each(x) {
 		off += value * r.extra[place*m.Outputs]

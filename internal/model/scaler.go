@@ -83,7 +83,7 @@ func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 
 // Columns returns the sequence of Each as slices, in the memory of room. It returns x itself if nothing is added.
 func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
-	if x = s.Fill(withoutBasisColumns(x), room); s.Splines == nil {
+	if x = s.AddDense(withoutBasisColumns(x), room); s.Splines == nil {
 		return x
 	}
 	if len(room.Index) == 0 {
@@ -96,9 +96,9 @@ func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 	return *room
 }
 
-// Fill returns x with a 0 for each absent dense column, in the memory of room. It returns x itself if no dense column
+// AddDense returns x with a 0 for each absent dense column, in the memory of room. It returns x itself if no dense column
 // is absent.
-func (s *Scaler) Fill(x event.Vec, room *event.Vec) event.Vec {
+func (s *Scaler) AddDense(x event.Vec, room *event.Vec) event.Vec {
 	out := event.Vec{Index: room.Index[:0], Value: room.Value[:0]}
 	from, i := 0, 0
 	for _, d := range s.zeros() {
@@ -232,11 +232,11 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 // A ratio of 1 and a shift of 0 mean no change. An outlier is counted at the value to which Clip moves it, and the
 // weights must then stay the same.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
-	wild := s.Gather(stats, x, z)
+	outlier := s.Gather(stats, x, z)
 	if !Renews(stats[StatCount]) {
 		return 1, 0
 	}
-	return renew(stats, wild)
+	return renew(stats, outlier)
 }
 
 // Renews reports whether the n-th reading of a column updates the current scale. It does for the first readings, and
@@ -245,18 +245,18 @@ func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(
 
 // Gather is Observe without an update of the current scale, for a learner in a group. It reports whether x is an
 // outlier.
-func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
+func (s *Scaler) Gather(stats []float64, x, z float64) (outlier bool) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
-	wild = z > ScalerClip || z < -ScalerClip
+	outlier = z > ScalerClip || z < -ScalerClip
 	switch {
-	case wild && inverse != 0:
+	case outlier && inverse != 0:
 		x = stats[StatCenter] + math.Copysign(OutlierAt, z)/math.Abs(inverse)
 	case inverse < 0:
 		x = stats[StatCenter] - z/inverse
 	}
 	AddReading((*[ScalerWidth]float64)(stats), n, x)
-	return wild
+	return outlier
 }
 
 // AddReading adds x, the n-th reading of a column, to its moments.
@@ -280,14 +280,14 @@ func RenewsBetween(from, to float64) bool {
 func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
 // renew implements Renew; wild says that the latest reading was an outlier.
-func renew(stats []float64, wild bool) (ratio, shift float64) {
+func renew(stats []float64, outlier bool) (ratio, shift float64) {
 	n, mean, center, inverse := stats[StatCount], stats[StatMean], stats[StatCenter], stats[StatInverse]
 	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))
 	if inverse < 0 && renewed == 0 {
 		return 1, 0 // keeps the stored unit
 	}
 	stats[StatCenter], stats[StatInverse] = mean, renewed
-	if wild || inverse == 0 || renewed == 0 {
+	if outlier || inverse == 0 || renewed == 0 {
 		// Do not rescale the weight: it is still 0, or its slope has no meaning after the change.
 		return 1, 0
 	}
@@ -343,12 +343,12 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 	watched := n >= stats[statWatched]
 	switch z := a * inverse; {
 	case z > ScalerClip:
-		wild := 1.0
+		outlier := 1.0
 		if watched {
-			wild += max(0, -stats[statLargest])
+			outlier += max(0, -stats[statLargest])
 		}
-		stats[statLargest], stats[statWatched] = -wild, n+1
-		if wild < lastingOutliers {
+		stats[statLargest], stats[statWatched] = -outlier, n+1
+		if outlier < lastingOutliers {
 			return 1, false
 		}
 		stats[StatInverse] = max(1/a, inverse/2)
@@ -388,13 +388,13 @@ func Unwatch(stats []float64) { stats[statLargest], stats[statWatched] = 0, unwa
 func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
-	wild := false
+	outlier := false
 	bound := float64(ScalerClip)
 	if n <= 8 {
 		bound *= ScalerClip // few readings do not determine the deviation
 	}
 	if z := x * inverse; z > bound || z < -bound {
-		x, wild = math.Copysign(ScalerClip, z)/inverse, true
+		x, outlier = math.Copysign(ScalerClip, z)/inverse, true
 	}
 	d := x - stats[StatMean]
 	stats[StatCount] = n
@@ -404,7 +404,7 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 		return 1 // the current scale does not change, as in Observe
 	}
 	stats[StatInverse] = SpreadInverse(stats, total)
-	if wild || n <= FirstReadings || inverse == 0 || stats[StatInverse] == 0 {
+	if outlier || n <= FirstReadings || inverse == 0 || stats[StatInverse] == 0 {
 		return 1
 	}
 	return inverse / stats[StatInverse]

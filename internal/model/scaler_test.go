@@ -35,12 +35,12 @@ func TestObserveScale(t *testing.T) {
 func TestObserveSpread(t *testing.T) {
 	var s Scaler
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, share := range []float64{0.1, 0.5, 1} {
+	for _, fraction := range []float64{0.1, 0.5, 1} {
 		stats := make([]float64, ScalerWidth)
 		total, sum, squares := 0.0, 0.0, 0.0
 		for n := 0.0; n < 64; { // the statistics are updated at powers of two
 			total++
-			if r.Float64() >= share {
+			if r.Float64() >= fraction {
 				continue
 			}
 			x := 3 + r.NormFloat64()
@@ -51,7 +51,7 @@ func TestObserveSpread(t *testing.T) {
 		sd := math.Sqrt(squares/total - mean*mean)
 		usual := math.Sqrt(squares / 64)
 		if want := 1 / max(sd, usual/ScalerClip); math.Abs(stats[StatInverse]/want-1) > 1e-9 {
-			t.Errorf("in %v of the events: multiplied by %v, want %v", share, stats[StatInverse], want)
+			t.Errorf("in %v of the events: multiplied by %v, want %v", fraction, stats[StatInverse], want)
 		}
 		if got := SpreadInverse(stats, total); got != stats[StatInverse] {
 			t.Errorf("SpreadInverse %v, statistics %v", got, stats)

@@ -55,7 +55,7 @@ func (s *Sets) check() error {
 
 // Set returns the prediction set for these probabilities, the most probable class first. class is the predicted class,
 // which is always in the set. ok is false if the model has no limits.
-func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok bool) {
+func (h *Head) Set(a MissingHandling, probabilities []float64, class int) (set []int, ok bool) {
 	if h.Sets == nil || h.Sets.Limits[a.Range] < 0 {
 		return nil, false
 	}

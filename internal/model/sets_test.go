@@ -23,20 +23,20 @@ func TestSets(t *testing.T) {
 		within, class int
 		want          []int
 	}{{0, 2, []int{2, 0}}, {0, 1, []int{2, 0, 1}}, {1, 2, []int{2}}, {3, 2, []int{2, 0, 1, 3}}} {
-		if set, ok := h.Set(model.Answer{Range: test.within}, p, test.class); !ok || !slices.Equal(set, test.want) {
+		if set, ok := h.Set(model.MissingHandling{Range: test.within}, p, test.class); !ok || !slices.Equal(set, test.want) {
 			t.Errorf("range %d, class %d: %v, want %v", test.within, test.class, set, test.want)
 		}
 	}
 	h.Sets.Classes = []model.SetLimits{{0, 0, -1, 0}, {0: -math.Log(0.15), 3: 1}}
 	for within, want := range map[int][]int{0: {2, 1}, 1: {2}, 3: {2, 3}} { // the last two classes use the common limits
-		if set, ok := h.Set(model.Answer{Range: within}, p, 2); !ok || !slices.Equal(set, want) {
+		if set, ok := h.Set(model.MissingHandling{Range: within}, p, 2); !ok || !slices.Equal(set, want) {
 			t.Errorf("by class, range %d: %v, want %v", within, set, want)
 		}
 	}
-	if set, ok := h.Set(model.Answer{Range: 2}, p, 2); ok || set != nil {
+	if set, ok := h.Set(model.MissingHandling{Range: 2}, p, 2); ok || set != nil {
 		t.Errorf("a range of which nothing is known has the set %v", set)
 	}
-	if _, ok := (&model.Head{}).Set(model.Answer{}, p, 2); ok {
+	if _, ok := (&model.Head{}).Set(model.MissingHandling{}, p, 2); ok {
 		t.Error("a model without sets tells one")
 	}
 	var names []string

@@ -30,9 +30,9 @@ func TestSharedOutputs(t *testing.T) {
 	}
 	read := must.Get(ReadLinear(blocks))(t)
 	e := &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 2}}}
-	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.Apart(), "compact": m.Compact()} {
+	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.WithSeparateOutputs(), "compact": m.Compact()} {
 		for level, want := range [][]float64{{5.5, -6, -7, -30}, {-4, 6, 7, -30}} {
-			for k, f := range m.At(Answer{Level: level}).ScoreVec(e.Features, make([]float64, 4)) {
+			for k, f := range m.At(MissingHandling{Level: level}).ScoreVec(e.Features, make([]float64, 4)) {
 				if math.Abs(f-want[k]) > 1e-12 {
 					t.Errorf("%s, level %d: score %d is %v, want %v", name, level, k, f, want[k])
 				}
@@ -42,7 +42,7 @@ func TestSharedOutputs(t *testing.T) {
 			t.Errorf("%s: weights %v and %v", name, m.Weight(1, 2), m.Weight(1, 3))
 		}
 	}
-	if out := m.Apart(); out.Layout.Outputs != nil || out.Layout.Width != 8 || out.Apart() != out {
+	if out := m.WithSeparateOutputs(); out.Layout.Outputs != nil || out.Layout.Width != 8 || out.WithSeparateOutputs() != out {
 		t.Errorf("apart: %+v", out.Layout)
 	}
 }
@@ -51,8 +51,8 @@ func TestSharedOutputs(t *testing.T) {
 // contain only weights and statistics.
 func TestCompact(t *testing.T) {
 	const k, width = 2, ScalerWidth + 10
-	part := func(share float64, weight, lag int, average float64) Part {
-		return Part{Factor: share, Weight: ScalerWidth + weight, Lag: ScalerWidth + lag, Average: average}
+	part := func(fraction float64, weight, lag int, average float64) Part {
+		return Part{Factor: fraction, Weight: ScalerWidth + weight, Lag: ScalerWidth + lag, Average: average}
 	}
 	mixed := Layout{Width: width, Scale: 3, Mix: []Part{part(0.3, 0, 4, 0.7), part(0.6, 2, 6, 0), {Factor: 0.1, Weight: ScalerWidth + 8}}}
 	alone := Layout{Width: width, Scale: 3, Weight: ScalerWidth + 2, Lag: ScalerWidth + 6, Average: 0.25}
@@ -74,8 +74,8 @@ func TestCompact(t *testing.T) {
 			t.Errorf("layout %+v, want a width of %d", c.Layout, want)
 		}
 		for level := range 2 {
-			got := c.At(Answer{Level: level}).ScoreVec(x, make([]float64, k))
-			if want := m.At(Answer{Level: level}).ScoreVec(x, make([]float64, k)); !slices.Equal(got, want) {
+			got := c.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k))
+			if want := m.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k)); !slices.Equal(got, want) {
 				t.Errorf("level %d scores %v, want %v", level, got, want)
 			}
 		}

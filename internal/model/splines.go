@@ -124,20 +124,20 @@ func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) 
 
 // At returns the value at x of the spline column hat.
 func (c *Splines) At(hat uint32, x float64) float64 {
-	curve := c.Of(hat)
-	knot, first, next := c.BasisValues(curve, x)
+	spline := c.Of(hat)
+	knot, first, next := c.BasisValues(spline, x)
 	switch hat {
-	case c.BasisColumn(curve, knot):
+	case c.BasisColumn(spline, knot):
 		return first
-	case c.BasisColumn(curve, knot) + 1:
+	case c.BasisColumn(spline, knot) + 1:
 		return next
 	}
 	return 0
 }
 
 // BasisColumn returns the column of a knot of spline curve.
-func (c *Splines) BasisColumn(curve, knot int) uint32 {
-	return FirstBasisColumn + uint32(curve*MaxKnots+knot)
+func (c *Splines) BasisColumn(spline, knot int) uint32 {
+	return FirstBasisColumn + uint32(spline*MaxKnots+knot)
 }
 
 // Of returns the index of the spline of a source column or spline column, or -1. The nil Splines has no splines.
@@ -169,7 +169,7 @@ func (c *Splines) Source(column uint32) uint32 {
 // x and zeros must ascend.
 func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	i := 0
-	for curve, column := range c.Columns {
+	for spline, column := range c.Columns {
 		for i < len(x.Index) && x.Index[i] < column {
 			i++
 		}
@@ -183,8 +183,8 @@ func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
 		case len(zeros) == 0 || zeros[0] != column:
 			continue
 		}
-		knot, first, next := c.BasisValues(curve, value)
-		hat := c.BasisColumn(curve, knot)
+		knot, first, next := c.BasisValues(spline, value)
+		hat := c.BasisColumn(spline, knot)
 		out.Index, out.Value = append(out.Index, hat), append(out.Value, first)
 		if next > 0 {
 			out.Index, out.Value = append(out.Index, hat+1), append(out.Value, next)
@@ -221,11 +221,11 @@ type AddedTo struct {
 	Score []float64 `json:"score"` // contribution at each X
 }
 
-// bentPlaces is the number of points between knots for a number with a Transform, which bends the lines.
-const bentPlaces = 8
+// splineDigits is the number of points between knots for a number with a Transform, which bends the lines.
+const splineDigits = 8
 
-// DrawnCurves yields the splines of m in the order of columns, except for presence columns.
-func (m *Linear) DrawnCurves() iter.Seq[DrawnSpline] {
+// DrawnSplines yields the splines of m in the order of columns, except for presence columns.
+func (m *Linear) DrawnSplines() iter.Seq[DrawnSpline] {
 	return func(yield func(DrawnSpline) bool) {
 		c := m.Scaler.Splines
 		if c == nil {
@@ -240,7 +240,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnSpline] {
 			places := 1
 			if row := m.Rows.Row(column); row != nil {
 				if stats := m.Stats(row); stats != nil && m.Scaler.Standardization(stats).Unit != 0 {
-					places = bentPlaces
+					places = splineDigits
 				}
 			}
 			d := DrawnSpline{Column: column, Feature: name(column)}
@@ -255,7 +255,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnSpline] {
 				first, classes = 1, slices.Concat(classes, []string{"", ""})[:2]
 			}
 			for class := first; class < len(classes); class++ {
-				side, scores := m.Side(class), make([]float64, len(d.X))
+				side, scores := m.ClassSigns(class), make([]float64, len(d.X))
 				for j, x := range d.X {
 					scores[j] = m.Number(side, column, x)
 				}

@@ -209,7 +209,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 				}
 			}
 			drawn := func() DrawnSpline {
-				list := slices.Collect(m.DrawnCurves())
+				list := slices.Collect(m.DrawnSplines())
 				if len(list) != 1 || list[0].Column != 5 { // a presence column is not drawn
 					t.Fatalf("drawn are %+v", list)
 				}
@@ -220,7 +220,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 				return slices.Clone(out)
 			}
 			d := drawn()
-			if want := map[bool]int{true: 4, false: 3*bentPlaces + 1}[inverse > 0]; len(d.X) != want || len(d.Added) != outputs {
+			if want := map[bool]int{true: 4, false: 3*splineDigits + 1}[inverse > 0]; len(d.X) != want || len(d.Added) != outputs {
 				t.Fatalf("%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
 			}
 			for k, of := range d.Added {

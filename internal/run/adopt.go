@@ -110,7 +110,7 @@ func (l *loop) adoptIfDue(ctx context.Context) error {
 	if err := l.decide(at, solution); err != nil {
 		return err
 	}
-	return l.attend(ctx, l.saver.safe)
+	return l.runJobsUntil(ctx, l.saver.safe)
 }
 
 type solved struct {
@@ -130,7 +130,7 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		var result *solved
 		l.beginSolving(state, func(r solved) { result = &r })
-		err := l.attend(limited, func() bool { return result != nil })
+		err := l.runJobsUntil(limited, func() bool { return result != nil })
 		switch {
 		case err != nil:
 		case result.err == nil:
@@ -140,7 +140,7 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 			l.adopter.lastError = fmt.Sprintf("the exact solution over %d records, which learning waits for, could not be computed: %v", state.records, result.err)
 			l.log.Error("an exact solution to adopt could not be computed; trying again", "records", state.records, "retry_in", wait, "err", result.err)
 			retry := time.Now().Add(wait)
-			err = l.attend(limited, func() bool { return !time.Now().Before(retry) })
+			err = l.runJobsUntil(limited, func() bool { return !time.Now().Before(retry) })
 		}
 		if err == nil {
 			continue
@@ -151,7 +151,7 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // endSolving waits for the solver's end
 		}
-		err = l.attend(ctx, func() bool { return !l.adopter.running() })
+		err = l.runJobsUntil(ctx, func() bool { return !l.adopter.running() })
 		if err == nil && result != nil && result.err == nil {
 			return result.Adoption, nil // the solution was ready in time, and its report says that it is adopted
 		}

@@ -207,16 +207,16 @@ func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	return r
 }
 
-// take records that the lead has counted an event, with its prediction p, which may be nil. A held-out event is not
+// add records that the lead has counted an event, with its prediction p, which may be nil. A held-out event is not
 // compared, because the other contenders do not predict it.
-func (r *round) take(e *event.Example, p *online.Prediction) {
+func (r *round) add(e *event.Example, p *online.Prediction) {
 	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
 	if r.count++; r.count%takenEvery == 0 {
-		r.tell()
+		r.report()
 	}
 }
 
-func (r *round) tell() {
+func (r *round) report() {
 	for _, taken := range r.taken {
 		taken <- r.count
 	}
@@ -226,7 +226,7 @@ func (r *round) tell() {
 // contenders.
 func (r *round) end() error {
 	if r.count%takenEvery > 0 {
-		r.tell()
+		r.report()
 	}
 	for _, taken := range r.taken {
 		close(taken)

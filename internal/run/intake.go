@@ -29,7 +29,7 @@ import (
 //
 //  1. Admit stores the records that cannot be used.
 //  2. Learn counts all records, and learns events, or measures those that are held out.
-//  3. HandOn passes mislabeled events to Mislabeled; Flush returns once they are safe.
+//  3. StoreMislabeled passes mislabeled events to Mislabeled; Flush returns once they are safe.
 //
 // A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
 // batch. Only Learner is required, and it may be replaced between batches.
@@ -55,7 +55,7 @@ type Intake struct {
 	confusion [][]float64 // see Counts.Confusion
 	stored    []float64   // prediction for the current event, stored until its label arrives
 
-	// late has the late labels of the current batch, and mislabeled has the mislabeled events that HandOn has not
+	// late has the late labels of the current batch, and mislabeled has the mislabeled events that StoreMislabeled has not
 	// passed on yet. Both are borrowed.
 	late       []event.Example
 	declined   []event.Example // events that the Learner refused, to be stored
@@ -250,7 +250,7 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) 
 	if err != nil {
 		return err
 	}
-	if err := in.answered(nil, nil); err != nil {
+	if err := in.predicted(nil, nil); err != nil {
 		return err
 	}
 	if err := in.storeLate(ctx, b); err != nil {
@@ -352,9 +352,9 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 		if in.Labels == nil {
 			p := in.example(b, i)
 			if in.round != nil {
-				in.round.take(e, p)
+				in.round.add(e, p)
 			}
-			if err := in.answered(e, p); err != nil {
+			if err := in.predicted(e, p); err != nil {
 				return err
 			}
 		} else if err := in.join(b, e); err != nil {
@@ -395,8 +395,8 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	return &p
 }
 
-// answered passes an event to Answer; a nil event ends a batch.
-func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
+// predicted passes an event to Answer; a nil event ends a batch.
+func (in *Intake) predicted(e *event.Example, p *online.Prediction) error {
 	if in.Answer == nil {
 		return nil
 	}
@@ -434,8 +434,8 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// HandOn passes the mislabeled events of a batch to Mislabeled. After an error it keeps them for another attempt.
-func (in *Intake) HandOn(ctx context.Context, b *event.Batch) error {
+// StoreMislabeled passes the mislabeled events of a batch to Mislabeled. After an error it keeps them for another attempt.
+func (in *Intake) StoreMislabeled(ctx context.Context, b *event.Batch) error {
 	if len(in.mislabeled) == 0 {
 		return nil
 	}

@@ -134,7 +134,7 @@ func (l *loop) learn(ctx context.Context) error {
 			l.ahead.free <- b.Batch // never blocks, because the channel has capacity for all Batches
 		}
 		if err == nil {
-			err = l.doWhatIsDue(ctx)
+			err = l.runDueJobs(ctx)
 		}
 	}
 	if errors.Is(err, errEnough) {
@@ -146,12 +146,12 @@ func (l *loop) learn(ctx context.Context) error {
 	return err
 }
 
-// attend waits until a condition holds, and runs due jobs in the meantime. It returns an error only if ctx ends.
-func (l *loop) attend(ctx context.Context, until func() bool) error {
+// runJobsUntil waits until a condition holds, and runs due jobs in the meantime. It returns an error only if ctx ends.
+func (l *loop) runJobsUntil(ctx context.Context, until func() bool) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
 	for !until() {
-		if err := l.doWhatIsDue(ctx); err != nil {
+		if err := l.runDueJobs(ctx); err != nil {
 			return err
 		}
 		select {
@@ -166,8 +166,8 @@ func (l *loop) attend(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// doWhatIsDue publishes, saves, validates and reports if each is due. It returns an error only if ctx ends.
-func (l *loop) doWhatIsDue(ctx context.Context) error {
+// runDueJobs publishes, saves, validates and reports if each is due. It returns an error only if ctx ends.
+func (l *loop) runDueJobs(ctx context.Context) error {
 	now := time.Now()
 	if l.publisher.due(l.records, now) {
 		l.publish()
@@ -257,7 +257,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	l.publisher.news = l.publisher.news || n > 0
 	l.saver.moved = l.saver.moved || !found || *position != before
 	l.warn(false)
-	if err := l.intake.HandOn(ctx, b); err != nil {
+	if err := l.intake.StoreMislabeled(ctx, b); err != nil {
 		return err
 	}
 	if failed != nil {

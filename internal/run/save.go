@@ -128,7 +128,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 		r.name, r.size, err = s.save(blocks)
 	}
 	if err == nil && waiting != nil {
-		s.letGo(waiting)
+		s.release(waiting)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
@@ -140,9 +140,9 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	return r
 }
 
-// letGo frees waiting events that no kept checkpoint needs after a new checkpoint. If that fails, the next save
+// release frees waiting events that no kept checkpoint needs after a new checkpoint. If that fails, the next save
 // retries.
-func (s *saver) letGo(saved *labels.Frozen) {
+func (s *saver) release(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
 	for len(s.kept) > max(s.keep, 1) {
 		s.kept = s.kept[1:]

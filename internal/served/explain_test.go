@@ -156,17 +156,17 @@ func TestExplainMissing(t *testing.T) {
 	must.Require(t, len(m.Levels) != 0, "the model has no weights of its own for any level")
 	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
 		p := must.Get(m.Predict([]byte(event), 100))(t)
-		sum, shares := 0.0, 0.0
+		sum, fractions := 0.0, 0.0
 		for _, c := range p.Explanation {
 			sum += c.Score
 		}
-		for _, share := range p.MixtureWeights {
-			shares += share
+		for _, fraction := range p.MixtureWeights {
+			fractions += fraction
 		}
 		if math.Abs(sum-p.Score) > 1e-12 {
 			t.Errorf("%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
 		}
-		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.MixtureWeights[p.MissingPolicy] < 1/3. {
+		if missing := strings.Contains(event, "null"); missing != (math.Abs(fractions-1) < 1e-12) || missing && p.MixtureWeights[p.MissingPolicy] < 1/3. {
 			t.Errorf("%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
 		}
 		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {

@@ -108,13 +108,13 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 // forced is a Source that replaces the missing policy of its models.
 type forced struct {
 	Source
-	rule model.MissingPolicy
+	policy model.MissingPolicy
 }
 
 func (f forced) Look(ctx context.Context) (*Model, error) {
 	m, err := f.Source.Look(ctx)
 	if m != nil {
-		m.Missing = m.Missing.Forced(f.rule)
+		m.Missing = m.Missing.Forced(f.policy)
 	}
 	return m, err
 }

@@ -219,9 +219,9 @@ type Contribution struct {
 	Score   float64 `json:"score"`
 }
 
-// InterceptName is the name of the intercept among features. FilledName is the name of the contribution of imputation
+// InterceptName is the name of the intercept among features. DenseName is the name of the contribution of imputation
 // (see model.Explanation).
-const InterceptName, FilledName = "(intercept)", "(imputed)"
+const InterceptName, DenseName = "(intercept)", "(imputed)"
 
 const maxUnknown = 20 // largest length of Prediction.Unseen
 
@@ -296,11 +296,11 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	p.OnlyUnseen = len(unknown) > 0 && !known
 	var why []contribution
 	if explain > 0 {
-		answer := m.Answer(e)
+		answer := m.Handling(e)
 		if p.MissingPolicy != "" {
 			p.MixtureWeights = answer.ByPolicy()
 		}
-		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Parts != nil)
+		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Roles != nil)
 	}
 	if len(unknown)+len(why) == 0 {
 		return p, nil
@@ -536,7 +536,7 @@ func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64
 }
 
 func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
-	answer := m.Answer(e)
+	answer := m.Handling(e)
 	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version, Learner: m.Learner}
 	if p.MissingPolicy = answer.Policy(); p.MissingPolicy != "" {
 		p.Missing = m.MissingFields(e)
@@ -553,7 +553,7 @@ func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Predi
 	}
 	chances = m.Probabilities(scores, chances)
 	p.Class, p.Probability = m.className(class), chances[class]
-	if l, linear := m.Model.(*model.Linear); linear && answer.Parts != nil {
+	if l, linear := m.Model.(*model.Linear); linear && answer.Roles != nil {
 		if low, high, known := l.ChanceInterval(e); known {
 			if class == 0 {
 				low, high = 1-high, 1-low
@@ -602,8 +602,8 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 	}
 	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
 	if filled {
-		x := m.Explain(e, class).Filled
-		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
+		x := m.Explain(e, class).Imputed
+		all = append(all, contribution{Contribution: Contribution{DenseName, 1, x, x}})
 	}
 	least := 0.0 // smallest absolute value among the largest contributions
 	cut := func() {

@@ -187,7 +187,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 		s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		s.Shrink[j] = e.strength * s.H[j]
 	}
-	s.Importance, s.Growth = importance, 1
+	s.Importance, s.InverseDecay = importance, 1
 	s.Ungroup()
 	e.optimizer.Step(s)
 }

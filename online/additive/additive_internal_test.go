@@ -109,12 +109,12 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 				t.Fatalf("event %d, rate %v, output %d: score %v, want %v", event, Rates[rate], k, got, want)
 			}
 			// slow continues from the Expert's weights, so that rounding errors of the factor do not add up.
-			s.w[-1], s.sums[-1] = e.Intercept(rate, k), e.layout.Preconditioner(e.bias)[j]
+			s.w[-1], s.sums[-1] = e.Intercept(rate, k), e.layout.Accumulators(e.bias)[j]
 			for at := range e.columns {
 				if w := e.Weights(rate, at)[k]; !near(w, s.w[at]) {
 					t.Fatalf("event %d, rate %v, output %d: weight %d is %v, want %v", event, Rates[rate], k, at, w, s.w[at])
 				}
-				s.w[at], s.sums[at] = e.Weights(rate, at)[k], e.layout.Preconditioner(e.table[at])[j]
+				s.w[at], s.sums[at] = e.Weights(rate, at)[k], e.layout.Accumulators(e.table[at])[j]
 			}
 		}
 	}
@@ -170,12 +170,12 @@ func TestMove(t *testing.T) {
 func TestWiden(t *testing.T) {
 	e, score := taught(1)
 	was := score(e, []float64{0.3, -0.2})[0]
-	sum := e.layout.Preconditioner(e.table[0])[0]
+	sum := e.layout.Accumulators(e.table[0])[0]
 	e.Widen(3)
 	if got := score(e, []float64{0.3, -0.2}); math.Abs(got[1]-was) > 1e-12 || math.Abs(got[0]+was) > 1e-12 || got[2] != 0 {
 		t.Errorf("the score was %v, those of three outputs are %v", was, got)
 	}
-	if p := e.layout.Preconditioner(e.table[0]); p[0] != sum || p[1] != sum || p[2] != 0 {
+	if p := e.layout.Accumulators(e.table[0]); p[0] != sum || p[1] != sum || p[2] != 0 {
 		t.Errorf("the sum of squares was %v, those of three outputs are %v", sum, p[:3])
 	}
 	wide, _ := taught(2)

@@ -20,7 +20,7 @@ type Answer struct {
 	Active   int            // number of classes in use
 	Sized    bool           // whether to measure the size of the prediction set
 	Came     bool           // false for a copy with masked fields
-	Shared   bool           // the learner is in a group, see Add
+	InGroup  bool           // the learner is in a group, see Add
 }
 
 // TakeClasses adds the nonconformity score of a classification.
@@ -29,7 +29,7 @@ func (c *Predictor) TakeClasses(a Answer) {
 	if a.Sized && c.ranges[a.Range].limit >= 0 {
 		x.Size = c.size(&a)
 	}
-	if a.Shared {
+	if a.InGroup {
 		c.Add(a.Range, x)
 	} else {
 		c.Take(a.Range, x)

@@ -22,7 +22,7 @@ func TestTakeClasses(t *testing.T) {
 		if c.Limit(1) >= 0 {
 			told++
 			h := model.Head{Sets: c.Sets()}
-			set, _ := h.Set(model.Answer{Range: 1}, d.Probabilities(scores, make([]float64, 4))[:3], d.Predict(scores))
+			set, _ := h.Set(model.MissingHandling{Range: 1}, d.Probabilities(scores, make([]float64, 4))[:3], d.Predict(scores))
 			if size += float64(len(set)); slices.Contains(set, label) {
 				held++
 			}

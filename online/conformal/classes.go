@@ -23,9 +23,9 @@ type came struct {
 
 func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
 
-// told returns the limit that a set applies to a class: the class's own limit, or the range's limit if the class has
+// limitFor returns the limit that a set applies to a class: the class's own limit, or the range's limit if the class has
 // none.
-func (s *scores) told(own *scores) float64 {
+func (s *scores) limitFor(own *scores) float64 {
 	if own != nil && own.limit >= 0 { // a class has a limit only if the range has one
 		return own.limit
 	}

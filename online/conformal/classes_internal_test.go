@@ -73,7 +73,7 @@ func TestEnemyOfAClass(t *testing.T) {
 			c.Take(0, Score{Class: 1, Value: 0.1 * r.Float64()})
 			continue
 		}
-		limit := c.ranges[0].told(c.own(0, 2))
+		limit := c.ranges[0].limitFor(c.own(0, 2))
 		x := Score{Class: 2, Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
 		if limit >= 0 {
 			if told++; x.Value > limit {

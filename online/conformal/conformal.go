@@ -146,15 +146,15 @@ func (c *Predictor) served(r int) float64 {
 // Take adds a nonconformity score in range r.
 func (c *Predictor) Take(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
-	limit := s.told(own)
-	s.take(x, limit, c.miss)
+	limit := s.limitFor(own)
+	s.observe(x, limit, c.miss)
 	if uint64(s.taken)%every == 0 {
 		s.follow(nil)
 	}
 	if own == nil {
 		return
 	}
-	own.take(x, limit, c.miss)
+	own.observe(x, limit, c.miss)
 	if x.Came && limit >= 0 {
 		came := &c.classes[x.Class-1].came
 		came.all.add(x.within(limit), 1)
@@ -166,8 +166,8 @@ func (c *Predictor) Take(r int, x Score) {
 	}
 }
 
-// take adds a score whose set had the limit told. miss is the fraction of labels that sets may miss.
-func (s *scores) take(x Score, told, miss float64) {
+// observe adds a score whose set had the limit told. miss is the fraction of labels that sets may miss.
+func (s *scores) observe(x Score, told, miss float64) {
 	s.advance(1)
 	s.level += gamma * s.decayed.add(x, told, s.limit, s.grown, miss)
 	if told >= 0 {
@@ -178,7 +178,7 @@ func (s *scores) take(x Score, told, miss float64) {
 // Add is Take for a learner in a group. The score takes effect when the sums of the group are merged.
 func (c *Predictor) Add(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
-	limit := s.told(own)
+	limit := s.limitFor(own)
 	s.waited++
 	s.waits.add(x, limit, s.limit, 1, c.miss)
 	if own == nil {
@@ -511,7 +511,7 @@ func (c *Predictor) Sets() *model.Sets {
 		}
 		for k := range c.classes {
 			if out.Classes[k][r] = out.Limits[r]; from >= 0 {
-				out.Classes[k][r] = c.ranges[from].told(c.classes[k].ranges[from])
+				out.Classes[k][r] = c.ranges[from].limitFor(c.classes[k].ranges[from])
 			}
 		}
 	}

@@ -18,12 +18,12 @@ var splineLanes = []string{"splines", "fast splines"}
 
 func (e *splineFit) Lanes() []string { return splineLanes }
 
-// curvesFit reports whether the spline expert supports these numbers of columns and outputs.
-func curvesFit(columns []uint32, outputs int) bool { return additive.Fits(len(columns), outputs) }
+// splinesFit reports whether the spline expert supports these numbers of columns and outputs.
+func splinesFit(columns []uint32, outputs int) bool { return additive.Fits(len(columns), outputs) }
 
 // Follow implements Expert.
 func (e *splineFit) Follow(columns []uint32, _ int) {
-	if !curvesFit(columns, e.outputs) {
+	if !splinesFit(columns, e.outputs) {
 		columns = nil
 	}
 	e.Expert.Follow(columns)

@@ -15,16 +15,16 @@ import (
 // fits reports whether any expert supports this many columns, or the numeric columns among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
-	return newton.Fits(numbers, x.outputs) || curvesFit(columns, x.outputs)
+	return newton.Fits(numbers, x.outputs) || splinesFit(columns, x.outputs)
 }
 
-// Meet updates the columns of the experts from a labeled event, before the event is learned: it applies changed scales
+// UpdateColumns updates the columns of the experts from a labeled event, before the event is learned: it applies changed scales
 // and adds new numeric columns. others reports whether the set of followed columns has changed.
-func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
+func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false
 	}
-	look := x.look || x.splines.curves != n.Scaling.Scaler.Splines
+	look := x.look || x.splines.splines != n.Scaling.Scaler.Splines
 	for _, m := range in.Moves {
 		switch {
 		case !m.Numeric:
@@ -53,16 +53,16 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
 	n.Numbers(in, &x.read)
-	columns, curves := slices.Clone(x.columns[:x.numbers]), n.Scaling.Scaler.Splines
+	columns, splines := slices.Clone(x.columns[:x.numbers]), n.Scaling.Scaler.Splines
 	for _, v := range x.read.Values {
 		if at, known := slices.BinarySearch(columns, v.Column); !known {
 			columns = slices.Insert(columns, at, v.Column)
 		}
 	}
-	if len(columns) == x.numbers && curves == x.splines.curves {
+	if len(columns) == x.numbers && splines == x.splines.splines {
 		return false
 	}
-	x.splines.curves = curves
+	x.splines.splines = splines
 	x.follow(columns, n.Table)
 	return true
 }
@@ -161,7 +161,7 @@ func (x *Experts) StartFresh() {
 	for _, e := range x.list[1:] {
 		e.Forget(freshKeep)
 	}
-	x.weights.shares.Again()
+	x.weights.mixture.Again()
 	x.gain = Gain{}
 	x.force()
 }
@@ -172,7 +172,7 @@ func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool)
 	for _, e := range x.list {
 		e.Restart()
 		for _, column := range x.columns[x.numbers:] {
-			if len(x.splines.curves.Knots[x.splines.curves.Of(column)]) == 1 {
+			if len(x.splines.splines.Knots[x.splines.splines.Of(column)]) == 1 {
 				continue // a presence column; the base learner has its weight
 			}
 			some = true
@@ -202,16 +202,16 @@ func (x *Experts) Publish(t *model.Table) {
 }
 
 // State encodes or decodes the experts. curves are the splines of the model that is read with the state.
-func (x *Experts) State(c *coder.Coder, curves *model.Splines) {
+func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 	c.Bool(&x.off)
 	c.Bool(&x.look)
 	columns := x.columns
 	if c.Uint32s(&columns); c.Decode {
-		if c.Failed || !slices.IsSorted(columns) || len(columns) > 0 && !x.fits(columns) || !follows(columns, curves) {
+		if c.Failed || !slices.IsSorted(columns) || len(columns) > 0 && !x.fits(columns) || !follows(columns, splines) {
 			c.Failed = true
 			return
 		}
-		x.splines.curves = curves
+		x.splines.splines = splines
 		x.set(columns)
 	}
 	for i, e := range x.list {
@@ -232,6 +232,6 @@ func (x *Experts) State(c *coder.Coder, curves *model.Splines) {
 // follows reports whether columns are numeric columns, followed by all spline columns of some of them.
 func follows(columns []uint32, curves *model.Splines) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
-	s := splines{curves: curves}
+	s := splines{splines: curves}
 	return slices.Equal(s.with(columns[:numbers]), columns)
 }

@@ -93,10 +93,10 @@ type Experts struct {
 }
 
 const (
-	// An expert has little mixture weight below leastShare. After restAfter consecutive events with little weight it
-	// rests: it learns every restEvery-th event, until its weight reaches wakeShare.
-	leastShare, wakeShare = 0.01, 0.02
-	restAfter, restEvery  = 10_000, 16
+	// An expert has little mixture weight below leastWeight. After restAfter consecutive events with little weight it
+	// rests: it learns every restEvery-th event, until its weight reaches wakeWeight.
+	leastWeight, wakeWeight = 0.01, 0.02
+	restAfter, restEvery    = 10_000, 16
 	// One spline is centered every centerEvery events.
 	centerEvery = 32
 )
@@ -132,11 +132,11 @@ func (x *Experts) Groups() float64 { return x.groups }
 // Lanes returns the number of lanes (mixed models) of all experts.
 func (x *Experts) Lanes() int { return x.lanes }
 
-// Knows reports whether any columns are followed. Without columns the experts are not used.
-func (x *Experts) Knows() bool { return len(x.columns) > 0 }
+// HasColumns reports whether any columns are followed. Without columns the experts are not used.
+func (x *Experts) HasColumns() bool { return len(x.columns) > 0 }
 
 // Counts reports whether the experts may have weight in predictions.
-func (x *Experts) Counts() bool { return x.Knows() && !x.gain.Resting() }
+func (x *Experts) Counts() bool { return x.HasColumns() && !x.gain.Resting() }
 
 // Columns returns the followed columns, ascending. The caller must not change them.
 func (x *Experts) Columns() []uint32 { return x.columns }
@@ -282,7 +282,7 @@ func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
-			return x.Knows() && e.Asleep()
+			return x.HasColumns() && e.Asleep()
 		}
 	}
 	return true
@@ -315,9 +315,9 @@ func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, wei
 // learns reports whether an expert learns from the current event, given the mixture weights of its lanes (mixed
 // models).
 func (x *Experts) learns(i int, mix []float64) bool {
-	least := leastShare
+	least := leastWeight
 	if x.idle[i] >= restAfter {
-		least = wakeShare
+		least = wakeWeight
 	}
 	switch {
 	case slices.Max(mix) >= least:
@@ -332,12 +332,12 @@ func (x *Experts) learns(i int, mix []float64) bool {
 // has the number. Such events cannot separate the spline from the intercept, although the score of events without the
 // number depends on it.
 func (x *Experts) center() {
-	if c := x.splines.curves; c != nil && x.learned%centerEvery == 0 {
+	if c := x.splines.splines; c != nil && x.learned%centerEvery == 0 {
 		spline := int(x.learned/centerEvery) % len(c.Columns)
-		if shares := x.splines.shares(spline); shares != nil {
+		if weights := x.splines.fractions(spline); weights != nil {
 			for _, e := range x.list {
 				if e, ok := e.(centered); ok {
-					e.Pull(c.BasisColumn(spline, 0), shares)
+					e.Pull(c.BasisColumn(spline, 0), weights)
 					x.stale = true
 				}
 			}
@@ -346,12 +346,12 @@ func (x *Experts) center() {
 }
 
 // Published returns the experts that are awake, with their mixture weights. share is the total weight of all experts.
-func (x *Experts) Published(share float64) (out []model.Expert) {
+func (x *Experts) Published(weight float64) (out []model.Expert) {
 	at := 0
 	for _, e := range x.list {
 		for _, name := range e.Lanes() {
 			if !x.asleep(at) {
-				out = append(out, model.Expert{Name: name, Weight: share * x.weights.mix[at], Corrects: true})
+				out = append(out, model.Expert{Name: name, Weight: weight * x.weights.mix[at], Corrects: true})
 			}
 			at++
 		}

@@ -66,7 +66,7 @@ func (s *numbers) next(x *Experts) {
 	s.number++
 	s.n.Observe(e, s.number, &s.in)
 	s.n.Rescale(&s.in)
-	x.Meet(&s.in, s.n)
+	x.UpdateColumns(&s.in, s.n)
 	x.Read(&s.in, &s.seen)
 }
 
@@ -181,7 +181,7 @@ func TestState(t *testing.T) {
 		}
 		for range 200 {
 			s.next(x)
-			other.Meet(&s.in, s.n)
+			other.UpdateColumns(&s.in, s.n)
 			for _, x := range []*Experts{x, other} {
 				scores, out := x.NewScores(), make([]float64, outputs)
 				x.Score(&s.seen, s.base, &scores, out)
@@ -215,12 +215,12 @@ func TestState(t *testing.T) {
 }
 
 // TestExpertsRestAndWake checks that an expert with almost no mixture weight rests after restAfter events, and then
-// learns every restEvery-th event. It learns every event again once its weight is wakeShare.
+// learns every restEvery-th event. It learns every event again once its weight is wakeWeight.
 func TestExpertsRestAndWake(t *testing.T) {
 	x := New(settings(1, true))
-	learns := func(share float64, events int) (n int) {
+	learns := func(weight float64, events int) (n int) {
 		for range events {
-			if x.learns(1, []float64{share, share / 2}) {
+			if x.learns(1, []float64{weight, weight / 2}) {
 				n++
 			}
 			x.learned++
@@ -230,7 +230,7 @@ func TestExpertsRestAndWake(t *testing.T) {
 	for _, c := range []struct {
 		share        float64
 		events, want int
-	}{{leastShare / 2, restAfter, restAfter - 1}, {leastShare / 2, 160, 10}, {0.9 * wakeShare, 160, 10}, {wakeShare, 160, 160}, {leastShare / 2, 160, 160}} {
+	}{{leastWeight / 2, restAfter, restAfter - 1}, {leastWeight / 2, 160, 10}, {0.9 * wakeWeight, 160, 10}, {wakeWeight, 160, 160}, {leastWeight / 2, 160, 160}} {
 		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
 			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
 		}
@@ -249,7 +249,7 @@ func TestTooMany(t *testing.T) {
 	}
 	columns := slices.Clone(x.Columns())
 	x.follow(many, s.n.Table)
-	if x.Knows() || x.Counts() {
+	if x.HasColumns() || x.Counts() {
 		t.Error("it follows 30,000 numbers")
 	}
 	for _, column := range columns {
@@ -257,7 +257,7 @@ func TestTooMany(t *testing.T) {
 			t.Errorf("column %d has the weight %v", column, w)
 		}
 	}
-	if s.next(x); x.Knows() {
+	if s.next(x); x.HasColumns() {
 		t.Error("it begins again")
 	}
 }
@@ -274,7 +274,7 @@ func TestMove(t *testing.T) {
 		last := s.in.Features() - 1 // a number that is in every event
 		const ratio, shift = 1.02, 0.01
 		s.in.Moves = []encode.Move{{Column: s.in.Columns[last], Numeric: true, Ratio: ratio, Shift: shift, Was: model.Standardization{Scale: 1}, Is: model.Standardization{Scale: 1}}}
-		x.Meet(&s.in, s.n)
+		x.UpdateColumns(&s.in, s.n)
 		s.in.X[last] = (s.in.X[last] - shift) / ratio
 		x.Read(&s.in, &s.seen)
 		x.Score(&s.seen, s.base, &scores, moved)
@@ -284,7 +284,7 @@ func TestMove(t *testing.T) {
 			}
 		}
 		s.in.Moves[0].Is.Unit = 2
-		if x.Meet(&s.in, s.n); x.Weight(s.in.Columns[last], 0) != 0 {
+		if x.UpdateColumns(&s.in, s.n); x.Weight(s.in.Columns[last], 0) != 0 {
 			t.Error("a column with another unit keeps its weight")
 		}
 	}
@@ -317,9 +317,9 @@ func TestCenter(t *testing.T) {
 		x.Update(&s.seen, &scores, s.y, 1, 1)
 	}
 	mean := make([]float64, 1)
-	for knot, share := range x.splines.shares(2) {
-		at, _ := slices.BinarySearch(x.Columns(), x.splines.curves.BasisColumn(2, knot))
-		x.list[0].AddWeights(at, []float64{1}, share, mean)
+	for knot, weight := range x.splines.fractions(2) {
+		at, _ := slices.BinarySearch(x.Columns(), x.splines.splines.BasisColumn(2, knot))
+		x.list[0].AddWeights(at, []float64{1}, weight, mean)
 	}
 	if !(math.Abs(mean[0]) < 0.3) {
 		t.Errorf("a spline adds %v in the mean", mean[0])
@@ -453,7 +453,7 @@ func harmonic(n int) (sum float64) {
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})
-	x.splines.curves = c
+	x.splines.splines = c
 	x.follow([]uint32{1, 3}, model.NewTable(24))
 	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
 	if !slices.Equal(x.Columns(), want) {

@@ -11,14 +11,14 @@ import (
 // splines holds the followed splines: splines of numeric columns, and splines of sparse columns that are not followed
 // themselves.
 type splines struct {
-	curves *model.Splines
-	first  []int // index of each spline's first column
-	room   []float64
+	splines *model.Splines
+	first   []int // index of each spline's first column
+	room    []float64
 }
 
 // with returns numbers, which must be ascending, followed by the columns of the splines.
 func (s *splines) with(numbers []uint32) []uint32 {
-	c := s.curves
+	c := s.splines
 	if c == nil {
 		return numbers
 	}
@@ -34,11 +34,11 @@ func (s *splines) with(numbers []uint32) []uint32 {
 // place finds the first column of each spline.
 func (s *splines) place(columns []uint32) {
 	s.first = s.first[:0]
-	if s.curves == nil {
+	if s.splines == nil {
 		return
 	}
-	for spline := range s.curves.Columns {
-		at, _ := slices.BinarySearch(columns, s.curves.BasisColumn(spline, 0))
+	for spline := range s.splines.Columns {
+		at, _ := slices.BinarySearch(columns, s.splines.BasisColumn(spline, 0))
 		s.first = append(s.first, at)
 	}
 }
@@ -46,7 +46,7 @@ func (s *splines) place(columns []uint32) {
 // read appends the basis values of each spline, at the event's value, to an Input. columns must be ascending.
 func (s *splines) read(columns []uint32, values []float64, to *Input) {
 	at := 0
-	for spline, source := range s.curves.Columns {
+	for spline, source := range s.splines.Columns {
 		for at < len(columns) && columns[at] < source {
 			at++
 		}
@@ -56,7 +56,7 @@ func (s *splines) read(columns []uint32, values []float64, to *Input) {
 		if columns[at] != source {
 			continue
 		}
-		knot, first, next := s.curves.BasisValues(spline, values[at])
+		knot, first, next := s.splines.BasisValues(spline, values[at])
 		i := s.first[spline] + knot
 		to.Index, to.X, to.Source = append(to.Index, i), append(to.X, first), append(to.Source, at)
 		if next > 0 {
@@ -65,20 +65,20 @@ func (s *splines) read(columns []uint32, values []float64, to *Input) {
 	}
 }
 
-// shares returns the fraction of readings near each knot of a spline, or nil if the spline has one knot. Knots are
+// fractions returns the fraction of readings near each knot of a spline, or nil if the spline has one knot. Knots are
 // quantiles, so each interval between knots has equally many readings.
-func (s *splines) shares(spline int) []float64 {
-	n := len(s.curves.Knots[spline])
+func (s *splines) fractions(spline int) []float64 {
+	n := len(s.splines.Knots[spline])
 	if n < 2 {
 		return nil
 	}
 	s.room = s.room[:0]
 	for knot := range n {
-		share := 1 / float64(n-1)
+		weight := 1 / float64(n-1)
 		if knot == 0 || knot == n-1 {
-			share /= 2
+			weight /= 2
 		}
-		s.room = append(s.room, share)
+		s.room = append(s.room, weight)
 	}
 	return s.room
 }

@@ -11,7 +11,7 @@ import (
 
 // weights holds the mixture weights of the experts' lanes (linear models).
 type weights struct {
-	shares  mixture.Weights
+	mixture mixture.Weights
 	factors []Temperature // factors of each lane's (mixed model's) scores, if there are several outputs
 	// The weights in effect: mix is the mixture weight, 0 for a lane (mixed model) that is asleep. parts is mix times
 	// the factor of the lane's scores.
@@ -20,12 +20,12 @@ type weights struct {
 	losses     []float64
 }
 
-// shareRates are the switching rates: they determine how fast the weight of a lane (mixed model) can recover, see
+// recoveryRates are the switching rates: they determine how fast the weight of a lane (mixed model) can recover, see
 // mixture.Weights.
-var shareRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
+var recoveryRates = []float64{1e-5, 1e-4, 1e-3, 1e-2}
 
 func newWeights(prior []float64) weights {
-	return weights{shares: mixture.NewWeights(prior, shareRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
+	return weights{mixture: mixture.NewWeights(prior, recoveryRates...), factors: make([]Temperature, len(prior)), losses: make([]float64, len(prior))}
 }
 
 // observe updates the weights with the losses of the lanes (mixed models) at an event.
@@ -41,14 +41,14 @@ func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bo
 			w.factors[i].Learn(at)
 		}
 	}
-	w.shares.Take(w.losses)
+	w.mixture.Take(w.losses)
 	w.observed = true
 }
 
 // force makes the learned weights take effect.
 func (w *weights) force(asleep func(lane int) bool) {
 	w.observed = false
-	w.mix = w.shares.Mix(w.mix[:0])
+	w.mix = w.mixture.Mix(w.mix[:0])
 	awake, first := 0.0, -1
 	for i := range w.mix {
 		if asleep(i) {
@@ -71,7 +71,7 @@ func (w *weights) force(asleep func(lane int) bool) {
 }
 
 func (w *weights) state(c *coder.Coder) {
-	w.shares.State(c)
+	w.mixture.State(c)
 	for i := range w.factors {
 		w.factors[i].State(c)
 	}

@@ -17,21 +17,21 @@ import (
 // Encoder encodes events. It owns the rows with their column statistics, and the scales of columns. Experts own the
 // other parts of a row.
 type Encoder struct {
-	Table      *model.Table
-	Intercepts []float64 // row of the intercepts, with the same layout
-	Scaling    scaling.Scaling
-	schema     *event.Schema
-	Fields     fields.Fields // which fields events usually have
-	transform  func(field string) model.Transform
-	faults     faults
-	deaths     deaths
-	start      func(row []float64)
-	together   Together
-	intercept  float64 // value of the constant feature
-	shared     *share.Interval
-	growth     float64 // see share.Interval.Note
-	known      int     // number of fields that events have had so far
-	due        bool    // dense columns must be reviewed
+	Table        *model.Table
+	Intercepts   []float64 // row of the intercepts, with the same layout
+	Scaling      scaling.Scaling
+	schema       *event.Schema
+	Fields       fields.Fields // which fields events usually have
+	transform    func(field string) model.Transform
+	faults       faults
+	deaths       deaths
+	start        func(row []float64)
+	together     Together
+	intercept    float64 // value of the constant feature
+	interval     *share.Interval
+	inverseDecay float64 // see share.Interval.Note
+	known        int     // number of fields that events have had so far
+	due          bool    // dense columns must be reviewed
 }
 
 // Settings are the settings of an Encoder.
@@ -98,15 +98,15 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	e := n.declare(came)
 	n.findMissing(e, in)
 	var rates map[string]float64
-	if !n.shares() {
+	if !n.inGroup() {
 		rates = n.count(came, e, number)
 		n.Scaling.CountForKnots(e, n.Table.Len())
 	}
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
-	if n.shared != nil {
-		n.shared.Note(n.Table, columns, in.Rows, n.growth)
+	if n.interval != nil {
+		n.interval.Note(n.Table, columns, in.Rows, n.inverseDecay)
 	}
 	if n.start != nil {
 		for _, row := range in.Rows {
@@ -128,7 +128,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 			row[model.StatInverse], in.X[i] = 1, raw[i]
 		}
 		n.pair(in)
-		if n.shares() {
+		if n.inGroup() {
 			n.Scaling.Events++
 		} else {
 			n.due = n.Scaling.Count(e.Features)
@@ -151,7 +151,7 @@ func (n *Encoder) Count(came *event.Example, in *Input) {
 }
 
 func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string]float64) {
-	if len(e.Field) > 0 || len(e.Missing) > 0 || n.Fields.Missing.Known {
+	if len(e.Field) > 0 || len(e.Missing) > 0 || n.Fields.Missing.ColumnsCanBeMissing {
 		if n.Fields.Count(came, e, n.schema.Fields, number) && n.together.Rates {
 			rates = n.Fields.Rates(n.schema.Fields)
 		}
@@ -185,7 +185,7 @@ func (n *Encoder) pair(in *Input) {
 // observe adds features to the statistics. Most features are handled in sequences that change no scale.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
-	if fields := n.fields(in); fields != nil && !n.shares() {
+	if fields := n.fields(in); fields != nil && !n.inGroup() {
 		if from = n.steady(in, raw, 0, fields); from == len(raw) {
 			return // usually no feature remains
 		}
@@ -197,15 +197,15 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 			if i = n.divided(in, raw, i, of.upTo(i)); in.Event.Field == nil {
 				i = n.deviating(in, raw, i, &of)
 			}
-		case !n.shares():
+		case !n.inGroup():
 			i = n.steady(in, raw, i, of.fields)
 		}
 		if i == len(raw) {
 			return
 		}
 		t, field := of.treat(i)
-		if n.shares() {
-			t = n.shared.Treat(i, t, in.Rows[i])
+		if n.inGroup() {
+			t = n.interval.Treat(i, t, in.Rows[i])
 		}
 		n.observeOne(in, i, raw[i], t, field)
 	}
@@ -217,7 +217,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	known, center, inverse := stats[model.StatCount] > 0, stats[model.StatCenter], stats[model.StatInverse]
 	z := scaler.Deviations(stats, x)
-	if t == scaling.Numeric && !n.shares() {
+	if t == scaling.Numeric && !n.inGroup() {
 		n.Scaling.Reading(column, field, x, z)
 	}
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
@@ -296,7 +296,7 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 // deviating adds consecutive features from index i on whose columns keep their scale, the standard deviation, for an
 // event of a sparse text format. It returns the index after them.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
-	if n.Scaling.Reads() || !of.settled || n.shares() {
+	if n.Scaling.Reads() || !of.settled || n.inGroup() {
 		return i
 	}
 	for ; i < len(raw); i++ {
@@ -391,25 +391,27 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// Share makes the Encoder part of a group of learners for an interval. growth is the factor of new terms in the
+// Join makes the Encoder part of a group of learners for an interval. growth is the factor of new terms in the
 // experts' accumulators, see share.Interval.Note.
-func (n *Encoder) Share(in *share.Interval, growth float64) { n.shared, n.growth = in, growth }
+func (n *Encoder) Join(in *share.Interval, inverseDecay float64) {
+	n.interval, n.inverseDecay = in, inverseDecay
+}
 
-// shares reports whether the group's merged model determines scales and dense columns.
-func (n *Encoder) shares() bool { return n.shared != nil && !n.shared.Alone }
+// inGroup reports whether the group's merged model determines scales and dense columns.
+func (n *Encoder) inGroup() bool { return n.interval != nil && !n.interval.Alone }
 
 // Note records the rows of an Input before they are changed, so that the interval can report the change.
 func (n *Encoder) Note(in *Input) {
-	if n.shared != nil {
-		n.shared.Note(n.Table, in.Columns, in.Rows, n.growth)
+	if n.interval != nil {
+		n.interval.Note(n.Table, in.Columns, in.Rows, n.inverseDecay)
 	}
 }
 
 // touch returns the row of a column for writing, when the column is not part of the current event.
 func (n *Encoder) touch(column uint32) []float64 {
 	row := n.Table.Touch(column)
-	if n.shared != nil {
-		n.shared.NoteOne(n.Table, column, row, n.growth)
+	if n.interval != nil {
+		n.interval.NoteOne(n.Table, column, row, n.inverseDecay)
 	}
 	return row
 }
@@ -444,7 +446,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
-	n.Scaling.KnotsState(c, n.shares())
+	n.Scaling.KnotsState(c, n.inGroup())
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {

@@ -148,8 +148,8 @@ func (n *Encoder) ReadDead(in *Input) {
 // ForgetDead removes columns that are no longer numeric.
 func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Removed) }
 
-// FillDead sets the values that an event's features would have if they were silently missing.
-func (n *Encoder) FillDead(in *Input) {
+// ImputeDead sets the values that an event's features would have if they were silently missing.
+func (n *Encoder) ImputeDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
 	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
@@ -173,7 +173,7 @@ func (n *Encoder) died(in *Input) {
 	if in.Dead, in.Units = in.Dead[:0], in.Units[:0]; !d.Learned {
 		return
 	}
-	if n.FillDead(in); !d.Groups {
+	if n.ImputeDead(in); !d.Groups {
 		return
 	}
 	for i, column := range columns {
@@ -186,7 +186,7 @@ func (n *Encoder) died(in *Input) {
 }
 
 // Silently fills to with a copy of an event in which some features are silently missing; dead is by index in Columns.
-// FillDead must have been called. The copy declares no field missing. It shares Rows and Columns with in. Use to for no
+// ImputeDead must have been called. The copy declares no field missing. It shares Rows and Columns with in. Use to for no
 // other method.
 func (in *Input) Silently(dead []bool, to *Input) {
 	n := in.Features()

@@ -61,9 +61,9 @@ type Move struct {
 	center, inverse    float64
 }
 
-// Without fills to with an event without its missing features; dead is by index in Columns. The caller must set its
+// Mask fills to with an event without its missing features; dead is by index in Columns. The caller must set its
 // field Missing. The copy can be scored but not learned, because it has no Pairs.
-func (in *Input) Without(dead []bool, to *Input) {
+func (in *Input) Mask(dead []bool, to *Input) {
 	n, left := in.Features(), 0
 	to.reset(in.Event, in.Number, n)
 	columns, rows, xs, raw := slices.Grow(to.room[:0], n)[:n], to.Rows[:n], to.X[:n], slices.Grow(to.roomRaw[:0], n)[:n]
@@ -128,7 +128,7 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 // The result uses the memory of to, or is in if there are none.
 func (n *Encoder) WithZeros(in, to *Input) *Input {
 	m := n.Fields.Missing
-	if !m.Known || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {
+	if !m.ColumnsCanBeMissing || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {
 		return in
 	}
 	to.reset(in.Event, in.Number, 0)

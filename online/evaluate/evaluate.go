@@ -145,7 +145,7 @@ type evaluator struct {
 	own        loss.Loss // loss in the stream's unit
 	scaler     model.Scaler
 	rows       rows.Event
-	filled     event.Vec
+	withDense  event.Vec
 	left       event.Example // scratch for Declare
 	columns    []uint32
 	places     []uint32
@@ -183,7 +183,7 @@ func (e *evaluation) worker() *evaluator {
 
 // gather collects an event's features that have rows, standardized.
 func (w *evaluator) gather(e *event.Example) {
-	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
+	s, x := &w.rows, w.scaler.Columns(e.Features, &w.withDense)
 	if w.basis != nil {
 		x = w.basis.with(x)
 	}
@@ -229,17 +229,17 @@ func (w *evaluator) addDead() {
 // deadBasis holds the basis values of silently missing numbers, by spline. An event with the number also lists its
 // spline columns, with value 0.
 type deadBasis struct {
-	curves *model.Splines
-	hats   [][]uint32
-	room   event.Vec
+	splines *model.Splines
+	columns [][]uint32
+	room    event.Vec
 }
 
-func newDeadBasis(curves *model.Splines, dead func(column uint32) float64) *deadBasis {
-	h := &deadBasis{curves: curves, hats: make([][]uint32, len(curves.Columns))}
-	for i := range h.hats {
-		for knot := range curves.Knots[i] {
-			if hat := curves.BasisColumn(i, knot); dead(hat) != 0 {
-				h.hats[i] = append(h.hats[i], hat)
+func newDeadBasis(splines *model.Splines, dead func(column uint32) float64) *deadBasis {
+	h := &deadBasis{splines: splines, columns: make([][]uint32, len(splines.Columns))}
+	for i := range h.columns {
+		for knot := range splines.Knots[i] {
+			if hat := splines.BasisColumn(i, knot); dead(hat) != 0 {
+				h.columns[i] = append(h.columns[i], hat)
 			}
 		}
 	}
@@ -250,11 +250,11 @@ func newDeadBasis(curves *model.Splines, dead func(column uint32) float64) *dead
 func (h *deadBasis) with(x event.Vec) event.Vec {
 	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
 	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
-	for i, column := range h.curves.Columns {
+	for i, column := range h.splines.Columns {
 		if _, ok := slices.BinarySearch(x.Index[:numbers], column); !ok {
 			continue
 		}
-		for _, hat := range h.hats[i] {
+		for _, hat := range h.columns[i] {
 			if at, ok := slices.BinarySearch(h.room.Index, hat); !ok {
 				h.room.Index, h.room.Value = slices.Insert(h.room.Index, at, hat), slices.Insert(h.room.Value, at, 0)
 			}
@@ -308,14 +308,14 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 		sum.weight += e.Weight
 		if w.Unit != nil {
 			value, v := w.Unit.Value(w.f[0]), model.MissingVariance{}
-			if w.Answer(e).Policy() != "" {
+			if w.Handling(e).Policy() != "" {
 				value, v = w.Value(w.Score(e, w.f)[0]), model.ScoreVariance(w.Linear, e)
 			}
 			low, high := w.Interval(value, v)
 			sum.numbers.Add(w.own, e.Target, e.Weight, value, low, high, 1)
 			continue
 		}
-		if w.Answer(e).Policy() != "" {
+		if w.Handling(e).Policy() != "" {
 			w.Score(e, w.f)
 		}
 		if w.Decision.Predict(w.f) != e.Label {

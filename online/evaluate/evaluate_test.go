@@ -72,9 +72,9 @@ func testObjective(t *testing.T, hat float64) {
 	}
 	one := math.NaN()
 	for _, threads := range []int{1, 3} {
-		got, share, _, err := evaluate.Objective(t.Context(), m, &source{events}, threads)
-		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
-			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, share, err, want, wrong/weight)
+		got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{events}, threads)
+		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
+			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
 		}
 		if threads > 1 && got != one {
 			t.Errorf("%v on one thread, %v on %d", one, got, threads)

@@ -84,9 +84,9 @@ func TestSilentObjective(t *testing.T) {
 							}
 							x := e.Features.Value[j]
 							add(column, x)
-							if curve := m.Scaler.Splines.Of(column); curve >= 0 {
-								knot, first, next := m.Scaler.Splines.BasisValues(curve, x)
-								for i := range m.Scaler.Splines.Knots[curve] {
+							if spline := m.Scaler.Splines.Of(column); spline >= 0 {
+								knot, first, next := m.Scaler.Splines.BasisValues(spline, x)
+								for i := range m.Scaler.Splines.Knots[spline] {
 									value := 0.0
 									switch i {
 									case knot:
@@ -94,7 +94,7 @@ func TestSilentObjective(t *testing.T) {
 									case knot + 1:
 										value = next
 									}
-									add(m.Scaler.Splines.BasisColumn(curve, i), value)
+									add(m.Scaler.Splines.BasisColumn(spline, i), value)
 								}
 							}
 						}
@@ -119,9 +119,9 @@ func TestSilentObjective(t *testing.T) {
 					}
 				}
 				for _, threads := range []int{1, 3} {
-					got, share, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
-					if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(share-wrong/weight) > 1e-12 {
-						t.Errorf("%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, share, err, want, wrong/weight)
+					got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
+					if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
+						t.Errorf("%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
 					}
 				}
 			}

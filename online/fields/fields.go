@@ -39,9 +39,9 @@ const (
 )
 
 // New returns the Fields of a new stream. absent is Schema.Absent.
-func New(rules model.MissingPolicies, absent string) Fields {
-	m := model.NewMissing(rules, nil, nil, nil)
-	m.Known = absent == event.AbsentMissing
+func New(policies model.MissingPolicies, absent string) Fields {
+	m := model.NewMissing(policies, nil, nil, nil)
+	m.ColumnsCanBeMissing = absent == event.AbsentMissing
 	return Fields{
 		Missing: m,
 		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == event.AbsentZero},
@@ -54,7 +54,7 @@ func New(rules model.MissingPolicies, absent string) Fields {
 // Take determines the missing fields of an event. counts reports whether the event has fields for Count.
 func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 	f.Missed, f.Range, f.Scale, f.Named = model.MissingCount{}, 0, 1, false
-	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.Known {
+	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.ColumnsCanBeMissing {
 		return false // no features, or a sparse text format without fields
 	}
 	if 64*len(f.Present) < len(fields) {
@@ -68,7 +68,7 @@ func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 }
 
 func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
-	return f.Missing.Known && e.IsSparse(fields)
+	return f.Missing.ColumnsCanBeMissing && e.IsSparse(fields)
 }
 
 // PresentIn returns the fields that an event had when it arrived, after Take(e). e is the same event, or a copy with
@@ -124,7 +124,7 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 func (f *Fields) All(fields []event.Field) model.MissingCount {
 	k := f.Missed
 	if f.Named && !k.Some() {
-		k.Named, k.Silent = f.Present.Count(fields)
+		k.Named, k.AlwaysPresent = f.Present.Count(fields)
 	}
 	return k
 }
@@ -134,7 +134,7 @@ func (f *Fields) Misfit() bool { return len(f.columns.Columns) != len(f.columns.
 
 // State encodes or decodes the counts.
 func (f *Fields) State(c *coder.Coder) {
-	if f.Missing.Known {
+	if f.Missing.ColumnsCanBeMissing {
 		c.Uint(&f.columns.Events)
 		c.Uint32s(&f.columns.Columns)
 		c.Uints(&f.columns.Present)

@@ -29,7 +29,7 @@ func TestUsualFields(t *testing.T) {
 	take := func(e *event.Example) {
 		number++
 		f.Take(e, schema.Fields)
-		if lacks := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Missed.Some() != (lacks > 0) || lacks > 0 && f.Range != mixture.Range(f.Missed) || !f.Named) {
+		if missing := 10 - len(e.Field); number > 1024 && len(f.Missing.Usual) == 10 && (f.Missed.Some() != (missing > 0) || missing > 0 && f.Range != mixture.Range(f.Missed) || !f.Named) {
 			t.Fatalf("an event of %v lacks %+v", e.Field, f.Current)
 		}
 		f.Count(e, e, schema.Fields, number)

@@ -38,9 +38,9 @@ func DefaultConfig() Config {
 }
 
 const (
-	intervalShare = 0.02      // fraction of the events that the group has learned
-	intervalMost  = 1_000_000 // in events
-	precision     = 32        // bits of each weight change in the commit log
+	intervalFraction = 0.02      // fraction of the events that the group has learned
+	intervalMost     = 1_000_000 // in events
+	precision        = 32        // bits of each weight change in the commit log
 )
 
 // rebalanceTimeout is how long members have to rejoin when partitions are reassigned.

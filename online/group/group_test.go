@@ -19,7 +19,7 @@ func newLearner(t testing.TB) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words})
-	return must.Get(online.New(online.DefaultConfig().Shared(), s))(t)
+	return must.Get(online.New(online.DefaultConfig().ForGroup(), s))(t)
 }
 
 // record returns the record of a partition at an offset, the same for every call.

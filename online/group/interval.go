@@ -48,7 +48,7 @@ func (l *running) begin() error {
 	if l.first() && l.cold() {
 		peers = 1
 	}
-	size := min(max(uint64(intervalShare*float64(t))/uint64(learning), l.Config.IntervalMin), intervalMost)
+	size := min(max(uint64(intervalFraction*float64(t))/uint64(learning), l.Config.IntervalMin), intervalMost)
 	if err := l.work.begin(l.replica.fold, peers, size); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (l *running) learn(ctx context.Context) error {
 	if err := w.intake.Learn(ctx, b, n, s); err != nil {
 		return err
 	}
-	if err := w.intake.HandOn(ctx, b); err != nil {
+	if err := w.intake.StoreMislabeled(ctx, b); err != nil {
 		return err
 	}
 	s.To = b.Next

@@ -106,7 +106,7 @@ func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
 	}
-	if err := m.Learner.CheckShared(); err != nil {
+	if err := m.Learner.CheckForGroup(); err != nil {
 		return err
 	}
 	if m.Config.Name == "" {

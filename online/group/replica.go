@@ -66,7 +66,7 @@ func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, t
 	if s.Seed == 0 {
 		s.Seed = xxhash.Sum64String(topicID)
 	}
-	learner, err := online.NewShared(c, s)
+	learner, err := online.NewForGroup(c, s)
 	if err != nil {
 		return nil, err
 	}

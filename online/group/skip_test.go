@@ -80,7 +80,7 @@ func TestFoldSkips(t *testing.T) {
 	if err := fold.Skip(offset, skip); reasonOf(err) != ReasonSpan {
 		t.Errorf("a second time: %v", err)
 	}
-	again, err := ReadFold(online.DefaultConfig().Shared(), nil, slices.Collect(must.Get(fold.EachBlock())(t)))
+	again, err := ReadFold(online.DefaultConfig().ForGroup(), nil, slices.Collect(must.Get(fold.EachBlock())(t)))
 	if err != nil || !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) || !slices.Equal(again.Skipped(), fold.Skipped()) {
 		t.Errorf("read again: %v", err)
 	}

@@ -226,7 +226,7 @@ func ReadFold(c online.Config, settings online.Fingerprint, blocks []event.Block
 	if err != nil {
 		return nil, fmt.Errorf("%w: this is no base of a group", err)
 	}
-	l, err := online.Restore(c.Shared(), blocks)
+	l, err := online.Restore(c.ForGroup(), blocks)
 	if err != nil {
 		return nil, err
 	}

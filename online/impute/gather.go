@@ -22,20 +22,20 @@ import (
 // events weigh more: the sums cover covarianceMemory gathered events, or fewer with a half-life. An alarm that makes
 // the learner forget leaves a tenth of the sums.
 type Gatherer struct {
-	most     int      // largest number of columns
-	Columns  []uint32 // ascending
-	fields   []uint16 // field of each column, see model.Covariance
-	Gathered uint64   // number of gathered events
-	sums     Sums     // sums over the standardized values of the events
-	unit     float64  // weight of the next event
-	growth   float64  // decay factor at the last event, as in Imputer.growth
-	due      bool     // columns have changed, so the next event recomputes the Covariance
+	most         int      // largest number of columns
+	Columns      []uint32 // ascending
+	fields       []uint16 // field of each column, see model.Covariance
+	Gathered     uint64   // number of gathered events
+	sums         Sums     // sums over the standardized values of the events
+	unit         float64  // weight of the next event
+	inverseDecay float64  // decay factor at the last event, as in Imputer.growth
+	due          bool     // columns have changed, so the next event recomputes the Covariance
 
 	Covariance *model.Covariance // the covariance in effect; nil for fewer than two columns
 
 	// Scratch for the current event.
 	x     []float64
-	parts model.Parts
+	parts model.ColumnRoles
 }
 
 // NewGatherer returns a Gatherer for at most the given number of columns.
@@ -72,23 +72,23 @@ func (f *Gatherer) Every() uint64 {
 
 // passesOver reports whether to skip the event with this number because it has too many missing columns. Its cost grows
 // with the square of the number of missing columns.
-func (f *Gatherer) passesOver(number uint64, lacks int) bool {
+func (f *Gatherer) passesOver(number uint64, missing int) bool {
 	spare := gatherMissing
 	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
 		spare = gatherMissingFirst
 	}
 	every := f.Every()
-	return number/every%max(1, uint64(lacks*lacks/spare)/every) != 0
+	return number/every%max(1, uint64(missing*missing/spare)/every) != 0
 }
 
 // Follow processes the event with this number: changed scales and, if gathers is true, its values. growth is
 // Imputer.growth. zeros lists the columns that are 0 if absent.
-func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field, zeros []uint32) {
+func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
 	}
 	if gathers && len(r.Values)+len(r.Spread) > 0 {
-		f.gather(r, number, growth, fields, zeros)
+		f.gather(r, number, inverseDecay, fields, zeros)
 	}
 	for _, column := range r.Removed {
 		f.remove(column)
@@ -110,7 +110,7 @@ func (f *Gatherer) Choose(was, now []uint32) {
 }
 
 // gather gathers the numeric values of an event.
-func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields []event.Field, zeros []uint32) {
+func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	if len(f.Columns) < f.most {
 		for _, v := range r.Values {
 			if at, known := slices.BinarySearch(f.Columns, v.Column); !known && len(f.Columns) < f.most {
@@ -137,16 +137,16 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 			held++
 		}
 	}
-	held += f.take(r.Values)
-	held += f.take(r.Spread)
+	held += f.addValues(r.Values)
+	held += f.addValues(r.Spread)
 	if held == 0 || f.passesOver(number, n-held) {
 		return
 	}
 	if f.due || f.Covariance == nil || renewsAt(f.Gathered, n) {
 		f.renew()
 	}
-	keep := min(1-1.0/covarianceMemory, f.growth/growth)
-	f.growth = growth
+	keep := min(1-1.0/covarianceMemory, f.inverseDecay/inverseDecay)
+	f.inverseDecay = inverseDecay
 	if f.unit /= keep; f.unit > maxUnit {
 		f.scale(1 / f.unit)
 	}
@@ -162,8 +162,8 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 	f.sums.Add(f.unit, f.x)
 }
 
-// take records the values of columns. It returns by how much the number of observed columns has grown.
-func (f *Gatherer) take(values []scaling.Value) (more int) {
+// addValues records the values of columns. It returns by how much the number of observed columns has grown.
+func (f *Gatherer) addValues(values []scaling.Value) (more int) {
 	next := 0
 	for _, v := range values {
 		at := next
@@ -231,7 +231,7 @@ func (f *Gatherer) Forget(keep float64) {
 func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	n := len(f.Columns)
 	if n == 0 {
-		f.sums.Weight, f.unit, f.growth = 1, 1, 1
+		f.sums.Weight, f.unit, f.inverseDecay = 1, 1, 1
 	}
 	f.Columns, f.fields, f.sums.Mean = slices.Insert(f.Columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.sums.Mean, at, 0)
 	squares := make([]float64, (n+1)*(n+1))
@@ -313,7 +313,7 @@ func (f *Gatherer) State(c *coder.Coder) {
 	c.Uint(&f.Gathered)
 	c.Float(&f.sums.Weight)
 	c.Float(&f.unit)
-	c.Float(&f.growth)
+	c.Float(&f.inverseDecay)
 	c.Floats(&f.sums.Mean)
 	n := len(f.Columns)
 	var triangle []float64

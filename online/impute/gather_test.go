@@ -162,17 +162,17 @@ func TestWildIsNotGathered(t *testing.T) {
 		rows = append(rows, []float64{x, x + 0.1*r.NormFloat64(), x + 0.1*r.NormFloat64()})
 	}
 	gatherAll(&a, rows)
-	wild := slices.Clone(rows)
+	outlier := slices.Clone(rows)
 	stats := []float64{100, 1, 100, 1, 1}
 	beyond := model.Scaler{Mode: model.StandardizeAuto}
 	at := beyond.Clip(stats, 1e9)
 	if !model.IsOutlier(at) {
 		t.Fatal(at)
 	}
-	for i := 0; i < len(wild); i += 10 {
-		wild[i] = []float64{wild[i][0], at, wild[i][2]}
+	for i := 0; i < len(outlier); i += 10 {
+		outlier[i] = []float64{outlier[i][0], at, outlier[i][2]}
 	}
-	gatherAll(&b, wild)
+	gatherAll(&b, outlier)
 	for i := range 3 {
 		for j := range i + 1 {
 			x, y := a.sums.Squares[3*i+j]/a.sums.Weight, b.sums.Squares[3*i+j]/b.sums.Weight
@@ -185,7 +185,7 @@ func TestWildIsNotGathered(t *testing.T) {
 
 // FuzzFillState decodes arbitrary blocks, and checks that accepted blocks are encoded unchanged.
 func FuzzFillState(f *testing.F) {
-	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, growth: 1}
+	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, inverseDecay: 1}
 	w := coder.Coder{}
 	l.State(&w)
 	f.Add(w.Out)

@@ -16,14 +16,16 @@ import (
 
 // Imputer estimates the covariance of numeric columns, and imputes with it.
 type Imputer struct {
-	most     int // largest number of columns, 0 for none
-	gathered Gatherer
-	growth   float64      // factor of new events' weights, see Decay
-	read     scaling.Read // scratch for Gather
+	most         int // largest number of columns, 0 for none
+	gathered     Gatherer
+	inverseDecay float64      // factor of new events' weights, see Decay
+	read         scaling.Read // scratch for Gather
 }
 
 // New returns an Imputer for at most the given number of columns.
-func New(most int) *Imputer { return &Imputer{most: most, gathered: NewGatherer(most), growth: 1} }
+func New(most int) *Imputer {
+	return &Imputer{most: most, gathered: NewGatherer(most), inverseDecay: 1}
+}
 
 // Covariance returns the Covariance in effect, or nil for fewer than two columns.
 func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }
@@ -31,13 +33,13 @@ func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance 
 // Columns returns the number of columns.
 func (m *Imputer) Columns() int { return len(m.gathered.Columns) }
 
-// mostGrowth bounds the factor of new events; beyond it, older events have negligible weight.
-const mostGrowth = 1e100
+// mostInverseDecay bounds the factor of new events; beyond it, older events have negligible weight.
+const mostInverseDecay = 1e100
 
 // Decay multiplies the weight of earlier events by keep.
 func (m *Imputer) Decay(keep float64) {
-	if m.growth /= keep; m.growth > mostGrowth {
-		m.growth = 1
+	if m.inverseDecay /= keep; m.inverseDecay > mostInverseDecay {
+		m.inverseDecay = 1
 	}
 }
 
@@ -58,7 +60,7 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	if gathers {
 		n.Numbers(in, read)
 	}
-	m.gathered.Follow(read, gathers, in.Number, m.growth, n.Schema().Fields, n.Fields.Missing.Zeros)
+	m.gathered.Follow(read, gathers, in.Number, m.inverseDecay, n.Schema().Fields, n.Fields.Missing.Zeros)
 }
 
 // Review updates the columns after the encoder has reviewed which columns are numeric. In a sparse text format that can
@@ -68,7 +70,7 @@ func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 	if m.most == 0 {
 		return
 	}
-	if missing := n.Fields.Missing; r.Some && missing.Known {
+	if missing := n.Fields.Missing; r.Some && missing.ColumnsCanBeMissing {
 		n.Fields.Missing = missing.WithZeros(m.zeros(n))
 		m.gathered.Choose(missing.Zeros, n.Fields.Missing.Zeros)
 	}
@@ -100,10 +102,10 @@ func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 
 // Numbers holds an event's values of the Covariance's columns, by index in the Covariance.
 type Numbers struct {
-	X           []float64   // values of columns that are Observed
-	Parts       model.Parts // Observed, or Imputed for missing columns
-	SomeMissing bool        // some columns are missing
-	places      []int       // by feature of the event: the index of its column in the Covariance, or -1
+	X           []float64         // values of columns that are Observed
+	Parts       model.ColumnRoles // Observed, or Imputed for missing columns
+	SomeMissing bool              // some columns are missing
+	places      []int             // by feature of the event: the index of its column in the Covariance, or -1
 }
 
 // Read fills to with the numeric values of the last encoded event.
@@ -131,11 +133,11 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 		}
 		to.places = append(to.places, place)
 	}
-	h.TellParts(event.Vec{Index: columns, Value: x}, to.Parts)
+	h.MarkOutliers(event.Vec{Index: columns, Value: x}, to.Parts)
 }
 
-// Without fills to with the values that remain when some features of the event are missing; dead is by feature.
-func (n *Numbers) Without(dead []bool, to *Numbers) {
+// Mask fills to with the values that remain when some features of the event are missing; dead is by feature.
+func (n *Numbers) Mask(dead []bool, to *Numbers) {
 	to.X, to.Parts, to.SomeMissing = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.SomeMissing
 	for i, place := range n.places {
 		if place >= 0 && dead[i] {
@@ -187,14 +189,14 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	for i, place := range x.places {
 		x.w[place] = weight(x.Input.Columns[i], x.Input.Rows[i])
 	}
-	_, variance := x.imputation.Repair(x.w, x.extra)
+	_, variance := x.imputation.Weigh(x.w, x.extra)
 	return variance
 }
 
 // State encodes or decodes the estimate, except the Covariance in effect, which the model contains. If there are more
 // columns than the limit allows, the whole estimate is discarded.
 func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint32) {
-	c.Float(&m.growth)
+	c.Float(&m.inverseDecay)
 	if m.gathered.State(c); !c.Decode {
 		return
 	}
@@ -202,5 +204,5 @@ func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint3
 		*m = *New(m.most)
 		m.gathered.Choose(nil, zeros)
 	}
-	c.Failed = c.Failed || !(m.growth >= 1 && !math.IsInf(m.growth, 1))
+	c.Failed = c.Failed || !(m.inverseDecay >= 1 && !math.IsInf(m.inverseDecay, 1))
 }

@@ -58,12 +58,12 @@ func TestExpect(t *testing.T) {
 	e = &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{11, 1e9}}, Field: ids}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
-	if numbers.SomeMissing || numbers.Parts[1] != model.Apart {
+	if numbers.SomeMissing || numbers.Parts[1] != model.Ignored {
 		t.Errorf("the numbers are %+v", numbers)
 	}
 	var left Numbers
-	numbers.Without([]bool{true, false}, &left)
-	if !left.SomeMissing || left.Parts[0] != model.Imputed || left.Parts[1] != model.Apart || numbers.Parts[0] != model.Observed {
+	numbers.Mask([]bool{true, false}, &left)
+	if !left.SomeMissing || left.Parts[0] != model.Imputed || left.Parts[1] != model.Ignored || numbers.Parts[0] != model.Observed {
 		t.Errorf("what is left is %+v of %+v", left, numbers)
 	}
 	m.Expect(&left, n, &x)

@@ -49,20 +49,20 @@ type Settings struct {
 // Expert holds the noise levels. All levels' weights of a feature are in the feature's row, see rows.Layout.
 type Expert struct {
 	Settings
-	levels    []level
-	layout    rows.Layout
-	optimizer optimizers.Optimizer
-	kind      kind    // dependence of the noise on values
-	ridge     float64 // the ridge in effect, see Settings.Ridge
-	active    int     // number of outputs in use, that is, of classes seen so far
-	steps     uint64
-	period    uint64  // number of steps of the first pass, 0 during that pass
-	growth    float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by growth
-	step      step
-	window    refresh.Refresh
-	silent    *silentLevel    // nil if no level has silent noise
-	rated     int             // number of calls of SetRates that changed rates
-	shared    *share.Interval // nil outside a group of learners
+	levels       []level
+	layout       rows.Layout
+	optimizer    optimizers.Optimizer
+	kind         kind    // dependence of the noise on values
+	ridge        float64 // the ridge in effect, see Settings.Ridge
+	active       int     // number of outputs in use, that is, of classes seen so far
+	steps        uint64
+	period       uint64  // number of steps of the first pass, 0 during that pass
+	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by growth
+	step         step
+	window       refresh.Refresh
+	silent       *silentLevel    // nil if no level has silent noise
+	rated        int             // number of calls of SetRates that changed rates
+	interval     *share.Interval // nil outside a group of learners
 	// Rewritten counts changes of all rows at once. It is not part of the state.
 	Rewritten uint64
 }
@@ -71,7 +71,7 @@ type Expert struct {
 type level struct {
 	strength float64   // variance of a feature's noise, divided by its basis (x^2 for dropout)
 	squares  []float64 // by output: sum of all squared weights, for constant noise
-	schedule.Pace
+	schedule.Schedule
 }
 
 // Scores holds the scores of an event, by noise level and output.
@@ -87,11 +87,11 @@ type Scores struct {
 
 // New returns an Expert in its initial state.
 func New(c Settings) *Expert {
-	e := &Expert{Settings: c, growth: 1, window: refresh.Refresh{Settings: c.Window}}
+	e := &Expert{Settings: c, inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()
-		e.levels = append(e.levels, level{strength: c0 + c1 + c2, Pace: schedule.New(c.Average, c.Adapts)})
+		e.levels = append(e.levels, level{strength: c0 + c1 + c2, Schedule: schedule.New(c.Average, c.Adapts)})
 		e.kind = max(e.kind, kindOf(n))
 	}
 	e.setOutputs(c.Outputs)
@@ -213,8 +213,8 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
-			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // consistent with the merged model
-				e.layout.Weights(e.shared.Bias)[j] = e.layout.Weights(intercepts)[j]
+			if e.layout.Lags(intercepts)[j] = 0; e.interval != nil { // consistent with the merged model
+				e.layout.Weights(e.interval.Bias)[j] = e.layout.Weights(intercepts)[j]
 			}
 		}
 	}
@@ -265,7 +265,7 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 func (e *Expert) Published(s *Scores, out []float64) {
 	k := e.Outputs
 	for v := range e.levels {
-		c := e.levels[v].LagShare()
+		c := e.levels[v].LagWeight()
 		for j := v * k; j < (v+1)*k; j++ {
 			out[j] = s.Iterate[j] + c*s.Lag[j]
 		}
@@ -288,7 +288,7 @@ func (e *Expert) Lanes() int { return 2 * e.layout.N }
 func (e *Expert) PublishedLanes(lanes, out []float64) {
 	n := e.layout.N
 	for j, f := range lanes[:n] {
-		out[j] = f + e.levels[j/e.Outputs].AverageShare()*(lanes[n+j]-f)
+		out[j] = f + e.levels[j/e.Outputs].AverageWeight()*(lanes[n+j]-f)
 	}
 }
 
@@ -297,17 +297,17 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
 	for j := range out {
-		out[j] = w[j] + e.levels[j/e.Outputs].LagShare()*u[j]
+		out[j] = w[j] + e.levels[j/e.Outputs].LagWeight()*u[j]
 	}
 }
 
 // Weight returns the weight of a row for an output, averaged over the noise levels with the mixture weights.
 func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
-	for v, share := range mixture {
-		if share != 0 {
+	for v, fraction := range mixture {
+		if fraction != 0 {
 			j := v*e.Outputs + output
-			sum += share * (w[j] + e.levels[v].LagShare()*u[j])
+			sum += fraction * (w[j] + e.levels[v].LagWeight()*u[j])
 		}
 	}
 	return sum
@@ -318,14 +318,14 @@ func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
 	n, k := e.layout.N, e.Outputs
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
-	for v, share := range mixture {
-		if share == 0 {
+	for v, fraction := range mixture {
+		if fraction == 0 {
 			continue
 		}
-		c, at := e.levels[v].LagShare(), v*k
-		parts = append(parts, model.Part{Factor: share, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
+		c, at := e.levels[v].LagWeight(), v*k
+		parts = append(parts, model.Part{Factor: fraction, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
 		for j := range k {
-			intercepts[j] += share * (w[at+j] + c*u[at+j])
+			intercepts[j] += fraction * (w[at+j] + c*u[at+j])
 		}
 	}
 	return parts
@@ -418,10 +418,10 @@ func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float6
 func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	const most = 1e100
 	if e.Optimizer.Sums {
-		if e.growth /= keep; e.growth < most {
+		if e.inverseDecay /= keep; e.inverseDecay < most {
 			return
 		}
-		keep, e.growth = 1/e.growth, 1
+		keep, e.inverseDecay = 1/e.inverseDecay, 1
 	}
 	e.each(t, intercepts, func(row []float64, intercept bool) {
 		e.optimizer.Forget(row, intercept, keep)
@@ -460,7 +460,7 @@ func (e *Expert) State(c *coder.Coder) {
 	c.Uint(&e.steps)
 	c.Uint(&e.period)
 	c.Int(&e.active)
-	c.Float(&e.growth)
+	c.Float(&e.inverseDecay)
 	for v := range e.levels {
 		c.Floats(&e.levels[v].squares)
 		if e.levels[v].State(c); c.Decode && e.period > 0 {

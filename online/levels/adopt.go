@@ -48,7 +48,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 	if e.Intercept {
 		place(intercepts, 0, true)
 	}
-	e.growth = 1
+	e.inverseDecay = 1
 	e.window.Clear()
 }
 
@@ -71,7 +71,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 		for j := range s.Inverse {
 			s.Inverse[j] = e.levels[j/e.Outputs].Inverse
 		}
-		s.Importance, s.Count, s.Growth, s.Young = weight/parts, e.steps, e.growth, false
+		s.Importance, s.Count, s.InverseDecay, s.NoOvershoot = weight/parts, e.steps, e.inverseDecay, false
 		e.place(in, own, in.Rows)
 		if e.optimizer.Step(&s.Step); e.silent != nil {
 			e.stepSilent(weight / parts)

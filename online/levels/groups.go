@@ -114,9 +114,9 @@ func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features 
 	}
 	to.Sums = slices.Grow(to.Sums[:0], len(to.Keys)*e.Outputs)[:len(to.Keys)*e.Outputs]
 	clear(to.Sums)
-	for v, share := range mixture {
-		if share != 0 {
-			g.groups.AddPublished(&g.event, rows.FirstPart, v*e.Outputs, e.Outputs, share, e.levels[v].LagShare(), pairs, to.Sums)
+	for v, fraction := range mixture {
+		if fraction != 0 {
+			g.groups.AddPublished(&g.event, rows.FirstPart, v*e.Outputs, e.Outputs, fraction, e.levels[v].LagWeight(), pairs, to.Sums)
 		}
 	}
 }

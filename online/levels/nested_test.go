@@ -74,7 +74,7 @@ func deadCopy(in *encode.Input, last []int8, copy int, silent bool) *encode.Inpu
 	if silent {
 		in.Silently(dead, out)
 	} else {
-		in.Without(dead, out)
+		in.Mask(dead, out)
 	}
 	return out
 }

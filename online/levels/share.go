@@ -12,22 +12,22 @@ import (
 	"blankout/online/share"
 )
 
-// Share makes the Expert learn for the group during an interval; nil ends that. During an interval averages and
+// Join makes the Expert learn for the group during an interval; nil ends that. During an interval averages and
 // iterates are compared, but the choice between them is made when the group's intervals are merged.
-func (e *Expert) Share(in *share.Interval) { e.shared = in }
+func (e *Expert) Join(in *share.Interval) { e.interval = in }
 
-// Growth returns the factor of new terms of the accumulators.
-func (e *Expert) Growth() float64 { return e.growth }
+// InverseDecay returns the factor of new terms of the accumulators.
+func (e *Expert) InverseDecay() float64 { return e.inverseDecay }
 
-// ShareSettings returns the Expert's settings that an interval needs.
-func (e *Expert) ShareSettings(halfLife float64) share.Settings {
+// IntervalSettings returns the Expert's settings that an interval needs.
+func (e *Expert) IntervalSettings(halfLife float64) share.Settings {
 	return share.Settings{Layout: e.layout, Eta: e.Rate, Start: e.Start, HalfLife: halfLife}
 }
 
 // weigh sets the importance of each row of the step, see share.Interval.
 func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s := &e.step
-	if e.shared.Weigh(&s.Step); own.together == nil {
+	if e.interval.Weigh(&s.Step); own.together == nil {
 		return
 	}
 	roots := s.Roots // roots in the order of the columns
@@ -42,14 +42,14 @@ func (e *Expert) weigh(in *encode.Input, own *Scores) {
 type Sums struct {
 	Steps  uint64
 	Active int
-	levels []schedule.Pace
+	levels []schedule.Schedule
 }
 
 // Sums returns a copy of the Expert's counts.
 func (e *Expert) Sums() Sums {
 	s := Sums{Steps: e.steps, Active: e.active}
 	for v := range e.levels {
-		s.levels = append(s.levels, e.levels[v].Pace)
+		s.levels = append(s.levels, e.levels[v].Schedule)
 	}
 	return s
 }
@@ -66,12 +66,12 @@ func (s *Sums) State(c *coder.Coder) {
 // AddChanges adds the changes of the weights, multiplied by ratio, and of the accumulators to a row. The averages stay
 // the same, so the lags change with the weights.
 func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
-	w, m, lag := e.layout.Weights(row), e.layout.Preconditioner(row), e.layout.Lags(row)
+	w, m, lag := e.layout.Weights(row), e.layout.Accumulators(row), e.layout.Lags(row)
 	for j := range w {
 		u := changes[j] * ratio
 		w[j] += u
 		lag[j] = math.FMA(-u, e.levels[j/e.Outputs].Inverse, lag[j])
-		m[j] += changes[e.layout.N+j] * e.growth
+		m[j] += changes[e.layout.N+j] * e.inverseDecay
 	}
 }
 

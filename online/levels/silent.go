@@ -67,7 +67,7 @@ func (e *Expert) stepSilent(weight float64) {
 	s, at := &e.step, e.silent.event.First
 	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
 	e.silent.event.Step(s.Y[at:][:e.active], silent.Settings{
-		Eta: -s.MinusEta[at], Start: e.Start, Growth: e.growth, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.Young,
+		Eta: -s.MinusEta[at], Start: e.Start, InverseDecay: e.inverseDecay, Inverse: s.Inverse[at], Importance: weight, Proximal: e.Adapts && e.Outputs == 1 || s.NoOvershoot,
 	})
 }
 

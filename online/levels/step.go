@@ -46,10 +46,10 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 		e.compare(in, own, lanes, every)
 	}
 	e.steps++
-	s.Importance, s.Count, s.Growth = weight, e.steps, e.growth
-	s.Young = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
+	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
+	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
 	e.place(in, own, in.Rows)
-	if e.shared != nil {
+	if e.interval != nil {
 		e.weigh(in, own)
 	}
 	e.addSquares(in, -1)
@@ -197,15 +197,15 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 		}
 		e.decide(lv, gain, every)
 	}
-	if e.shared != nil {
-		e.shared.Compared += every
+	if e.interval != nil {
+		e.interval.Compared += every
 	}
 }
 
 // decide updates a noise level's choice between average and iterate. gain is the loss of the average minus the loss of
 // the iterate at one event.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
-	if lv.Compare(gain, every); e.shared == nil {
+	if lv.Compare(gain, every); e.interval == nil {
 		lv.Choose()
 	}
 }
@@ -239,7 +239,7 @@ func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *mo
 	if own.together != nil {
 		e.arrange(in, own, s.touched)
 	}
-	s.Growth = e.growth
+	s.InverseDecay = e.inverseDecay
 	e.place(in, own, s.touched)
 	e.optimizer.Unlabeled(&s.Step)
 }

@@ -33,7 +33,7 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, inte
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
 	}
-	w := refresh.Weights{Table: m.Rows, Bias: intercepts, Active: e.active, Growth: e.growth, Output: output, Dead: dead, Model: m}
+	w := refresh.Weights{Table: m.Rows, Bias: intercepts, Active: e.active, InverseDecay: e.inverseDecay, Output: output, Dead: dead, Model: m}
 	for v := range e.levels {
 		w.Levels = append(w.Levels, refresh.Level{Noise: e.Noises[v], Inverse: e.levels[v].Inverse})
 	}
@@ -68,6 +68,6 @@ func (e *Expert) gather(in *encode.Input, own *Scores, target []float64, weight 
 			h[k] *= weight
 		}
 	}
-	s.Growth = e.growth
+	s.InverseDecay = e.inverseDecay
 	e.layout.Gather(&s.Step)
 }

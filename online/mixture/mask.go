@@ -18,7 +18,7 @@ type Features struct {
 	Field   []uint16 // field of each feature, see event.Example.FieldsOf; empty for a sparse text format
 	Schema  *event.Schema
 	Factors [][2]int       // see event.Schema.Factors
-	Curves  *model.Splines // splines, whose presence and basis columns are missing with their number
+	Splines *model.Splines // splines, whose presence and basis columns are missing with their number
 	Known   bool           // sparse format in which absent columns count as missing
 }
 
@@ -57,7 +57,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 			id = x.Field[i]
 		}
 		var a, b uint64 // keys (fields or groups) with which the feature is removed
-		source := x.Curves.Source(column)
+		source := x.Splines.Source(column)
 		switch {
 		case groups != nil:
 			unit := groups.Of(id, source)
@@ -128,21 +128,21 @@ const Points = 10
 // Missing returns the deletion rate of a point.
 func Missing(point int) float64 { return float64(point) / Points }
 
-// Curve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
+// ErrorCurve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
 // regression it estimates the squared error. It is measured on a sample of the events, before they are learned. Old
 // samples decay.
-type Curve struct {
+type ErrorCurve struct {
 	samples, weight, wrong [Points]float64
 }
 
 const (
-	curveMemory = 10_000 // number of samples
-	// The decay covers the latest 1/curveShare of the samples, up to curveMemory samples.
-	curveShare = 2
+	forecastMemory = 10_000 // number of samples
+	// The decay covers the latest 1/forecastDecay of the samples, up to forecastMemory samples.
+	forecastDecay = 2
 )
 
 // Add adds a sample at a point. It ignores NaN.
-func (f *Curve) Add(point int, wrong float64) {
+func (f *ErrorCurve) Add(point int, wrong float64) {
 	if math.IsNaN(wrong) {
 		return
 	}
@@ -153,17 +153,17 @@ func (f *Curve) Add(point int, wrong float64) {
 }
 
 // keep returns the decay factor of older samples when one is added.
-func (f *Curve) keep(point int) float64 {
-	return 1 - 1/min(curveMemory, 8+f.samples[point]/curveShare)
+func (f *ErrorCurve) keep(point int) float64 {
+	return 1 - 1/min(forecastMemory, 8+f.samples[point]/forecastDecay)
 }
 
 // At returns the estimate at a point, or NaN before the first sample.
-func (f *Curve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
+func (f *ErrorCurve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
 
 // Merge adds the samples of an interval, from base to now.
-func (f *Curve) Merge(base, now *Curve) {
+func (f *ErrorCurve) Merge(base, now *ErrorCurve) {
 	keeps := func(samples, n float64) float64 {
-		keep, g := 1.0, Curve{}
+		keep, g := 1.0, ErrorCurve{}
 		for i := 1.0; i <= n; i++ {
 			g.samples[0] = samples + i
 			keep *= g.keep(0)
@@ -183,7 +183,7 @@ func (f *Curve) Merge(base, now *Curve) {
 }
 
 // State encodes or decodes the curve.
-func (f *Curve) State(c *coder.Coder) {
+func (f *ErrorCurve) State(c *coder.Coder) {
 	for _, p := range []*[Points]float64{&f.samples, &f.weight, &f.wrong} {
 		for i := range p {
 			c.Float(&p[i])
@@ -191,23 +191,23 @@ func (f *Curve) State(c *coder.Coder) {
 	}
 }
 
-// Curves estimates the error rate and, for classification, the log-loss.
-type Curves struct{ Error, LogLoss Curve }
+// ErrorCurves estimates the error rate and, for classification, the log-loss.
+type ErrorCurves struct{ Error, LogLoss ErrorCurve }
 
 // Merge merges both curves.
-func (f *Curves) Merge(base, now *Curves) {
+func (f *ErrorCurves) Merge(base, now *ErrorCurves) {
 	f.Error.Merge(&base.Error, &now.Error)
 	f.LogLoss.Merge(&base.LogLoss, &now.LogLoss)
 }
 
 // State encodes or decodes both curves.
-func (f *Curves) State(c *coder.Coder) {
+func (f *ErrorCurves) State(c *coder.Coder) {
 	f.Error.State(c)
 	f.LogLoss.State(c)
 }
 
 // within reports whether at most the given number of samples was added to each point since base.
-func (f *Curves) within(base *Curves, events float64) bool {
+func (f *ErrorCurves) within(base *ErrorCurves, events float64) bool {
 	for i := range Points {
 		if f.Error.samples[i]-base.Error.samples[i] > events || f.LogLoss.samples[i]-base.LogLoss.samples[i] > events {
 			return false

@@ -60,12 +60,12 @@ func TestMask(t *testing.T) {
 		t.Errorf("%v fields are dead, want %d", m.Dead[point], dead)
 	}
 	for i, n := range died {
-		if share := float64(n) / masks; math.Abs(share-0.3) > 0.01 {
-			t.Errorf("column %d dies in %v of the masks, want 0.3", i, share)
+		if weight := float64(n) / masks; math.Abs(weight-0.3) > 0.01 {
+			t.Errorf("column %d dies in %v of the masks, want 0.3", i, weight)
 		}
 	}
-	if share := float64(both) / masks; math.Abs(share-0.09) > 0.02 {
-		t.Errorf("two columns die together in %v of the masks, want 0.09", share)
+	if weight := float64(both) / masks; math.Abs(weight-0.09) > 0.02 {
+		t.Errorf("two columns die together in %v of the masks, want 0.09", weight)
 	}
 	if len(orders) < 20 { // 10 if the orders repeated
 		t.Errorf("10,000 times eight masks have only %d orders", len(orders))

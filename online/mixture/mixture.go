@@ -19,10 +19,10 @@ import (
 // (see Range), and the forecasts. Each lane is also mixed with its scores multiplied by each of several scales, so that
 // an overconfident lane gets less influence (temperatures; Guo et al. 2017).
 type Mixture struct {
-	Table  *Table
-	policy model.MissingPolicy // the configured policy
-	fills  bool                // numeric values can be imputed
-	lanes  int
+	Table   *Table
+	policy  model.MissingPolicy // the configured policy
+	imputes bool                // numeric values can be imputed
+	lanes   int
 	// correctable adds one more model: the correcting experts together. corrects reports whether they may have weight.
 	correctable, corrects bool
 	weights               [Ranges][]float64 // results of method Weights
@@ -44,8 +44,8 @@ type Event struct {
 // NoClass is the score of an output that has no class yet.
 const NoClass = -30
 
-// firstShare is the initial mixture weight of the model that is expected to be best.
-const firstShare = 0.8
+// firstWeight is the initial mixture weight of the model that is expected to be best.
+const firstWeight = 0.8
 
 // Settings are the settings of a Mixture.
 type Settings struct {
@@ -54,12 +54,12 @@ type Settings struct {
 	Correctable bool
 	Scales      []float64
 	Policy      model.MissingPolicy // the configured policy
-	Fills       bool                // numeric values can be imputed
+	Imputes     bool                // numeric values can be imputed
 	Regression  bool
 }
 
-// correctedShare is the initial mixture weight of the correcting experts.
-const correctedShare = 0.5
+// correctedWeight is the initial mixture weight of the correcting experts.
+const correctedWeight = 0.5
 
 // New returns a Mixture with initial weights.
 func New(c Settings) *Mixture {
@@ -67,17 +67,17 @@ func New(c Settings) *Mixture {
 	first := make([]float64, lanes)
 	for i := range first {
 		if first[i] = 1; lanes > 1 {
-			if first[i] = firstShare; i != c.Expected {
-				first[i] = (1 - firstShare) / float64(lanes-1)
+			if first[i] = firstWeight; i != c.Expected {
+				first[i] = (1 - firstWeight) / float64(lanes-1)
 			}
 		}
 	}
 	m := &Mixture{
-		Table: NewTable(first, c.Scales, firstPolicies(c.Policy, c.Fills, c.Regression)), policy: c.Policy, fills: c.Fills,
+		Table: NewTable(first, c.Scales, firstPolicies(c.Policy, c.Imputes, c.Regression)), policy: c.Policy, imputes: c.Imputes,
 		lanes: lanes, correctable: c.Correctable, scales: c.Scales,
 	}
 	if m.correctable {
-		m.Table.AddSecond(correctedShare)
+		m.Table.AddSecond(correctedWeight)
 	}
 	m.takeForce()
 	return m
@@ -116,7 +116,7 @@ func (m *Mixture) Correct(may bool) {
 
 // CorrectAgain gives the correcting experts their initial mixture weight.
 func (m *Mixture) CorrectAgain() {
-	m.Table.SecondAgain(correctedShare)
+	m.Table.SecondAgain(correctedWeight)
 	m.weigh()
 }
 
@@ -141,12 +141,12 @@ func (m *Mixture) weigh() {
 			m.weights[r] = m.Uncorrected(r)
 			continue
 		}
-		share := m.Corrected(r)
+		weight := m.Corrected(r)
 		m.weights[r] = m.weights[r][:0]
 		for _, w := range m.Uncorrected(r) {
-			m.weights[r] = append(m.weights[r], (1-share)*w)
+			m.weights[r] = append(m.weights[r], (1-weight)*w)
 		}
-		m.weights[r] = append(m.weights[r], share)
+		m.weights[r] = append(m.weights[r], weight)
 	}
 }
 
@@ -314,7 +314,7 @@ func (m *Mixture) takeForce() {
 		switch p := &m.Table.InForce[r].Policies; {
 		case m.policy != model.MissingAuto:
 			*p = model.OnePolicy(m.policy)
-		case !m.fills:
+		case !m.imputes:
 			*p = p.Plain()
 		}
 	}

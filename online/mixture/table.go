@@ -32,8 +32,8 @@ type RangeWeights struct {
 // Largest returns the index of the noise level with the largest weight.
 func (m *RangeWeights) Largest() int {
 	best := 0
-	for v, share := range m.Levels {
-		if share > m.Levels[best] {
+	for v, weight := range m.Levels {
+		if weight > m.Levels[best] {
 			best = v
 		}
 	}
@@ -48,19 +48,19 @@ type Table struct {
 	policies [Ranges]Weights  // not used for complete events
 	second   *[Ranges]Weights // weights of the mixed noise levels and of the second-order expert; nil without that expert
 	// own is the decayed number of events of each range whose fields were really missing, without a mask.
-	own    [Ranges]float64
-	mixes  [Ranges][]float64
-	shares []float64 // scratch
+	own     [Ranges]float64
+	mixes   [Ranges][]float64
+	weights []float64 // scratch
 	// InForce holds the weights in effect, which Apply changes.
 	InForce [Ranges]RangeWeights
 	// The forecasts: Features and Groups for features and groups that are declared missing, SilentFeatures and
 	// SilentGroups for silently missing ones.
-	Features, Groups, SilentFeatures, SilentGroups Curves
+	Features, Groups, SilentFeatures, SilentGroups ErrorCurves
 }
 
-// curves returns the forecasts.
-func (t *Table) curves() [4]*Curves {
-	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
+// forecasts returns the forecasts.
+func (t *Table) forecasts() [4]*ErrorCurves {
+	return [4]*ErrorCurves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
 // wholeRates are the switching rates of noise levels for complete events, rangeRate is the rate for other ranges, and
@@ -78,8 +78,8 @@ var policyRates = []float64{1e-3, 1e-2}
 // weights, so equal sets are shared.
 const alike = 0.01
 
-// middleShare is the initial fraction of a noise level's weight for the middle one of its scales.
-const middleShare = 0.8
+// middleWeight is the initial fraction of a noise level's weight for the middle one of its scales.
+const middleWeight = 0.8
 
 // NewTable returns a table with initial weights of noise levels and of missing policies. Each level is also mixed with
 // its scores multiplied by each of the scales, an odd number (temperatures; Guo et al. 2017).
@@ -99,14 +99,14 @@ func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 }
 
 // AddSecond adds a second-order expert with an initial weight.
-func (t *Table) AddSecond(share float64) {
+func (t *Table) AddSecond(weight float64) {
 	t.second = &[Ranges]Weights{}
 	for r := range t.second {
 		rates := secondRates
 		if r > 0 {
 			rates = []float64{rangeRate}
 		}
-		t.second[r] = NewWeights([]float64{1 - share, share}, rates...)
+		t.second[r] = NewWeights([]float64{1 - weight, weight}, rates...)
 	}
 	t.Apply()
 }
@@ -120,12 +120,12 @@ func (t *Table) SecondAlone() {
 }
 
 // SecondAgain gives the second-order expert this weight for complete events. Other ranges then start from that weight.
-func (t *Table) SecondAgain(share float64) {
+func (t *Table) SecondAgain(weight float64) {
 	for r := range t.second {
 		t.second[r].Again()
 	}
 	for r := range t.InForce {
-		t.InForce[r].Second = share
+		t.InForce[r].Second = weight
 	}
 }
 
@@ -159,36 +159,36 @@ func (t *Table) TakeSecond(r int, levels, second float64) {
 }
 
 // spread divides each noise level's weight among its scales.
-func (t *Table) spread(levels []float64) (shares []float64) {
+func (t *Table) spread(levels []float64) (weights []float64) {
 	n := len(t.scales)
-	for _, share := range levels {
+	for _, weight := range levels {
 		for i := range t.scales {
 			switch {
 			case n == 1:
-				shares = append(shares, share)
+				weights = append(weights, weight)
 			case i == n/2:
-				shares = append(shares, share*middleShare)
+				weights = append(weights, weight*middleWeight)
 			default:
-				shares = append(shares, share*(1-middleShare)/float64(n-1))
+				weights = append(weights, weight*(1-middleWeight)/float64(n-1))
 			}
 		}
 	}
-	return shares
+	return weights
 }
 
 // mix returns the mixture weights of noise levels in a range, summed over scales. The result is valid until the next
 // call for that range.
 func (t *Table) mix(r int) []float64 {
 	n := len(t.scales)
-	t.shares = t.levels[r].Mix(t.shares[:0])
+	t.weights = t.levels[r].Mix(t.weights[:0])
 	levels := t.mixes[r]
 	if levels == nil {
-		levels = make([]float64, len(t.shares)/n)
+		levels = make([]float64, len(t.weights)/n)
 		t.mixes[r] = levels
 	}
 	clear(levels)
-	for i, share := range t.shares {
-		levels[i/n] += share * t.scales[i%n]
+	for i, weight := range t.weights {
+		levels[i/n] += weight * t.scales[i%n]
 	}
 	return levels
 }
@@ -238,8 +238,8 @@ func (t *Table) Apply() {
 				m.Levels = own
 			}
 		}
-		t.shares = t.policies[r].Mix(t.shares[:0])
-		copy(m.Policies[:], t.shares)
+		t.weights = t.policies[r].Mix(t.weights[:0])
+		copy(m.Policies[:], t.weights)
 		t.InForce[r] = m
 	}
 	if t.second == nil {
@@ -250,8 +250,8 @@ func (t *Table) Apply() {
 		if r > 0 && of.taken == 0 {
 			of = &t.second[0]
 		}
-		t.shares = of.Mix(t.shares[:0])
-		t.InForce[r].Second = t.shares[1]
+		t.weights = of.Mix(t.weights[:0])
+		t.InForce[r].Second = t.weights[1]
 	}
 }
 
@@ -264,31 +264,31 @@ func apart(a, b []float64) (most float64) {
 }
 
 // Restart sets the weights of noise levels and of policies, because the levels have new model weights.
-func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
+func (t *Table) Restart(levels []float64, policies model.MissingPolicies) {
 	levels = t.spread(levels)
 	for r := range Ranges {
 		t.levels[r].Begin(levels)
 		if r > 0 {
-			t.policies[r].Begin(rules[r-1][:])
+			t.policies[r].Begin(policies[r-1][:])
 		}
 	}
 	t.Apply()
 }
 
 // Policies returns the policy weights in effect.
-func (t *Table) Policies() (rules model.MissingPolicies) {
-	for bin := range rules {
-		rules[bin] = t.InForce[1+bin].Policies
+func (t *Table) Policies() (policies model.MissingPolicies) {
+	for bin := range policies {
+		policies[bin] = t.InForce[1+bin].Policies
 	}
-	return rules
+	return policies
 }
 
 // Merge adds the observations of another learner from base to now: those of complete events and the forecasts. The
 // result takes effect immediately.
 func (t *Table) Merge(base, now *Table) {
 	t.levels[0].Merge(&base.levels[0], &now.levels[0])
-	for i, curves := range t.curves() {
-		curves.Merge(base.curves()[i], now.curves()[i])
+	for i, splines := range t.forecasts() {
+		splines.Merge(base.forecasts()[i], now.forecasts()[i])
 	}
 	t.Apply()
 }
@@ -308,16 +308,16 @@ func (t *Table) State(c *coder.Coder) {
 			c.Float(&m.Second)
 		}
 	}
-	for _, curves := range t.curves() {
-		curves.State(c)
+	for _, splines := range t.forecasts() {
+		splines.State(c)
 	}
 }
 
 // SumsState encodes or decodes the sums that Merge uses.
 func (t *Table) SumsState(c *coder.Coder) {
 	t.levels[0].SumsState(c)
-	for _, curves := range t.curves() {
-		curves.State(c)
+	for _, splines := range t.forecasts() {
+		splines.State(c)
 	}
 }
 
@@ -337,8 +337,8 @@ func Fits(base, now *Table, events float64) bool {
 			return false
 		}
 	}
-	for i, curves := range now.curves() {
-		if !curves.within(base.curves()[i], events) {
+	for i, splines := range now.forecasts() {
+		if !splines.within(base.forecasts()[i], events) {
 			return false
 		}
 	}

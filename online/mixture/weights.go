@@ -21,7 +21,7 @@ type Weights struct {
 	prior []float64
 	rates []float64 // the switching rates s
 	// Mixture weights by rate and prediction (shares), and the weight of each rate (trust).
-	shares, trust []float64
+	values, trust []float64
 	taken         float64 // number of events
 	// mean is the mixture weights, averaged over the latest events.
 	mean []float64
@@ -37,8 +37,8 @@ const (
 	mostLoss = 8
 	// lossRate multiplies losses.
 	lossRate = 0.5
-	// leastShare is the smallest mixture weight in effect; smaller weights count as 0.
-	leastShare = 0.01
+	// leastWeight is the smallest mixture weight in effect; smaller weights count as 0.
+	leastWeight = 0.01
 	// meanMemory is the number of events over which weights are averaged, because they fluctuate randomly from event to
 	// event.
 	meanMemory = 64
@@ -48,7 +48,7 @@ const (
 func NewWeights(prior []float64, rates ...float64) Weights {
 	s := Weights{prior: prior, rates: rates, pending: make([]float64, len(prior)), mean: append([]float64(nil), prior...)}
 	for range rates {
-		s.shares = append(s.shares, prior...)
+		s.values = append(s.values, prior...)
 		s.trust = append(s.trust, 1/float64(len(rates)))
 	}
 	return s
@@ -76,7 +76,7 @@ func (s *Weights) Again() {
 
 func (s *Weights) of(rate int) []float64 {
 	n := len(s.prior)
-	return s.shares[rate*n : (rate+1)*n : (rate+1)*n]
+	return s.values[rate*n : (rate+1)*n : (rate+1)*n]
 }
 
 // Take updates the weights with the losses of an event. NaN marks a prediction that is not available; its weight
@@ -108,12 +108,12 @@ func (s *Weights) settle() {
 	loss.Exps(s.pending) // factors of the weights; NaN stays NaN
 	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
 	for r, rate := range s.rates {
-		shares := s.of(r)[:len(pending)]
+		weights := s.of(r)[:len(pending)]
 		awake, left := 0.0, 0.0
 		for i, l := range pending {
 			if l == l {
-				awake += shares[i]
-				left += shares[i] * l
+				awake += weights[i]
+				left += weights[i] * l
 			}
 		}
 		if left == 0 { // no prediction was available, or every weight underflowed
@@ -125,11 +125,11 @@ func (s *Weights) settle() {
 			keep = loss.Pow(keep, s.waiting)
 		}
 		for i, l := range pending {
-			x := shares[i]
+			x := weights[i]
 			if l == l {
 				x *= l * awake / left
 			}
-			shares[i] = keep*x + (1-keep)*prior[i]
+			weights[i] = keep*x + (1-keep)*prior[i]
 		}
 		s.trust[r] *= left / awake
 		total += s.trust[r]
@@ -149,13 +149,13 @@ func (s *Weights) settle() {
 // now returns the current weight of a prediction.
 func (s *Weights) now(i int) (x float64) {
 	for _, trust := range s.trust {
-		x += trust * s.shares[i]
+		x += trust * s.values[i]
 		i += len(s.prior)
 	}
 	return x
 }
 
-// Mix appends the weights in effect. Weights below leastShare are 0, and the sum is 1.
+// Mix appends the weights in effect. Weights below leastWeight are 0, and the sum is 1.
 func (s *Weights) Mix(out []float64) []float64 {
 	from, sum := len(out), 0.0
 	for _, x := range s.mean {
@@ -163,7 +163,7 @@ func (s *Weights) Mix(out []float64) []float64 {
 	}
 	mix, kept := out[from:], 0.0
 	for i := range mix {
-		if mix[i] /= sum; mix[i] < leastShare {
+		if mix[i] /= sum; mix[i] < leastWeight {
 			mix[i] = 0
 		}
 		kept += mix[i]
@@ -188,10 +188,10 @@ func (s *Weights) Merge(base, now *Weights) {
 func (s *Weights) State(c *coder.Coder) {
 	n, rates := len(s.prior), len(s.rates)
 	c.Float(&s.taken)
-	c.Floats(&s.shares)
+	c.Floats(&s.values)
 	c.Floats(&s.trust)
 	c.Floats(&s.mean)
-	c.Failed = c.Failed || len(s.shares) != n*rates || len(s.trust) != rates || len(s.mean) != n
+	c.Failed = c.Failed || len(s.values) != n*rates || len(s.trust) != rates || len(s.mean) != n
 }
 
 // SumsState encodes or decodes the pending losses.
@@ -204,6 +204,6 @@ func (s *Weights) SumsState(c *coder.Coder) {
 // Clone returns a copy.
 func (s *Weights) Clone() Weights {
 	out := *s
-	out.shares, out.trust, out.mean, out.pending = append([]float64(nil), s.shares...), append([]float64(nil), s.trust...), append([]float64(nil), s.mean...), append([]float64(nil), s.pending...)
+	out.values, out.trust, out.mean, out.pending = append([]float64(nil), s.values...), append([]float64(nil), s.trust...), append([]float64(nil), s.mean...), append([]float64(nil), s.pending...)
 	return out
 }

@@ -112,8 +112,8 @@ func TestSharesRegret(t *testing.T) {
 	const n = 5000
 	for range n {
 		losses := []float64{0.5 + 0.2*r.NormFloat64(), 0.45 + 0.2*r.NormFloat64(), 0.6}
-		for i, share := range s.Mix(nil) { // the log-loss is convex in the score
-			lost += share * losses[i]
+		for i, weight := range s.Mix(nil) { // the log-loss is convex in the score
+			lost += weight * losses[i]
 		}
 		for i, l := range losses {
 			best[i] += l
@@ -139,9 +139,9 @@ func TestTableMergesAndRestores(t *testing.T) {
 			losses = append(losses, r.Float64())
 		}
 		part[n%2].AddLevels(losses)
-		for i, curves := range part[n%2].curves() {
-			curves.Error.Add(n%Points, float64(n%3)/2)
-			curves.LogLoss.Add(n%Points, float64(i))
+		for i, splines := range part[n%2].forecasts() {
+			splines.Error.Add(n%Points, float64(n%3)/2)
+			splines.LogLoss.Add(n%Points, float64(i))
 		}
 		together.AddLevels(losses)
 	}
@@ -149,11 +149,11 @@ func TestTableMergesAndRestores(t *testing.T) {
 		if now := p.Sums(); !Fits(base, now, 20) || Fits(base, now, 19) {
 			t.Error("sums of 20 events do not fit, or fit 19")
 		}
-		for i := range p.curves() {
-			for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Error }, func(c *Curves) *Curve { return &c.LogLoss }} {
+		for i := range p.forecasts() {
+			for _, of := range []func(*ErrorCurves) *ErrorCurve{func(c *ErrorCurves) *ErrorCurve { return &c.Error }, func(c *ErrorCurves) *ErrorCurve { return &c.LogLoss }} {
 				now := p.Sums()
 				for range 21 {
-					of(now.curves()[i]).Add(5, 1)
+					of(now.forecasts()[i]).Add(5, 1)
 				}
 				if Fits(base, now, 20) {
 					t.Errorf("21 samples or more of 20 events fit forecast %d", i)
@@ -165,9 +165,9 @@ func TestTableMergesAndRestores(t *testing.T) {
 	if fold.levels[0].Taken() != 40 {
 		t.Errorf("%v events", fold.levels[0].Taken())
 	}
-	for i, curves := range fold.curves() {
-		if curves.Error.samples[3] != 4 || curves.LogLoss.samples[3] != 4 || math.Abs(curves.LogLoss.At(3)-float64(i)) > 1e-12 {
-			t.Errorf("forecast %d: %+v", i, curves)
+	for i, splines := range fold.forecasts() {
+		if splines.Error.samples[3] != 4 || splines.LogLoss.samples[3] != 4 || math.Abs(splines.LogLoss.At(3)-float64(i)) > 1e-12 {
+			t.Errorf("forecast %d: %+v", i, splines)
 		}
 	}
 	together.levels[0].settle()

@@ -11,19 +11,19 @@ import (
 // positive chooses the positive class: the configured one. If none is configured and the two labels are no known pair,
 // it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
 type positive struct {
-	schema   *event.Schema
-	measures *watch.Measures
-	share    float64 // configured threshold on the probability of the positive class
-	given    bool    // the name is configured
-	found    bool    // the choice is final
-	name     string  // rarer class so far; "" for the second class
+	schema     *event.Schema
+	measures   *watch.Measures
+	configured float64 // configured threshold on the probability of the positive class
+	given      bool    // the name is configured
+	found      bool    // the choice is final
+	name       string  // rarer class so far; "" for the second class
 }
 
 // positiveAfter is the number of labeled events after which the choice is final.
 const positiveAfter = 1000
 
 func newPositive(s Settings, m *watch.Measures) positive {
-	return positive{schema: s.Schema, measures: m, share: s.Threshold, given: s.Positive != "", name: s.Positive}
+	return positive{schema: s.Schema, measures: m, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
 }
 
 // Observe updates the choice. It must be called after Measures has observed the event.
@@ -51,12 +51,12 @@ func (p *positive) now() string {
 // threshold returns the probability of the second class above which it is predicted, or 0 for one half.
 func (p *positive) threshold() float64 {
 	switch {
-	case p.share == 0.5:
+	case p.configured == 0.5:
 		return 0
 	case p.schema.PositiveClass(p.now()) == 0:
-		return 1 - p.share
+		return 1 - p.configured
 	}
-	return p.share
+	return p.configured
 }
 
 // published returns the name that a model contains, "" for the second class.

@@ -58,7 +58,7 @@ func (s *sets) observe(e *Event, arrived bool) {
 	}
 	s.TakeClasses(conformal.Answer{
 		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !arrived || watch.Sampled(e.Number, sizedBits), Came: arrived, Shared: e.Part,
+		Sized: len(e.Scores) == 1 || !arrived || watch.Sampled(e.Number, sizedBits), Came: arrived, InGroup: e.Part,
 	})
 }
 
@@ -74,8 +74,8 @@ func (m *Monitors) Masked(e *Event) {
 
 // Interval returns the prediction interval of a value, or NaN if none is known. lacks describes the missing fields of
 // the event.
-func (m *Monitors) Interval(residual *model.Residual, value float64, lacks model.MissingVariance) (low, high float64) {
-	return m.sets.Interval(m.sets.target, residual, value, lacks)
+func (m *Monitors) Interval(residual *model.Residual, value float64, missing model.MissingVariance) (low, high float64) {
+	return m.sets.Interval(m.sets.target, residual, value, missing)
 }
 
 // State encodes or decodes the scores. It skips scores of other settings.

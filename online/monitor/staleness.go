@@ -129,8 +129,8 @@ func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number
 // Stop discards all older models and measures nothing more.
 func (m *Monitors) Stop() { m.stale.Stop() }
 
-// Share makes m measure the older models that others keeps.
-func (m *Monitors) Share(others *Monitors) { m.stale.Stale = others.stale.Stale }
+// ReuseStale makes m measure the older models that others keeps.
+func (m *Monitors) ReuseStale(others *Monitors) { m.stale.Stale = others.stale.Stale }
 
 // State does nothing, because the models have their own blocks.
 func (s *olderWeights) State(*coder.Coder) {}

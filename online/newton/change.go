@@ -39,7 +39,7 @@ func (e *Expert) remove(i int) {
 	ev.room(e.p.n)
 	ev.full[i] = 1
 	e.p.update(certain/e.p.leverage(ev.full, i), ev.gain)
-	e.p, e.noise = e.p.without(i), slices.Delete(e.noise, i, i+1)
+	e.p, e.noise = e.p.remove(i), slices.Delete(e.noise, i, i+1)
 	for k := range e.u {
 		e.u[k] = slices.Delete(e.u[k], i, i+1)
 	}

@@ -36,8 +36,8 @@ func (p covariance) with(i int, variance float64) covariance {
 	return out
 }
 
-// without returns a copy without variable i, whose variance must be almost 0.
-func (p covariance) without(i int) covariance {
+// remove returns a copy without variable i, whose variance must be almost 0.
+func (p covariance) remove(i int) covariance {
 	out := covariance{n: p.n - 1, data: make([]float64, 0, len(p.data)-p.n)}
 	for j := range p.n {
 		if c := p.column(j); j < i {

@@ -55,8 +55,8 @@ const (
 	mostWeight = 1e6
 	// pulled is the curvature that Pull adds.
 	pulled = 8
-	// mostCurve is the largest curvature of an event.
-	mostCurve = 1e6
+	// mostEventCurvature is the largest curvature of an event.
+	mostEventCurvature = 1e6
 )
 
 // Wanted reports whether the package supports a loss: the loss must be convex, and its derivative with respect to the
@@ -336,13 +336,13 @@ func (e *Expert) fixTo(a float64, first int) {
 
 // Pull centers the columns from column first on: it pulls the sum of their weights times shares towards 0, with the
 // curvature pulled.
-func (e *Expert) Pull(first uint32, shares []float64) {
+func (e *Expert) Pull(first uint32, fractions []float64) {
 	at, known := slices.BinarySearch(e.columns, first)
-	if !known || at+len(shares) > len(e.columns) {
+	if !known || at+len(fractions) > len(e.columns) {
 		return
 	}
 	e.event.room(e.p.n)
-	copy(e.event.full[e.first+at:], shares)
+	copy(e.event.full[e.first+at:], fractions)
 	e.fixTo(pulled, e.first+at)
 }
 
@@ -404,14 +404,14 @@ func (e *Expert) variance(k int) (v float64) {
 // along the step.
 func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	_, df, dv = e.set.Loss.At(y, f, v)
-	if r = min(2*dv, mostCurve); r-r != 0 {
+	if r = min(2*dv, mostEventCurvature); r-r != 0 {
 		r, dv = 0, 0 // the loss has no derivative here
 	}
 	if e.signs && y*f < 0 {
 		r = max(r, e.slope(y, f, -f, v, df))
 	}
 	if e.reals && y != f {
-		r = max(r, min(df/(f-y), mostCurve))
+		r = max(r, min(df/(f-y), mostEventCurvature))
 	}
 	if d := -df * h; e.kink || d > longStep || d < -longStep {
 		r = max(r, e.slope(y, f, f+d, v, df))
@@ -425,5 +425,5 @@ func (e *Expert) slope(y, f, to, v, df float64) float64 {
 		return 0
 	}
 	_, then, _ := e.set.Loss.At(y, to, v)
-	return min((then-df)/(to-f), mostCurve)
+	return min((then-df)/(to-f), mostEventCurvature)
 }

@@ -777,15 +777,15 @@ func TestPull(t *testing.T) {
 		for i, column := range e.Columns() {
 			e.Set(column, outputs-1, weights[i])
 		}
-		shares := []float64{0.25, 0.5, 0.25}
-		e.Pull(5, shares)
+		fractions := []float64{0.25, 0.5, 0.25}
+		e.Pull(5, fractions)
 		score, size := 0.0, 0.0
-		for i, share := range shares {
-			score, size = score+share*weights[1+i], size+share*share
+		for i, fraction := range fractions {
+			score, size = score+fraction*weights[1+i], size+fraction*fraction
 		}
 		want := slices.Clone(weights)
-		for i, share := range shares {
-			want[1+i] -= share * pulled * score / (ridge + pulled*size)
+		for i, fraction := range fractions {
+			want[1+i] -= fraction * pulled * score / (ridge + pulled*size)
 		}
 		for i, w := range e.Weights(outputs - 1).Columns {
 			if math.Abs(w-want[i]) > 1e-12 {

@@ -32,8 +32,8 @@ type adagrad struct {
 	fused rows.Fused
 	kappa []float64
 	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, part is
-	// a part of kappa. share and shareOnce are a and a', which are 1 if steps are not proximal.
-	once, part, share, shareOnce []float64
+	// a part of kappa. share and fractionOnce are a and a', which are 1 if steps are not proximal.
+	once, part, fraction, fractionOnce []float64
 	// Ridges for a decaying preconditioner (times root) and, for one output, the gradient and the inverse square root
 	// by row.
 	decayed, gradients, roots []float64
@@ -47,7 +47,7 @@ func (c *Settings) count() int { return c.N - c.Left }
 // NewAdagrad returns the optimizer adagrad.
 func NewAdagrad(c Settings) Optimizer {
 	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
-		share: slices.Repeat([]float64{1}, c.count()), shareOnce: slices.Repeat([]float64{1}, c.count())}
+		fraction: slices.Repeat([]float64{1}, c.count()), fractionOnce: slices.Repeat([]float64{1}, c.count())}
 }
 
 const adagradEps = 1e-8
@@ -57,11 +57,11 @@ func (r *adagrad) Step(s *rows.Step) {
 		return
 	}
 	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
-	ridge, root := s.Ridge, math.Sqrt(s.Growth)
+	ridge, root := s.Ridge, math.Sqrt(s.InverseDecay)
 	if root != 1 {
 		// Multiplying gradients by the square root of growth leaves the step the same, and multiplies the terms of the
 		// preconditioner by growth.
-		c.Start, c.Eps = c.Start*s.Growth, c.Eps*root
+		c.Start, c.Eps = c.Start*s.InverseDecay, c.Eps*root
 		s.Scale(root)
 		r.decayed = append(r.decayed[:0], s.Ridge...)
 		for i := range r.decayed {
@@ -78,7 +78,7 @@ func (r *adagrad) Step(s *rows.Step) {
 			r.stepWeighed(s, x, basis, ridge, root, &c)
 			return
 		}
-		if r.Proximal || s.Young {
+		if r.Proximal || s.NoOvershoot {
 			r.stepFused(s, ridge, root, &c)
 			return
 		}
@@ -93,20 +93,20 @@ func (r *adagrad) Step(s *rows.Step) {
 		rows.AdagradGradients1(s.Rows[g.From:g.To], rows.FirstPart, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[0], g.Shrink[0], c.Start, r.gradients[g.From:g.To], r.roots[g.From:g.To])
 	}
 	kappa := rows.InverseRoots(r.roots, x, c.Eps)
-	r.share[0], r.shareOnce[0] = 1, 1
-	if r.Proximal || s.Young {
+	r.fraction[0], r.fractionOnce[0] = 1, 1
+	if r.Proximal || s.NoOvershoot {
 		r.kappa[0] = kappa
-		r.shares(s, r.kappa, root, r.share)
+		r.stepFractions(s, r.kappa, root, r.fraction)
 	}
 	if s.Roots == nil {
-		s.MinusEta[0] *= r.share[0]
+		s.MinusEta[0] *= r.fraction[0]
 	} else {
-		if r.Proximal || s.Young {
+		if r.Proximal || s.NoOvershoot {
 			r.once[0] = 0
 			for i, v := range r.roots {
 				r.once[0] += s.X[i] * s.X[i] * v
 			}
-			r.shares(s, r.once, root, r.shareOnce)
+			r.stepFractions(s, r.once, root, r.fractionOnce)
 		}
 		for i, w := range s.Roots {
 			r.roots[i] *= r.times(0, w)
@@ -122,8 +122,8 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 	for _, g := range s.Segments {
 		r.fused.Gradients(g.From, s.Rows[g.From:g.To], rows.FirstPart, r.N, s.X[g.From:g.To], s.Basis[g.From:g.To], ridge[g.From:g.To], g.DF, g.Shrink, r.kappa, c)
 	}
-	r.shares(s, r.kappa, root, r.share)
-	for j, a := range r.share {
+	r.stepFractions(s, r.kappa, root, r.fraction)
+	for j, a := range r.fraction {
 		s.MinusEta[j] *= a
 	}
 	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
@@ -143,12 +143,12 @@ func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float
 
 // times returns the factor of the rate of a row whose gradient has been multiplied by w, the square root of its count.
 func (r *adagrad) times(j int, w float64) float64 {
-	return (r.shareOnce[j] + (w*w-1)*r.share[j]) / w
+	return (r.fractionOnce[j] + (w*w-1)*r.fraction[j]) / w
 }
 
 // stepWeighed makes the step for rows that count more than once, for several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
-	proximal := r.Proximal || s.Young
+	proximal := r.Proximal || s.NoOvershoot
 	if proximal {
 		clear(r.kappa)
 		clear(r.once)
@@ -161,11 +161,11 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 				r.once[j] += k / (s.Roots[from] * s.Roots[from])
 			}
 		})
-		r.shares(s, r.kappa, root, r.share)
-		r.shares(s, r.once, root, r.shareOnce)
+		r.stepFractions(s, r.kappa, root, r.fraction)
+		r.stepFractions(s, r.once, root, r.fractionOnce)
 	} else {
-		fill(r.share, 1)
-		fill(r.shareOnce, 1)
+		fill(r.fraction, 1)
+		fill(r.fractionOnce, 1)
 	}
 	r.rates = append(r.rates[:0], s.Rates...)
 	r.alike(s, func(g *rows.Segment, from, to int) {
@@ -197,26 +197,26 @@ func fill(list []float64, x float64) {
 	}
 }
 
-// shares computes the fractions a of a proximal step. kappa is divided by root, and df is multiplied by root.
-func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []float64) {
+// stepFractions computes the fractions a of a proximal step. kappa is divided by root, and df is multiplied by root.
+func (r *adagrad) stepFractions(s *rows.Step, kappa []float64, root float64, fractions []float64) {
 	for j, k := range kappa {
-		shares[j] = r.shareOf(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
+		fractions[j] = r.stepFraction(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
 	}
 }
 
 const (
 	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
 	shortStep = 0.1
-	// shareTolerance is the relative tolerance of the fraction a.
-	shareTolerance = 0.01
+	// stepTolerance is the relative tolerance of the fraction a.
+	stepTolerance = 0.01
 	// mostNewton is the number of steps of Newton's method, after which only bisection follows. Newton's method may
 	// alternate between two points where the loss has almost no curvature.
 	mostNewton = 6
 )
 
-// shareOf solves a = df(f - a df kappa)/df by Newton's method between bounds. There is exactly one solution in [0, 1]
+// stepFraction solves a = df(f - a df kappa)/df by Newton's method between bounds. There is exactly one solution in [0, 1]
 // if the loss is convex.
-func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
+func (r *adagrad) stepFraction(s *rows.Step, j int, df, kappa float64) float64 {
 	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
 		return a
@@ -225,7 +225,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	for i := range 20 {
 		_, d, dv := r.Loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
 		over := a - s.Importance*d/df
-		if math.Abs(over) <= shareTolerance*a {
+		if math.Abs(over) <= stepTolerance*a {
 			break
 		}
 		if over > 0 {
@@ -243,9 +243,9 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 // Unlabeled adds h x^2, the expected square of a gradient, to the accumulators.
 func (r *adagrad) Unlabeled(s *rows.Step) {
 	for i, row := range s.Rows {
-		m := r.Preconditioner(row)
+		m := r.Accumulators(row)
 		for j, h := range s.H {
-			m[j] += s.Growth * h * s.X[i] * s.X[i]
+			m[j] += s.InverseDecay * h * s.X[i] * s.X[i]
 		}
 	}
 }

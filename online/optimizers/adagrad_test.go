@@ -13,14 +13,14 @@ import (
 
 // slowAdagrad makes a step of the optimizer adagrad directly from the formulas, one weight after another.
 func slowAdagrad(r *adagrad, s *rows.Step) {
-	root := math.Sqrt(s.Growth)
-	start, least := r.StartSum*s.Growth, adagradEps*root
+	root := math.Sqrt(s.InverseDecay)
+	start, least := r.StartSum*s.InverseDecay, adagradEps*root
 	roots := s.Roots
 	if roots == nil {
 		roots = slices.Repeat([]float64{1}, len(s.Rows))
 	}
 	n := r.count()
-	share, shareOnce := slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
+	fraction, shareOnce := slices.Repeat([]float64{1}, n), slices.Repeat([]float64{1}, n)
 	g, inverse := make([][]float64, len(s.Rows)), make([][]float64, len(s.Rows))
 	for j := range n {
 		kappa, once := 0.0, 0.0
@@ -37,7 +37,7 @@ func slowAdagrad(r *adagrad, s *rows.Step) {
 				for i := from; i < to; i++ {
 					x, basis, ridge := s.X[i]*roots[i], s.Basis[i]*roots[i], s.Ridge[i]*root*roots[i]
 					d := math.FMA(math.FMA(p.Shrink[j]*root, basis, ridge), r.Weights(s.Rows[i])[j], p.DF[j]*root*x)
-					v := rows.InverseRoot(start+math.FMA(d, d, r.Preconditioner(s.Rows[i])[j]), least)
+					v := rows.InverseRoot(start+math.FMA(d, d, r.Accumulators(s.Rows[i])[j]), least)
 					g[i], inverse[i] = append(g[i], d), append(inverse[i], v)
 					part = math.FMA(x*x, v, part)
 				}
@@ -49,10 +49,10 @@ func slowAdagrad(r *adagrad, s *rows.Step) {
 				}
 			}
 		}
-		if r.Proximal || s.Young {
-			share[j] = r.shareOf(s, j, s.DF[j]*root/root, -s.MinusEta[j]*kappa*root)
+		if r.Proximal || s.NoOvershoot {
+			fraction[j] = r.stepFraction(s, j, s.DF[j]*root/root, -s.MinusEta[j]*kappa*root)
 			if s.Roots != nil {
-				shareOnce[j] = r.shareOf(s, j, s.DF[j]*root/root, -s.MinusEta[j]*once*root)
+				shareOnce[j] = r.stepFraction(s, j, s.DF[j]*root/root, -s.MinusEta[j]*once*root)
 			}
 		}
 	}
@@ -60,11 +60,11 @@ func slowAdagrad(r *adagrad, s *rows.Step) {
 		for j := range n {
 			rate := s.MinusEta[j]
 			if s.Roots == nil {
-				rate *= share[j]
+				rate *= fraction[j]
 			} else {
-				rate *= (shareOnce[j] + (roots[i]*roots[i]-1)*share[j]) / roots[i]
+				rate *= (shareOnce[j] + (roots[i]*roots[i]-1)*fraction[j]) / roots[i]
 			}
-			m, u := &r.Preconditioner(row)[j], &r.Lags(row)[j]
+			m, u := &r.Accumulators(row)[j], &r.Lags(row)[j]
 			*m = math.FMA(g[i][j], g[i][j], *m)
 			delta := rate * g[i][j] * inverse[i][j]
 			r.Weights(row)[j] += delta
@@ -134,7 +134,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 				s.Roots = append(s.Roots, math.Sqrt(float64(1+i/3)))
 			}
 		}
-		s.Importance, s.Growth, s.Young = 1, [2]float64{1, 1.5}[event&1], event&2 != 0
+		s.Importance, s.InverseDecay, s.NoOvershoot = 1, [2]float64{1, 1.5}[event&1], event&2 != 0
 		for j := range y.N {
 			s.Y[j], s.F[j], s.Variance[j] = float64(2*r.IntN(2)-1), random(), math.Abs(random())
 			_, df, dv := l.At(s.Y[j], s.F[j], s.Variance[j])
@@ -150,7 +150,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 				return factors
 			}
 			s.Segments = []rows.Segment{{From: 0, To: 0, DF: s.DF, Shrink: s.Shrink}, {From: 0, To: 4, DF: s.DF, Shrink: s.Shrink}, {From: 4, To: 5, DF: own(), Shrink: own()}, {From: 5, To: 10, DF: s.DF, Shrink: own()}}
-			s.Growth = 1 // Growth multiplies only the factors of Groups
+			s.InverseDecay = 1 // Growth multiplies only the factors of Groups
 		}
 		want, other := slices.Clone(table), s
 		other.Rows = nil

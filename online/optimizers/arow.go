@@ -13,7 +13,7 @@ type arow struct{ plain }
 func newArow(c Settings) Optimizer { return &arow{plain{c}} }
 
 func (r *arow) Start(row []float64) {
-	s := r.Preconditioner(row)
+	s := r.Accumulators(row)
 	for j := range s {
 		s[j] = 1
 	}
@@ -27,11 +27,11 @@ func (r *arow) Step(s *rows.Step) {
 		}
 		sum := r.Eta / s.Importance
 		for i, row := range s.Rows {
-			sum += r.Preconditioner(row)[j] * s.X[i] * s.X[i]
+			sum += r.Accumulators(row)[j] * s.X[i] * s.X[i]
 		}
 		beta := 1 / sum
 		for i, row := range s.Rows {
-			w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+			w, m, u := r.Weights(row), r.Accumulators(row), r.Lags(row)
 			sx := m[j] * s.X[i]
 			delta := hinge * beta * y * sx
 			w[j] += delta
@@ -43,14 +43,14 @@ func (r *arow) Step(s *rows.Step) {
 
 // Shifted adds the variance of the shift to the variance of the intercepts.
 func (r *arow) Shifted(intercepts, row []float64, from, to int, shift float64) {
-	s, m := r.Preconditioner(intercepts), r.Preconditioner(row)
+	s, m := r.Accumulators(intercepts), r.Accumulators(row)
 	for j := from; j < to; j++ {
 		s[j] = min(s[j]+m[j]*shift*shift, 1)
 	}
 }
 
 func (r *arow) Rescale(row []float64, from, to int, ratio float64) {
-	w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+	w, m, u := r.Weights(row), r.Accumulators(row), r.Lags(row)
 	for j := from; j < to; j++ {
 		w[j] *= ratio
 		m[j] *= ratio * ratio
@@ -60,7 +60,7 @@ func (r *arow) Rescale(row []float64, from, to int, ratio float64) {
 
 // Forget increases the variance, at most to its initial value.
 func (r *arow) Forget(row []float64, _ bool, keep float64) {
-	m := r.Preconditioner(row)
+	m := r.Accumulators(row)
 	for j := range m {
 		m[j] = min(m[j]/keep, 1)
 	}

@@ -20,12 +20,12 @@ func (r *descent) Step(s *rows.Step) {
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
 			row := s.Rows[i]
-			w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+			w, m, u := r.Weights(row), r.Accumulators(row), r.Lags(row)
 			x, basis, c := s.X[i], s.Basis[i], r.variance(s, i, part.Strength[0])
 			for j, df := range part.DF {
-				m[j] += s.Growth * s.H[j] * c
+				m[j] += s.InverseDecay * s.H[j] * c
 				g := df*x + part.Shrink[j]*basis*w[j]
-				delta := s.MinusEta[j] * g / (h0 + m[j]/s.Growth)
+				delta := s.MinusEta[j] * g / (h0 + m[j]/s.InverseDecay)
 				w[j] += delta
 				u[j] -= delta * s.Inverse[j]
 			}
@@ -50,9 +50,9 @@ func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 func (r *descent) Unlabeled(s *rows.Step) {
 	for _, part := range s.Segments {
 		for i := part.From; i < part.To; i++ {
-			m, c := r.Preconditioner(s.Rows[i]), r.variance(s, i, part.Strength[0])
+			m, c := r.Accumulators(s.Rows[i]), r.variance(s, i, part.Strength[0])
 			for j, h := range s.H {
-				m[j] += s.Growth * h * c
+				m[j] += s.InverseDecay * h * c
 			}
 		}
 	}

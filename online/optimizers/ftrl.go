@@ -30,7 +30,7 @@ func (r *ftrl) Step(s *rows.Step) {
 // stepRow makes the step of row i.
 func (r *ftrl) stepRow(s *rows.Step, i int, df, shrink []float64) {
 	row := s.Rows[i]
-	w, m, u, z := r.Weights(row), r.Preconditioner(row), r.Lags(row), r.Own(row)
+	w, m, u, z := r.Weights(row), r.Accumulators(row), r.Lags(row), r.Own(row)
 	x, basis := s.X[i], s.Basis[i]
 	l1, ridge := r.penalties(s.IsIntercept(i))
 	for j, df := range df {
@@ -68,7 +68,7 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
 	if w := r.Weights(row)[j]; w != 0 {
-		r.Own(row)[j] = -w*((1+math.Sqrt(r.Preconditioner(row)[j]))/r.Eta+ridge) - math.Copysign(l1, w)
+		r.Own(row)[j] = -w*((1+math.Sqrt(r.Accumulators(row)[j]))/r.Eta+ridge) - math.Copysign(l1, w)
 	}
 }
 

@@ -105,13 +105,13 @@ func (*plain) Shifted(_, _ []float64, _, _ int, _ float64) {}
 func (*plain) Unlabeled(*rows.Step)                        {}
 func (r *plain) Set(row []float64, j int, b float64)       { r.Weights(row)[j] = b }
 func (r *plain) Forget(row []float64, _ bool, keep float64) {
-	m := r.Preconditioner(row)
+	m := r.Accumulators(row)
 	for j := range m {
 		m[j] *= keep
 	}
 }
 func (r *plain) Rescale(row []float64, from, to int, ratio float64) {
-	w, m, u := r.Weights(row), r.Preconditioner(row), r.Lags(row)
+	w, m, u := r.Weights(row), r.Accumulators(row), r.Lags(row)
 	inverse := 1 / (ratio * ratio)
 	for j := from; j < to; j++ {
 		w[j] *= ratio

@@ -54,8 +54,8 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 				s.Roots = append(s.Roots, math.Sqrt(float64(1+i/3)))
 			}
 		}
-		s.Importance, s.Count, s.Growth = 1, uint64(event+1), 1.5
-		s.Young = event%2 == 0
+		s.Importance, s.Count, s.InverseDecay = 1, uint64(event+1), 1.5
+		s.NoOvershoot = event%2 == 0
 		for j := range y.N {
 			s.Y[j], s.F[j], s.Variance[j] = float64(2*r.IntN(2)-1), r.NormFloat64(), r.Float64()
 			_, df, dv := logistic.At(s.Y[j], s.F[j], s.Variance[j])

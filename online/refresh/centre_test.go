@@ -26,13 +26,13 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
-					curves := must.Get(model.NewSplines([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))(t)
-					scaler.Splines = curves
+					splines := must.Get(model.NewSplines([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))(t)
+					scaler.Splines = splines
 				}
 				width := rows.FirstPart + 5
 				table := model.NewTable(width)
 				bias := make([]float64, width)
-				w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []refresh.Level{{Noise: noise, Inverse: 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
+				w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []refresh.Level{{Noise: noise, Inverse: 1}}, Dead: func(column uint32) float64 { return 0.3 * float64(column) },
 					Model: &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Scaler: scaler, Layout: model.Layout{Width: width}}, Rows: table}}
 				draw := rand.New(rand.NewPCG(1, 2))
 				for i := range n {

@@ -157,13 +157,13 @@ func Solvable(l loss.Loss) bool {
 
 // Weights are the weights that a refresh changes, in rows with the Layout.
 type Weights struct {
-	Table  *model.Table
-	Bias   []float64     // row of the intercepts
-	Model  *model.Linear // standardizes events like the learner
-	Levels []Level
-	Active int                 // number of outputs in use
-	Output func(class int) int // returns the output of a class
-	Growth float64             // factor of new terms of D
+	Table        *model.Table
+	Bias         []float64     // row of the intercepts
+	Model        *model.Linear // standardizes events like the learner
+	Levels       []Level
+	Active       int                 // number of outputs in use
+	Output       func(class int) int // returns the output of a class
+	InverseDecay float64             // factor of new terms of D
 	// Dead returns the standardized value of a silently missing column, under silent noise; nil means 0.
 	Dead func(column uint32) float64
 }
@@ -247,11 +247,11 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	center, metric := make([]float64, len(rows)), make([]float64, len(rows))
 	for c, row := range rows {
 		center[c] = r.CenterOf(row)[j]
-		metric[c] = r.Curvature(row)[j]/w.Growth + r.Ridge
+		metric[c] = r.Curvature(row)[j]/w.InverseDecay + r.Ridge
 	}
 	if r.Intercept && !r.Penalized {
 		// The intercept gets a small penalty, because a window with a single class would make it infinite.
-		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.Growth, 0.01)
+		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.InverseDecay, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Center: center}
 
@@ -325,7 +325,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		if r.sliding() && h > 0 {
 			r.CenterOf(row)[j] = (metric[c]*center[c] + h*found[c] - gradient[c]) / (metric[c] + h)
 		}
-		r.Curvature(row)[j] += h * w.Growth
+		r.Curvature(row)[j] += h * w.InverseDecay
 	}
 }
 

@@ -45,7 +45,7 @@ func TestRefresh(t *testing.T) {
 		width := rows.FirstPart + 3 + x.Parts()
 		table, bias := model.NewTable(width), make([]float64, width)
 		s := &event.Schema{NumericIndices: true}
-		w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 2, Levels: []refresh.Level{{Noise: c.noise, Inverse: 4}}, Dead: func(column uint32) float64 { return dead[column] },
+		w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 2, Levels: []refresh.Level{{Noise: c.noise, Inverse: 4}}, Dead: func(column uint32) float64 { return dead[column] },
 			Model: &model.Linear{Head: model.Head{Schema: s, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 		var window []event.Example
 		for n := range 200 {
@@ -61,7 +61,7 @@ func TestRefresh(t *testing.T) {
 			var center, metric, average, d []float64
 			for _, row := range all {
 				center = append(center, x.CenterOf(row)[0])
-				metric = append(metric, x.Curvature(row)[0]/w.Growth+x.Ridge)
+				metric = append(metric, x.Curvature(row)[0]/w.InverseDecay+x.Ridge)
 				average = append(average, x.Weights(row)[0]+x.Lags(row)[0]/4)
 				d = append(d, x.Curvature(row)[0])
 			}
@@ -92,7 +92,7 @@ func TestRefresh(t *testing.T) {
 					for rate := range rates {
 						y, f, v := scored(&e, rate)
 						_, _, dv := l.At(y, f, max(v, refresh.LeastVariance))
-						h := 2 * dv * e.Weight * w.Growth / float64(len(rates))
+						h := 2 * dv * e.Weight * w.InverseDecay / float64(len(rates))
 						for i, value := range e.Features.Value {
 							above := value - reads[i]
 							mean := (1-rates[rate])*above + reads[i]
@@ -148,7 +148,7 @@ func TestRefreshOfOneClass(t *testing.T) {
 	x := refresh.Refresh{Settings: refresh.Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4
 	table, bias := model.NewTable(width), make([]float64, width)
-	w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, Growth: 1, Levels: []refresh.Level{{Noise: loss.NoNoise{}, Inverse: 1}},
+	w := refresh.Weights{Table: table, Bias: bias, Active: 1, Output: func(class int) int { return class }, InverseDecay: 1, Levels: []refresh.Level{{Noise: loss.NoNoise{}, Inverse: 1}},
 		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}

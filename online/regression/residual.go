@@ -106,7 +106,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	}
 	off := x - r.Mean
 	if v == 0 && !outlier {
-		r.spreads.take(value, math.Abs(off))
+		r.spreads.observe(value, math.Abs(off))
 	}
 	r.Mean += rate * off
 	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Increase(t, value, v)))

@@ -31,8 +31,8 @@ type spreads struct {
 	expected float64 // mean absolute residual over the latest binMemory values
 }
 
-// take adds the distance off of a target from the middle of the prediction.
-func (s *spreads) take(value, off float64) {
+// observe adds the distance off of a target from the middle of the prediction.
+func (s *spreads) observe(value, off float64) {
 	s.count++
 	s.expected += (off - s.expected) / min(float64(s.count), binMemory)
 	if every := max(1, min(s.count/(2*sampleSize), mostEvery)); s.count%every == 0 {

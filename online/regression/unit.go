@@ -143,7 +143,7 @@ const (
 func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	clipped := u.Clip(y)
 	u.count++
-	restart := u.take(y) || u.count <= targetWarmup
+	restart := u.observe(y) || u.count <= targetWarmup
 	if restart {
 		u.restart()
 	} else {
@@ -184,8 +184,8 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	return *u, Same
 }
 
-// take adds a target to the sample, if it is sampled. contradicted reports whether the sample contradicts the unit.
-func (u *Unit) take(y float64) (contradicted bool) {
+// observe adds a target to the sample, if it is sampled. contradicted reports whether the sample contradicts the unit.
+func (u *Unit) observe(y float64) (contradicted bool) {
 	every := uint64(1)
 	for every < mostEvery && 4*every*sampleSize <= u.count {
 		every *= 2

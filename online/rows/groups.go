@@ -61,9 +61,9 @@ type noiseRates struct {
 
 // NewGroups returns the sums for the noises of the levels. It returns nil if no level has noise of groups and there are
 // no splines.
-func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curves bool) *Groups {
+func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, splines bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
-	if !groups && !curves {
+	if !groups && !splines {
 		return nil
 	}
 	g := &Groups{}
@@ -84,12 +84,12 @@ func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curve
 			g.own[alone] = append(g.own[alone], single)
 			g.own[grouped] = append(g.own[grouped], r*(1+rg))
 			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
-			g.own[curved] = append(g.own[curved], 0) // see method rates
+			g.own[splined] = append(g.own[splined], 0) // see method rates
 		}
 		g.strength[alone] = append(g.strength[alone], single)
 		g.strength[grouped] = append(g.strength[grouped], single)
 		g.strength[paired] = append(g.strength[paired], pair)
-		g.strength[curved] = append(g.strength[curved], single)
+		g.strength[splined] = append(g.strength[splined], single)
 	}
 	for kind := range unitKinds {
 		g.q[kind], g.averageQ[kind] = make([]float64, g.n), make([]float64, g.n)
@@ -156,7 +156,7 @@ func (o *groupOdds) arrange(g *Groups) {
 	o.rates, o.single = o.rates[:0], o.single[:0]
 	for _, u := range g.units {
 		odds, single := 0.0, 0.0 // a spline, which is dropped only with its group
-		if u.kind != curved {
+		if u.kind != splined {
 			odds = o.of(g.grouping, u.unit)
 			single = odds
 		}
@@ -184,8 +184,8 @@ func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *m
 }
 
 // ArrangeColumns is Arrange for columns with known fields. fields is empty for a sparse text format.
-func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Splines) {
-	g.arrangement.arrange(s, fields, columns, curves)
+func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, splines *model.Splines) {
+	g.arrangement.arrange(s, fields, columns, splines)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)
 	}
@@ -272,7 +272,7 @@ func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:
 		return g.byGroup.rates[place*g.n:][:g.n]
-	case kind == curved:
+	case kind == splined:
 		return g.own[grouped]
 	case kind == paired:
 		return g.both
@@ -283,7 +283,7 @@ func (g *Groups) rates(place int) []float64 {
 // Keys appends a key for each unit of the event, in the order of GroupOf.
 func (g *Groups) Keys(keys []uint64) []uint64 {
 	for _, u := range g.units {
-		if u.kind == curved {
+		if u.kind == splined {
 			keys = append(keys, 0) // the feature is dropped alone
 			continue
 		}
@@ -299,7 +299,7 @@ func (g *Groups) Keys(keys []uint64) []uint64 {
 func (g *arrangement) GroupOf(feature int) int {
 	span, _ := slices.BinarySearchFunc(g.spans, feature+1, func(s unitSpan, end int) int { return s.end - end })
 	place := g.spans[span].at
-	if u := &g.units[place]; u.kind == curved {
+	if u := &g.units[place]; u.kind == splined {
 		place = u.parents[0]
 	}
 	return int(place)
@@ -308,11 +308,11 @@ func (g *arrangement) GroupOf(feature int) int {
 // AddPublished adds parts of the published scores to sums, by unit in the order of Keys and by output. A part is share
 // times F_g for the weights w + coefficient lag of the outputs from index at; for a pair it is also multiplied by
 // pairs. The weights begin at index first of a row. A number with a spline counts only in its group.
-func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficient, pairs float64, sums []float64) {
+func (g *Groups) AddPublished(s *Event, first, at, outputs int, fraction, coefficient, pairs float64, sums []float64) {
 	for i, u := range g.units {
-		by := share
+		by := fraction
 		switch u.kind {
-		case alone, curved:
+		case alone, splined:
 			continue
 		case paired:
 			by *= pairs
@@ -332,7 +332,7 @@ func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficie
 			w := s.Rows[i][first+at:]
 			lag := w[2*g.n:]
 			for k := range outputs {
-				sums[int(span.at)*outputs+k] += share * s.X[i] * (w[k] + coefficient*lag[k])
+				sums[int(span.at)*outputs+k] += fraction * s.X[i] * (w[k] + coefficient*lag[k])
 			}
 		}
 	}
@@ -390,7 +390,7 @@ func (g *Groups) factor(place int, df, h, out []float64) {
 		}
 	}
 	switch {
-	case u.kind == curved && u.parents[0] >= 0:
+	case u.kind == splined && u.parents[0] >= 0:
 		group, _ := g.sums(int(u.parents[0]))
 		for j, rate := range g.rates(int(u.parents[0])) {
 			out[j] += h[j] * (rate * group[j])

@@ -161,8 +161,8 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 // TestArrangeAroundCurves checks that an event without groups and splines keeps its order. Otherwise the columns of
 // each number with a spline must be consecutive.
 func TestArrangeAroundCurves(t *testing.T) {
-	curves := must.Get(model.NewSplines([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
-	scaler := &model.Scaler{Splines: curves}
+	splines := must.Get(model.NewSplines([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
+	scaler := &model.Scaler{Splines: splines}
 	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {
 		columns []uint32
@@ -170,8 +170,8 @@ func TestArrangeAroundCurves(t *testing.T) {
 		parts   int
 	}{
 		{[]uint32{1, 3, 7, 8, 12}, []int{0, 1, 2, 3, 4}, 1},
-		{[]uint32{1, 5, 7, curves.BasisColumn(0, 0)}, []int{0, 2, 1, 3}, 2},
-		{[]uint32{5, 9, curves.BasisColumn(0, 0), curves.BasisColumn(1, 1), curves.BasisColumn(1, 2)}, []int{0, 2, 1, 3, 4}, 2},
+		{[]uint32{1, 5, 7, splines.BasisColumn(0, 0)}, []int{0, 2, 1, 3}, 2},
+		{[]uint32{5, 9, splines.BasisColumn(0, 0), splines.BasisColumn(1, 1), splines.BasisColumn(1, 2)}, []int{0, 2, 1, 3, 4}, 2},
 		{[]uint32{5, 6, 7}, []int{0, 1, 2}, 2},
 	} {
 		var s Event

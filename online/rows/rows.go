@@ -41,8 +41,8 @@ func (y Layout) Part(row []float64, i int) []float64 {
 // Weights returns the weights of the iterates.
 func (y Layout) Weights(row []float64) []float64 { return y.Part(row, 0) }
 
-// Preconditioner returns the values by which the optimizer divides steps.
-func (y Layout) Preconditioner(row []float64) []float64 { return y.Part(row, 1) }
+// Accumulators returns the values by which the optimizer divides steps.
+func (y Layout) Accumulators(row []float64) []float64 { return y.Part(row, 1) }
 
 // Lags returns the lags of the averages.
 func (y Layout) Lags(row []float64) []float64 { return y.Part(row, 2) }
@@ -61,7 +61,7 @@ func (y Layout) Gather(s *Step) {
 	for i, row := range s.Rows {
 		d := y.Curvature(row)
 		for v, strength := range s.Strength {
-			c := s.Growth * (s.X[i]*s.X[i] + strength*s.Basis[i])
+			c := s.InverseDecay * (s.X[i]*s.X[i] + strength*s.Basis[i])
 			for j := v * y.Outputs; j < (v+1)*y.Outputs; j++ {
 				d[j] += s.H[j] * c
 			}
@@ -117,14 +117,14 @@ type Step struct {
 	Inverse  []float64 // factor of a weight's change in the change of its lag, see Layout
 	Rates    []float64 // memory of MinusEta, followed by Inverse
 
-	Strength   []float64 // by level: coefficient of the noise's variance that is not 0
-	Segments   []Segment // cover all rows, in order
-	Importance float64
-	Count      uint64  // number of steps, including this one
-	Growth     float64 // factor of new terms of the preconditioner, so that older events decay
-	// Young is true for the first steps, when large values are not known yet, and for steps that count more than once.
+	Strength     []float64 // by level: coefficient of the noise's variance that is not 0
+	Segments     []Segment // cover all rows, in order
+	Importance   float64
+	Count        uint64  // number of steps, including this one
+	InverseDecay float64 // factor of new terms of the preconditioner, so that older events decay
+	// NoOvershoot is true for the first steps, when large values are not known yet, and for steps that count more than once.
 	// Such a step must not overshoot, with any number of outputs.
-	Young bool
+	NoOvershoot bool
 	// By row: square root of the number of times that the step counts; nil means once.
 	Roots []float64
 }

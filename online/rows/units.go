@@ -16,14 +16,14 @@ type arrangement struct {
 	summed   bool // every feature is in a unit that has a sum
 
 	// For the current event:
-	slot   []int32    // by unit: 1 + its index in units, 0 if it is not in the event
-	curve  []int32    // the same by spline
-	units  []unitPart // units of the event, in the order of its features
-	spans  []unitSpan // units of consecutive features, in the order of the event
-	fields []uint16   // fields of the columns, for an event without dense columns
-	parts  []unitRun  // units of consecutive rows
-	mixed  bool       // the rows have another order than the features
-	moved  []int32    // if mixed: row of each feature, computed on request
+	slot       []int32    // by unit: 1 + its index in units, 0 if it is not in the event
+	splineSlot []int32    // the same by spline
+	units      []unitPart // units of the event, in the order of its features
+	spans      []unitSpan // units of consecutive features, in the order of the event
+	fields     []uint16   // fields of the columns, for an event without dense columns
+	parts      []unitRun  // units of consecutive rows
+	mixed      bool       // the rows have another order than the features
+	moved      []int32    // if mixed: row of each feature, computed on request
 
 	spare Event // memory for the reordered rows
 }
@@ -35,7 +35,7 @@ const (
 	alone   unitKind = iota // the only feature of a group that is in no product
 	grouped                 // of a group with several features
 	paired                  // of a pair of groups
-	curved                  // of a number with a spline
+	splined                 // of a number with a spline
 	unitKinds
 )
 
@@ -65,13 +65,13 @@ type unitRun struct {
 }
 
 // parented reports whether parents is used.
-func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
+func (u *unitPart) parented() bool { return u.kind == paired || u.kind == splined }
 
 // arrange finds the units for Groups.Arrange.
-func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curves *model.Splines) {
+func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, splines *model.Splines) {
 	g.units, g.spans = g.units[:0], g.spans[:0]
-	if curves != nil || !g.Grouped {
-		g.arrangeCurves(fields, columns, curves)
+	if splines != nil || !g.Grouped {
+		g.arrangeSplines(fields, columns, splines)
 	} else if len(fields) == 0 {
 		for i, column := range columns {
 			g.join(i, 1, g.place(g.grouping.Of(0, column)))
@@ -90,29 +90,29 @@ func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curve
 	g.order(s)
 }
 
-// arrangeCurves is arrange for events that may have splines.
-func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Splines) {
+// arrangeSplines is arrange for events that may have splines.
+func (g *arrangement) arrangeSplines(fields []uint16, columns []uint32, splines *model.Splines) {
 	var with []uint32 // the remaining columns that have splines
-	if curves != nil {
-		with = curves.Columns
-		for len(g.curve) < len(with) {
-			g.curve = append(g.curve, 0)
+	if splines != nil {
+		with = splines.Columns
+		for len(g.splineSlot) < len(with) {
+			g.splineSlot = append(g.splineSlot, 0)
 		}
 	}
 	rest := int32(-1)
 	for i := 0; i < len(columns); i++ {
-		column, curve := columns[i], -1
+		column, spline := columns[i], -1
 		if column >= model.FirstBasisColumn {
-			curve = curves.Of(column)
+			spline = splines.Of(column)
 		} else {
 			for len(with) > 0 && with[0] < column {
 				with = with[1:]
 			}
 			if len(with) > 0 && with[0] == column {
-				curve = len(curves.Columns) - len(with)
+				spline = len(splines.Columns) - len(with)
 			}
 		}
-		if curve < 0 && !g.Grouped { // fast for a text: takes all features up to the next spline at once
+		if spline < 0 && !g.Grouped { // fast for a text: takes all features up to the next spline at once
 			end := uint32(model.FirstBasisColumn)
 			if len(with) > 0 {
 				end = with[0]
@@ -126,8 +126,8 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			i += n - 1
 			continue
 		}
-		if curve >= 0 && g.curve[curve] > 0 {
-			g.join(i, 1, g.curve[curve]-1)
+		if spline >= 0 && g.splineSlot[spline] > 0 {
+			g.join(i, 1, g.splineSlot[spline]-1)
 			continue
 		}
 		unit, field := int32(-1), uint16(0)
@@ -135,17 +135,17 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			if i < len(fields) {
 				field = fields[i]
 			}
-			unit = g.grouping.Of(field, curves.Source(column))
+			unit = g.grouping.Of(field, splines.Source(column))
 		}
 		switch {
-		case curve >= 0:
-			u := unitPart{unit: int32(curve), kind: curved, parents: [2]int32{-1, -1}}
+		case spline >= 0:
+			u := unitPart{unit: int32(spline), kind: splined, parents: [2]int32{-1, -1}}
 			if g.Grouped {
 				u.parents[0] = g.place(unit)
 				g.units[u.parents[0]].parent = true
 			}
 			g.units = append(g.units, u)
-			g.curve[curve] = int32(len(g.units))
+			g.splineSlot[spline] = int32(len(g.units))
 			g.join(i, 1, int32(len(g.units)-1))
 		default:
 			g.join(i, 1, g.place(unit))
@@ -197,8 +197,8 @@ func (g *arrangement) pairs() {
 	}
 	for i := range g.units {
 		switch u := &g.units[i]; {
-		case u.kind == curved:
-			g.curve[u.unit] = 0
+		case u.kind == splined:
+			g.splineSlot[u.unit] = 0
 		case u.unit < 0:
 		default:
 			g.slot[u.unit] = 0
@@ -283,7 +283,7 @@ func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	for i := range g.units {
 		if u := &g.units[i]; u.kind == paired {
 			u.last = min(g.units[u.parents[0]].last, g.units[u.parents[1]].last)
-		} else if u.kind == curved {
+		} else if u.kind == splined {
 			u.last = g.units[u.parents[0]].last
 		}
 	}
@@ -299,10 +299,10 @@ func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	return last
 }
 
-// Curves yields the range of rows of each number that has a spline.
-func (g *arrangement) Curves(yield func(from, to int) bool) {
+// Splines yields the range of rows of each number that has a spline.
+func (g *arrangement) Splines(yield func(from, to int) bool) {
 	for _, p := range g.parts {
-		if p.kind == curved && !yield(p.from, p.to) {
+		if p.kind == splined && !yield(p.from, p.to) {
 			return
 		}
 	}
@@ -310,7 +310,7 @@ func (g *arrangement) Curves(yield func(from, to int) bool) {
 
 // Together sets the values in last of all columns of a number with a spline to the value of the first one.
 func (g *arrangement) Together(last []int8) {
-	for from, to := range g.Curves {
+	for from, to := range g.Splines {
 		for i := from + 1; i < to; i++ {
 			last[i] = last[from]
 		}

@@ -136,7 +136,7 @@ func RestsSpread(n, z float64) bool {
 
 func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
-	wild := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
+	outlier := z > model.ScalerClip || z < -model.ScalerClip || stats[model.StatInverse] == 0 && x != stats[model.StatCenter]
 	if n <= model.FirstReadings {
 		if r := s.recent.columns[column]; n == 1 || r != nil && r.at == n-1 {
 			r = s.recent.of(column)
@@ -147,10 +147,10 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 	}
 	watched, last := watched(n)
 	switch {
-	case wild && stats[model.StatInverse] == 0:
+	case outlier && stats[model.StatInverse] == 0:
 		s.differs(column, stats, x, t)
 		return still
-	case wild && !watched:
+	case outlier && !watched:
 		if r := s.recent.of(column); r.addOutlier(n, x) {
 			return s.restart(column, stats, r.values, t)
 		}

@@ -25,7 +25,7 @@ type Scaling struct {
 	Kinds      []event.Kind
 	transforms []model.Transform
 	// The columns and values of an event after adding its absent dense columns and its presence columns.
-	Filled       event.Vec
+	WithDense    event.Vec
 	BasisColumns event.Vec // presence columns of the current event
 	Read         Read      // numeric values of the current event
 }
@@ -143,7 +143,7 @@ func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 // Columns returns the columns and values of an event's features for learning: including absent dense columns and, after
 // the first numbers columns, presence columns. The result is valid until the next event.
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
-	x = s.Scaler.Fill(x, &s.Filled)
+	x = s.Scaler.AddDense(x, &s.WithDense)
 	if numbers = x.Len(); s.Scaler.Splines != nil {
 		x = s.withBasisColumns(x)
 	}

@@ -32,7 +32,7 @@ type earlyReadings struct {
 }
 
 // add adds a reading of a column. Its value counts for knots only if curve is true.
-func (c *earlyReadings) add(column uint32, field uint16, x float64, curve bool) {
+func (c *earlyReadings) add(column uint32, field uint16, x float64, spline bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
 		for i, column := range c.columns {
@@ -49,7 +49,7 @@ func (c *earlyReadings) add(column uint32, field uint16, x float64, curve bool) 
 		c.met, c.fields = append(c.met, 0), append(c.fields, uint32(field))
 	}
 	c.met[i]++
-	if curve {
+	if spline {
 		c.readings[i] = append(c.readings[i], x)
 	}
 }
@@ -145,14 +145,14 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 // presence columns. They would slow down every event and help only few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.KnotsFound = true
-	curves := s.knots.fix(s.most(), func(field uint32) bool {
+	splines := s.knots.fix(s.most(), func(field uint32) bool {
 		named := int(field) < len(s.Kinds) && s.Kinds[field] == event.Numeric
 		return s.Presence && rows <= mostPresent && (named || !s.Named)
 	})
-	if len(curves.Columns) == 0 {
+	if len(splines.Columns) == 0 {
 		return false
 	}
-	s.Scaler.Splines = curves
+	s.Scaler.Splines = splines
 	return true
 }
 
@@ -186,7 +186,7 @@ func (s *Scaling) withBasisColumns(x event.Vec) event.Vec {
 	if first < 0 {
 		return x
 	}
-	f := &s.Filled
+	f := &s.WithDense
 	if f.Len() == 0 {
 		f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 	}
@@ -200,9 +200,9 @@ func (s *Scaling) withBasisColumns(x event.Vec) event.Vec {
 
 // withPresence is withBasisColumns if all splines are presence columns.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
-	c, f, at, some := s.Scaler.Splines, &s.Filled, 0, false
-	for curve, column := range c.Columns {
-		if !isPresence(c.Knots[curve]) {
+	c, f, at, some := s.Scaler.Splines, &s.WithDense, 0, false
+	for spline, column := range c.Columns {
+		if !isPresence(c.Knots[spline]) {
 			continue
 		}
 		for at < len(x.Index) && x.Index[at] < column {
@@ -215,7 +215,7 @@ func (s *Scaling) withPresence(x event.Vec) event.Vec {
 			f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 		}
 		some = true
-		f.Index, f.Value = append(f.Index, c.BasisColumn(curve, 0)), append(f.Value, 1)
+		f.Index, f.Value = append(f.Index, c.BasisColumn(spline, 0)), append(f.Value, 1)
 	}
 	if !some {
 		return x

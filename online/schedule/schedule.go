@@ -9,30 +9,30 @@ import (
 	"blankout/internal/measure"
 )
 
-// Pace is the schedule of one noise level.
-type Pace struct {
+// Schedule is the schedule of one noise level.
+type Schedule struct {
 	average
 	adaptation
 }
 
 // New returns a Pace whose average covers the fraction share of the stream, 0 for no average. adapts enables
 // adaptation.
-func New(share float64, adapts bool) Pace {
-	return Pace{newAverage(share), newAdaptation(adapts && share > 0)}
+func New(fraction float64, adapts bool) Schedule {
+	return Schedule{newAverage(fraction), newAdaptation(adapts && fraction > 0)}
 }
 
-// AverageShare returns the weight of the average in the published weights. The iterate has the rest.
-func (p *Pace) AverageShare() float64 { return p.blend }
+// AverageWeight returns the weight of the average in the published weights. The iterate has the rest.
+func (p *Schedule) AverageWeight() float64 { return p.blend }
 
-// LagShare returns the factor of a lag in a published weight.
-func (p *Pace) LagShare() float64 { return p.Coefficient * p.blend }
+// LagWeight returns the factor of a lag in a published weight.
+func (p *Schedule) LagWeight() float64 { return p.Coefficient * p.blend }
 
 // restartAfter is the number of steps after which an average that is worse than the iterate restarts.
 const restartAfter = 3000
 
 // Choose chooses between average and iterate by the comparisons. If the average is worse and has more than restartAfter
 // steps, it restarts.
-func (p *Pace) Choose() {
+func (p *Schedule) Choose() {
 	if p.choose() && p.Taken > restartAfter {
 		p.restart()
 		p.reset()
@@ -41,26 +41,26 @@ func (p *Pace) Choose() {
 
 // Advance counts a step, after the rows have been updated. small reports whether the caller must multiply the lags by
 // the result of Rebase.
-func (p *Pace) Advance() (small bool) { return p.advance(p.Steady()) }
+func (p *Schedule) Advance() (small bool) { return p.advance(p.Steady()) }
 
 // Rebase sets the coefficient to 1, and returns its old value.
-func (p *Pace) Rebase() (was float64) {
+func (p *Schedule) Rebase() (was float64) {
 	was, p.Coefficient, p.Inverse = p.Coefficient, 1, 1
 	return was
 }
 
 // EndPass ends adaptation: the rate is the configured one, and the average is published.
-func (p *Pace) EndPass() { p.adaptation = newAdaptation(false) }
+func (p *Schedule) EndPass() { p.adaptation = newAdaptation(false) }
 
 // Adopt resets the adaptation. Adopted weights count as the iterate of each of the given number of steps.
-func (p *Pace) Adopt(steps uint64) {
+func (p *Schedule) Adopt(steps uint64) {
 	p.Taken = uint64((1 + max(p.power, 0)) * float64(steps))
-	p.blend, p.raise = 1, 0
+	p.blend, p.logRate = 1, 0
 	p.reset()
 }
 
 // Merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
-func (p *Pace) Merge(base, now *Pace, steps, compared uint64) {
+func (p *Schedule) Merge(base, now *Schedule, steps, compared uint64) {
 	p.merge(&base.adaptation, &now.adaptation, steps, compared)
 	if p.on && compared > 0 {
 		p.Choose()
@@ -68,13 +68,13 @@ func (p *Pace) Merge(base, now *Pace, steps, compared uint64) {
 }
 
 // State encodes or decodes the state.
-func (p *Pace) State(c *coder.Coder) {
+func (p *Schedule) State(c *coder.Coder) {
 	p.average.state(c)
 	p.adaptation.state(c)
 }
 
 // SumsState encodes or decodes the sums that Merge uses.
-func (p *Pace) SumsState(c *coder.Coder) { p.adaptation.state(c) }
+func (p *Schedule) SumsState(c *coder.Coder) { p.adaptation.state(c) }
 
 // adaptation tunes two things by what would have been better for the next event: which weights are published, and the
 // learning rate.
@@ -99,12 +99,12 @@ type adaptation struct {
 	gain     float64 // decayed sum of the differences loss(average) - loss(iterate)
 	squares  float64 // decayed sum of the squared differences
 	compared float64 // decayed number of differences
-	raise    float64 // logarithm of the learning rate's factor, in [0, maxRaise]
+	logRate  float64 // logarithm of the learning rate's factor, in [0, maxRaise]
 	square   float64 // decayed mean of the square of df (a - f)
 }
 
 // Raise returns the logarithm of the learning rate's factor.
-func (a *adaptation) Raise() float64 { return a.raise }
+func (a *adaptation) Raise() float64 { return a.logRate }
 
 // Rate returns the learning rate in effect, without the factor of Raise.
 func (a *adaptation) Rate(eta float64) float64 {
@@ -183,7 +183,7 @@ func (a *adaptation) Adapt(corr float64) {
 	const keep = 1 - 1.0/raiseMemory
 	a.square = keep*a.square + (1-keep)*corr*corr
 	if a.square > 0 {
-		a.raise = clamp(a.raise+raiseSpeed*clamp(corr/math.Sqrt(a.square), -3, 3), 0, maxRaise)
+		a.logRate = clamp(a.logRate+raiseSpeed*clamp(corr/math.Sqrt(a.square), -3, 3), 0, maxRaise)
 	}
 }
 
@@ -200,7 +200,7 @@ func clamp(x, low, high float64) float64 {
 }
 
 func (a *adaptation) state(c *coder.Coder) {
-	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square)
+	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.logRate, &a.square)
 }
 
 // merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
@@ -211,7 +211,7 @@ func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 		measure.Decay(&a.squares, base.squares, now.squares, keep)
 		measure.Decay(&a.compared, base.compared, now.compared, keep)
 	}
-	a.raise = max(0, min(a.raise+(now.raise-base.raise), maxRaise))
+	a.logRate = max(0, min(a.logRate+(now.logRate-base.logRate), maxRaise))
 	measure.Decay(&a.square, base.square, now.square, decayBy(raiseMemory, steps))
 	a.square = max(0, a.square)
 }
@@ -242,11 +242,11 @@ type average struct {
 	Taken                uint64 // number of averaged steps since the latest restart
 }
 
-func newAverage(share float64) average {
-	if share == 0 {
+func newAverage(fraction float64) average {
+	if fraction == 0 {
 		return average{power: -1}
 	}
-	return average{power: 1/share - 1, steadyPower: 1/min(steadyReach*share, 1) - 1, Coefficient: 1, Inverse: 1}
+	return average{power: 1/fraction - 1, steadyPower: 1/min(steadyReach*fraction, 1) - 1, Coefficient: 1, Inverse: 1}
 }
 
 const steadyReach = 2.5

@@ -27,7 +27,7 @@ import (
 //
 // times in a step of the optimizer (see package optimizers), where m is the number of the event's features. A column
 // that every learner sees in an interval counts up to R times, and a rare one counts once. With several outputs c_i is
-// at most sharedMost. The weights change by u_i in an interval, of which the fraction
+// at most mostImportance. The weights change by u_i in an interval, of which the fraction
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
@@ -75,13 +75,13 @@ type Settings struct {
 }
 
 const (
-	shareLambda = 0.3
-	sharedMost  = 2
+	lambda         = 0.3
+	mostImportance = 2
 )
 
 // Begin starts an interval of a learner that equals the merged model and has had the given number of events. peers
 // learn at the same time, and own is the planned number of this learner's events. bias is the row of the intercepts.
-func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []float64, growth float64) {
+func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []float64, inverseDecay float64) {
 	for _, slot := range sh.slots {
 		sh.places[slot] = 0
 	}
@@ -91,11 +91,11 @@ func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []floa
 		return
 	}
 	sh.Bias = append(sh.Bias[:0], bias...)
-	sh.root = math.Sqrt(sh.importance(bias, float64(events), 1, growth))
+	sh.root = math.Sqrt(sh.importance(bias, float64(events), 1, inverseDecay))
 }
 
 // importance returns c of a row at the start of the interval. n of the t events had the row's column.
-func (sh *Interval) importance(row []float64, n float64, features int, growth float64) float64 {
+func (sh *Interval) importance(row []float64, n float64, features int, inverseDecay float64) float64 {
 	t := float64(sh.begun)
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
@@ -104,21 +104,21 @@ func (sh *Interval) importance(row []float64, n float64, features int, growth fl
 	if h := sh.HalfLife; h > 0 {
 		reach = min(t, h/math.Ln2)
 	}
-	for _, g := range sh.Preconditioner(row) {
-		g /= growth
+	for _, g := range sh.Accumulators(row) {
+		g /= inverseDecay
 		a += math.Sqrt(sh.Start+g*(1+sh.own/reach)) - math.Sqrt(sh.Start+g)
 	}
 	a *= 2 * sh.Eta / float64(sh.N)
-	c := 1 + (sh.peers-1)*min(1, sh.own*n/t)/(1+shareLambda*float64(features)*a)
+	c := 1 + (sh.peers-1)*min(1, sh.own*n/t)/(1+lambda*float64(features)*a)
 	if sh.Outputs > 1 {
-		c = min(c, sharedMost)
+		c = min(c, mostImportance)
 	}
 	return c
 }
 
 // Note records the rows of a table's columns before the current event changes them. growth is the growth factor of the
 // accumulators, see levels.Expert.
-func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, growth float64) {
+func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, inverseDecay float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {
 		sh.places = append(sh.places, 0)
@@ -131,7 +131,7 @@ func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64,
 			sh.places[slot] = place
 			if !sh.Alone {
 				sh.refs = append(sh.refs, rows[i]...)
-				sh.roots = append(sh.roots, math.Sqrt(sh.importance(rows[i], rows[i][model.StatCount], len(rows), growth)))
+				sh.roots = append(sh.roots, math.Sqrt(sh.importance(rows[i], rows[i][model.StatCount], len(rows), inverseDecay)))
 				sh.centered = append(sh.centered, false)
 			}
 		}
@@ -140,10 +140,10 @@ func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64,
 }
 
 // NoteOne records a row of a column that is not in the current event.
-func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, growth float64) {
+func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, inverseDecay float64) {
 	at := sh.at
 	sh.at = nil
-	sh.Note(table, []uint32{column}, [][]float64{row}, growth)
+	sh.Note(table, []uint32{column}, [][]float64{row}, inverseDecay)
 	sh.at = at
 }
 
@@ -192,7 +192,7 @@ func (sh *Interval) Weigh(s *rows.Step) {
 
 // Cut returns what the interval has learned as a Delta without State: changes or whole rows. The weights keep changes
 // that the Delta omits by averaging or rounding. events is the number of the learner's events.
-func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth float64) *Delta {
+func (sh *Interval) Cut(table *model.Table, events uint64, precision int, inverseDecay float64) *Delta {
 	if sh.Alone {
 		return sh.cutFull(table, events)
 	}
@@ -218,7 +218,7 @@ func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth
 			others := (sh.peers - 1) * sh.own * ref[model.StatCount] / float64(sh.begun)
 			alpha = v[Count] / (v[Count] + others)
 		}
-		sh.cutChanges(v[Parts:], ref, row, alpha, sh.roots[place], growth)
+		sh.cutChanges(v[Parts:], ref, row, alpha, sh.roots[place], inverseDecay)
 	}
 	if precision == 32 {
 		d.round()
@@ -227,12 +227,12 @@ func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth
 }
 
 // CutBias returns the changes of the row of the intercepts in an interval with the given number of events.
-func (sh *Interval) CutBias(bias []float64, events uint64, growth float64) []float64 {
+func (sh *Interval) CutBias(bias []float64, events uint64, inverseDecay float64) []float64 {
 	out, alpha := make([]float64, 2*sh.N), 1.0
 	if n := float64(events); n > 0 {
 		alpha = n / (n + (sh.peers-1)*sh.own)
 	}
-	sh.cutChanges(out, sh.Bias, bias, alpha, sh.root, growth)
+	sh.cutChanges(out, sh.Bias, bias, alpha, sh.root, inverseDecay)
 	return out
 }
 
@@ -280,15 +280,15 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 
 // cutChanges writes the weight changes u and the accumulator changes ΔG of a row to out. ΔG is in units that do not
 // decay. ref must be in the row's current units.
-func (sh *Interval) cutChanges(out, ref, row []float64, alpha, root, growth float64) {
-	w, g := sh.Weights(row), sh.Preconditioner(row)
-	was, wasG := sh.Weights(ref), sh.Preconditioner(ref)
+func (sh *Interval) cutChanges(out, ref, row []float64, alpha, root, inverseDecay float64) {
+	w, g := sh.Weights(row), sh.Accumulators(row)
+	was, wasG := sh.Weights(ref), sh.Accumulators(ref)
 	ratio := 1.0
 	if here, there := row[model.StatInverse], ref[model.StatInverse]; here > 0 && there > 0 {
 		ratio = there / here // the column's scale grew within the interval
 	}
 	for j := range w {
 		out[j] = alpha * (w[j] - was[j]*ratio)
-		out[sh.N+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root)/growth)
+		out[sh.N+j] = max(0, (g[j]-wasG[j]/(ratio*ratio))/(root*root)/inverseDecay)
 	}
 }

@@ -35,7 +35,7 @@ func TestInterval(t *testing.T) {
 			for _, row := range list {
 				row[model.StatCount]++
 				y.Weights(row)[0] += 0.25
-				y.Preconditioner(row)[0]++
+				y.Accumulators(row)[0]++
 			}
 			step := rows.Step{Event: rows.Event{Rows: append(list, bias), Intercepts: true}}
 			if peers == 1 {

@@ -169,11 +169,11 @@ func (e *Event) Curvatures(positive, h []float64) {
 
 // Settings are the settings of a step.
 type Settings struct {
-	Eta        float64 // learning rate
-	Start      float64 // initial value of the accumulators
-	Growth     float64 // factor of new terms of the accumulators, so that older events decay
-	Inverse    float64 // factor of a weight's change in the change of its lag
-	Importance float64
+	Eta          float64 // learning rate
+	Start        float64 // initial value of the accumulators
+	InverseDecay float64 // factor of new terms of the accumulators, so that older events decay
+	Inverse      float64 // factor of a weight's change in the change of its lag
+	Importance   float64
 	// Proximal selects the step that minimizes the loss plus the distance from the old weights in the metric of the
 	// step.
 	Proximal bool
@@ -192,8 +192,8 @@ func (e *Event) Step(y []float64, c Settings) {
 
 // stepRows is stepSlowly for steps that are not proximal. It uses the loop of package rows, one row at a time.
 func (e *Event) stepRows(c Settings) {
-	k, root := e.Outputs, math.Sqrt(c.Growth)
-	constants := rows.AdagradConstants{Start: c.Start * c.Growth, Eps: eps * root}
+	k, root := e.Outputs, math.Sqrt(c.InverseDecay)
+	constants := rows.AdagradConstants{Start: c.Start * c.InverseDecay, Eps: eps * root}
 	room := slices.Grow(e.gradients[:0], 2*k+2*e.N)[:2*k+2*e.N]
 	e.gradients = room
 	df, shrink, rates := room[:k], room[k:2*k], room[2*k:]
@@ -232,7 +232,7 @@ func (e *Event) stepRows(c Settings) {
 func (e *Event) stepSlowly(y []float64, c Settings) {
 	k, n := e.Outputs, len(e.rows.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
-	start, root := c.Start*c.Growth, math.Sqrt(c.Growth)
+	start, root := c.Start*c.InverseDecay, math.Sqrt(c.InverseDecay)
 	least := eps * root
 	for i, row := range e.rows.Rows {
 		w, m := e.part(row, 0), e.part(row, 1)
@@ -247,7 +247,7 @@ func (e *Event) stepSlowly(y []float64, c Settings) {
 	for j := range y {
 		eta := c.Eta
 		if c.Proximal {
-			eta *= e.share(j, y[j], eta*root, c.Importance)
+			eta *= e.stepFraction(j, y[j], eta*root, c.Importance)
 		}
 		for i, row := range e.rows.Rows {
 			delta := -eta * e.gradients[i*k+j] * e.roots[i*k+j]
@@ -280,9 +280,9 @@ func (e *Event) gradient(i int, w, g []float64) {
 	}
 }
 
-// share returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the learning
+// stepFraction returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the learning
 // rate for gradients without the factor sqrt(growth). Squares count as constant.
-func (e *Event) share(j int, y, eta, importance float64) float64 {
+func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
 	// The weight of a feature's row changes by -eta r (ds x + di z). These sums give the changes of score and
 	// intercept.
 	k, xx, xz, zz := e.Outputs, 0.0, 0.0, 0.0
@@ -310,7 +310,7 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 		_, p := e.Noise.ByRate(e.Loss, y, s.score[j]-a*score, s.intercept[j]-a*intercept, s.squares[j])
 		slope, curvature := e.Noise.Along(&p, score, intercept)
 		over := a - importance*slope/whole
-		if math.Abs(over) <= shareTolerance*a {
+		if math.Abs(over) <= stepTolerance*a {
 			break
 		}
 		if over > 0 {
@@ -330,7 +330,7 @@ const (
 	leastMove = 1e-3
 	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
 	shortStep = 0.1
-	// The fraction is found to the relative tolerance shareTolerance in at most mostSteps steps. After mostNewton steps
+	// The fraction is found to the relative tolerance stepTolerance in at most mostSteps steps. After mostNewton steps
 	// only bisection is used.
-	shareTolerance, mostSteps, mostNewton = 0.01, 20, 6
+	stepTolerance, mostSteps, mostNewton = 0.01, 20, 6
 )

@@ -206,7 +206,7 @@ func TestStep(t *testing.T) {
 				copy(row, was[i])
 			}
 		}
-		c := Settings{Eta: 0.3, Start: 1, Growth: 1, Inverse: 2, Importance: 1}
+		c := Settings{Eta: 0.3, Start: 1, InverseDecay: 1, Inverse: 2, Importance: 1}
 		p.Begin(p.y, 1, p.value)
 		gradients := make([]float64, p.Outputs)
 		p.Step(p.y, c)
@@ -248,7 +248,7 @@ func TestStep(t *testing.T) {
 				}
 			}
 		}
-		c.Growth = 4
+		c.InverseDecay = 4
 		for _, row := range p.rows.Rows {
 			for j := range p.part(row, 1) {
 				p.part(row, 1)[j] *= 4
@@ -267,7 +267,7 @@ func TestStep(t *testing.T) {
 		if !p.Loss.Facts().Convex {
 			return
 		}
-		c = Settings{Eta: 30, Start: 1, Growth: 1, Importance: 1, Proximal: true}
+		c = Settings{Eta: 30, Start: 1, InverseDecay: 1, Importance: 1, Proximal: true}
 		for i := range p.rows.Ridge {
 			p.rows.Ridge[i] = 0
 		}
@@ -286,7 +286,7 @@ func TestStep(t *testing.T) {
 			if whole < 2*leastMove {
 				continue
 			}
-			a, s := p.share(j, p.y[j], c.Eta, 1), &p.iterate
+			a, s := p.stepFraction(j, p.y[j], c.Eta, 1), &p.iterate
 			at := func(a float64) float64 {
 				value, _, _, _ := p.Noise.At(p.Loss, p.y[j], s.score[j]-a*c.Eta*score, s.intercept[j]-a*c.Eta*intercept, s.squares[j])
 				return value + a*a*whole/2

@@ -26,10 +26,10 @@ const (
 	wide = 1 << 13
 	// A model is frozen at a multiple of pace events if the budget is at least head plus its number of rows. The budget
 	// is start plus the fraction share of the learned features.
-	pace  = 1000
-	share = 0.01
-	start = 1 << 16
-	head  = 150
+	pace            = 1000
+	sampledFraction = 0.01
+	start           = 1 << 16
+	head            = 150
 	// mostBytes is the size in bytes of the largest model that is frozen.
 	mostBytes = 64 << 20
 )
@@ -125,7 +125,7 @@ func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 		a.credit = start
 	}
 	a.seen = n
-	a.credit += share * float64(features)
+	a.credit += sampledFraction * float64(features)
 	if n%pace != 0 {
 		return false
 	}

@@ -72,15 +72,15 @@ func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 		l.fields = append(l.fields, bounds{numeric: id > 0 && fields[id].Kind == event.Numeric})
 	}
 	for i, id := range e.Field {
-		if int(id) < len(l.fields) && l.fields[id].numeric && l.fields[id].take(e.Features.Value[i]) {
+		if int(id) < len(l.fields) && l.fields[id].numeric && l.fields[id].observe(e.Features.Value[i]) {
 			changed = true
 		}
 	}
 	return changed
 }
 
-// take processes a reading. changed reports whether the field's limits have changed.
-func (b *bounds) take(x float64) (changed bool) {
+// observe processes a reading. changed reports whether the field's limits have changed.
+func (b *bounds) observe(x float64) (changed bool) {
 	kind := b.kindOf(x)
 	for k := range b.odd {
 		if o := &b.odd[k]; o.run > 0 && (k != kind || x != o.value) {

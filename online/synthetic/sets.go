@@ -39,7 +39,7 @@ func Covered(t *testing.T, m *model.Linear, s *ClassStream, n int) (held, size, 
 		e := s.Next()
 		scores := m.Score(e, make([]float64, m.Outputs))
 		class := m.Predict(scores)
-		set, ok := m.Set(m.Answer(e), m.Probabilities(scores, make([]float64, max(2, m.Outputs))), class)
+		set, ok := m.Set(m.Handling(e), m.Probabilities(scores, make([]float64, max(2, m.Outputs))), class)
 		if !ok || !slices.Contains(set, class) {
 			t.Fatalf("the set %v (%v) of class %d", set, ok, class)
 		}

@@ -344,11 +344,11 @@ func (h *Fields) Take(m *Met) {
 				word = present[i]
 			}
 			if absent := watched &^ word; absent != 0 {
-				h.lack(absent, i, m.Number, e.Time)
+				h.countMissing(absent, i, m.Number, e.Time)
 			}
 			for word &^= watched; word != 0; word &= word - 1 {
 				if id := i<<6 | bits.TrailingZeros64(word); id < len(h.fields) {
-					h.fields[id].come(m.Number, e.Time)
+					h.fields[id].countPresent(m.Number, e.Time)
 				}
 			}
 		}
@@ -358,7 +358,7 @@ func (h *Fields) Take(m *Met) {
 	case e.Features.Len() == 0: // an event without fields
 		h.named++
 		for i, word := range h.watched {
-			h.lack(word, i, m.Number, e.Time)
+			h.countMissing(word, i, m.Number, e.Time)
 		}
 	}
 	if h.events == healthBlock {
@@ -366,14 +366,14 @@ func (h *Fields) Take(m *Met) {
 	}
 }
 
-// lack counts the fields in word i of a FieldSet as missing from an event.
-func (h *Fields) lack(word uint64, i int, event uint64, time int64) {
+// countMissing counts the fields in word i of a FieldSet as missing from an event.
+func (h *Fields) countMissing(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
-		h.fields[i<<6|bits.TrailingZeros64(word)].lack(event, time)
+		h.fields[i<<6|bits.TrailingZeros64(word)].countMissing(event, time)
 	}
 }
 
-func (f *fieldHealth) lack(event uint64, time int64) {
+func (f *fieldHealth) countMissing(event uint64, time int64) {
 	f.missing++
 	if f.last != event-1 {
 		f.run = Moment{event, time}
@@ -381,8 +381,8 @@ func (f *fieldHealth) lack(event uint64, time int64) {
 	f.last = event
 }
 
-// come counts an event that has a field that is not in Fields.watched.
-func (f *fieldHealth) come(event uint64, time int64) {
+// countPresent counts an event that has a field that is not in Fields.watched.
+func (f *fieldHealth) countPresent(event uint64, time int64) {
 	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
 		f.stretches++
 	}
@@ -607,12 +607,12 @@ func (f *fieldHealth) checkReference() {
 	mean := m.sum / m.n
 	variance := m.square/m.n - mean*mean
 	if variance > 0 && (math.Abs(mean) > 1 || variance > 4 || variance < 0.1) && m.above+m.below+d.above+d.below == 0 {
-		f.anew()
+		f.resetReference()
 	}
 }
 
-// anew resets a number, so that the next values are its reference.
-func (f *fieldHealth) anew() {
+// resetReference resets a number, so that the next values are its reference.
+func (f *fieldHealth) resetReference() {
 	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
@@ -654,7 +654,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 		return
 	}
 	if *m = (fieldMeasure{}); f.kind == event.Numeric && kind != measureMissing {
-		f.anew()
+		f.resetReference()
 	}
 }
 
@@ -672,7 +672,7 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 // fieldCost compares the errors of predictions with and without the field, weighted by importance. It uses only events
 // that have the field.
 type fieldCost struct {
-	n, with, without float64
+	n, with, missing float64
 	square           float64 // sum of the squared differences
 }
 
@@ -683,7 +683,7 @@ func (h *Fields) Len() int { return len(h.fields) }
 func (h *Fields) Cost(id uint16, with, without float64) {
 	c := &h.fields[id].cost
 	c.n = c.n*costKeep + 1
-	c.with, c.without = c.with*costKeep+with, c.without*costKeep+without
+	c.with, c.missing = c.with*costKeep+with, c.missing*costKeep+without
 	c.square = c.square*costKeep + (without-with)*(without-with)
 }
 
@@ -696,7 +696,7 @@ func (c *fieldCost) known() bool { return c.n >= costLeast }
 // rise returns the increase of the error if the field were missing from all events. The mean difference of few samples
 // is uncertain, so it is shrunk by the fraction of its square that its variance explains.
 func (c *fieldCost) rise() float64 {
-	d := (c.without - c.with) / c.n
+	d := (c.missing - c.with) / c.n
 	if d == 0 {
 		return 0
 	}
@@ -753,7 +753,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	c.Uint(&f.last)
 	c.Each(
 		&f.missing, &f.held, &f.stretches, &f.null, &f.usual, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
-		&f.cost.n, &f.cost.with, &f.cost.without, &f.cost.square)
+		&f.cost.n, &f.cost.with, &f.cost.missing, &f.cost.square)
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
 	}

@@ -22,7 +22,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 	}
 	source := rand.NewPCG(5, 17)
 	r := rand.New(source)
-	share := func(p float64) func(*fieldHealth) {
+	fraction := func(p float64) func(*fieldHealth) {
 		return func(f *fieldHealth) {
 			// Draws the count of a block from the intervals between missing fields.
 			for at := 0.0; p > 0; f.missing++ {
@@ -53,13 +53,13 @@ func TestHealthFalseAlarms(t *testing.T) {
 		kinds []int
 		block func(*fieldHealth)
 	}{
-		{"never missing", []int{measureMissing}, share(0)},
-		{"missing in 0.01 %", []int{measureMissing}, share(0.0001)},
-		{"missing in 0.2 %", []int{measureMissing}, share(0.002)},
-		{"missing in 5 %", []int{measureMissing}, share(0.05)},
-		{"missing in 30 %", []int{measureMissing}, share(0.3)},
-		{"missing in 50 %", []int{measureMissing}, share(0.5)},
-		{"new in 1 %", []int{measureNew}, share(0.01 / 8)},
+		{"never missing", []int{measureMissing}, fraction(0)},
+		{"missing in 0.01 %", []int{measureMissing}, fraction(0.0001)},
+		{"missing in 0.2 %", []int{measureMissing}, fraction(0.002)},
+		{"missing in 5 %", []int{measureMissing}, fraction(0.05)},
+		{"missing in 30 %", []int{measureMissing}, fraction(0.3)},
+		{"missing in 50 %", []int{measureMissing}, fraction(0.5)},
+		{"new in 1 %", []int{measureNew}, fraction(0.01 / 8)},
 		{"normal", []int{measureMean, measureDeviation}, number(r.NormFloat64)},
 		{"exponential", []int{measureMean, measureDeviation}, number(r.ExpFloat64)},
 		{"log-normal, deviation 2", []int{measureMean, measureDeviation}, number(func() float64 { return math.Exp(2 * r.NormFloat64()) })},
@@ -127,12 +127,12 @@ func TestHealthWords(t *testing.T) {
 		rows, usual := model.NewTable(model.ScalerWidth), &model.Missing{}
 		fields := []event.Field{{}, {Name: "x", Kind: event.Numeric}, {Name: "words", Kind: event.Words}}
 		number, both := uint64(0), &Fields{}
-		feed := func(n int, share float64) {
+		feed := func(n int, fraction float64) {
 			for range n {
 				number++
 				e := &event.Example{Field: []uint16{1}, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
 				present := model.NewFieldSet(len(fields))
-				if present.Add([]uint16{1}); r.Float64() < share {
+				if present.Add([]uint16{1}); r.Float64() < fraction {
 					present.Add([]uint16{2})
 				} else if null {
 					e.Missing = []uint16{2}

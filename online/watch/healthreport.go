@@ -212,12 +212,12 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 }
 
 // percent returns a fraction in percent, or nil if it is negative.
-func percent(share float64) *float64 {
-	if share < 0 {
+func percent(fraction float64) *float64 {
+	if fraction < 0 {
 		return nil
 	}
-	share = 100 * min(share, 1)
-	return &share
+	fraction = 100 * min(fraction, 1)
+	return &fraction
 }
 
 func (f *FieldHealth) place(kind int) **Condition {
@@ -237,8 +237,8 @@ func (f *FieldHealth) rise() float64 {
 // known reports whether a measure has enough observations to report.
 func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
 
-// share returns the Condition of a measure that is a fraction.
-func (m *fieldMeasure) share() Condition {
+// fraction returns the Condition of a measure that is a fraction.
+func (m *fieldMeasure) fraction() Condition {
 	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	return Condition{now, usual, now - usual}
 }
@@ -247,7 +247,7 @@ func (m *fieldMeasure) share() Condition {
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
 	if kind == measureMissing || kind == measureNew {
-		return m.share()
+		return m.fraction()
 	}
 	now := m.recentSum / m.recentN
 	// Means and deviations of numbers are reported in the unit of the field.
@@ -320,16 +320,16 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	case measureMissing:
 		switch {
 		case x.comes >= comesAs && x.what != alarmEnded:
-			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
+			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), percentText(v.Now), since, percentText(v.Usual))
 		case x.comes == comesNoMore && x.what == alarmEnded:
 			text = fmt.Sprintf("%s present since %s", field, since)
 		case x.comes == comesNoMore:
-			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, share(1-v.Usual), 1<<stretchBits)
+			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual), 1<<stretchBits)
 		default:
-			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
+			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, percentText(v.Now), since, percentText(v.Usual))
 		}
 	case measureNew:
-		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
+		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, percentText(v.Now), since, percentText(v.Usual))
 	case measureMean:
 		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
 	case alarmStuck:
@@ -339,7 +339,7 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 			text += ", and this value counts as missing"
 		}
 		if x.what == alarmRaised {
-			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, share(v.Usual))
+			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, percentText(v.Usual))
 		}
 	case measureDeviation:
 		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
@@ -365,8 +365,8 @@ func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
 
-// share formats a fraction in percent.
-func share(x float64) string {
+// percentText formats a fraction in percent.
+func percentText(x float64) string {
 	p := 100 * x
 	digits := 3
 	if p < 1 {

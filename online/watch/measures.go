@@ -44,7 +44,7 @@ func (m *Measures) crowded(outputs []int) (class, others int) {
 	for _, o := range outputs {
 		count[o]++
 	}
-	most := uint64(young.Ripe - 1)
+	most := uint64(young.SeparateAfter - 1)
 	for i, n := range m.Classes[:min(len(m.Classes), len(outputs))] {
 		if n > most && outputs[i] >= 0 && count[outputs[i]] > 1 {
 			class, most, others = i, n, count[outputs[i]]-1
@@ -310,11 +310,11 @@ const priorBlock = 2000
 type Prior struct {
 	// Exceeded is true after a block whose log-loss was above the log-loss of the class frequencies, until a later
 	// block is at least one percent below it.
-	Exceeded bool
-	Event    uint64  // number of the last event of the last complete block
-	LogLoss  float64 // log-loss of that block, in nats
-	Shares   float64 // log-loss of predicting that block's class frequencies
-	Size     float64 // mean absolute score in that block
+	Exceeded    bool
+	Event       uint64  // number of the last event of the last complete block
+	LogLoss     float64 // log-loss of that block, in nats
+	Frequencies float64 // log-loss of predicting that block's class frequencies
+	Size        float64 // mean absolute score in that block
 
 	events uint64 // number of labeled events in the current block
 	loss   float64
@@ -356,8 +356,8 @@ func (p *Prior) complete(event uint64) {
 	if total > 0 {
 		n := float64(p.events)
 		p.Event, p.LogLoss, p.Size = event, p.loss/total, p.size/total
-		p.Shares = entropy + float64(classes-1)/2*math.Log(n)/n
-		p.Exceeded = p.LogLoss > p.Shares || p.Exceeded && p.LogLoss > 0.99*p.Shares
+		p.Frequencies = entropy + float64(classes-1)/2*math.Log(n)/n
+		p.Exceeded = p.LogLoss > p.Frequencies || p.Exceeded && p.LogLoss > 0.99*p.Frequencies
 	}
 	p.events, p.loss, p.size = 0, 0, 0
 	clear(p.weight)
@@ -373,7 +373,7 @@ func (p *Prior) State(c *coder.Coder) {
 	p.Exceeded = exceeded != 0
 	c.Uint(&p.Event)
 	c.Float(&p.LogLoss)
-	c.Float(&p.Shares)
+	c.Float(&p.Frequencies)
 	c.Float(&p.Size)
 	c.Uint(&p.events)
 	c.Float(&p.loss)

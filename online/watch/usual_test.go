@@ -65,46 +65,46 @@ func TestUsualFalseAlarms(t *testing.T) {
 	if longtest.Asked() {
 		seeds = 150
 	}
-	shares := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
+	fractions := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
 		var fields []event.Field
-		for i := range 2 * len(shares) {
+		for i := range 2 * len(fractions) {
 			fields = append(fields, event.Field{Name: string(rune('a' + i)), Kind: event.Boolean})
 		}
 		for _, kind := range []event.Kind{event.Numeric, event.Categorical} {
-			for i := range shares {
+			for i := range fractions {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
 		v, w := newEvents(fields...), &watch.Fields{}
 		v.usual.Usual = nil
-		runs := make([]int, len(shares))
-		next := make([]int, len(shares)) // the next event of each field
+		runs := make([]int, len(fractions))
+		next := make([]int, len(fractions)) // the next event of each field
 		length := 1 + r.IntN(40)
 		for n := range 150_000 {
 			var holds []uint16
-			for i, share := range shares {
+			for i, fraction := range fractions {
 				if next[i] == n {
 					if n > 0 {
 						holds = append(holds, uint16(1+i))
 					}
-					next[i] = n + 1 + int(math.Log(1-r.Float64())/math.Log(1-share))
+					next[i] = n + 1 + int(math.Log(1-r.Float64())/math.Log(1-fraction))
 				}
 				switch {
 				case runs[i] > 0:
 					runs[i]--
-				case r.Float64() < share/float64(length):
+				case r.Float64() < fraction/float64(length):
 					runs[i] = length - 1
 				default:
 					continue
 				}
-				holds = append(holds, uint16(1+len(shares)+i))
+				holds = append(holds, uint16(1+len(fractions)+i))
 			}
-			for i, share := range shares {
-				id := 1 + 2*len(shares) + i
-				if r.Float64() < share {
-					id += len(shares)
+			for i, fraction := range fractions {
+				id := 1 + 2*len(fractions) + i
+				if r.Float64() < fraction {
+					id += len(fractions)
 				}
 				holds = append(holds, uint16(id))
 			}

@@ -53,10 +53,10 @@ const (
 	// the last refusedMemory.
 	maxRefused    = 0.05
 	refusedMemory = 1000
-	// A class with several events is stray if it has few of them: less than the fraction strayShare of the labeled
+	// A class with several events is stray if it has few of them: less than the fraction strayFraction of the labeled
 	// events, and of the events rejected for their label.
-	strayShare = 0.05
-	strayLeast = 10 // smallest number of labeled events and of events rejected for their label
+	strayFraction = 0.05
+	strayLeast    = 10 // smallest number of labeled events and of events rejected for their label
 	// A class with one event is also stray after singleAfter labeled events (ten times WarnAfter in a stream that
 	// continues). This holds only for at most singleOf classes, because with more some are expected to be rare.
 	singleAfter, singleOf = 100, 20
@@ -105,7 +105,7 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	}
 	if others := w.Refused.By[event.ReasonLabel]; min(others.Count, labeled) >= strayLeast {
 		for label, n := range m.Classes {
-			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labeled))) && label < len(classes) {
+			if n > 0 && float64(n) < max(2, strayFraction*float64(min(others.Count, labeled))) && label < len(classes) {
 				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label outside them (first: %s); "+
 					"name the classes in record.classes and restart with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, event.Printable(others.First))
 				break
@@ -147,10 +147,10 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	}
 	if p := &w.Prior; p.Diverged() {
 		add(WarnPrior, "learning has diverged: the %d labeled events up to event %d have an average score of %.3g, which is useless as log-odds, and a mean log-loss of %.4g nats (class frequencies: %.4g); "+
-			"the steps are too large: lower learner.learning_rate, set optimizer = \"adagrad\", set noisy_gradient = false with dropout-descent, or set standardize = \"auto\" if values have very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
+			"the steps are too large: lower learner.learning_rate, set optimizer = \"adagrad\", set noisy_gradient = false with dropout-descent, or set standardize = \"auto\" if values have very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Frequencies)
 	} else if p.Exceeded {
 		add(WarnPrior, "the predictions are worse than the class frequencies: the mean log-loss of the %d labeled events up to event %d was %.4g nats, with the frequencies %.4g; "+
-			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
+			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Frequencies)
 	}
 	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
 		const cause = "labels change slowly here: add the previous label, or earlier values, as a field of each event"
@@ -201,9 +201,9 @@ func OddTimes(ms int64, settings map[string]string) []Warning {
 
 const (
 	// A field has mixed kinds if its rarer kinds are not exceptions: they were in at least mixedLeast counted events,
-	// and in at least the fraction mixedShare of the events with the field.
-	mixedLeast = 5
-	mixedShare = 0.01
+	// and in at least the fraction mixedFraction of the events with the field.
+	mixedLeast    = 5
+	mixedFraction = 0.01
 	// mixedNamed is the largest number of fields that a warning names.
 	mixedNamed = 5
 )
@@ -232,15 +232,15 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 		for _, k := range kinds {
 			all += k.count
 		}
-		kinds = slices.DeleteFunc(kinds, func(k of) bool { return float64(k.count) < mixedShare*float64(all) })
+		kinds = slices.DeleteFunc(kinds, func(k of) bool { return float64(k.count) < mixedFraction*float64(all) })
 		if len(kinds) < 2 {
 			continue
 		}
-		var shares []string
+		var fractions []string
 		for _, k := range kinds {
-			shares = append(shares, fmt.Sprintf("%s in %.3g %%", k.kind, 100*float64(k.count)/float64(all)))
+			fractions = append(fractions, fmt.Sprintf("%s in %.3g %%", k.kind, 100*float64(k.count)/float64(all)))
 		}
-		mixed = append(mixed, fmt.Sprintf("%s (%s)", strconv.Quote(name), strings.Join(shares, ", ")))
+		mixed = append(mixed, fmt.Sprintf("%s (%s)", strconv.Quote(name), strings.Join(fractions, ", ")))
 	}
 	if len(mixed) == 0 {
 		return nil

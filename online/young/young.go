@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// Own is the number of classes that have a separate output from their first event on. Other classes get a separate
+	// AlwaysSeparate is the number of classes that have a separate output from their first event on. Other classes get a separate
 	// output at the latest with their Ripe-th event, if there is memory.
-	Own, Ripe = 10, 8
+	AlwaysSeparate, SeparateAfter = 10, 8
 	// keep is the decay factor of all young classes' weights per event. They decay because labels often repeat.
 	keep = 0.95
 	// prior is the weight of a class without events.

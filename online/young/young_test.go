@@ -24,9 +24,9 @@ type stream struct {
 func begin(seed uint64, known int) *stream {
 	s := &stream{r: rand.New(rand.NewPCG(seed, 1))}
 	for class := range known {
-		s.events = append(s.events, uint64(class%Ripe))
+		s.events = append(s.events, uint64(class%SeparateAfter))
 		if class%3 == 0 {
-			s.events[class] += Ripe
+			s.events[class] += SeparateAfter
 		}
 	}
 	for range s.Merge(known, known, s.few, s.of) {
@@ -38,7 +38,7 @@ func begin(seed uint64, known int) *stream {
 func (s *stream) of(class int) uint64 { return s.events[class] }
 
 func (s *stream) few(class int) bool {
-	return class >= Own && class < len(s.events) && s.events[class] < Ripe
+	return class >= AlwaysSeparate && class < len(s.events) && s.events[class] < SeparateAfter
 }
 
 func (s *stream) scores() []float64 { return s.Expand(s.outputs, unseen, nil) }
@@ -57,7 +57,7 @@ func (s *stream) next() (same int) {
 		if s.r.IntN(20) == 0 { // some classes lose their separate outputs
 			same = 0
 			var outputs []float64
-			for _, list := range s.Merge(1, 1, func(class int) bool { return class >= Own && class%5 == 0 }, func(int) uint64 { return 3 }) {
+			for _, list := range s.Merge(1, 1, func(class int) bool { return class >= AlwaysSeparate && class%5 == 0 }, func(int) uint64 { return 3 }) {
 				outputs = append(outputs, s.outputs[list[0]])
 			}
 			s.outputs = outputs
@@ -113,12 +113,12 @@ func TestClasses(t *testing.T) {
 // TestMerge checks that frequent classes and the first classes keep their outputs, and that the others share the last
 // output.
 func TestMerge(t *testing.T) {
-	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, Ripe - 1, Ripe, 0, 40, 1}
+	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, SeparateAfter - 1, SeparateAfter, 0, 40, 1}
 	var c Classes
 	if c.On() || c.Output(20) != 20 || c.Class(20) != 20 || c.Scores(3) != 3 || c.Outputs() != nil || !slices.Equal(c.Expand([]float64{1, 2}, unseen, nil), []float64{1, 2}) {
 		t.Error("the zero value changes outputs")
 	}
-	few := func(class int) bool { return class >= Own && events[class] < Ripe }
+	few := func(class int) bool { return class >= AlwaysSeparate && events[class] < SeparateAfter }
 	from := c.Merge(len(events), 17, few, func(class int) uint64 { return events[class] })
 	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Young() != 3 {
 		t.Errorf("outputs of %v", from)
@@ -148,7 +148,7 @@ func TestMerge(t *testing.T) {
 // TestTake checks that an event increases the fraction of its class, more than an event long ago.
 func TestTake(t *testing.T) {
 	var c Classes
-	c.Merge(12, 12, func(class int) bool { return class >= Own }, func(int) uint64 { return 0 })
+	c.Merge(12, 12, func(class int) bool { return class >= AlwaysSeparate }, func(int) uint64 { return 0 })
 	if !c.IsYoung(10) || !c.IsYoung(11) || c.IsYoung(9) {
 		t.Fatal("who is young?")
 	}

@@ -45,12 +45,12 @@ type Join struct {
 
 // State is the state of a Join. A checkpoint stores it as the block "labels".
 type State struct {
-	Tick  uint64 `json:"tick"`  // number of events and labels so far, without refused ones
-	First uint64 `json:"first"` // tick of the oldest record within the wait that changed the store
-	Sum   uint64 `json:"sum"`   // checksum over the changes of all records
-	Now   int64  `json:"now"`   // current time of the logs, in milliseconds
-	// Held counts the events within the wait, with or without a label, and the labels that wait for their event.
-	Held uint64 `json:"held"`
+	Tick      uint64 `json:"tick"`  // number of events and labels so far, without refused ones
+	FirstTick uint64 `json:"first"` // tick of the oldest record within the wait that changed the store
+	Sum       uint64 `json:"sum"`   // checksum over the changes of all records
+	Now       int64  `json:"now"`   // current time of the logs, in milliseconds
+	// WithinWait counts the events within the wait, with or without a label, and the labels that wait for their event.
+	WithinWait uint64 `json:"held"`
 	// Clocks has the arrival of the last record of each partition.
 	Clocks []Clock `json:"clocks"`
 	Counts
@@ -121,7 +121,7 @@ func Open(c Config, directory string, from State) (*Join, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	s, err := openStore(directory, from.Tick, from.Sum, from.First)
+	s, err := openStore(directory, from.Tick, from.Sum, from.FirstTick)
 	if err != nil {
 		return nil, err
 	}
@@ -254,10 +254,10 @@ func (j *Join) Expired() (*Waited, error) {
 			return nil, nil
 		}
 		over := d.time+j.wait < s.Now
-		if !over && s.Held <= j.config.MaxPending && !j.over {
+		if !over && s.WithinWait <= j.config.MaxPending && !j.over {
 			return nil, nil
 		}
-		s.First = d.tick + 1
+		s.FirstTick = d.tick + 1
 		st, _, err := j.store.find(d.id)
 		if err != nil {
 			return nil, fmt.Errorf("looking for an event whose wait is over: %w", err)
@@ -266,13 +266,13 @@ func (j *Join) Expired() (*Waited, error) {
 		j.store.pass()
 		switch {
 		case oldest.label && st.event == 0 && st.tick == oldest.tick:
-			s.Held--
+			s.WithinWait--
 			s.Unmatched++
 			continue
 		case oldest.label:
 			continue
 		}
-		s.Held--
+		s.WithinWait--
 		if st.labeled && !j.settles || j.over && !st.labeled { // in the second case the wait has not ended yet
 			continue
 		}
@@ -308,19 +308,19 @@ func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (O
 	}
 	st := standing{event: s.Tick + 1, came: s.Now}
 	switch {
-	case ok && was.event > s.First: // its tick is at least First
+	case ok && was.event > s.FirstTick: // its tick is at least First
 		s.RepeatedEvents++
 		s.Tick++
 		return Repeats, nil, nil
-	case ok && was.event == 0 && was.tick >= s.First: // an early label
+	case ok && was.event == 0 && was.tick >= s.FirstTick: // an early label
 		st.labeled, st.class, st.target, st.weight = true, was.class, was.target, was.weight
-		s.Held--
+		s.WithinWait--
 	}
 	next := entry{time: s.Now, id: of, standing: st}
 	if err := j.put(&next, encodeEvent(e, partition, prediction), &was, ok); err != nil {
 		return 0, nil, err
 	}
-	s.Held++
+	s.WithinWait++
 	if !st.labeled {
 		s.Pending++
 		return Waits, nil, nil
@@ -343,14 +343,14 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 		return 0, nil, fmt.Errorf("looking for the event of a label: %w", err)
 	}
 	st := was.standing
-	early := st.event <= s.First // or there is no event
+	early := st.event <= s.FirstTick // or there is no event
 	switch {
 	case ok && !early:
 	case ok && st.event > 0 && st.came+2*j.wait >= s.Now && s.Tick-st.event < j.remembered:
 		s.Late++
 		s.Tick++
 		return IsLate, nil, nil
-	case ok && st.event == 0 && was.tick >= s.First: // another early label
+	case ok && st.event == 0 && was.tick >= s.FirstTick: // another early label
 	default:
 		st = standing{}
 	}
@@ -378,7 +378,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 		s.Corrected++
 	case early:
 		s.Early++
-		s.Held++
+		s.WithinWait++
 	case w == nil && outcome == Matches:
 		s.Forgotten++
 		s.Pending--
@@ -405,7 +405,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 // checkpoint. Later events need not be removed, because they will be read again.
 func (j *Join) Forget(id []byte) (bool, error) {
 	st, ok, err := j.store.find(hash(id))
-	if ok = ok && st.event > j.state.First; ok {
+	if ok = ok && st.event > j.state.FirstTick; ok {
 		err = j.store.forget(st.entry)
 	}
 	if err != nil {
@@ -538,7 +538,7 @@ func (f *Frozen) LetGo() error {
 		return err
 	}
 	s := &f.state
-	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick-min(s.Tick, f.join.remembered)); err != nil {
+	if err := f.join.store.freeUnneeded(s.FirstTick, s.Now-2*f.join.wait, s.Tick-min(s.Tick, f.join.remembered)); err != nil {
 		return fmt.Errorf("removing events that no longer wait: %w", err)
 	}
 	return nil

@@ -77,7 +77,7 @@ func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 		return err
 	}
 	for i := range b.Examples {
-		if err := s.take(b, &b.Examples[i]); err != nil {
+		if err := s.accept(b, &b.Examples[i]); err != nil {
 			return err
 		}
 	}
@@ -95,8 +95,8 @@ func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error 
 	return nil
 }
 
-// take processes a record in a Batch of the Merge.
-func (s *Joined) take(b *event.Batch, e *event.Example) error {
+// accept processes a record in a Batch of the Merge.
+func (s *Joined) accept(b *event.Batch, e *event.Example) error {
 	if err := s.join.Flush(); err != nil {
 		return err
 	}

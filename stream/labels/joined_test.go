@@ -207,7 +207,7 @@ func TestForget(t *testing.T) {
 	if w, err := j.Expired(); w != nil || err != nil {
 		t.Errorf("%v, %v: a forgotten event is passed on", w, err)
 	}
-	if c := j.Counts(); c.Forgotten != 2 || c.Pending != 0 || c.TimedOut != 0 || c.Matched != 2 || c.Corrected != 0 || j.State().Held != 0 {
+	if c := j.Counts(); c.Forgotten != 2 || c.Pending != 0 || c.TimedOut != 0 || c.Matched != 2 || c.Corrected != 0 || j.State().WithinWait != 0 {
 		t.Errorf("counted %+v", c)
 	}
 }

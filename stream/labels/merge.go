@@ -140,7 +140,7 @@ func (l *lane) decide(now, near, most int64) bool {
 		case 2*later >= neighbors:
 			return true
 		case 2*earlier > neighbors:
-			l.outOfLine(times)
+			l.replaceWrongTime(times)
 			return true
 		}
 	}
@@ -148,14 +148,14 @@ func (l *lane) decide(now, near, most int64) bool {
 	case !l.ended:
 		l.decided = false
 	case len(times) == 0 && latest != math.MinInt64 && says-latest > most, 2*later < len(times):
-		l.outOfLine(times)
+		l.replaceWrongTime(times)
 	}
 	return l.decided
 }
 
-// outOfLine gives the current record the time of the previous record or, without one, the median of the following
+// replaceWrongTime gives the current record the time of the previous record or, without one, the median of the following
 // times.
-func (l *lane) outOfLine(behind []int64) {
+func (l *lane) replaceWrongTime(behind []int64) {
 	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
 		slices.Sort(behind)
 		l.when = behind[(len(behind)-1)/2]
@@ -199,10 +199,10 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 			l.ended = true
 		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			if l.decided = true; l.when > max(m.now, time.Now().UnixMilli())+m.near() {
-				l.outOfLine(nil)
+				l.replaceWrongTime(nil)
 			}
 			l.when = max(l.when, m.now) // the partition may have been silent
-			l.sayOdd()
+			l.logOutOfOrder()
 			return nil
 		default:
 			return err
@@ -227,11 +227,11 @@ func (m *Merge) decide(l *lane) bool {
 	if !l.decide(known, m.near(), m.join.wait) {
 		return false
 	}
-	l.sayOdd()
+	l.logOutOfOrder()
 	return true
 }
 
-func (l *lane) sayOdd() {
+func (l *lane) logOutOfOrder() {
 	if e := &l.batch.Examples[l.index]; l.odd && l.Odd != nil {
 		l.Odd(e.Offset, e.Time)
 	}

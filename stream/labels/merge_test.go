@@ -212,7 +212,7 @@ func TestOpenForeignStore(t *testing.T) {
 	must.Get2(j.Event(e, 0, []float64{1}))(t)
 	f = j.Freeze()
 	must.Get(f.Block())(t)
-	f.state.First = 3
+	f.state.FirstTick = 3
 	must.Do(t, f.LetGo())
 	must.Do(t, j.Close())
 	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {

@@ -57,7 +57,7 @@ type store struct {
 	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
 
-	mu sync.Mutex // protects segments and their buffers from mark and letGo
+	mu sync.Mutex // protects segments and their buffers from mark and release
 	// broken is the reason why written data may not be on disk, or nil.
 	broken error
 }
@@ -726,7 +726,7 @@ func (s *store) mark() error {
 	}
 	s.mu.Unlock()
 	var errs []error
-	for _, f := range files { // only letGo closes these files, on the same goroutine
+	for _, f := range files { // only release closes these files, on the same goroutine
 		errs = append(errs, f.Sync())
 	}
 	if len(files) > 0 {
@@ -752,9 +752,9 @@ func syncDirectory(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// letGo removes the bodies of entries before the tick slim. It removes whole segments before the time before or the
+// freeUnneeded removes the bodies of entries before the tick slim. It removes whole segments before the time before or the
 // tick all. Only the goroutine that calls mark may call it.
-func (s *store) letGo(slim uint64, before int64, all uint64) error {
+func (s *store) freeUnneeded(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.segments[:len(s.segments)-1] {

@@ -298,15 +298,15 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 		must.Get2(j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}))(t)
 	}
 	advance(n)
-	if s := j.State(); s.Held != 100 || s.Early != n || s.Unmatched != n-100 {
-		t.Errorf("%d held, %d early, %d unknown", s.Held, s.Early, s.Unmatched)
+	if s := j.State(); s.WithinWait != 100 || s.Early != n || s.Unmatched != n-100 {
+		t.Errorf("%d held, %d early, %d unknown", s.WithinWait, s.Early, s.Unmatched)
 	}
 	for i, want := range map[int]Outcome{n - 101: Waits, n - 100: Matches, n - 1: Matches} {
 		if o, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil || o != want {
 			t.Errorf("the event of label %d: %v, %v", i, o, err)
 		}
 	}
-	must.Equal(t, j.State().Held, 101, "held")
+	must.Equal(t, j.State().WithinWait, 101, "held")
 }
 
 // TestStoreStaysSmall checks that the data for IDs whose wait is over does not grow forever, on disk or in memory.

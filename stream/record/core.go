@@ -245,12 +245,12 @@ type named struct {
 	set               uint8         // bit k: ids[k] is set
 	age               int           // age of the core when the ids were set
 	ids               [6]uint16     // field ids by kind
-	null              lacked
+	null              nullTarget
 }
 
-// lacked has the fields that a null of a name marks as missing. It is valid while the core's number of fields and age
+// nullTarget has the fields that a null of a name marks as missing. It is valid while the core's number of fields and age
 // do not change.
-type lacked struct {
+type nullTarget struct {
 	known, age int
 	id         uint16 // field id, 0 for none
 	under      *below // fields below the name, nil for none
@@ -321,7 +321,7 @@ func (d *core) factorName(i int32) string {
 // nesting. So each name and each field is marked only once per record.
 func (d *core) miss(n *named) {
 	if l := &n.null; l.known != d.known || l.age != d.age {
-		*l = lacked{d.known, d.age, d.firstID[n.name], d.under[n.name]}
+		*l = nullTarget{d.known, d.age, d.firstID[n.name], d.under[n.name]}
 	}
 	if id := n.null.id; id > 0 {
 		d.missField(id)

@@ -34,7 +34,7 @@ type jsonDecoder struct {
 	left  int    // remaining number of values of this event, including empty ones
 
 	// grown and relinked are the changes of this event to the tree. A refusal undoes them.
-	grown    []growth
+	grown    []addition
 	relinked []relink
 
 	data    []byte
@@ -74,8 +74,8 @@ type onceKey struct {
 	key    string
 }
 
-// growth is a node that was added to the tree, as the last element or under a key.
-type growth struct {
+// addition is a node that was added to the tree, as the last element or under a key.
+type addition struct {
 	parent  *node
 	element bool
 	key     string
@@ -736,7 +736,7 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 			n.children = map[string]*node{}
 		}
 		n.children[name] = c
-		d.grown = append(d.grown, growth{parent: n, key: name})
+		d.grown = append(d.grown, addition{parent: n, key: name})
 	}
 	return c
 }
@@ -750,7 +750,7 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	for at := len(n.elements); at <= i && d.room(n, len("[")+len(key(at))); at++ {
 		c := d.node(n, "[", key(at), p)
 		n.elements = append(n.elements, c)
-		d.grown = append(d.grown, growth{parent: n, element: true})
+		d.grown = append(d.grown, addition{parent: n, element: true})
 		if at == i {
 			return c
 		}

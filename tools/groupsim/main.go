@@ -43,7 +43,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	learner, m := online.DefaultConfig(), members.Members{Share: 0.02}
+	learner, m := online.DefaultConfig(), members.Members{Fraction: 0.02}
 	f := flag.NewFlagSet("groupsim", flag.ContinueOnError)
 	data := f.String("d", "", "the `FILE` of events")
 	test := f.String("test", "", "measure the model by the events of `FILE`")

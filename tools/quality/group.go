@@ -37,7 +37,7 @@ func (c *comparison) group() error {
 			for j, n := range counts {
 				config := online.DefaultConfig()
 				config.Noise = noise
-				m := members.Members{N: n, Interval: 1000, Share: 0.02, Warm: 10_000, Rate: 20_000, Precision: 32, Delay: 0.005, Timeout: 1, Session: 10}
+				m := members.Members{N: n, Interval: 1000, Fraction: 0.02, Warm: 10_000, Rate: 20_000, Precision: 32, Delay: 0.005, Timeout: 1, Session: 10}
 				r, err := m.Run(context.Background(), config, schema, events, test)
 				if err != nil {
 					return err

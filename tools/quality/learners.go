@@ -229,7 +229,7 @@ type trialMask struct {
 var trialMasks = func() []trialMask {
 	out := []trialMask{{}}
 	for _, declared := range []bool{true, false} {
-		for _, missing := range deathShares[1:] {
+		for _, missing := range deathFractions[1:] {
 			out = append(out, trialMask{missing, declared})
 		}
 	}

@@ -41,14 +41,14 @@ func (c *comparison) nulls() error {
 			return err
 		}
 		for _, group := range []int{1, d.group} {
-			for _, share := range []float64{0.1, 0.3, 0.5} {
+			for _, fraction := range []float64{0.1, 0.3, 0.5} {
 				var alone, filled, more []float64
 				for seed := range uint64(nullSeeds) {
-					a, err := learnNulls(s, d.columns, group, share, seed, false)
+					a, err := learnNulls(s, d.columns, group, fraction, seed, false)
 					if err != nil {
 						return err
 					}
-					b, err := learnNulls(s, d.columns, group, share, seed, true)
+					b, err := learnNulls(s, d.columns, group, fraction, seed, true)
 					if err != nil {
 						return err
 					}
@@ -58,7 +58,7 @@ func (c *comparison) nulls() error {
 				if group > 1 {
 					what = fmt.Sprintf("groups of %d", group)
 				}
-				fmt.Fprintf(c.w, "| %s | %.0f %% of the %s | %.2f | %.2f | %+.2f ± %.2f |\n", d.name, 100*share, what,
+				fmt.Fprintf(c.w, "| %s | %.0f %% of the %s | %.2f | %.2f | %+.2f ± %.2f |\n", d.name, 100*fraction, what,
 					stat.Mean(alone, nil), stat.Mean(filled, nil), stat.Mean(more, nil), stat.StdDev(more, nil)/math.Sqrt(nullSeeds))
 			}
 		}
@@ -69,7 +69,7 @@ func (c *comparison) nulls() error {
 
 // learnNulls learns a set whose columns become fields. In each event the fields of a fraction of the groups are null.
 // It returns the progressive error in %.
-func learnNulls(s *set, columns, group int, share float64, seed uint64, fill bool) (float64, error) {
+func learnNulls(s *set, columns, group int, fraction float64, seed uint64, fill bool) (float64, error) {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
@@ -79,7 +79,7 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 	var m *model.Linear
 	wrong := 0
 	for i := range s.examples {
-		e := nulled(&s.examples[i], columns, group, share, r)
+		e := nulled(&s.examples[i], columns, group, fraction, r)
 		p := l.Predict(&e)
 		if model.Predict(p.Scores) != e.Label {
 			wrong++
@@ -111,10 +111,10 @@ func fieldSchema(s *set, columns, group int) *event.Schema {
 }
 
 // nulled returns an event of fields in which some groups are null, drawn at random.
-func nulled(e *event.Example, columns, group int, share float64, r *rand.Rand) event.Example {
+func nulled(e *event.Example, columns, group int, fraction float64, r *rand.Rand) event.Example {
 	dead := make([]bool, (columns+group-1)/group)
 	for i := range dead {
-		dead[i] = r.Float64() < share
+		dead[i] = r.Float64() < fraction
 	}
 	return without(e, columns, group, dead)
 }
@@ -141,7 +141,7 @@ func without(e *event.Example, columns, group int, dead []bool) event.Example {
 // expected returns the event with nulls replaced by the values that the model imputes.
 func expected(m *model.Linear, e *event.Example) event.Example {
 	m = m.WithMissing(m.Missing.Forced(model.MissingImpute))
-	parts := m.Answer(e).Parts
+	parts := m.Handling(e).Roles
 	if parts == nil {
 		return *e
 	}
@@ -152,7 +152,7 @@ func expected(m *model.Linear, e *event.Example) event.Example {
 			x[at] = known.Value[i]
 		}
 	}
-	m.TellParts(known, parts)
+	m.MarkOutliers(known, parts)
 	c.Imputation(parts).Expect(x)
 	out := *e
 	out.Field, out.Missing, out.Features = nil, nil, event.Vec{}

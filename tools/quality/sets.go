@@ -30,20 +30,20 @@ var setStreams = []struct {
 	{"elec2", "stream.svm.gz", "", 2, 8, 1, true, "learned with the same nulls"},
 }
 
-var setShares = []float64{0, 0.3, 0.5, 0.7}
+var setFractions = []float64{0, 0.3, 0.5, 0.7}
 
 // setSums has the sums over the predictions at one missing fraction.
 type setSums struct {
-	told, held, size, right float64
-	classes                 [10]struct{ told, held float64 }
+	predicted, held, size, right float64
+	classes                      [10]struct{ predicted, held float64 }
 }
 
 // worst returns the smallest coverage of any class with more than a hundred events.
 func (x *setSums) worst() float64 {
 	least := 1.0
 	for _, c := range x.classes {
-		if c.told > 100 {
-			least = min(least, c.held/c.told)
+		if c.predicted > 100 {
+			least = min(least, c.held/c.predicted)
 		}
 	}
 	return least
@@ -71,17 +71,17 @@ func (c *comparison) sets() error {
 		}
 		var sums [4]setSums
 		if d.learned {
-			for i, share := range setShares {
-				if err := askSets(s, nil, d.columns, d.group, []float64{share}, true, sums[i:i+1]); err != nil {
+			for i, fraction := range setFractions {
+				if err := askSets(s, nil, d.columns, d.group, []float64{fraction}, true, sums[i:i+1]); err != nil {
 					return err
 				}
 			}
-		} else if err := askSets(s, asked, d.columns, d.group, setShares, false, sums[:]); err != nil {
+		} else if err := askSets(s, asked, d.columns, d.group, setFractions, false, sums[:]); err != nil {
 			return err
 		}
 		fmt.Fprintf(c.w, "| %s | %s |", d.name, d.what)
 		for _, x := range sums {
-			fmt.Fprintf(c.w, " %.1f / %.1f / %.1f / %.2f |", 100*x.held/x.told, 100*x.worst(), 100*x.right/x.told, x.size/x.told)
+			fmt.Fprintf(c.w, " %.1f / %.1f / %.1f / %.2f |", 100*x.held/x.predicted, 100*x.worst(), 100*x.right/x.predicted, x.size/x.predicted)
 		}
 		fmt.Fprintln(c.w)
 	}
@@ -109,14 +109,14 @@ func (s *set) patch() {
 // askSets learns a stream and adds up, by missing fraction, the predictions for events with that fraction of their
 // groups null. The final model predicts the events of asked. If asked is nil, each event of the stream from the 200th
 // on is predicted before it is learned.
-func askSets(s, asked *set, columns, group int, shares []float64, learned bool, sums []setSums) error {
+func askSets(s, asked *set, columns, group int, fractions []float64, learned bool, sums []setSums) error {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
 	if err != nil {
 		return err
 	}
 	var draws []*rand.Rand
-	for range shares {
+	for range fractions {
 		draws = append(draws, rand.New(rand.NewPCG(1, 1)))
 	}
 	for i := range s.examples {
@@ -125,8 +125,8 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 			m = l.Snapshot().Model().Compact()
 		}
 		whole := without(&s.examples[i], columns, group, make([]bool, columns))
-		for k, share := range shares {
-			e := nulled(&s.examples[i], columns, group, share, draws[k])
+		for k, fraction := range fractions {
+			e := nulled(&s.examples[i], columns, group, fraction, draws[k])
 			if m != nil {
 				sums[k].ask(m, &e)
 			}
@@ -141,8 +141,8 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 	}
 	m := l.Snapshot().Model().Compact()
 	for i := range asked.examples {
-		for k, share := range shares {
-			e := nulled(&asked.examples[i], columns, group, share, draws[k])
+		for k, fraction := range fractions {
+			e := nulled(&asked.examples[i], columns, group, fraction, draws[k])
 			sums[k].ask(m, &e)
 		}
 	}
@@ -153,13 +153,13 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 func (x *setSums) ask(m *model.Linear, e *event.Example) {
 	scores := m.Score(e, make([]float64, m.Outputs))
 	class := m.Predict(scores)
-	set, ok := m.Set(m.Answer(e), m.Probabilities(scores, make([]float64, max(2, m.Outputs))), class)
+	set, ok := m.Set(m.Handling(e), m.Probabilities(scores, make([]float64, max(2, m.Outputs))), class)
 	if !ok {
 		return
 	}
-	x.told++
+	x.predicted++
 	x.size += float64(len(set))
-	x.classes[e.Label].told++
+	x.classes[e.Label].predicted++
 	if slices.Contains(set, e.Label) {
 		x.held++
 		x.classes[e.Label].held++

@@ -42,8 +42,8 @@ var zeroSets = []string{"spambase", "digits", "usps"}
 // silentSets are the data sets of section silent unless -sets is given.
 const silentSets = "gas_drift,spambase,covtype_10k,usps"
 
-// deathShares are the fractions of the features that have failed in the test events.
-var deathShares = []float64{0, 0.3, 0.5, 0.7}
+// deathFractions are the fractions of the features that have failed in the test events.
+var deathFractions = []float64{0, 0.3, 0.5, 0.7}
 
 // copyRates are the fractions of the features that have failed in a corrupted copy. Each copy draws one of them.
 var copyRates = []float64{0.2, 0.4, 0.6, 0.8}
@@ -439,11 +439,11 @@ type deathOutcome struct{ wrong, logLoss [][]float64 }
 // measured measures a model on the test events at each fraction of failures.
 func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLoss []float64, err error) {
 	dead := make([]bool, s.groups())
-	for _, share := range deathShares {
+	for _, fraction := range deathFractions {
 		events := make([]event.Example, len(s.test))
 		for i := range s.test {
 			for g, from := range s.dies[i] {
-				dead[g] = from < share
+				dead[g] = from < fraction
 			}
 			events[i] = s.died(&s.test[i], dead, declared)
 		}
@@ -500,8 +500,8 @@ func (c *comparison) silentTables() error {
 				heading = fmt.Sprintf("declared: dead %s are null", what)
 			}
 			fmt.Fprintf(c.w, "### %s, %s\n\n| error in %%, log-loss |", d.name, heading)
-			for _, share := range deathShares {
-				fmt.Fprintf(c.w, " %.0f %% |", 100*share)
+			for _, fraction := range deathFractions {
+				fmt.Fprintf(c.w, " %.0f %% |", 100*fraction)
 			}
 			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
 			for i := range rows {
@@ -553,8 +553,8 @@ func (o deathOutcome) cells(first deathOutcome) string {
 func (o deathOutcome) less(first deathOutcome) string {
 	less := make([]float64, len(o.wrong[0]))
 	for split := range less {
-		for i := range deathShares[1:] {
-			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathShares)-1)
+		for i := range deathFractions[1:] {
+			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathFractions)-1)
 		}
 	}
 	return meanError(less, "%+.1f")
@@ -576,7 +576,7 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]dea
 		out[declared] = make([]deathOutcome, len(rows))
 		for i := range out[declared] {
 			o := &out[declared][i]
-			for range deathShares {
+			for range deathFractions {
 				o.wrong, o.logLoss = append(o.wrong, make([]float64, len(splits))), append(o.logLoss, make([]float64, len(splits)))
 			}
 		}
@@ -596,9 +596,9 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]dea
 					if err == nil {
 						wrong, logLoss, err = s.measured(answer, declared && !row.peer)
 					}
-					for share := range wrong {
+					for fraction := range wrong {
 						o := out[declared][i]
-						o.wrong[share][at], o.logLoss[share][at] = wrong[share], logLoss[share]
+						o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
 					}
 				}
 				if err != nil {

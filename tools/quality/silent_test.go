@@ -66,7 +66,7 @@ func TestSilentTables(t *testing.T) {
 	}
 	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "`silent_missing=0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
 		silent, declared := cells(tables[0], row), cells(tables[1], row)
-		if silent[0] != declared[0] || len(silent) != len(deathShares)+1 {
+		if silent[0] != declared[0] || len(silent) != len(deathFractions)+1 {
 			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
 		}
 		if peer := strings.HasPrefix(row, "exact"); slices.Equal(silent[:4], declared[:4]) != peer {
@@ -131,8 +131,8 @@ func TestDeathSplit(t *testing.T) {
 			whole++
 		}
 	}
-	if share := float64(dead) / (2 * 300); len(copies) != 400 || share < .4 || share > .6 || whole < 150 {
-		t.Errorf("%d copies, %g dead, %d whole", len(copies), share, whole)
+	if fraction := float64(dead) / (2 * 300); len(copies) != 400 || fraction < .4 || fraction > .6 || whole < 150 {
+		t.Errorf("%d copies, %g dead, %d whole", len(copies), fraction, whole)
 	}
 	c.silent.dead = readsZero
 	if d, err = c.loadDeath("mine"); err != nil {
@@ -195,7 +195,7 @@ func TestSilently(t *testing.T) {
 			t.Fatal("the nulls are gone")
 		}
 	}
-	if share := float64(dead) / (50 * 19); share < 0.4 || share > 0.6 || e.Features.Value[0] != 1 {
-		t.Errorf("%g of the groups died; the event reads %g", share, e.Features.Value[0])
+	if fraction := float64(dead) / (50 * 19); fraction < 0.4 || fraction > 0.6 || e.Features.Value[0] != 1 {
+		t.Errorf("%g of the groups died; the event reads %g", fraction, e.Features.Value[0])
 	}
 }

@@ -53,7 +53,7 @@ func Write(w io.Writer, m *served.Model, format string, policy model.MissingPoli
 
 func writeONNX(w io.Writer, m *served.Model, linear *model.Linear, policy model.MissingPolicy) (notes []string, err error) {
 	missing := linear.Missing.Forced(policy)
-	if missing != nil && len(linear.Schema.Fields) > 1 && linear.Covariance != nil && missing.Fill() {
+	if missing != nil && len(linear.Schema.Fields) > 1 && linear.Covariance != nil && missing.Imputes() {
 		if policy == model.MissingImpute {
 			return nil, &RefusedError{"missing policy impute: a graph cannot impute; want none, rescale or auto"}
 		}

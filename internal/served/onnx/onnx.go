@@ -41,7 +41,7 @@ func unsupported(format string, args ...any) error {
 //
 // The error is an *UnsupportedError that names what a graph cannot represent.
 func Encode(m *served.Model) ([]byte, error) {
-	linear, err := sayable(m)
+	linear, err := supportedModel(m)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func Encode(m *served.Model) ([]byte, error) {
 	w := &writer{Linear: linear, weights: map[uint32]model.Column{}, used: map[uint32]string{}}
 	var intercepts []float64
 	for level := range 1 + len(linear.Levels) {
-		m := linear.At(model.Answer{Level: level})
+		m := linear.At(model.MissingHandling{Level: level})
 		for c := range m.Columns() {
 			c.Weights = append(w.weights[c.Number].Weights, c.Weights...)
 			w.weights[c.Number] = c
@@ -86,8 +86,8 @@ func Encode(m *served.Model) ([]byte, error) {
 	return w.encode(), nil
 }
 
-// sayable returns the linear model of m, or an error that names what a graph cannot represent.
-func sayable(m *served.Model) (*model.Linear, error) {
+// supportedModel returns the linear model of m, or an error that names what a graph cannot represent.
+func supportedModel(m *served.Model) (*model.Linear, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return nil, unsupported("a kernel machine: it has no weights, and its support vectors are not exported")
@@ -96,7 +96,7 @@ func sayable(m *served.Model) (*model.Linear, error) {
 	if m.Pairs {
 		return nil, unsupported("one-against-one: the coupling of pairs repeats until it converges")
 	}
-	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Fill() {
+	if k := m.Missing; len(s.Fields) > 1 && k != nil && m.Covariance != nil && k.Imputes() {
 		return nil, unsupported("imputed missing values (the policy impute): export with --missing-policy rescale, or train with it")
 	}
 	if s.ColumnsGoMissing() {
@@ -176,13 +176,13 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 		x = w.add("Where", []string{w.bools(curved), asinh, x})
 	}
 	z := w.add("Mul", []string{w.add("Sub", []string{x, w.doubles(n, center...)}), w.doubles(n, inverse...)})
-	wild := w.add("Greater", []string{w.add("Abs", []string{z}), w.doubles(0, clip)})
+	outlier := w.add("Greater", []string{w.add("Abs", []string{z}), w.doubles(0, clip)})
 	most := w.add("Mul", []string{w.add("Sign", []string{z}), w.doubles(n, beyond...)})
-	return w.add("Where", []string{wild, most, z})
+	return w.add("Where", []string{outlier, most, z})
 }
 
-// declared adds the values of a numeric field. Values that count as missing by the model's Faults become NaN.
-func (w *writer) declared(x string, field uint16) string {
+// withFaultsNull adds the values of a numeric field. Values that count as missing by the model's Faults become NaN.
+func (w *writer) withFaultsNull(x string, field uint16) string {
 	f := w.Faults
 	if f == nil {
 		return x
@@ -222,16 +222,16 @@ func (w *writer) matrix(columns []model.Column) string {
 	return w.doubles(w.width, all...)
 }
 
-// curved adds the contributions of splines to the scores, and returns the names of the results. x has the raw values of
+// splineInputs adds the contributions of splines to the scores, and returns the names of the results. x has the raw values of
 // the columns, and there says which columns are present, both with shape (n, len(columns)). If its number is present, a
 // spline contributes its value at the first knot, plus a linear change in each segment between knots.
-func (w *writer) curved(columns []model.Column, x, there string) []string {
-	curves := w.Scaler.Splines
-	if curves == nil {
+func (w *writer) splineInputs(columns []model.Column, x, there string) []string {
+	splines := w.Scaler.Splines
+	if splines == nil {
 		return nil
 	}
-	at := func(curve, knot int) []float64 {
-		hat := w.weights[curves.BasisColumn(curve, knot)]
+	at := func(spline, knot int) []float64 {
+		hat := w.weights[splines.BasisColumn(spline, knot)]
 		z, out := w.standardize(hat, 1), make([]float64, w.width)
 		for k, weight := range hat.Weights {
 			out[k] = z * weight
@@ -241,15 +241,15 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 	var first, low, high, slopes []float64
 	var of []int64 // column index of each segment between knots
 	for place, c := range columns {
-		curve, ok := slices.BinarySearch(curves.Columns, c.Number)
+		spline, ok := slices.BinarySearch(splines.Columns, c.Number)
 		if !ok {
 			first = append(first, make([]float64, w.width)...)
 			continue
 		}
-		before := at(curve, 0)
+		before := at(spline, 0)
 		first = append(first, before...)
-		for knot, to := range curves.Knots[curve][1:] {
-			from, value := curves.Knots[curve][knot], at(curve, knot+1)
+		for knot, to := range splines.Knots[spline][1:] {
+			from, value := splines.Knots[spline][knot], at(spline, knot+1)
 			of, low, high = append(of, int64(place)), append(low, from), append(high, to)
 			for k, y := range value {
 				slopes = append(slopes, (y-before[k])/(to-from))
@@ -300,7 +300,7 @@ func (w *writer) byNumber() (string, error) {
 	there := w.add("Or", []string{holds, w.bools(dense)})
 	z := w.add("Where", []string{there, w.standardized(x, columns), w.doubles(0, 0)})
 	total := w.add("MatMul", []string{z, w.matrix(columns)})
-	for _, part := range w.curved(columns, x, there) {
+	for _, part := range w.splineInputs(columns, x, there) {
 		total = w.add("Add", []string{total, part})
 	}
 	return total, nil
@@ -365,7 +365,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 			at = w.add("Where", []string{null, w.ints(2), truth})
 		default:
 			w.input(f.Name, doubles, 1)
-			value := w.declared(f.Name, uint16(i+1))
+			value := w.withFaultsNull(f.Name, uint16(i+1))
 			null = w.add("IsNaN", []string{value})
 			column, err := t.column(f.Name, 1)
 			if err != nil {
@@ -395,27 +395,27 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		}
 		nothing := w.add("And", []string{gone, w.bools(sparse)})
 		parts = append(parts, w.add("MatMul", []string{w.add("Where", []string{nothing, w.doubles(0, 0), z}), w.matrix(columns)}))
-		parts = append(parts, w.curved(columns, x, w.add("Not", []string{nothing}))...)
+		parts = append(parts, w.splineInputs(columns, x, w.add("Not", []string{nothing}))...)
 	}
 	if err := t.allUsed(); err != nil {
 		return "", "", err
 	}
 	parts = append(parts, w.doubles(w.width, t.base...))
-	factor, level := w.factor(nulls)
+	factor, level := w.missingScale(nulls)
 	return w.add("Mul", []string{w.add("Sum", parts), factor}), level, nil
 }
 
-// factor returns the factor of an event's features, shape (n, 1): Missing.Scale for the fields that are null. nulls
+// missingScale returns the factor of an event's features, shape (n, 1): Missing.Scale for the fields that are null. nulls
 // has, for each field, a 1 where it is null. For a model with several noise levels, level has shape (n, levels), with a
 // 1 for the level that predicts.
-func (w *writer) factor(nulls []string) (factor, level string) {
-	rules, counts := model.MissingPolicies{}, make([]float64, len(nulls))
-	levels := make([]int, len(rules))
+func (w *writer) missingScale(nulls []string) (factor, level string) {
+	policies, counts := model.MissingPolicies{}, make([]float64, len(nulls))
+	levels := make([]int, len(policies))
 	for i := range counts {
 		counts[i] = 1
 	}
 	if m := w.Missing; m != nil {
-		rules = m.Policies
+		policies = m.Policies
 		copy(levels, m.Levels)
 		for _, id := range m.UsuallyNull {
 			counts[id-1] = 0
@@ -426,11 +426,11 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 	all := w.add("ReduceSum", []string{gone, w.ints(1)}, attribute{"keepdims", 1})
 	present := w.add("Sub", []string{w.doubles(0, float64(len(nulls))), all})
 	one := w.doubles(0, 1)
-	share := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
+	fraction := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
 	// The weight of rescaling and the noise level change at some of the edges.
 	above := make([]string, len(model.MissingEdges))
 	for i, edge := range model.MissingEdges {
-		above[i] = w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
+		above[i] = w.double(w.add("Greater", []string{fraction, w.doubles(0, edge)}))
 	}
 	byRange := func(value func(bin int) float64) string {
 		sum := w.doubles(1, value(0))
@@ -441,14 +441,14 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 		}
 		return sum
 	}
-	applies := byRange(func(bin int) float64 { return rules[bin].Plain()[1] })
+	applies := byRange(func(bin int) float64 { return policies[bin].Plain()[1] })
 	more := w.add("Div", []string{w.add("Mul", []string{lost, applies}), w.add("Max", []string{present, one})})
 	some := w.add("Greater", []string{present, w.doubles(0, 0)})
 	factor = w.add("Where", []string{some, w.add("Add", []string{one, more}), one})
 	if w.width == w.Outputs {
 		return factor, ""
 	}
-	lacks := w.add("Greater", []string{lost, w.doubles(0, 0)})
+	missing := w.add("Greater", []string{lost, w.doubles(0, 0)})
 	var answers []string
 	for i := range w.width / w.Outputs {
 		whole := 0.0
@@ -461,7 +461,7 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 			}
 			return 0
 		})
-		answers = append(answers, w.add("Where", []string{lacks, in, w.doubles(1, whole)}))
+		answers = append(answers, w.add("Where", []string{missing, in, w.doubles(1, whole)}))
 	}
 	return factor, w.add("Concat", answers, attribute{"axis", 1})
 }

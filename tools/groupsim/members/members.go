@@ -25,7 +25,7 @@ type Members struct {
 	N          int
 	Partitions int    // number of partitions, to which events are dealt in turn; 0 means one per member
 	Interval   uint64 // least number of events of a member between two commits
-	Share      float64
+	Fraction   float64
 	Warm       uint64 // number of events that one member learns before the others start
 	Rate       float64
 	Precision  int // bits of a number in a commit: 32 or 64
@@ -147,7 +147,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *event.Schema, eve
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	if err := c.CheckShared(); err != nil && m.N > 1 {
+	if err := c.CheckForGroup(); err != nil && m.N > 1 {
 		return nil, err
 	}
 	w := &world{Members: m, events: events, random: rand.New(rand.NewPCG(m.Seed, 0x67726f7570)), config: c, result: &MembersResult{Members: m.N, Interval: m.Interval, Events: uint64(len(events))}}
@@ -157,7 +157,7 @@ func (m *Members) Run(ctx context.Context, c online.Config, s *event.Schema, eve
 		w.Members = &own
 	}
 	for _, f := range []**group.Fold{&w.fold, &w.replica} {
-		l, err := online.NewShared(c, s)
+		l, err := online.NewForGroup(c, s)
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +269,7 @@ func (w *world) begin(peers int) {
 
 // events64 returns the current number of events of an interval.
 func (w *world) events64() uint64 {
-	n := uint64(w.Share * float64(w.fold.Learner().Report().Events) / float64(w.N))
+	n := uint64(w.Fraction * float64(w.fold.Learner().Report().Events) / float64(w.N))
 	return min(max(n, w.Interval), share.MaxInterval)
 }
 

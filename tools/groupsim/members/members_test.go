@@ -34,7 +34,7 @@ func groupEvents(n int) (*event.Schema, []event.Example) {
 }
 
 func members(n int) Members {
-	return Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
+	return Members{N: n, Interval: 50, Fraction: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
 }
 
 // TestMembers checks that every record counts once and replicas are equal in spite of all failures of members. The
@@ -84,7 +84,7 @@ func TestMembers(t *testing.T) {
 // TestMembersAlone checks that a group with one member learns the same as a single learner.
 func TestMembersAlone(t *testing.T) {
 	s, events := groupEvents(2000)
-	c := online.DefaultConfig().Shared() // members do not impute and have no second-order expert
+	c := online.DefaultConfig().ForGroup() // members do not impute and have no second-order expert
 	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
