@@ -26,7 +26,7 @@ type Ablation struct {
 	// Recent has these errors for consecutive spans of the events, oldest first.
 	Recent []AblationSpan `json:"recent"`
 	// Deletions are fractions of the other features that are missing at random. ForecastWith and ForecastWithout are
-	// the expected errors at these fractions, as in Standing.Robustness.
+	// the expected errors at these fractions, as in ModelMeasures.Robustness.
 	Deletions       []float64  `json:"deletions"`
 	ForecastWith    []*float64 `json:"forecast_with"`
 	ForecastWithout []*float64 `json:"forecast_without"`

@@ -12,7 +12,7 @@ import (
 )
 
 // correlated returns events of five numbers. The last three are nearly functions of the first two. A fraction null of
-// the values is null, and a fraction wild is outliers. The last number determines the class.
+// the values is null, and a fraction outlier is outliers. The last number determines the class.
 func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -39,9 +39,9 @@ func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []eve
 	return s, out
 }
 
-// TestCovarianceOfLackingRows checks that the covariance of rows with missing values equals the covariance before their
+// TestCovarianceOfRowsWithMissingFields checks that the covariance of rows with missing values equals the covariance before their
 // removal, within statistical error. No pair of columns is complete. Outliers must not change the result.
-func TestCovarianceOfLackingRows(t *testing.T) {
+func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
 	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 	whole := m.Covariance
@@ -94,9 +94,9 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 }
 
-// TestFillIsChosen checks that the chosen missing policy is to impute if numbers depend on each other, for named fields
+// TestImputationIsChosen checks that the chosen missing policy is to impute if numbers depend on each other, for named fields
 // and for declared columns. That policy must also predict new events best.
-func TestFillIsChosen(t *testing.T) {
+func TestImputationIsChosen(t *testing.T) {
 	for _, sparse := range []bool{false, true} {
 		s, events := correlated(2000, 0, 0, 3)
 		_, fresh := correlated(2000, 0, 0, 4)

@@ -47,10 +47,10 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// TestCurvesAreOneFeature checks that a number and its spline columns vary as one feature. The objective must equal the
+// TestSplinesAreOneFeature checks that a number and its spline columns vary as one feature. The objective must equal the
 // objective of data with their sums. Its derivatives must equal finite differences, and its matrix must give the same
 // products.
-func TestCurvesAreOneFeature(t *testing.T) {
+func TestSplinesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
 		objective := func(d *Data) *Expected {
@@ -107,9 +107,9 @@ func TestCurvesAreOneFeature(t *testing.T) {
 	}
 }
 
-// TestCurvesDieTogether checks that the forecast for missing features treats a number and its spline columns as their
+// TestSplinesDieTogether checks that the forecast for missing features treats a number and its spline columns as their
 // sum. It compares with masks, for two classes.
-func TestCurvesDieTogether(t *testing.T) {
+func TestSplinesDieTogether(t *testing.T) {
 	curved, summed := curvedData(t, 60, curvedWeight)
 	deletions := []float64{0, 0.3, 0.7}
 	for _, k := range []int{1, 2} {
@@ -140,9 +140,9 @@ func TestCurvesDieTogether(t *testing.T) {
 	}
 }
 
-// TestCurvesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. Other features
+// TestSplinesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. Other features
 // have the same masks as without splines.
-func TestCurvesAreDeletedTogether(t *testing.T) {
+func TestSplinesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
 	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Splines: curved.splines}
 	plain := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3}
@@ -162,9 +162,9 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 	}
 }
 
-// TestHatsDieWithTheGroupOfTheirNumber checks that a spline column is removed with the group of its number, and forms
+// TestBasisColumnsDieWithTheirGroup checks that a spline column is removed with the group of its number, and forms
 // no group itself.
-func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
+func TestBasisColumnsDieWithTheirGroup(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
 	splines := must.Get(model.NewSplines([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)

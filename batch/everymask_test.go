@@ -154,9 +154,9 @@ func TestExactRefuses(t *testing.T) {
 	}
 }
 
-// TestExactWithCurves checks that dropout removes a number together with its spline columns. For the quadratic loss the
+// TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the
 // approximation is exact and must give the same result.
-func TestExactWithCurves(t *testing.T) {
+func TestExactWithSplines(t *testing.T) {
 	d, _ := curvedData(t, 60, curvedWeight)
 	var told [2]float64
 	for i, bound := range []string{"", ExactBound} {

@@ -84,9 +84,9 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
-// TestMissingIsMeasuredAsAnswered checks that the policies are compared by the model's predictions for the same events
+// TestMissingIsMeasuredAsPredicted checks that the policies are compared by the model's predictions for the same events
 // with the same deleted fields. It covers every way in which the Scaler treats omitted fields.
-func TestMissingIsMeasuredAsAnswered(t *testing.T) {
+func TestMissingIsMeasuredAsPredicted(t *testing.T) {
 	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
 		m, d, p := trainLacking(t, s, events, mode, model.MissingAuto, "none")
@@ -123,9 +123,9 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 	}
 }
 
-// TestMissingRuleOfExactTraining checks that the chosen missing policy predicts new events better than the other
+// TestMissingPolicyOfExactTraining checks that the chosen missing policy predicts new events better than the other
 // policies, with and without nulls in the training events.
-func TestMissingRuleOfExactTraining(t *testing.T) {
+func TestMissingPolicyOfExactTraining(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
 		noise      string
@@ -159,8 +159,8 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 	}
 }
 
-// TestNoMissingRuleWithoutNames checks that a model of events without named fields has no missing policy.
-func TestNoMissingRuleWithoutNames(t *testing.T) {
+// TestNoMissingPolicyWithoutNames checks that a model of events without named fields has no missing policy.
+func TestNoMissingPolicyWithoutNames(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 	var b Builder
@@ -175,9 +175,9 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	}
 }
 
-// TestMissingRuleOfColumns checks that in a sparse format the missing policy is for columns, if the Schema declares
+// TestMissingPolicyOfColumns checks that in a sparse format the missing policy is for columns, if the Schema declares
 // that they can be missing. Missing columns must then be excluded from the Scaler's statistics and not be imputed.
-func TestMissingRuleOfColumns(t *testing.T) {
+func TestMissingPolicyOfColumns(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	s.Absent = event.AbsentMissing
 	r := rand.New(rand.NewPCG(1, 2))

@@ -71,9 +71,9 @@ func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
 
-// TestConjugateGradientsRemember checks that the directions of one system speed up the next system, whose matrix is
+// TestConjugateGradientsKeepDirections checks that the directions of one system speed up the next system, whose matrix is
 // nearly equal. They must not change its solution.
-func TestConjugateGradientsRemember(t *testing.T) {
+func TestConjugateGradientsKeepDirections(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(9, 10))
 	a := mat.NewSymDense(n, nil)

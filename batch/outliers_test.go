@@ -55,9 +55,9 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 	}
 }
 
-// TestWildest checks that FarthestOutlier returns the column whose readings are farthest from their usual size. It must
+// TestFarthestOutliers checks that FarthestOutlier returns the column whose readings are farthest from their usual size. It must
 // return none if all readings are ordinary.
-func TestWildest(t *testing.T) {
+func TestFarthestOutliers(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	build := func(outlier float64) *Data {
 		var b Builder

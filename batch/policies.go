@@ -34,8 +34,8 @@ func (l *interned[K]) add(k K) {
 type measured struct {
 	*Data
 	missing  []model.MissingCount // missing counts by row
-	parts    []string             // by row: model.Parts if columns are imputed, else ""
-	level    []int                // noise level that predicts the event, by row, see model.Answer
+	parts    []string             // by row: model.ColumnRoles if columns are imputed, else ""
+	level    []int                // noise level that predicts the event, by row, see model.MissingHandling
 	policies *model.Missing
 	// covariance imputes missing numbers; nil if the model has none. place has the index in covariance of each compact
 	// column, -1 for other columns.
@@ -94,11 +94,11 @@ func (m measured) imputes() bool {
 
 // answer returns how the model scores event i.
 func (m measured) answer(i int) model.MissingHandling {
-	var parts model.ColumnRoles
+	var roles model.ColumnRoles
 	if m.parts[i] != "" {
-		parts = model.ColumnRoles(m.parts[i])
+		roles = model.ColumnRoles(m.parts[i])
 	}
-	a := m.policies.Handling(m.missing[i], parts)
+	a := m.policies.Handling(m.missing[i], roles)
 	a.Level = m.level[i]
 	return a
 }

@@ -163,11 +163,11 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	first, features := d.features(row)
 	most := sampledMasks
 	var x []float64
-	var has, parts model.ColumnRoles
+	var has, roles model.ColumnRoles
 	if d.imputes() {
 		n := len(d.covariance.Columns)
 		most = min(most, sampledImputed/n)
-		x, has, parts = make([]float64, n), make(model.ColumnRoles, n), make(model.ColumnRoles, n)
+		x, has, roles = make([]float64, n), make(model.ColumnRoles, n), make(model.ColumnRoles, n)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 {
 				if x[at] = row.At(j); !model.IsOutlier(x[at]) {
@@ -180,13 +180,13 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	luckOf := draw.luck
 	// fill adds times the expected contribution of the numbers that are missing with probability p.
 	fill := func(p, times float64, scores []float64) {
-		copy(parts, has)
+		copy(roles, has)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 && luckOf[j] < p {
-				parts[at] = model.Imputed
+				roles[at] = model.Imputed
 			}
 		}
-		how := d.covariance.Imputation(parts)
+		how := d.covariance.Imputation(roles)
 		if how == nil {
 			return
 		}

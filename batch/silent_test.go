@@ -88,7 +88,7 @@ func TestSilentAgainstTheFormula(t *testing.T) {
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		for i, l := range append(everyLoss, lossesOfNumbers()...) {
 			if l.Facts().Kink != nil && l.Facts().Regression {
-				continue // TestSilentNumbers covers this loss
+				continue // TestSilentRegression covers this loss
 			}
 			target := y
 			if l.Facts().Regression {
@@ -231,8 +231,8 @@ func TestSilentIsSolved(t *testing.T) {
 	})
 }
 
-// TestSilentNumbers checks the certificates of regression losses with a kink.
-func TestSilentNumbers(t *testing.T) {
+// TestSilentRegression checks the certificates of regression losses with a kink.
+func TestSilentRegression(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 33, 60, 5, false)
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {

@@ -79,14 +79,14 @@ type Validation struct {
 	Cosine      *float64     `json:"cosine"`
 	Differences []Difference `json:"differences"`
 
-	// MeasuredOn is holdout, learned or sample: the events on which Standing, robustness and failures are measured. It
+	// MeasuredOn is holdout, learned or sample: the events on which ModelMeasures, robustness and failures are measured. It
 	// is learned if no event was held out.
 	MeasuredOn string `json:"measured_on"`
 	Holdout    int    `json:"holdout"` // number of held-out events
 	// Newest compares the models on the newest of the held-out or learned events. In a drifting stream the best model
 	// over all events is not always the best on the newest. It is nil for fewer than two events.
 	Newest *Newest `json:"newest"`
-	// Deletions are the fractions of features that are deleted at random, for Standing.Robustness. The survivors are
+	// Deletions are the fractions of features that are deleted at random, for ModelMeasures.Robustness. The survivors are
 	// scaled by the model's missing policy, as in predictions.
 	Deletions []float64 `json:"deletions"`
 	// Failures are the features, fields and groups whose loss increases the error most, the worst of each kind first.
@@ -317,8 +317,8 @@ type Evidence struct {
 	times   []int64 // time of each row, in milliseconds
 	x       event.Vec
 	missing interned[model.MissingCount]
-	parts   interned[string] // model.Parts of events with imputed numbers
-	levels  []int            // noise level that predicts each row, see model.Answer
+	parts   interned[string] // model.ColumnRoles of events with imputed numbers
+	levels  []int            // noise level that predicts each row, see model.MissingHandling
 }
 
 // NewEvidence returns empty Evidence for a live model.

@@ -79,10 +79,10 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// TestValidateNumbers checks that the live objective equals the learner's own objective on the same events. The exact
+// TestValidateRegression checks that the live objective equals the learner's own objective on the same events. The exact
 // objective must be lower, up to the certificate. The measures of both models must agree with their predictions for
 // held-out events.
-func TestValidateNumbers(t *testing.T) {
+func TestValidateRegression(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
@@ -140,8 +140,8 @@ func TestValidateNumbers(t *testing.T) {
 	}
 }
 
-// TestValidateNumbersIsTrain checks that the exact side equals the result of Train on the same targets in the unit.
-func TestValidateNumbersIsTrain(t *testing.T) {
+// TestValidateRegressionIsTrain checks that the exact side equals the result of Train on the same targets in the unit.
+func TestValidateRegressionIsTrain(t *testing.T) {
 	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	var b batch.Builder
@@ -168,9 +168,9 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	}
 }
 
-// TestValidateNumbersClips checks that a target beyond the bounds is clipped, as in learning. So a single target cannot
+// TestValidateRegressionClips checks that a target beyond the bounds is clipped, as in learning. So a single target cannot
 // dominate the exact solution.
-func TestValidateNumbersClips(t *testing.T) {
+func TestValidateRegressionClips(t *testing.T) {
 	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	all[2001].Target = 1e9
 	s := learner.Snapshot()
@@ -190,9 +190,9 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 }
 
-// TestValidateNumbersOutside checks that weights of columns that occur in no event any more are penalized, in the
+// TestValidateRegressionOutside checks that weights of columns that occur in no event any more are penalized, in the
 // learner's unit.
-func TestValidateNumbersOutside(t *testing.T) {
+func TestValidateRegressionOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	v := batch.NewEvidence(live)
@@ -218,9 +218,9 @@ func TestValidateNumbersOutside(t *testing.T) {
 	}
 }
 
-// TestForecastOfNumbersIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
+// TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
 // effect of a missing feature must equal the effect of setting it to zero.
-func TestForecastOfNumbersIsAllMasks(t *testing.T) {
+func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for _, lossName := range []string{"linear", "poisson"} {
@@ -298,8 +298,8 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	}
 }
 
-// TestNewestOfNumbers checks that the comparison on the newest events uses paired differences of the deviance.
-func TestNewestOfNumbers(t *testing.T) {
+// TestNewestOfRegression checks that the comparison on the newest events uses paired differences of the deviance.
+func TestNewestOfRegression(t *testing.T) {
 	r, live, exact, _, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	var differences, weights []float64
 	for i := 0; i < len(all); i += 10 {

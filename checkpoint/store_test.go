@@ -146,7 +146,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	}
 }
 
-func TestStoreWithNothingSound(t *testing.T) {
+func TestStoreWithNothingValid(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 2)
 	for n := range 2 {

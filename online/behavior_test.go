@@ -190,8 +190,8 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestMeasuresOfNumbers is TestMeasures for regression. Predictions before the first target do not count.
-func TestMeasuresOfNumbers(t *testing.T) {
+// TestMeasuresOfRegression is TestMeasures for regression. Predictions before the first target do not count.
+func TestMeasuresOfRegression(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 2, longtest.Asked()) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
@@ -302,8 +302,8 @@ func TestDelayed(t *testing.T) {
 	}
 }
 
-// TestDelayedNumbers is TestDelayed for regression.
-func TestDelayedNumbers(t *testing.T) {
+// TestDelayedRegression is TestDelayed for regression.
+func TestDelayedRegression(t *testing.T) {
 	for _, s := range settings(t, 4, longtest.Asked()) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue

@@ -61,9 +61,9 @@ func BenchmarkLearnGroups(b *testing.B) {
 	}
 }
 
-// TestGroupBankRestores checks that noise levels of features and of groups continue from a checkpoint with the same
+// TestGroupExpertsRestore checks that noise levels of features and of groups continue from a checkpoint with the same
 // bits. Settings of the expected loss may change in between if the levels stay the same.
-func TestGroupBankRestores(t *testing.T) {
+func TestGroupExpertsRestore(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()

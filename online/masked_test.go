@@ -15,9 +15,9 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestLevelsByShare checks that events with many missing fields are mostly predicted by levels with high noise. The
+// TestLevelsByMissing checks that events with many missing fields are mostly predicted by levels with high noise. The
 // learner must find this from masks or from such events. The error must be lower, and the forecast must match it.
-func TestLevelsByShare(t *testing.T) {
+func TestLevelsByMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
 		c := online.DefaultConfig()

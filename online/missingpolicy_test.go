@@ -78,9 +78,9 @@ func numberConfig(name string) online.Config {
 	return c
 }
 
-// TestImputedNumbers checks for regression that the Snapshot predicts the same as Predict. The error on complete events
+// TestImputedRegression checks for regression that the Snapshot predicts the same as Predict. The error on complete events
 // must not depend on the number of events with missing numbers.
-func TestImputedNumbers(t *testing.T) {
+func TestImputedRegression(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
 		c, s := numberConfig(name), sensors(11)
 		if name == "silent" {
@@ -205,9 +205,9 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 	return left
 }
 
-// TestLevelLacks checks that with one noise level its model predicts the same as the published model, also with missing
+// TestLevelsForMissingFields checks that with one noise level its model predicts the same as the published model, also with missing
 // fields.
-func TestLevelLacks(t *testing.T) {
+func TestLevelsForMissingFields(t *testing.T) {
 	c := plain()
 	c.Noise = "none"
 	s := sensors(5)
@@ -255,9 +255,9 @@ func (s *lackingStream) next() *event.Example {
 	return e
 }
 
-// TestMissingRuleIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a restart
+// TestMissingPolicyIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a restart
 // changes nothing.
-func TestMissingRuleIsMeasured(t *testing.T) {
+func TestMissingPolicyIsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	c := online.DefaultConfig()

@@ -160,8 +160,8 @@ func TestOrdinaryAmount(t *testing.T) {
 	}, fieldSources("ordinary", ordinary, 3))
 }
 
-// TestOneWildValue checks that one outlier of any size, at any position, increases the error only a little.
-func TestOneWildValue(t *testing.T) {
+// TestOneOutlier checks that one outlier of any size, at any position, increases the error only a little.
+func TestOneOutlier(t *testing.T) {
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
 		positions, values = []int{0, 1, 2, 3, 5, 7, 8, 9, 12, 20, 31, 32, 35, 63, 64, 79, 150, 500, 1000, 1100}, []float64{-1e4, math.MaxInt64, 1e30}
@@ -186,9 +186,9 @@ func TestOneWildValue(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
 }
 
-// TestWildSequences checks the error after sequences of outliers that once ruined a model permanently, and after 2,000
+// TestExtremeSequences checks the error after sequences of outliers that once ruined a model permanently, and after 2,000
 // further events.
-func TestWildSequences(t *testing.T) {
+func TestExtremeSequences(t *testing.T) {
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
 	each(t, func(t *testing.T, k int, s source) {
 		added := func(n int, value func(k int) float64) spoil { // in a column that is not in other events
@@ -246,8 +246,8 @@ func TestWildSequences(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// TestWildShare checks the error if a fraction of the events has an outlier, with true or with flipped labels.
-func TestWildShare(t *testing.T) {
+// TestOutlierFraction checks the error if a fraction of the events has an outlier, with true or with flipped labels.
+func TestOutlierFraction(t *testing.T) {
 	each(t, func(t *testing.T, k int, s source) {
 		const n = 6000
 		clean := s.follow(t, 1, n, 0, nil)

@@ -134,9 +134,9 @@ func TestPresenceOfManyRows(t *testing.T) {
 	}
 }
 
-// TestPresenceInEveryRule tests every optimizer with presence columns. The snapshot scores like Learn, all numbers are
+// TestPresenceInEveryOptimizer tests every optimizer with presence columns. The snapshot scores like Learn, all numbers are
 // finite, and a learner restored before or after presence columns are found continues with the same bits.
-func TestPresenceInEveryRule(t *testing.T) {
+func TestPresenceInEveryOptimizer(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for i, rule := range optimizers.Table {

@@ -24,10 +24,10 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	return newLearner(t, c, eventtest.Schema(3, c.Loss))
 }
 
-// TestNumbersLearned checks that every regression loss learns with every optimizer that supports it, with a far smaller
+// TestRegressionLearned checks that every regression loss learns with every optimizer that supports it, with a far smaller
 // error than the mean. The published model predicts the same as the Learner, in the unit of the targets. A restored
 // Learner continues with the same bits.
-func TestNumbersLearned(t *testing.T) {
+func TestRegressionLearned(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for i, lossName := range synthetic.NumberLosses {
@@ -92,9 +92,9 @@ func TestNumbersLearned(t *testing.T) {
 	}
 }
 
-// TestNumbersUnit checks that the unit of the targets does not matter: targets times a power of two give predictions
+// TestRegressionUnit checks that the unit of the targets does not matter: targets times a power of two give predictions
 // times that power, bit by bit.
-func TestNumbersUnit(t *testing.T) {
+func TestRegressionUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
 		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
@@ -112,8 +112,8 @@ func TestNumbersUnit(t *testing.T) {
 	}
 }
 
-// TestNumbersWild checks that the effect of one outlier target, of any size, soon vanishes.
-func TestNumbersWild(t *testing.T) {
+// TestRegressionOutliers checks that the effect of one outlier target, of any size, soon vanishes.
+func TestRegressionOutliers(t *testing.T) {
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
 		c := online.DefaultConfig()
 		c.Loss = lossName
@@ -142,9 +142,9 @@ func TestNumbersWild(t *testing.T) {
 	}
 }
 
-// TestNumbersRefuse checks that a regression Learner rejects a Schema of classes, that a classifier rejects a Schema of
+// TestRegressionRefuses checks that a regression Learner rejects a Schema of classes, that a classifier rejects a Schema of
 // targets, and that targets beyond the limit are rejected.
-func TestNumbersRefuse(t *testing.T) {
+func TestRegressionRefuses(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
 	if _, err := online.New(c, event.NewSchema(8, nil, 2)); err == nil {

@@ -145,9 +145,9 @@ func TestFarFromBound(t *testing.T) {
 	}
 }
 
-// TestSharedRefusesNothing checks that Learners in a group ignore the memory limit, including the first one that learns
+// TestGroupRefusesNothing checks that Learners in a group ignore the memory limit, including the first one that learns
 // alone. So members with different limits can form a group.
-func TestSharedRefusesNothing(t *testing.T) {
+func TestGroupRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21
 	s := event.NewSchema(20, nil, 2)

@@ -22,8 +22,8 @@ func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config))
 	}), s.Schema())
 }
 
-// TestSecondHelps checks that predictions with the second-order expert have a lower loss than the noise levels alone.
-func TestSecondHelps(t *testing.T) {
+// TestSecondOrderHelps checks that predictions with the second-order expert have a lower loss than the noise levels alone.
+func TestSecondOrderHelps(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
 		lost := map[string]float64{}
@@ -48,9 +48,9 @@ func TestSecondHelps(t *testing.T) {
 	}
 }
 
-// TestSecondCenters checks that the spline of a number adds zero on average. So an event without the number is
+// TestSecondOrderCenters checks that the spline of a number adds zero on average. So an event without the number is
 // predicted without information from it. Complete events alone would not ensure this.
-func TestSecondCenters(t *testing.T) {
+func TestSecondOrderCenters(t *testing.T) {
 	s := synthetic.NewTides(4, 2, 0)
 	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
 	for range 20_000 {
@@ -78,8 +78,8 @@ func TestSecondCenters(t *testing.T) {
 	}
 }
 
-// TestSecondWeighsClasses checks that class_weight has the same effect as the weight of the class's events.
-func TestSecondWeighsClasses(t *testing.T) {
+// TestSecondOrderWeighsClasses checks that class_weight has the same effect as the weight of the class's events.
+func TestSecondOrderWeighsClasses(t *testing.T) {
 	var answers [2][]float64
 	for i := range answers {
 		s := synthetic.NewTides(7, 2, 0)
@@ -102,9 +102,9 @@ func TestSecondWeighsClasses(t *testing.T) {
 	}
 }
 
-// TestSecondWithoutNumbers checks that the expert is not used without numeric fields: predictions have the same bits as
+// TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields: predictions have the same bits as
 // those of the noise levels alone.
-func TestSecondWithoutNumbers(t *testing.T) {
+func TestSecondOrderWithoutNumbers(t *testing.T) {
 	var answers [2][]float64
 	for i, rule := range []string{"auto", "adagrad"} {
 		s := synthetic.NewTides(8, 2, 0)
@@ -126,9 +126,9 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	}
 }
 
-// TestSecondHelpsUnderGroups checks noise of groups: predictions with the expert have a lower loss than the noise
+// TestSecondOrderHelpsUnderGroups checks noise of groups: predictions with the expert have a lower loss than the noise
 // levels alone, on complete events and with a silently missing group.
-func TestSecondHelpsUnderGroups(t *testing.T) {
+func TestSecondOrderHelpsUnderGroups(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		lost := map[string]float64{}
 		for _, rule := range []string{"auto", "adagrad"} {

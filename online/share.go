@@ -35,7 +35,7 @@ type member struct {
 // inGroup reports whether the Learner leaves decisions to the merged model.
 func (m *member) inGroup() bool { return m != nil && !m.Alone }
 
-// NewForGroup returns a Learner for a group, with the settings c.Shared(). It has an output for each possible class,
+// NewForGroup returns a Learner for a group, with the settings c.ForGroup(). It has an output for each possible class,
 // because members cannot add outputs at the same event.
 func NewForGroup(c Config, s *event.Schema) (*Learner, error) {
 	c = c.ForGroup()

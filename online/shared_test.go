@@ -66,9 +66,9 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// TestSharedAlone checks that a group of one learner, which merges after every interval, has the same bits as a learner
+// TestGroupOfOne checks that a group of one learner, which merges after every interval, has the same bits as a learner
 // outside a group.
-func TestSharedAlone(t *testing.T) {
+func TestGroupOfOne(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		set := func(c *online.Config) { c.Noise = noise }
 		s, events := shareStream(5000, 1)
@@ -91,8 +91,8 @@ func TestSharedAlone(t *testing.T) {
 	}
 }
 
-// TestSharedAddRefuses checks that a Delta that does not fit is rejected without changing any bit of the learner.
-func TestSharedAddRefuses(t *testing.T) {
+// TestGroupAddRefuses checks that a Delta that does not fit is rejected without changing any bit of the learner.
+func TestGroupAddRefuses(t *testing.T) {
 	for _, peers := range []int{1, 2} {
 		s, events := shareStream(900, 3)
 		fold := sharer(t, s, nil)
@@ -171,8 +171,8 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 	}
 }
 
-// TestSharedMoments checks that the merged moments and counts equal those of one learner with all events.
-func TestSharedMoments(t *testing.T) {
+// TestGroupMoments checks that the merged moments and counts equal those of one learner with all events.
+func TestGroupMoments(t *testing.T) {
 	t.Parallel()
 	s, events := shareStream(6000, 4)
 	alone := sharer(t, s, nil)
@@ -205,9 +205,9 @@ func TestSharedMoments(t *testing.T) {
 	}
 }
 
-// TestSharedLateClass checks that a class that first appears late, at one member, is in the merged model. A class that
+// TestGroupLateClass checks that a class that first appears late, at one member, is in the merged model. A class that
 // has not appeared when the group starts must not be in use.
-func TestSharedLateClass(t *testing.T) {
+func TestGroupLateClass(t *testing.T) {
 	s, events := shareStream(2000, 5)
 	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
 	for i := range events {
@@ -227,9 +227,9 @@ func TestSharedLateClass(t *testing.T) {
 	}
 }
 
-// TestSharedQuality checks that several learners are nearly as good as one, with one output, several outputs, several
+// TestGroupQuality checks that several learners are nearly as good as one, with one output, several outputs, several
 // noise levels, and groups.
-func TestSharedQuality(t *testing.T) {
+func TestGroupQuality(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	s, events := shareStream(12_000, 2)
@@ -253,9 +253,9 @@ func TestSharedQuality(t *testing.T) {
 	}
 }
 
-// TestSharedForgets checks recovery after a concept change, with a half-life and with alarms. A group that forgets must
+// TestGroupForgets checks recovery after a concept change, with a half-life and with alarms. A group that forgets must
 // recover like one learner, and a group that does not forget must not.
-func TestSharedForgets(t *testing.T) {
+func TestGroupForgets(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	s, events := shareStream(14_000, 8)
@@ -292,8 +292,8 @@ func TestSharedForgets(t *testing.T) {
 	}
 }
 
-// TestSharedUnlabeled checks that a Delta contains the effect of unlabeled events, and that the fold counts them.
-func TestSharedUnlabeled(t *testing.T) {
+// TestGroupUnlabeled checks that a Delta contains the effect of unlabeled events, and that the fold counts them.
+func TestGroupUnlabeled(t *testing.T) {
 	s, events := shareStream(3000, 11)
 	sum := func(weight float64) (all float64, r online.Report) {
 		fold := sharer(t, s, func(c *online.Config) { c.Noise, c.UnlabeledWeight = "none", weight })

@@ -129,9 +129,9 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	return events
 }
 
-// TestAgedAnswers checks that the predictions of each age equal the predictions of the model that was published at that
+// TestStalePredictions checks that the predictions of each age equal the predictions of the model that was published at that
 // time. Predictions of age 0 equal those of the progressive measures.
-func TestAgedAnswers(t *testing.T) {
+func TestStalePredictions(t *testing.T) {
 	t.Parallel()
 	for i, c := range agedCases(11200) {
 		if !longtest.Some(i+1, 2) {
@@ -182,9 +182,9 @@ func TestAgedAnswers(t *testing.T) {
 	}
 }
 
-// TestAgedLaterField checks that a model from before some fields existed predicts events that have these fields,
+// TestStalenessOfLateField checks that a model from before some fields existed predicts events that have these fields,
 // decoded with the newer Schema.
-func TestAgedLaterField(t *testing.T) {
+func TestStalenessOfLateField(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	l, r := start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
 	for n := range 2100 {
@@ -209,9 +209,9 @@ func TestAgedLaterField(t *testing.T) {
 	t.Errorf("%+v", l.Report().ByAge)
 }
 
-// TestAgedFirstPassAlone checks that later passes over a data set, which repeat learned events, are not measured and
+// TestStalenessOfFirstPass checks that later passes over a data set, which repeat learned events, are not measured and
 // store no models.
-func TestAgedFirstPassAlone(t *testing.T) {
+func TestStalenessOfFirstPass(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
 	l := start(t, online.DefaultConfig(), schema)
 	events := synthetic.StaleEvents(1500, 2)
@@ -240,9 +240,9 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	}
 }
 
-// TestAgedErrOnADrift uses a stream whose class boundary rotates at a constant speed. The additional error of old
+// TestStaleWeightsAfterDrift uses a stream whose class boundary rotates at a constant speed. The additional error of old
 // weights must equal the rotation since they were current, as a fraction of half a turn.
-func TestAgedErrOnADrift(t *testing.T) {
+func TestStaleWeightsAfterDrift(t *testing.T) {
 	const half = 30000 // number of events of half a turn
 	c := online.DefaultConfig()
 	c.HalfLife = 300
@@ -269,9 +269,9 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
-// TestAgedLater checks that, for delayed labels, age 0 is the prediction when the label arrives, not when the event
+// TestStalenessOfDelayedLabels checks that, for delayed labels, age 0 is the prediction when the label arrives, not when the event
 // arrives.
-func TestAgedLater(t *testing.T) {
+func TestStalenessOfDelayedLabels(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
 			l := c.learner(t)
@@ -391,9 +391,9 @@ func spells(n int) (out []*event.Example) {
 	return out
 }
 
-// TestHorizonSuitsItsAge checks mixture weights that are learned from predictions of weights 100 events old. They
+// TestServingStalenessSuitsReaders checks mixture weights that are learned from predictions of weights 100 events old. They
 // reduce the loss of such weights and increase the loss of current weights.
-func TestHorizonSuitsItsAge(t *testing.T) {
+func TestServingStalenessSuitsReaders(t *testing.T) {
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {
 		s, _ := synthetic.NumberFields(2)

@@ -80,9 +80,9 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestMeet checks the three presentations. Survivors are scaled as in training, or unchanged, or dead pixels have their
+// TestUpdateColumns checks the three presentations. Survivors are scaled as in training, or unchanged, or dead pixels have their
 // mean while dark pixels of the image stay dark. The model's intercept makes each presentation change its prediction.
-func TestMeet(t *testing.T) {
+func TestUpdateColumns(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}

@@ -25,9 +25,9 @@ func bent(n int) []byte {
 	return lines.Bytes()
 }
 
-// TestCurvesAreServed checks that the splines in /v1/model equal the differences between the scores of /v1/predict for
+// TestSplinesAreServed checks that the splines in /v1/model equal the differences between the scores of /v1/predict for
 // events that differ in one number.
-func TestCurvesAreServed(t *testing.T) {
+func TestSplinesAreServed(t *testing.T) {
 	c := online.DefaultConfig()
 	_, service := learnedFrom(t, c, 2, bent(3000))
 	url := start(t, serve.DefaultConfig(), service)
@@ -68,8 +68,8 @@ func TestCurvesAreServed(t *testing.T) {
 	must.True(t, widest >= 1, "the curve moves the score by %v only", widest)
 }
 
-// TestCurvesInBrowser checks that the page shows one small chart for the spline of each number.
-func TestCurvesInBrowser(t *testing.T) {
+// TestSplinesInBrowser checks that the page shows one small chart for the spline of each number.
+func TestSplinesInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
 	_, service := learnedFrom(t, c, 2, bent(3000))

@@ -153,9 +153,9 @@ func TestFormatIsReported(t *testing.T) {
 	}
 }
 
-// TestInferenceOfNumbers checks that events that are not JSON are accepted as whole texts, and that regression
+// TestInferenceOfRegression checks that events that are not JSON are accepted as whole texts, and that regression
 // predictions are numbers.
-func TestInferenceOfNumbers(t *testing.T) {
+func TestInferenceOfRegression(t *testing.T) {
 	schema := event.NewSchema(8, nil, 2)
 	schema.NumericIndices = true
 	m := served.New(model.NewLinear(schema, "squared", "none", [][]float64{{2, 4}}, []float64{0.5}), written())

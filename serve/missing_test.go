@@ -182,9 +182,9 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 	return float64(wrong) / float64(n)
 }
 
-// TestMissingAnswered checks that a response names the missing fields, null or omitted, and the missing policy. The
+// TestMissingPredicted checks that a response names the missing fields, null or omitted, and the missing policy. The
 // user must be able to choose another policy.
-func TestMissingAnswered(t *testing.T) {
+func TestMissingPredicted(t *testing.T) {
 	s := newTelemetry(17, 400, 2, 4, false, 0)
 	var lines bytes.Buffer
 	for i := range s.labels {

@@ -203,9 +203,9 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestAnswersAreDocumented checks that every described request gets a response as described, before and after there are
+// TestResponsesAreDocumented checks that every described request gets a response as described, before and after there are
 // data. The function call makes the same check for all other requests of this package's tests.
-func TestAnswersAreDocumented(t *testing.T) {
+func TestResponsesAreDocumented(t *testing.T) {
 	runner, service := learned(t)
 	service.Reports, _ = must.Get2(serve.OpenReports("", 3))(t)
 	refuse := errors.New("the events cannot be read again")

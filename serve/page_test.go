@@ -125,9 +125,9 @@ func priced(n int) []byte {
 	return lines.Bytes()
 }
 
-// TestNumbersInBrowser checks the page of a regression learner in a real browser. Its errors are MAE and RMSE in the
+// TestRegressionInBrowser checks the page of a regression learner in a real browser. Its errors are MAE and RMSE in the
 // unit of the labels. The page must not mention classes, and a tried event must have a prediction interval.
-func TestNumbersInBrowser(t *testing.T) {
+func TestRegressionInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
 	c.Loss = "squared"

@@ -72,7 +72,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 	return l.Report(), fresh, atEnd
 }
 
-func TestDelayIsTheSlowOne(t *testing.T) {
+func TestDelayAgainstSlowVersion(t *testing.T) {
 	s, events := delayEvents(1200)
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.2"
@@ -114,8 +114,8 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 	}
 }
 
-// TestDelayOfNumbers checks that, for regression, MAE and RMSE measure the predictions at arrival.
-func TestDelayOfNumbers(t *testing.T) {
+// TestDelayOfRegression checks that, for regression, MAE and RMSE measure the predictions at arrival.
+func TestDelayOfRegression(t *testing.T) {
 	_, events := delayEvents(1200)
 	s := event.NewSchema(10, nil, 2)
 	s.Target = loss.Real

@@ -214,8 +214,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestGroupsWithCurves checks that the spline columns of a number do not form a separate group.
-func TestGroupsWithCurves(t *testing.T) {
+// TestGroupsWithSplines checks that the spline columns of a number do not form a separate group.
+func TestGroupsWithSplines(t *testing.T) {
 	splines := must.Get(model.NewSplines([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Splines: splines}}}
 	s := event.NewSchema(0, nil, 2)

@@ -46,10 +46,10 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 	return m, examples
 }
 
-// TestNumbersClosedForm compares the errors under random deletion with their expectation. If every feature is removed
+// TestRegressionClosedForm compares the errors under random deletion with their expectation. If every feature is removed
 // with probability d and the others are multiplied by s, a score has the mean f = b + s (1-d) sum w x and the variance
 // v = s^2 d (1-d) sum w^2 x^2. The expected squared error is (y - f)^2 + v for any distribution of the score.
-func TestNumbersClosedForm(t *testing.T) {
+func TestRegressionClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)
 	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Repeat: repeat, Seed: 3}
@@ -87,9 +87,9 @@ func TestNumbersClosedForm(t *testing.T) {
 	}
 }
 
-// TestNumbersMeasures compares both errors, over the whole stream and over parts of it, with sums that the test
+// TestRegressionMeasures compares both errors, over the whole stream and over parts of it, with sums that the test
 // computes. It also compares the deletion of the worst features with all possible deletions.
-func TestNumbersMeasures(t *testing.T) {
+func TestRegressionMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
 		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 3}
@@ -135,8 +135,8 @@ func TestNumbersMeasures(t *testing.T) {
 	}
 }
 
-// TestNumbersLearningQuiet checks that a learner's errors without a nightmare equal its progressive errors.
-func TestNumbersLearningQuiet(t *testing.T) {
+// TestRegressionLearningQuiet checks that a learner's errors without a nightmare equal its progressive errors.
+func TestRegressionLearningQuiet(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		m, examples := numberStream(lossName, 600, 5)
 		c := online.DefaultConfig()
@@ -155,8 +155,8 @@ func TestNumbersLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestNumbersChoose checks that the setting with the lower RMSE is chosen from two.
-func TestNumbersChoose(t *testing.T) {
+// TestRegressionChooses checks that the setting with the lower RMSE is chosen from two.
+func TestRegressionChooses(t *testing.T) {
 	m, examples := numberStream("squared", 900, 7)
 	var b batch.Builder
 	for i := range examples[:300] {

@@ -104,9 +104,9 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 	must.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)
 }
 
-// TestAnswersComeThrough checks that valid responses pass unchanged, however they are split. The memory for a large
+// TestResponsesPassThrough checks that valid responses pass unchanged, however they are split. The memory for a large
 // fetch must grow with the received bytes.
-func TestAnswersComeThrough(t *testing.T) {
+func TestResponsesPassThrough(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()

@@ -13,9 +13,9 @@ import (
 	"blankout/internal/must"
 )
 
-// TestNumbersTable checks the table of numeric targets in docs/quality.md. It must show the program's current results
+// TestRegressionTable checks the table of numeric targets in docs/quality.md. It must show the program's current results
 // on the streams in their original order, and every peer must have larger errors.
-func TestNumbersTable(t *testing.T) {
+func TestRegressionTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)
 	text := must.Get(os.ReadFile("../docs/quality.md"))(t)

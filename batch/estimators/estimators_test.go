@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestBends checks that Bends reports, for every loss and noise, whether Train accepts Data with splines.
-func TestBends(t *testing.T) {
+// TestSupportsSplines checks that Bends reports, for every loss and noise, whether Train accepts Data with splines.
+func TestSupportsSplines(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})

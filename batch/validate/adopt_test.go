@@ -125,10 +125,10 @@ func TestAdoptDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestAdoptRules checks that every optimizer continues from the adopted solution. After more events its distance from
+// TestAdoptOptimizers checks that every optimizer continues from the adopted solution. After more events its distance from
 // the minimum may be at most twice the distance of the replaced weights. A larger distance must be at most 1.5 times
 // the distance that the replaced weights have after the same events.
-func TestAdoptRules(t *testing.T) {
+func TestAdoptOptimizers(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){
 		"adagrad":               func(*online.Config) {},
@@ -190,11 +190,11 @@ func TestAdoptRules(t *testing.T) {
 	}
 }
 
-// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each level. A learner of
+// TestAdoptExperts checks that a learner with several noise levels adopts the exact solution of each level. A learner of
 // only that level must adopt the same bits. For the level with the largest weight the solutions agree within the
 // solver's tolerance, because the solver starts from the mixture. The learner has no second-order expert, which would
 // be part of both mixtures.
-func TestAdoptBank(t *testing.T) {
+func TestAdoptExperts(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Adapt = "adagrad", true
 	for _, k := range []int{2, 3} {
@@ -341,9 +341,9 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	}
 }
 
-// TestAdoptCurves checks that, for numbers with nonlinear effects, the second-order expert has the spline columns of
+// TestAdoptSplines checks that, for numbers with nonlinear effects, the second-order expert has the spline columns of
 // the exact solution. The adopted state predicts as the exact solution does, and learning continues from it.
-func TestAdoptCurves(t *testing.T) {
+func TestAdoptSplines(t *testing.T) {
 	for _, classes := range []int{2, 3, 0} {
 		c := online.DefaultConfig()
 		if c.Noise = "dropout:0.3"; classes == 0 {
@@ -391,8 +391,8 @@ func TestAdoptCurves(t *testing.T) {
 	}
 }
 
-// TestAdoptMetric checks that the accumulators of AdaGrad are the sums of squared gradients at the exact solution.
-func TestAdoptMetric(t *testing.T) {
+// TestAdoptAccumulators checks that the accumulators of AdaGrad are the sums of squared gradients at the exact solution.
+func TestAdoptAccumulators(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
 	_, a, all := learnSome(t, c, 2, 300)
@@ -425,9 +425,9 @@ func TestAdoptMetric(t *testing.T) {
 	}
 }
 
-// TestAdoptMetricOfNumbers checks the accumulators for regression, for every column. They must be the sums of squared
+// TestAdoptAccumulatorsOfRegression checks the accumulators for regression, for every column. They must be the sums of squared
 // gradients in the targets' own unit, divided by the square of the learner's unit.
-func TestAdoptMetricOfNumbers(t *testing.T) {
+func TestAdoptAccumulatorsOfRegression(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise = "squared", "dropout:0.3"
 	schema := event.NewSchema(12, nil, 2)
@@ -615,9 +615,9 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	}
 }
 
-// TestAdoptNothingThatIsNoBetter checks that a solution that is equally good, or cannot be compared, is not adopted at
+// TestAdoptRefusesWorseSolutions checks that a solution that is equally good, or cannot be compared, is not adopted at
 // any margin.
-func TestAdoptNothingThatIsNoBetter(t *testing.T) {
+func TestAdoptRefusesWorseSolutions(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
 	l, all, at := learned(t, c, 2, 300)

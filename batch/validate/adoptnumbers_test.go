@@ -15,9 +15,9 @@ import (
 	"blankout/online"
 )
 
-// TestAdoptNumbers checks that, for regression, the adopted state predicts as the exact solution does at each noise
+// TestAdoptRegression checks that, for regression, the adopted state predicts as the exact solution does at each noise
 // level. Learning must continue from the solution, with the accumulators of the solution.
-func TestAdoptNumbers(t *testing.T) {
+func TestAdoptRegression(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "huber:1", "poisson"} {
 		for j, rule := range []string{"adagrad", "ftrl", "sgd"} {
@@ -84,9 +84,9 @@ func TestAdoptNumbers(t *testing.T) {
 	}
 }
 
-// TestReservoirOfNumbers checks that a reservoir keeps regression targets, and that truncated data of a reservoir are
+// TestReservoirOfRegression checks that a reservoir keeps regression targets, and that truncated data of a reservoir are
 // rejected.
-func TestReservoirOfNumbers(t *testing.T) {
+func TestReservoirOfRegression(t *testing.T) {
 	r := must.Get(validate.NewReservoir(5, nil))(t)
 	for i := range int64(20) {
 		r.Offer("x", 0, &event.Example{Offset: i, Weight: 1, Target: 0.5 + float64(i), Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})

@@ -39,9 +39,9 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// TestSecretsAreNeverTold checks that the password and the token appear nowhere, whether they are right or wrong. It
+// TestSecretsAreNeverShown checks that the password and the token appear nowhere, whether they are right or wrong. It
 // searches logs, errors, pages, responses and files.
-func TestSecretsAreNeverTold(t *testing.T) {
+func TestSecretsAreNeverShown(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
 	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", password))

@@ -144,7 +144,7 @@ func readCovariance(blocks []event.Block) (*Covariance, error) {
 	return out, nil
 }
 
-// ColumnRoles has the role of each column of a Covariance in one event: Apart, Observed or Imputed.
+// ColumnRoles has the role of each column of a Covariance in one event: Ignored, Observed or Imputed.
 type ColumnRoles []byte
 
 // The roles of a column.
@@ -247,7 +247,7 @@ func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 //
 //	sum (w_o + extra_o) x_o + shift,
 //
-// and its variance is w_m' R w_m. Repair sets extra to 0 for columns that are not observed.
+// and its variance is w_m' R w_m. Weigh sets extra to 0 for columns that are not observed.
 func (f *Imputation) Weigh(w, extra []float64) (shift, variance float64) {
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
@@ -256,7 +256,7 @@ func (f *Imputation) Weigh(w, extra []float64) (shift, variance float64) {
 	return f.weighPlain(w, extra)
 }
 
-// weighPlain computes Repair with the covariance C.
+// weighPlain computes Weigh with the covariance C.
 func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [4][fewPlaces]float64
@@ -282,7 +282,7 @@ func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// weighPrecise computes Repair with the inverse P of C: extra_o = -P_ou z with z = P_uu^-1 w_u. In w_u, the weights of
+// weighPrecise computes Weigh with the inverse P of C: extra_o = -P_ou z with z = P_uu^-1 w_u. In w_u, the weights of
 // columns that are not missing are replaced by 0.
 func (f *Imputation) weighPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c

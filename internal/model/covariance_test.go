@@ -82,9 +82,9 @@ func randomParts(n int, r *rand.Rand) ColumnRoles {
 
 func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// TestFill compares imputed values, their covariance and the repaired weights with a normal distribution conditioned on
+// TestImputation compares imputed values, their covariance and the weights for imputed events with a normal distribution conditioned on
 // one value after another.
-func TestFill(t *testing.T) {
+func TestImputation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 200 {
 		n := 1 + trial%12
@@ -254,15 +254,15 @@ func partly(c *Covariance, p ColumnRoles, r *rand.Rand) *event.Example {
 	return e
 }
 
-// TestScoreFilled checks that a score with imputed values equals the score from the reference's values and variances.
-func TestScoreFilled(t *testing.T) {
+// TestScoreImputed checks that a score with imputed values equals the score from the reference's values and variances.
+func TestScoreImputed(t *testing.T) {
 	m := filledModel(t, 8)
 	c := m.Covariance
 	r := rand.New(rand.NewPCG(5, 6))
 	for trial := range 50 {
 		p := randomParts(8, r)
 		for i := range p {
-			p[i] = max(p[i], Observed) // a column of a sparse text format is never Apart
+			p[i] = max(p[i], Observed) // a column of a sparse text format is never Ignored
 		}
 		e := partly(c, p, r)
 		x := make([]float64, 8)
@@ -322,9 +322,9 @@ func TestScoreFilled(t *testing.T) {
 	}
 }
 
-// TestScoreFilledAndScaled checks mixed missing policies: present features are scaled up, and imputed values count by
+// TestScoreImputedAndScaled checks mixed missing policies: present features are scaled up, and imputed values count by
 // the mixture weight of imputing. It checks the scores, their variances and the bounds of the probability.
-func TestScoreFilledAndScaled(t *testing.T) {
+func TestScoreImputedAndScaled(t *testing.T) {
 	two := filledModel(t, 8)
 	c := two.Covariance
 	one := NewLinear(event.NewSchema(10, []string{"a", "b"}, 2), "logistic:gaussian", "none", [][]float64{weightsOf(two, 0)}, []float64{0.5})
@@ -388,9 +388,9 @@ func weightsOf(m *Linear, output int) (w []float64) {
 	return w
 }
 
-// TestWild checks what counts as an outlier: a value beyond the Scaler's limit, even if the column has a large
+// TestOutlier checks what counts as an outlier: a value beyond the Scaler's limit, even if the column has a large
 // deviation, or a value far from its column's mean.
-func TestWild(t *testing.T) {
+func TestOutlier(t *testing.T) {
 	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{OutlierAt * OutlierAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
 	for _, w := range []struct {
@@ -404,9 +404,9 @@ func TestWild(t *testing.T) {
 	}
 }
 
-// TestWidenNumbers checks that the expected value of a count with an uncertain score is exp(f + v/2), up to a limit.
+// TestWidenRegression checks that the expected value of a count with an uncertain score is exp(f + v/2), up to a limit.
 // For linear regression it is the score.
-func TestWidenNumbers(t *testing.T) {
+func TestWidenRegression(t *testing.T) {
 	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
 	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
 		if got := counts.widen(0.7, v); got != 0.7+min(v, maxVariance)/2 {
@@ -444,9 +444,9 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestRepairsAreBoundedAndShared checks that the number of stored patterns is limited, and that concurrent readers get
+// TestImputedWeightsAreBoundedAndShared checks that the number of stored patterns is limited, and that concurrent readers get
 // equal results.
-func TestRepairsAreBoundedAndShared(t *testing.T) {
+func TestImputedWeightsAreBoundedAndShared(t *testing.T) {
 	m := filledModel(t, 14)
 	kept := m.imputations
 	alone := m.WithMissing(m.Missing)

@@ -35,7 +35,7 @@ type Term struct {
 	// Spline is the contribution of the column's spline, beyond Weight times Value.
 	Spline float64
 	// Contribution is Weight times Value plus Spline. If fields are missing, it is also multiplied by the factor of
-	// Head.Answer.
+	// Head.Handling.
 	Contribution float64
 	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the score.
 	// It is negative for a feature that compensates for others of its group. Without noise it is the fraction under

@@ -14,7 +14,7 @@ import (
 // imputedWeights holds a Linear's adapted weights for one missing pattern.
 type imputedWeights struct {
 	extra           []float64 // added to the weights, by index in the Covariance and by output
-	shift, variance []float64 // see Imputation.Repair, by output
+	shift, variance []float64 // see Imputation.Weigh, by output
 }
 
 // recent caches values for the latest missing patterns, because dead sensors usually stay dead for a while. The zero
@@ -134,11 +134,11 @@ func (m *Linear) scoreAnswer(x event.Vec, a MissingHandling, out []float64) []fl
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
-// MarkOutliers marks outliers in x as Apart. parts is the Parts of an Answer.
-func (m *Linear) MarkOutliers(x event.Vec, parts ColumnRoles) {
+// MarkOutliers marks outliers in x as Ignored. parts is the ColumnRoles of a MissingHandling.
+func (m *Linear) MarkOutliers(x event.Vec, roles ColumnRoles) {
 	for place, value := range m.Covariance.each(x) {
-		if parts[place] == Observed && m.Covariance.outlier(place, value, m.standardizes()) {
-			parts[place] = Ignored
+		if roles[place] == Observed && m.Covariance.outlier(place, value, m.standardizes()) {
+			roles[place] = Ignored
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 	return slices.Min(chances[:]), slices.Max(chances[:])
 }
 
-// imputedWeightsOf marks outliers in p as Apart, and returns the repair for the pattern.
+// imputedWeightsOf marks outliers in p as Ignored, and returns the weights for the pattern.
 func (m *Linear) imputedWeightsOf(x event.Vec, p ColumnRoles) *imputedWeights {
 	m.MarkOutliers(x, p)
 	return m.imputedWeightsFor(p)

@@ -138,12 +138,12 @@ func TestZeros(t *testing.T) {
 	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // the event has 3 and 4; 5 is absent but counts as 0
 		t.Errorf("%+v", k)
 	}
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, ColumnRoles{Imputed, Imputed, Observed, Ignored}) {
-		t.Errorf("parts %v", parts)
+	if roles := h.Roles(e, nil, nil); !slices.Equal(roles, ColumnRoles{Imputed, Imputed, Observed, Ignored}) {
+		t.Errorf("parts %v", roles)
 	}
 	e = sparseEvent(3, 4)
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, ColumnRoles{Imputed, Observed, Observed, Ignored}) {
-		t.Errorf("parts %v", parts)
+	if roles := h.Roles(e, nil, nil); !slices.Equal(roles, ColumnRoles{Imputed, Observed, Observed, Ignored}) {
+		t.Errorf("parts %v", roles)
 	}
 	x := h.AppendZeros(e, e.Features, event.Vec{})
 	if !slices.Equal(x.Index, []uint32{2, 3, 4, 5}) || !slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}) {

@@ -34,7 +34,7 @@ func (m *Linear) Alone() *Linear {
 	return &out
 }
 
-// At returns the model with the weights that an Answer selects.
+// At returns the model with the weights that a MissingHandling selects.
 func (m *Linear) At(a MissingHandling) *Linear {
 	switch i := a.Level; {
 	case i == 0 || i > len(m.Levels):

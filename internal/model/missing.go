@@ -418,17 +418,17 @@ func (h *Head) Handling(e *event.Example) MissingHandling {
 	if !k.Some() {
 		return MissingHandling{Scale: 1}
 	}
-	var parts ColumnRoles
+	var roles ColumnRoles
 	if h.Covariance != nil && h.Missing.ImputeWeight(k) > 0 {
-		parts = h.Parts(e, present, nil)
+		roles = h.Roles(e, present, nil)
 	}
-	return h.Missing.Handling(k, parts)
+	return h.Missing.Handling(k, roles)
 }
 
 // Handling returns how an event with this count of missing fields is scored. parts has the columns that can be imputed.
-func (m *Missing) Handling(k MissingCount, parts ColumnRoles) MissingHandling {
-	a := MissingHandling{Weights: m.weights(k), Roles: parts}
-	if parts == nil {
+func (m *Missing) Handling(k MissingCount, roles ColumnRoles) MissingHandling {
+	a := MissingHandling{Weights: m.weights(k), Roles: roles}
+	if roles == nil {
 		if a.Weights = a.Weights.Plain(); k.Named+k.AlwaysPresent <= 0 { // no feature is present to be rescaled
 			a.Weights = PolicyWeights{1, 0, 0}
 		}
@@ -444,21 +444,21 @@ func (m *Missing) Handling(k MissingCount, parts ColumnRoles) MissingHandling {
 	return a
 }
 
-// Parts returns the role of each Covariance column for an event: which columns it has, and which must be imputed. A
+// Roles returns the role of each Covariance column for an event: which columns it has, and which must be imputed. A
 // column must be imputed if its field is null, or usual and absent. present has the event's fields. Parts returns nil
 // if nothing must be imputed. It reuses the memory of room if that is large enough.
-func (h *Head) Parts(e *event.Example, present FieldSet, room ColumnRoles) ColumnRoles {
-	if parts, some := h.AllParts(e, present, room); some {
-		return parts
+func (h *Head) Roles(e *event.Example, present FieldSet, room ColumnRoles) ColumnRoles {
+	if roles, some := h.AllRoles(e, present, room); some {
+		return roles
 	}
 	return nil
 }
 
-// AllParts is Parts for callers that also need the roles if nothing is imputed; some reports whether a column is
+// AllRoles is Parts for callers that also need the roles if nothing is imputed; some reports whether a column is
 // imputed.
-func (h *Head) AllParts(e *event.Example, present FieldSet, room ColumnRoles) (parts ColumnRoles, some bool) {
+func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (roles ColumnRoles, some bool) {
 	c, m := h.Covariance, h.Missing
-	parts = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
+	roles = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
 	var words [16]uint64
 	null := FieldSet(words[:]).Room(len(h.Schema.Fields))
 	null.Add(e.Missing)
@@ -483,9 +483,9 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room ColumnRoles) (p
 		case null.Has(id), m != nil && m.usual.Has(id):
 			part = Imputed
 		}
-		parts[i], some = part, some || part == Imputed
+		roles[i], some = part, some || part == Imputed
 	}
-	return parts, some
+	return roles, some
 }
 
 // Delete sets left to the rest of an event after some of its features die, including what is then missing. x has the

@@ -124,7 +124,7 @@ func TestMissingUnknownField(t *testing.T) {
 	}
 }
 
-func TestParseMissingRule(t *testing.T) {
+func TestParseMissingPolicy(t *testing.T) {
 	for _, s := range MissingPolicyNames() {
 		if r, err := ParseMissingPolicy(s); err != nil || string(r) != s {
 			t.Errorf("%s: %v, %v", s, r, err)
@@ -148,9 +148,9 @@ func ExampleHead_Handling() {
 	// Output: 2 rescale
 }
 
-// TestLackByDefinition compares CountMissing and Parts with their definitions, field by field, for random events. It
+// TestMissingCountByDefinition compares CountMissing and Parts with their definitions, field by field, for random events. It
 // includes nulls of present or unknown fields, and field sets of several words.
-func TestLackByDefinition(t *testing.T) {
+func TestMissingCountByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	draw := func(from, to int, fraction float64) (ids []uint16) {
 		for id := from; id < to; id++ {
@@ -174,11 +174,11 @@ func TestLackByDefinition(t *testing.T) {
 		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
 		var want MissingCount
 		c := &Covariance{}
-		var parts ColumnRoles
+		var roles ColumnRoles
 		for i := range fields[1:] {
 			id := uint16(1 + i)
 			null, there := slices.Contains(e.Missing, id), slices.Contains(e.Field, id)
-			c.Columns, c.Fields, parts = append(c.Columns, uint32(id)), append(c.Fields, id), append(parts, Ignored)
+			c.Columns, c.Fields, roles = append(c.Columns, uint32(id)), append(c.Fields, id), append(roles, Ignored)
 			switch {
 			case there && fields[id].Kind.Named():
 				want.Named++
@@ -187,15 +187,15 @@ func TestLackByDefinition(t *testing.T) {
 			}
 			switch {
 			case there:
-				parts[i] = Observed
+				roles[i] = Observed
 			case null && !usuallyNull(id):
 				want.Null++
-				parts[i] = Imputed
+				roles[i] = Imputed
 			case !null && usual(id):
 				want.Absent++
-				parts[i] = Imputed
+				roles[i] = Imputed
 			case usual(id):
-				parts[i] = Imputed
+				roles[i] = Imputed
 			}
 		}
 		present := NewFieldSet(n)
@@ -203,11 +203,11 @@ func TestLackByDefinition(t *testing.T) {
 			t.Fatalf("an event lacks %+v, want %+v", got, want)
 		}
 		h := &Head{Schema: &event.Schema{Fields: fields}, Covariance: c, Missing: m}
-		if !slices.Contains(parts, Imputed) {
-			parts = nil
+		if !slices.Contains(roles, Imputed) {
+			roles = nil
 		}
-		if got := h.Parts(e, present, nil); !slices.Equal(got, parts) {
-			t.Fatalf("parts %v, want %v", got, parts)
+		if got := h.Roles(e, present, nil); !slices.Equal(got, roles) {
+			t.Fatalf("parts %v, want %v", got, roles)
 		}
 	}
 }

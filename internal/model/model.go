@@ -86,7 +86,7 @@ type Level struct {
 	Layout    Layout    `json:"layout"`    // layout in the Head's rows
 }
 
-// NoiseOf returns the noise under which the weights of an Answer were learned.
+// NoiseOf returns the noise under which the weights of a MissingHandling were learned.
 func (h *Head) NoiseOf(a MissingHandling) string {
 	if a.Level == 0 || a.Level > len(h.Levels) {
 		return h.Noise

@@ -41,7 +41,7 @@ func ValueOf(t loss.Target, score float64) float64 {
 // MissingVariance determines how the missing fields of an event widen an interval.
 type MissingVariance struct {
 	Variance float64 // variance of the score, see ScoreVariance
-	Range    int     // range of the missing fraction, see Answer.Range
+	Range    int     // range of the missing fraction, see MissingHandling.Range
 }
 
 // Interval returns the prediction interval of a predicted value. Its coverage is Sets.Coverage, or 90 % without Sets if

@@ -279,7 +279,7 @@ func RenewsBetween(from, to float64) bool {
 // Observe does.
 func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
-// renew implements Renew; wild says that the latest reading was an outlier.
+// renew implements Renew; outlier says that the latest reading was an outlier.
 func renew(stats []float64, outlier bool) (ratio, shift float64) {
 	n, mean, center, inverse := stats[StatCount], stats[StatMean], stats[StatCenter], stats[StatInverse]
 	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))

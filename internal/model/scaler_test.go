@@ -112,9 +112,9 @@ func TestScalerEach(t *testing.T) {
 	}
 }
 
-// TestWildSpreadAtRenewal checks an outlier that coincides with an update of the scale, in a column that most events
+// TestOutlyingSpreadAtRenewal checks an outlier that coincides with an update of the scale, in a column that most events
 // omit. The returned ratio must be 1, so that no weight changes.
-func TestWildSpreadAtRenewal(t *testing.T) {
+func TestOutlyingSpreadAtRenewal(t *testing.T) {
 	s := Scaler{Mode: StandardizeAll}
 	stats := make([]float64, ScalerWidth)
 	for n := 1; n < 64; n++ {
@@ -126,8 +126,8 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 	}
 }
 
-// TestIsWild checks that IsOutlier returns true exactly for the values that Clip returns for outliers.
-func TestIsWild(t *testing.T) {
+// TestIsOutlier checks that IsOutlier returns true exactly for the values that Clip returns for outliers.
+func TestIsOutlier(t *testing.T) {
 	stats := make([]float64, ScalerWidth)
 	stats[StatCenter], stats[StatInverse] = 2, 1
 	var s Scaler

@@ -19,7 +19,7 @@ const SetRanges = 1 + MissingBins
 // them.
 type Sets struct {
 	Coverage float64 `json:"coverage"`
-	// Limits has the limit of each range (see Answer.Range). For classification it is the largest -log p of a class in
+	// Limits has the limit of each range (see MissingHandling.Range). For classification it is the largest -log p of a class in
 	// the set; MostLimit excludes no class. For regression it is the half-width of the interval in standard deviations.
 	// A limit of -1 is unknown.
 	Limits SetLimits `json:"limits"`

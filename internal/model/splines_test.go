@@ -30,7 +30,7 @@ func slowHats(knots []float64, x float64) []float64 {
 	return out
 }
 
-func TestHats(t *testing.T) {
+func TestBasisColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		knots := make([]float64, 3+r.IntN(MaxKnots-3))
@@ -102,7 +102,7 @@ func curvedModel() (*Linear, []float64) {
 	return m, heights
 }
 
-func TestCurvesInScores(t *testing.T) {
+func TestSplinesInScores(t *testing.T) {
 	m, heights := curvedModel()
 	for _, x := range []float64{-5, -1, -0.25, 0, 1, 9, 10, 1e6} {
 		e := &event.Example{Features: event.Vec{Index: []uint32{5, 8}, Value: []float64{x, 1}}, Field: []uint16{1, 2}, Label: 0, Weight: 1}
@@ -155,7 +155,7 @@ func TestCurvesInScores(t *testing.T) {
 	}
 }
 
-func TestCurvesInFiles(t *testing.T) {
+func TestSplinesInFiles(t *testing.T) {
 	m, _ := curvedModel()
 	blocks := func() []event.Block {
 		each := must.Get(m.EachBlock())(t)
@@ -180,10 +180,10 @@ func TestCurvesInFiles(t *testing.T) {
 	}
 }
 
-// TestDrawnCurvesAreTheScores checks that a DrawnSpline equals the difference between the scores of events that differ
+// TestDrawnSplinesAreTheScores checks that a DrawnSpline equals the difference between the scores of events that differ
 // only in its number. It tests one output, many outputs, and a Transform. Changing a weight or a knot must change the
 // DrawnSpline.
-func TestDrawnCurvesAreTheScores(t *testing.T) {
+func TestDrawnSplinesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
 			names, weights := []string{"a", "b", "c"}[:classes], [][]float64{make([]float64, 9), make([]float64, 9), make([]float64, 9)}

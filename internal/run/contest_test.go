@@ -236,9 +236,9 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// TestContendersLearnAsAlone checks that each contender learns as a single learner would, and that the differences are
+// TestContendersLearnIndependently checks that each contender learns as a single learner would, and that the differences are
 // computed from its predictions.
-func TestContendersLearnAsAlone(t *testing.T) {
+func TestContendersLearnIndependently(t *testing.T) {
 	const n = 8000
 	list := slices.Clone(entrants)
 	for i := range list {

@@ -414,8 +414,8 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	return s, mislabeled
 }
 
-// TestSuspectsAreSafe checks that no checkpoint includes a mislabeled event that is not stored.
-func TestSuspectsAreSafe(t *testing.T) {
+// TestMislabeledAreStored checks that no checkpoint includes a mislabeled event that is not stored.
+func TestMislabeledAreStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspectSink{sink: sink{fail: 5}}
 		s, want := startSuspecting(t, t.TempDir(), 400, d)

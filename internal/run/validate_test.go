@@ -215,8 +215,8 @@ func TestReservoir(t *testing.T) {
 	}
 }
 
-// TestValidateIsNoTrouble checks that a failing or slow validation does not affect the run.
-func TestValidateIsNoTrouble(t *testing.T) {
+// TestValidateDelaysNothing checks that a failing or slow validation does not affect the run.
+func TestValidateDelaysNothing(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)
 	s.Validator.Open = func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {

@@ -58,8 +58,8 @@ func (s *slow) learn(places []int, x []float64, base, y, importance float64) flo
 	return f
 }
 
-// TestLearnsAsTheSlowOne checks that an Expert learns like slow at every rate and output.
-func TestLearnsAsTheSlowOne(t *testing.T) {
+// TestLearnsAgainstSlowVersion checks that an Expert learns like slow at every rate and output.
+func TestLearnsAgainstSlowVersion(t *testing.T) {
 	for _, l := range loss.All() {
 		if !newton.Wanted(l) || l.Facts().Target != loss.Sign {
 			continue

@@ -15,7 +15,7 @@ import (
 func TestTakeNumber(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), conformal.New(0.7)
 	residual := &model.Residual{Deviation: 2}
-	held, told, size := 0.0, 0.0, 0.0
+	held, used, size := 0.0, 0.0, 0.0
 	for range 10_000 {
 		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.MissingVariance{}) // with no missing fields
 		by := model.MissingVariance{Range: 2}
@@ -23,14 +23,14 @@ func TestTakeNumber(t *testing.T) {
 		low, high := c.Interval(loss.Real, residual, value, by)
 		if c.Limit(2) >= 0 {
 			size += high - low
-			if told++; low <= y && y <= high {
+			if used++; low <= y && y <= high {
 				held++
 			}
 		}
 		c.TakeNumber(loss.Real, residual, y, value, by)
 	}
-	if x := c.Report()[1]; x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(held/told-0.7) > 0.02 || math.Abs(x.Size-size/told) > 0.1*x.Size {
-		t.Errorf("%+v, want %v of %v", x, held/told, told)
+	if x := c.Report()[1]; x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(held/used-0.7) > 0.02 || math.Abs(x.Size-size/used) > 0.1*x.Size {
+		t.Errorf("%+v, want %v of %v", x, held/used, used)
 	}
 	if low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{}); low == low {
 		t.Error("an interval of nothing known")

@@ -97,13 +97,13 @@ func (c *Predictor) mergeClass(k int, was, is *class) {
 			s.follow(&c.ranges[r])
 		}
 	}
-	told, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
-	if told > 0 {
+	used, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
+	if used > 0 {
 		to := &c.grown(k).came
-		to.all.events += told
+		to.all.events += used
 		to.all.held += held
-		to.recent.scale(max(0, 1-told/min(memory, to.all.events)))
-		to.recent.events += told
+		to.recent.scale(max(0, 1-used/min(memory, to.all.events)))
+		to.recent.events += used
 		to.recent.held += held
 	}
 }
@@ -188,8 +188,8 @@ func fitClasses(base, now *Predictor, events float64) bool {
 				return false
 			}
 		}
-		told, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
-		if came += told; !(held >= 0 && held <= told && came <= events) {
+		used, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
+		if came += used; !(held >= 0 && held <= used && came <= events) {
 			return false
 		}
 	}

@@ -22,11 +22,11 @@ func rare(r *rand.Rand) Score {
 // threshold for all classes would rarely include the rare class. ByClass must report the coverage of the returned sets.
 func TestThresholdsByClass(t *testing.T) {
 	r, c, common := rand.New(rand.NewPCG(1, 2)), New(0.9), New(0.9)
-	var told, held, all [3]float64 // all: how often the common threshold would include the class
+	var used, held, all [3]float64 // all: how often the common threshold would include the class
 	for range 30_000 {
 		x := rare(r)
 		if limit := c.Sets().Classes; len(limit) >= x.Class && limit[x.Class-1][3] >= 0 {
-			if told[x.Class]++; x.within(limit[x.Class-1][3]) {
+			if used[x.Class]++; x.within(limit[x.Class-1][3]) {
 				held[x.Class]++
 			}
 			if x.within(common.Limit(3)) {
@@ -37,12 +37,12 @@ func TestThresholdsByClass(t *testing.T) {
 		common.Take(3, Score{Value: x.Value, First: x.First})
 	}
 	for k := 1; k <= 2; k++ {
-		if got := held[k] / told[k]; math.Abs(got-0.9) > 0.02 {
+		if got := held[k] / used[k]; math.Abs(got-0.9) > 0.02 {
 			t.Errorf("the sets of class %d hold %.3f", k, got)
 		}
 	}
-	if all[2]/told[2] > 0.5 {
-		t.Errorf("one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/told[2])
+	if all[2]/used[2] > 0.5 {
+		t.Errorf("one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/used[2])
 	}
 	report := c.ByClass([]string{"often", "rare"})
 	if len(report) != 2 || report[1].Class != "rare" {
@@ -50,12 +50,12 @@ func TestThresholdsByClass(t *testing.T) {
 	}
 	for i, x := range report {
 		k := i + 1
-		if x.Events != told[k] || x.Coverage != held[k]/told[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||
-			x.ByMissing[0].Range != "0.3-0.5" || x.ByMissing[0].Events != told[k] || x.ByMissing[0].Coverage != x.Coverage {
-			t.Errorf("%+v, want %v of %v", x, held[k], told[k])
+		if x.Events != used[k] || x.Coverage != held[k]/used[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||
+			x.ByMissing[0].Range != "0.3-0.5" || x.ByMissing[0].Events != used[k] || x.ByMissing[0].Coverage != x.Coverage {
+			t.Errorf("%+v, want %v of %v", x, held[k], used[k])
 		}
 	}
-	if got := c.Report()[0]; math.Abs(got.Coverage-(held[1]+held[2])/(told[1]+told[2])) > 1e-12 {
+	if got := c.Report()[0]; math.Abs(got.Coverage-(held[1]+held[2])/(used[1]+used[2])) > 1e-12 {
 		t.Errorf("all sets hold %v", got.Coverage)
 	}
 	if few := c.ByClass([]string{"often"}); len(few) != 1 {
@@ -63,11 +63,11 @@ func TestThresholdsByClass(t *testing.T) {
 	}
 }
 
-// TestEnemyOfAClass checks that the bounds on missed labels hold for the events of one class, for any events of the
+// TestAdversarialSequenceOfAClass checks that the bounds on missed labels hold for the events of one class, for any events of the
 // other classes.
-func TestEnemyOfAClass(t *testing.T) {
+func TestAdversarialSequenceOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), New(0.9)
-	missed, told := 0.0, 0.0
+	missed, used := 0.0, 0.0
 	for n := range 60_000 {
 		if n%3 > 0 {
 			c.Take(0, Score{Class: 1, Value: 0.1 * r.Float64()})
@@ -76,14 +76,14 @@ func TestEnemyOfAClass(t *testing.T) {
 		limit := c.ranges[0].limitFor(c.own(0, 2))
 		x := Score{Class: 2, Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
 		if limit >= 0 {
-			if told++; x.Value > limit {
+			if used++; x.Value > limit {
 				missed++
 			}
 		}
 		c.Take(0, x)
 	}
-	if most := 0.1*told + (0.1+gamma)/gamma + every; missed > most {
-		t.Errorf("%v of %v missed, at most %v may be", missed, told, most)
+	if most := 0.1*used + (0.1+gamma)/gamma + every; missed > most {
+		t.Errorf("%v of %v missed, at most %v may be", missed, used, most)
 	}
 }
 

@@ -167,11 +167,11 @@ func (c *Predictor) Take(r int, x Score) {
 }
 
 // observe adds a score whose set had the limit told. miss is the fraction of labels that sets may miss.
-func (s *scores) observe(x Score, told, miss float64) {
+func (s *scores) observe(x Score, used, miss float64) {
 	s.advance(1)
-	s.level += gamma * s.decayed.add(x, told, s.limit, s.grown, miss)
-	if told >= 0 {
-		s.all.add(x.within(told), 1)
+	s.level += gamma * s.decayed.add(x, used, s.limit, s.grown, miss)
+	if used >= 0 {
+		s.all.add(x.within(used), 1)
 	}
 }
 
@@ -195,14 +195,14 @@ func (c *Predictor) Add(r int, x Score) {
 func (x Score) within(limit float64) bool { return x.First || x.Value <= limit }
 
 // add adds a weighted score whose set had the limit told. It returns the change of the limit's α, in units of gamma.
-func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) {
+func (n *counts) add(x Score, used, limit, weight, miss float64) (move float64) {
 	if x.First {
 		n.first += weight
 	} else {
 		n.bins[binOf(x.Value)] += weight
 	}
-	if told >= 0 {
-		n.tally.add(x.within(told), weight)
+	if used >= 0 {
+		n.tally.add(x.within(used), weight)
 		if x.Size-x.Size == 0 { // finite
 			n.size, n.sized = n.size+weight*x.Size, n.sized+weight
 		}
@@ -395,9 +395,9 @@ func fits(was, is *scores, most float64) bool {
 			return false
 		}
 	}
-	told, held := is.waits.events-was.waits.events, is.waits.held-was.waits.held
+	used, held := is.waits.events-was.waits.events, is.waits.held-was.waits.held
 	sized, size := is.waits.sized-was.waits.sized, is.waits.size-was.waits.size
-	return all == n && held >= 0 && held <= told && told <= n && sized >= 0 && sized <= told && size >= 0 && !math.IsInf(size, 1) &&
+	return all == n && held >= 0 && held <= used && used <= n && sized >= 0 && sized <= used && size >= 0 && !math.IsInf(size, 1) &&
 		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 

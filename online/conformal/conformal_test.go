@@ -13,12 +13,12 @@ import (
 
 // met counts, from the first set on, all sets (told), the sets that miss the true class, and the smallest possible sets
 // that contain the true class.
-func met(c *Predictor, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
+func met(c *Predictor, r int, next func(n int, limit float64) Score, events int) (missed, used, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)
 		x := next(n, limit)
 		if limit >= 0 {
-			told++
+			used++
 			switch held := x.First || x.Value <= limit; {
 			case !held:
 				missed++
@@ -28,7 +28,7 @@ func met(c *Predictor, r int, next func(n int, limit float64) Score, events int)
 		}
 		c.Take(r, x)
 	}
-	return missed, told, smallest
+	return missed, used, smallest
 }
 
 // TestCoverageOfAnySequence checks the bounds for any sequence of T scores. At most a T + (a + gamma)/gamma labels are
@@ -56,12 +56,12 @@ func TestCoverageOfAnySequence(t *testing.T) {
 		for _, coverage := range []float64{0.5, 0.9, 0.99} {
 			for _, events := range []int{500, 5000, 40_000} {
 				c, a := New(coverage), 1-coverage
-				missed, told, smallest := met(c, 2, next, events)
-				if most := a*told + (a+gamma)/gamma + every; missed > most {
-					t.Errorf("%s, coverage %v: %v of %v missed, at most %v may be", name, coverage, missed, told, most)
+				missed, used, smallest := met(c, 2, next, events)
+				if most := a*used + (a+gamma)/gamma + every; missed > most {
+					t.Errorf("%s, coverage %v: %v of %v missed, at most %v may be", name, coverage, missed, used, most)
 				}
-				if least := a*(told-smallest) - 1/gamma - every; missed < least {
-					t.Errorf("%s, coverage %v: %v of %v missed, at least %v should be", name, coverage, missed, told, least)
+				if least := a*(used-smallest) - 1/gamma - every; missed < least {
+					t.Errorf("%s, coverage %v: %v of %v missed, at least %v should be", name, coverage, missed, used, least)
 				}
 			}
 		}
@@ -80,18 +80,18 @@ func TestSmallestSets(t *testing.T) {
 	if c.Limit(0) > 1 {
 		t.Errorf("the limit is %v where 97 %% are right", c.Limit(0))
 	}
-	held, told := 0.0, 0.0
+	held, used := 0.0, 0.0
 	for n := range 3 * memory {
 		x := draw(0.6)
 		if n >= memory {
-			if told++; x.First || x.Value <= c.Limit(0) {
+			if used++; x.First || x.Value <= c.Limit(0) {
 				held++
 			}
 		}
 		c.Take(0, x)
 	}
-	if held/told < 0.88 {
-		t.Errorf("%v are held after the stream has become hard", held/told)
+	if held/used < 0.88 {
+		t.Errorf("%v are held after the stream has become hard", held/used)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestTooFewScores(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	c := New(0.8)
-	told, held := 0.0, 0.0
+	used, held := 0.0, 0.0
 	for n := range 1000 {
 		x := Score{Value: r.ExpFloat64(), First: r.Float64() < 0.5, Size: math.NaN()}
 		switch n % 3 {
@@ -131,7 +131,7 @@ func TestReport(t *testing.T) {
 			x.Size = math.Inf(1)
 		}
 		if c.Limit(6) >= 0 {
-			if told++; x.First || x.Value <= c.Limit(6) {
+			if used++; x.First || x.Value <= c.Limit(6) {
 				held++
 			}
 		}
@@ -141,8 +141,8 @@ func TestReport(t *testing.T) {
 	if len(report) != 1 {
 		t.Fatalf("%+v", report)
 	}
-	if x := report[0]; x.Range != "0.85-1" || x.Events != told || x.Coverage != held/told || math.Abs(x.Recent-held/told) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
-		t.Errorf("%+v, want %v of %v", x, held, told)
+	if x := report[0]; x.Range != "0.85-1" || x.Events != used || x.Coverage != held/used || math.Abs(x.Recent-held/used) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
+		t.Errorf("%+v, want %v of %v", x, held, used)
 	}
 	if low := c.Low(); low != nil {
 		t.Errorf("low: %+v", low)
@@ -328,14 +328,14 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// TestEnemyInTheLongRun checks that the fraction of labels that an adversary can make the sets miss approaches a.
-func TestEnemyInTheLongRun(t *testing.T) {
+// TestAdversarialSequence checks that the fraction of labels that an adversary can make the sets miss approaches a.
+func TestAdversarialSequence(t *testing.T) {
 	c := New(0.9)
 	const events = 400_000
-	missed, told, _ := met(c, 0, func(_ int, limit float64) Score {
+	missed, used, _ := met(c, 0, func(_ int, limit float64) Score {
 		return Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
 	}, events)
-	if rate := missed / told; math.Abs(rate-0.1) > 1/(0.001*events) {
+	if rate := missed / used; math.Abs(rate-0.1) > 1/(0.001*events) {
 		t.Errorf("%v of the truths are missed", rate)
 	}
 }

@@ -28,8 +28,8 @@ func TestTemperature(t *testing.T) {
 	}
 }
 
-// TestTemperatureOfEndlessLosses checks that a gradient that is NaN or infinite does not change a temperature.
-func TestTemperatureOfEndlessLosses(t *testing.T) {
+// TestTemperatureOfInfiniteLosses checks that a gradient that is NaN or infinite does not change a temperature.
+func TestTemperatureOfInfiniteLosses(t *testing.T) {
 	for name, lost := range map[string]func(factor float64) float64{
 		"no number":        func(float64) float64 { return math.NaN() },
 		"above all bounds": func(factor float64) float64 { return map[bool]float64{true: math.Inf(1), false: 1}[factor > 1.5] },

@@ -515,9 +515,9 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestMemberSaysWhatIsInTheWay checks that a member reports why it is not ready while it cannot read events, read the
+// TestMemberReportsObstacles checks that a member reports why it is not ready while it cannot read events, read the
 // commit log, or write. The report must end with the problem.
-func TestMemberSaysWhatIsInTheWay(t *testing.T) {
+func TestMemberReportsObstacles(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		from, fails kmsg.Key // after the first request of kind from, requests of kind fails fail

@@ -129,9 +129,9 @@ func TestGatheredLessOften(t *testing.T) {
 	}
 }
 
-// TestLackingIsGatheredLessOften checks that events with many missing columns are added less often than complete
+// TestMissingIsGatheredLessOften checks that events with many missing columns are added less often than complete
 // events.
-func TestLackingIsGatheredLessOften(t *testing.T) {
+func TestMissingIsGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
 	for _, c := range []struct {
@@ -152,8 +152,8 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	}
 }
 
-// TestWildIsNotGathered checks that an outlier does not change the sums and is not used for imputation.
-func TestWildIsNotGathered(t *testing.T) {
+// TestOutliersAreNotGathered checks that an outlier does not change the sums and is not used for imputation.
+func TestOutliersAreNotGathered(t *testing.T) {
 	a, b := NewGatherer(256), NewGatherer(256)
 	r := rand.New(rand.NewPCG(7, 8))
 	var rows [][]float64

@@ -116,7 +116,7 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 		return
 	}
 	h := model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Missing: n.Fields.Missing, Covariance: c}}
-	to.Parts, to.SomeMissing = h.AllParts(in.Event, n.Fields.Present, to.Parts)
+	to.Parts, to.SomeMissing = h.AllRoles(in.Event, n.Fields.Present, to.Parts)
 	columns, x := in.Columns[:in.Features()], in.X[:in.Features()]
 	to.X = slices.Grow(to.X[:0], len(c.Columns))[:len(c.Columns)]
 	clear(to.X)

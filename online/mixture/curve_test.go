@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestCurveKeeps checks that a forecast is the mean over its first samples, and later the mean over about the last
+// TestSplineKeeps checks that a forecast is the mean over its first samples, and later the mean over about the last
 // forecastMemory samples.
-func TestCurveKeeps(t *testing.T) {
+func TestSplineKeeps(t *testing.T) {
 	var f ErrorCurve
 	last := 0.0
 	for _, samples := range []float64{0, 100, 1000, 10_000} {

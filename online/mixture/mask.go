@@ -122,7 +122,7 @@ func (m *Mask) Alone(rate float64, event uint64) {
 	}
 }
 
-// Points is the number of deletion rates of a Curve.
+// Points is the number of deletion rates of an ErrorCurve.
 const Points = 10
 
 // Missing returns the deletion rate of a point.

@@ -3,7 +3,7 @@
 // set of weights for each range of the fraction of an event's fields that is missing (Table).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
-// (Mask), and estimates the error at each fraction of missing features from masked events (Curve). It contains no model
+// (Mask), and estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no model
 // weights.
 package mixture
 

@@ -33,8 +33,8 @@ func (s *slow) take(losses []float64) {
 	}
 }
 
-// TestSharesByFormula compares the mixture weights with the formula, for several s, mixed by their losses.
-func TestSharesByFormula(t *testing.T) {
+// TestMixtureWeightsByFormula compares the mixture weights with the formula, for several s, mixed by their losses.
+func TestMixtureWeightsByFormula(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	rates := []float64{1e-4, 1e-2, 0.3}
 	s := NewWeights(prior, rates...)
@@ -74,9 +74,9 @@ func TestSharesByFormula(t *testing.T) {
 	}
 }
 
-// TestSharesAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight, infinite
+// TestMixtureWeightsAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight, infinite
 // losses do not exclude a prediction forever, and a weight below 0.01 counts as 0.
-func TestSharesAtTheEdges(t *testing.T) {
+func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})
 	if got := s.now(2); math.Abs(got-0.1) > 1e-12 {
@@ -103,9 +103,9 @@ func TestSharesAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestSharesRegret checks that the mixture's loss is at most the loss of the best prediction plus a small amount for
+// TestMixtureWeightsRegret checks that the mixture's loss is at most the loss of the best prediction plus a small amount for
 // finding it.
-func TestSharesRegret(t *testing.T) {
+func TestMixtureWeightsRegret(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	s := NewWeights(prior, wholeRates...)
 	lost, best := 0.0, make([]float64, 3)
@@ -224,9 +224,9 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 }
 
-// TestSharesOfLostIntervals checks that weights stay the same, for every s, if the pending losses are so large that all
+// TestMixtureWeightsOfLostIntervals checks that weights stay the same, for every s, if the pending losses are so large that all
 // weights underflow.
-func TestSharesOfLostIntervals(t *testing.T) {
+func TestMixtureWeightsOfLostIntervals(t *testing.T) {
 	s := NewWeights(prior, 1e-4, 1e-2)
 	for range 50 {
 		s.Take([]float64{0.3, 0.2, 0.9})
@@ -253,9 +253,9 @@ func TestSharesOfLostIntervals(t *testing.T) {
 	}
 }
 
-// TestSharesTrustComesBack checks that an s with high losses keeps a small weight, so that it recovers within some
+// TestMixtureWeightsRecover checks that an s with high losses keeps a small weight, so that it recovers within some
 // hundred events.
-func TestSharesTrustComesBack(t *testing.T) {
+func TestMixtureWeightsRecover(t *testing.T) {
 	s := NewWeights(prior, 1e-5, 0.4)
 	for range 20_000 {
 		s.Take([]float64{0, 3, 3})

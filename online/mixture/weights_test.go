@@ -44,9 +44,9 @@ func TestTableScales(t *testing.T) {
 	}
 }
 
-// TestTableSecond checks that a second-order expert has a weight relative to the mixed noise levels, by range. A range
+// TestTableSecondOrder checks that a second-order expert has a weight relative to the mixed noise levels, by range. A range
 // starts with the weight for complete events. The weight is part of the state.
-func TestTableSecond(t *testing.T) {
+func TestTableSecondOrder(t *testing.T) {
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	make := func() *mixture.Table {
 		t := mixture.NewTable(prior, scales, rules)

@@ -68,8 +68,8 @@ func TestGroupVariance(t *testing.T) {
 	}
 }
 
-// TestGroupNoiseAsTheSlowOne checks that the sums of a group are applied as the solution with full matrices requires.
-func TestGroupNoiseAsTheSlowOne(t *testing.T) {
+// TestGroupNoiseAgainstSlowVersion checks that the sums of a group are applied as the solution with full matrices requires.
+func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
 		e.set.Groups = 0.6

@@ -220,9 +220,9 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	return scores
 }
 
-// TestAsTheSlowOne checks that an Expert learns like slow, under every supported loss, with one and with several
+// TestAgainstSlowVersion checks that an Expert learns like slow, under every supported loss, with one and with several
 // outputs. The last case has a short half-life, and so many columns that the Expert skips events.
-func TestAsTheSlowOne(t *testing.T) {
+func TestAgainstSlowVersion(t *testing.T) {
 	for _, l := range wanted() {
 		for _, outputs := range []int{1, 3} {
 			if outputs > 1 && l.Facts().Target != loss.Sign {
@@ -304,8 +304,8 @@ func TestRidgeRegression(t *testing.T) {
 	}
 }
 
-// TestLosesLess checks that the Expert's loss soon is lower than the loss of the base score, under every loss.
-func TestLosesLess(t *testing.T) {
+// TestHasLowerLoss checks that the Expert's loss soon is lower than the loss of the base score, under every loss.
+func TestHasLowerLoss(t *testing.T) {
 	for _, l := range wanted() {
 		outputs := 1
 		if l.Facts().Target == loss.Sign {
@@ -616,8 +616,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestWildEvents checks that scores stay finite after outliers, and that later events are learned.
-func TestWildEvents(t *testing.T) {
+// TestOutlyingEvents checks that scores stay finite after outliers, and that later events are learned.
+func TestOutlyingEvents(t *testing.T) {
 	for _, l := range wanted() {
 		e, s := of(l, 1)
 		out := make([]float64, 1)

@@ -150,7 +150,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 				return factors
 			}
 			s.Segments = []rows.Segment{{From: 0, To: 0, DF: s.DF, Shrink: s.Shrink}, {From: 0, To: 4, DF: s.DF, Shrink: s.Shrink}, {From: 4, To: 5, DF: own(), Shrink: own()}, {From: 5, To: 10, DF: s.DF, Shrink: own()}}
-			s.InverseDecay = 1 // Growth multiplies only the factors of Groups
+			s.InverseDecay = 1 // InverseDecay multiplies only the factors of Groups
 		}
 		want, other := slices.Clone(table), s
 		other.Rows = nil

@@ -12,9 +12,9 @@ import (
 	"blankout/online/rows"
 )
 
-// TestRulesKeepTheAverage checks that a step changes the lags opposite to the weights, so that averages stay. It must
+// TestOptimizersKeepTheAverage checks that a step changes the lags opposite to the weights, so that averages stay. It must
 // not change other parts of a row. With learning rate 0, and for unlabeled events, no weight changes.
-func TestRulesKeepTheAverage(t *testing.T) {
+func TestOptimizersKeepTheAverage(t *testing.T) {
 	for _, entry := range Table {
 		for _, levels := range []int{1, 2} {
 			for _, outputs := range []int{1, 3} {

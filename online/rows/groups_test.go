@@ -158,9 +158,9 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-// TestArrangeAroundCurves checks that an event without groups and splines keeps its order. Otherwise the columns of
+// TestArrangeAroundSplines checks that an event without groups and splines keeps its order. Otherwise the columns of
 // each number with a spline must be consecutive.
-func TestArrangeAroundCurves(t *testing.T) {
+func TestArrangeAroundSplines(t *testing.T) {
 	splines := must.Get(model.NewSplines([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
 	scaler := &model.Scaler{Splines: splines}
 	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)

@@ -1,5 +1,5 @@
 // Package schedule adapts a noise level to a changing stream. It chooses between average and iterate, adapts the
-// learning rate (Pace), and decays accumulators (Clock). It contains no weights; the caller passes losses.
+// learning rate (Schedule), and decays accumulators (Clock). It contains no weights; the caller passes losses.
 package schedule
 
 import (
@@ -15,7 +15,7 @@ type Schedule struct {
 	adaptation
 }
 
-// New returns a Pace whose average covers the fraction share of the stream, 0 for no average. adapts enables
+// New returns a Schedule whose average covers the fraction share of the stream, 0 for no average. adapts enables
 // adaptation.
 func New(fraction float64, adapts bool) Schedule {
 	return Schedule{newAverage(fraction), newAdaptation(adapts && fraction > 0)}
@@ -252,7 +252,7 @@ func newAverage(fraction float64) average {
 const steadyReach = 2.5
 
 // advance updates g_{t-1} to g_t after the rows have been updated. small reports whether g_t is so small that it must
-// be multiplied into the lags, see Pace.Rebase.
+// be multiplied into the lags, see Schedule.Rebase.
 func (a *average) advance(steady bool) (small bool) {
 	power := a.power
 	if power < 0 {

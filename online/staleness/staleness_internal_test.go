@@ -179,8 +179,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestEndlessLoss checks that sums stay finite after an infinite loss, and can be decoded again.
-func TestEndlessLoss(t *testing.T) {
+// TestInfiniteLoss checks that sums stay finite after an infinite loss, and can be decoded again.
+func TestInfiniteLoss(t *testing.T) {
 	var a Stale
 	a.Freeze(5, linear(0))
 	a.Learned(5, 1, 1, 8)

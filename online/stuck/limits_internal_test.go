@@ -53,9 +53,9 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// TestFewOddReadings checks that four suspicious readings, each followed by another value, become usual if they are
+// TestFewOutlyingReadings checks that four suspicious readings, each followed by another value, become usual if they are
 // more than 1 % of the readings. Three do not.
-func TestFewOddReadings(t *testing.T) {
+func TestFewOutlyingReadings(t *testing.T) {
 	for _, c := range []struct{ before, needed int }{{leastReadings, some}, {390, some}, {500, some + 2}, {5000, enough}} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(9, 10))
 		l.feed(c.before, func(int) float64 { return 20 + r.NormFloat64() })

@@ -71,9 +71,9 @@ func TestDeadSensorsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestHonestReadingsCount checks that correct zeros, a new unit and correct spikes count after about twenty readings.
+// TestOrdinaryReadingsCount checks that correct zeros, a new unit and correct spikes count after about twenty readings.
 // Zeros occur now and then, often, or all night; other values vary.
-func TestHonestReadingsCount(t *testing.T) {
+func TestOrdinaryReadingsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, c := range map[string]struct {
 		next func(i int) float64

@@ -7,9 +7,9 @@ import (
 	"blankout/online/watch"
 )
 
-// TestDriftTellsBeforeAndAfter checks that an alarm has the mean loss before the change and the mean loss since,
+// TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change and the mean loss since,
 // each over its own events only.
-func TestDriftTellsBeforeAndAfter(t *testing.T) {
+func TestDriftReportsBeforeAndAfter(t *testing.T) {
 	var d watch.Detector
 	event := uint64(0)
 	for event < 2000 {

@@ -119,9 +119,9 @@ func TestUsualFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestKindThatVanishesIsNoLoss checks that a number that is sometimes text raises no alarm when it is always a
+// TestFieldOfAnotherKindIsNotMissing checks that a number that is sometimes text raises no alarm when it is always a
 // number.
-func TestKindThatVanishesIsNoLoss(t *testing.T) {
+func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 	for _, every := range []int{20, 3} {
 		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &watch.Fields{}
 		v.usual.Usual = []uint16{1, 2}

@@ -48,8 +48,8 @@ func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() 
 	return j.join.Counts()
 }
 
-// TestOneOddTime checks that one record with a time far ahead costs at most one match, wherever it is, and is counted.
-func TestOneOddTime(t *testing.T) {
+// TestOneTimeOutOfOrder checks that one record with a time far ahead costs at most one match, wherever it is, and is counted.
+func TestOneTimeOutOfOrder(t *testing.T) {
 	longtest.NotRaced(t)
 	const n, wait = 20_000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(1, 1))
@@ -76,9 +76,9 @@ func TestOneOddTime(t *testing.T) {
 	}
 }
 
-// TestOddTimes checks that random wrong times, ahead and behind, cost at most one match each, for any batches of the
+// TestTimesOutOfOrder checks that random wrong times, ahead and behind, cost at most one match each, for any batches of the
 // logs.
-func TestOddTimes(t *testing.T) {
+func TestTimesOutOfOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		const n, wait = 3000, time.Hour
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -133,9 +133,9 @@ func TestClockPutForward(t *testing.T) {
 	}
 }
 
-// TestOddTimeOfTheLastRecord checks a partition that ends with a record far ahead. After Config.IdleTimeout its time
+// TestTimeOutOfOrderOfTheLastRecord checks a partition that ends with a record far ahead. After Config.IdleTimeout its time
 // must be accepted up to the wall clock.
-func TestOddTimeOfTheLastRecord(t *testing.T) {
+func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 	now := time.Now().UnixMilli()
 	for _, c := range []struct {
 		ahead int64

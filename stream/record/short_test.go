@@ -165,8 +165,8 @@ func TestShortValuesMakeRoom(t *testing.T) {
 	checkFresh(t, c, events)
 }
 
-// TestShortValuesAreToldApart checks that values are distinguished by all of their bytes, although many share a slot.
-func TestShortValuesAreToldApart(t *testing.T) {
+// TestShortValuesAreDistinguished checks that values are distinguished by all of their bytes, although many share a slot.
+func TestShortValuesAreDistinguished(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxNames = 0
 	s := c.Schema()

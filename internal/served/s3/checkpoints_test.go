@@ -138,9 +138,9 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	}
 }
 
-// TestCheckpointsInTrouble checks that an unreachable store only makes a save fail, and that a lost response does not
+// TestCheckpointsOfFailingStore checks that an unreachable store only makes a save fail, and that a lost response does not
 // make it fail.
-func TestCheckpointsInTrouble(t *testing.T) {
+func TestCheckpointsOfFailingStore(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
 	s.Break(true)
