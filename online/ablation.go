@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"blankout/online/encode"
+	"blankout/online/health"
 	"blankout/online/monitor"
-	"blankout/online/watch"
 )
 
 // ablation measures ablation costs. The fields after monitors are scratch memory.
@@ -40,7 +40,7 @@ func (a *ablation) measure(e *labeled) {
 		return
 	}
 	schema := a.encoder.Schema()
-	a.findFields(e.in, min(len(schema.Fields), watch.MostFields))
+	a.findFields(e.in, min(len(schema.Fields), health.MostFields))
 	if len(a.field) != e.in.Features() {
 		return
 	}

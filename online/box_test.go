@@ -14,8 +14,8 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/synthetic"
-	"blankout/online/watch"
 )
 
 // newLearner returns a Learner, and fails the test if there is an error.
@@ -193,7 +193,7 @@ func (l *learner) wrong(scores []float64, e *event.Example) bool {
 func (l *learner) model() *model.Linear { return l.Snapshot().Model() }
 
 // savedWarnings returns the warnings that a program would read from the saved state.
-func (l *learner) savedWarnings(settings online.Fingerprint) []watch.Warning {
+func (l *learner) savedWarnings(settings online.Fingerprint) []health.Warning {
 	return l.Snapshot().Warnings(settings)
 }
 

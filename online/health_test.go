@@ -15,12 +15,12 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/synthetic"
-	"blankout/online/watch"
 )
 
-// The values of package watch.
-const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
+// The values of package health.
+const healthBlock, healthFields, healthChanges = 256, health.MostFields, 64
 
 // changesOf returns how many alarms were raised or ended.
 func changesOf(l *learner) uint64 {

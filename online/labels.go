@@ -10,7 +10,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // NumbersError reports that the labels look like regression targets, but the loss is for classification.
@@ -28,17 +28,17 @@ func (e *NumbersError) Error() string {
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
 // CheckNumbers returns a *NumbersError if one of the first n events of b has a numeric label that is not a class.
-// events is the number of events before b. After watch.WarnAfter events the result is always nil, because the first
+// events is the number of events before b. After health.WarnAfter events the result is always nil, because the first
 // events decide what the labels of a stream are.
 func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
-	if events >= watch.WarnAfter {
+	if events >= health.WarnAfter {
 		return nil
 	}
 	classes := b.Schema.Classes
 	if l, err := loss.Parse(lossName); err == nil && ofNumbers(l) && AreNumbers(classes) {
 		for i := range b.Examples[:n] {
 			if r := b.Examples[i].Refused; r != nil && r.Reason == event.ReasonLabel {
-				return &NumbersError{lossName, watch.FirstBytes(r.Detail, watch.MaxFirst)}
+				return &NumbersError{lossName, health.FirstBytes(r.Detail, health.MaxFirst)}
 			}
 		}
 	}

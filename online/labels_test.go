@@ -8,7 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // TestCheckNumbers checks which labels look like regression targets under a loss for classes.
@@ -35,9 +35,9 @@ func TestCheckNumbers(t *testing.T) {
 		{"an unknown number under the quadratic loss", "quadratic", whole[:3], true, 0, true},
 		{"an unknown number under the logistic loss", "logistic", whole[:3], true, 0, false},
 		{"an unknown number beside names", "quadratic", []string{"a", "b", "c"}, true, 0, false},
-		{"just before the limit", "logistic", []string{"0.5", "1.5", "2"}, false, watch.WarnAfter - 1, true},
-		{"late in the stream", "logistic", []string{"0.5", "1.5", "2"}, false, watch.WarnAfter, false},
-		{"an unknown number late in the stream", "quadratic", whole[:3], true, watch.WarnAfter, false},
+		{"just before the limit", "logistic", []string{"0.5", "1.5", "2"}, false, health.WarnAfter - 1, true},
+		{"late in the stream", "logistic", []string{"0.5", "1.5", "2"}, false, health.WarnAfter, false},
+		{"an unknown number late in the stream", "quadratic", whole[:3], true, health.WarnAfter, false},
 		{"regression", "squared", []string{"0.5", "1.5", "2"}, false, 0, false},
 	} {
 		s := event.NewSchema(8, nil, 100)

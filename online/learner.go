@@ -19,7 +19,7 @@
 //  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and correct learn the event.
 //
-// Several Learners may learn one model (share.go). A [share.Delta] is what one of them has learned in an interval.
+// Several Learners may learn one model (group.go). A [deltas.Delta] is what one of them has learned in an interval.
 package online
 
 import (

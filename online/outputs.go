@@ -11,9 +11,9 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/health"
 	"blankout/online/memory"
 	"blankout/online/rows"
-	"blankout/online/watch"
 	"blankout/online/young"
 )
 
@@ -323,7 +323,7 @@ func nameFeature(n *encode.Encoder, e *event.Example, i int, lookup bool) string
 func quoted(name string) string {
 	const most = 40
 	if len(name) > most {
-		name = watch.FirstBytes(name, most)
+		name = health.FirstBytes(name, most)
 	}
 	return strconv.Quote(name)
 }

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Prediction is the prediction for an event, before the event is learned. The Learner owns its slices, which are valid
@@ -35,7 +35,7 @@ type Prediction struct {
 	// Refused reports that the event is invalid: it has no scores and is not learned.
 	Refused bool
 	// Mislabeled is not nil if Learn has found that the label is probably wrong, see Config.MislabeledBelow.
-	Mislabeled *watch.MislabeledEvent
+	Mislabeled *health.MislabeledEvent
 }
 
 // Measure adds the losses of the prediction at its labeled event to sums. For regression, Wrong is the absolute error.

@@ -8,9 +8,9 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/measure"
+	"blankout/online/health"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
-	"blankout/online/watch"
 )
 
 // Report returns all measures and counts so far.
@@ -74,16 +74,16 @@ func forecastError(t *mixture.Table, regression bool) float64 {
 // call after each batch of events.
 func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), l.events} }
 
-// Warnings returns the warnings of the current state, in the order of watch.WarningKinds. settings describes how
+// Warnings returns the warnings of the current state, in the order of health.WarningKinds. settings describes how
 // records are read. If final is true, the stream has ended, so there is also a warning for too few records.
-func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
-	return l.counted().Warnings(l.encoder.Schema(), watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
+func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
+	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
 }
 
 // counted returns the counts on which warnings depend.
 func (l *Learner) counted() monitor.Counted {
 	s, c := l.encoder.Schema(), l.monitors.Counted()
-	c.Others = slices.Concat(c.Others, watch.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
+	c.Others = slices.Concat(c.Others, health.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
 	if l.events > 0 {
 		c.Others = append(c.Others, l.config.Undeclared(s)...)
 	}
@@ -91,9 +91,9 @@ func (l *Learner) counted() monitor.Counted {
 }
 
 // Warnings is Learner.Warnings for a stream that has ended.
-func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
+func (s *Snapshot) Warnings(settings Fingerprint) []health.Warning {
 	h := &s.model.Head
-	return s.counted.Warnings(h.Schema, watch.Stream{Events: h.Events, Outputs: h.Layout.Outputs, Settings: settings, Final: true})
+	return s.counted.Warnings(h.Schema, health.Stream{Events: h.Events, Outputs: h.Layout.Outputs, Settings: settings, Final: true})
 }
 
 // ByAge returns the loss of predictions by the staleness of the weights. Errors of classifications are in percent.

@@ -9,10 +9,10 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/rows"
 	"blankout/online/staleness"
 	"blankout/online/synthetic"
-	"blankout/online/watch"
 	"bytes"
 	"fmt"
 	"math"
@@ -347,7 +347,7 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.StaleLoss {
 // change there is no warning.
 func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
-		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
+		is := func(w health.Warning) bool { return w.Kind == health.WarnStale }
 		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.savedWarnings(nil), is)
 		if a != b {
 			t.Errorf("the learner warns: %v, what is saved of it: %v", a, b)

@@ -16,8 +16,8 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/health"
 	"blankout/online/monitor"
-	"blankout/online/watch"
 	"blankout/online/young"
 )
 
@@ -145,12 +145,12 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, err
 	}
-	health, err := json.Marshal(s.report.Health)
+	fields, err := json.Marshal(s.report.Health)
 	if err != nil {
 		return nil, err
 	}
 	return func(yield func(event.Block) bool) {
-		for _, b := range []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: watch.BlockHealth, Data: health}} {
+		for _, b := range []event.Block{{Name: "learner", Data: s.state}, {Name: "refused", Data: s.refused}, {Name: "summary", Data: summary}, {Name: health.BlockHealth, Data: fields}} {
 			if !yield(b) {
 				return
 			}

@@ -17,8 +17,8 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/synthetic"
-	"blankout/online/watch"
 )
 
 // fixedEvents is a Source of one batch.
@@ -140,10 +140,10 @@ func TestStuck(t *testing.T) {
 }
 
 // stuckAlarms returns the alarms about stuck fields.
-func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
+func stuckAlarms(l *online.Learner) (on []health.FieldAlarm) {
 	for _, f := range l.Report().Health.Fields {
 		for _, a := range f.Alarms {
-			if a.Kind == watch.AlarmStuck {
+			if a.Kind == health.AlarmStuck {
 				on = append(on, a)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online/health"
 	"blankout/online/monitor"
-	"blankout/online/watch"
 )
 
 // Report holds all measures and counts of a Learner.
@@ -61,12 +61,12 @@ type Summary struct {
 	ByAge           []measure.StaleLoss `json:"by_staleness,omitempty"`
 	// CoverageByClass is as in Report.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
-	Drift           watch.Drift             `json:"drift"`
+	Drift           health.Drift            `json:"drift"`
 	Mislabeled      uint64                  `json:"mislabeled"` // number of events whose label is probably wrong
 	// NumbersSummary is only for regression. Its errors are in the unit of the targets, and Forecast has root mean
 	// squared errors.
 	*NumbersSummary
-	watch.BaselineReport
+	health.BaselineReport
 }
 
 // NumbersSummary is a short form of the measures of a regression.

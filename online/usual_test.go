@@ -13,7 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream/record"
 )
 
@@ -109,7 +109,7 @@ func (p *payments) told() (out []string) {
 }
 
 // one fails the test unless exactly one alarm was raised and is active. It returns the alarm.
-func (p *payments) one(field, kind string) watch.FieldAlarm {
+func (p *payments) one(field, kind string) health.FieldAlarm {
 	p.t.Helper()
 	h := p.learners[0].Report().Health
 	if h.Alarms != 1 || len(h.Changes) != 1 || len(h.Fields) == 0 || len(h.Fields[0].Alarms) != 1 {
@@ -282,7 +282,7 @@ func TestUsualNights(t *testing.T) {
 	}
 	p.feed(15 * perHour) // until midnight
 	h := p.learners[0].Report().Health
-	at := slices.IndexFunc(h.Fields, func(f watch.FieldHealth) bool { return f.Field == "temper" })
+	at := slices.IndexFunc(h.Fields, func(f health.FieldHealth) bool { return f.Field == "temper" })
 	if f := h.Fields[at]; h.Alarms > 0 || f.Missing.Now < 0.2 {
 		t.Errorf("at midnight: %+v", f)
 	}
@@ -352,7 +352,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		d := author.Cut(64)
 		must.Do(t, fold.Add(d))
 		must.Do(t, follower.Follow(fold, d.Columns, 1, 1<<20))
-		for _, name := range []string{"learner", watch.BlockHealth} {
+		for _, name := range []string{"learner", health.BlockHealth} {
 			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
 				of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name))(t) }
 				if !bytes.Equal(of(l), of(other)) {

@@ -11,18 +11,18 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // NoRate returns warnings about noise with rates by group. It warns if no event has had one of the groups or, for
 // observed rates, if all rates are 0. met reports whether an event has had a group.
-func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch.Warning {
+func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []health.Warning {
 	n, ok := noise.(loss.GroupDropout)
 	switch {
 	case !ok || n.Rates == nil:
 		return nil
 	case observed && len(n.Rates) == 0:
-		return []watch.Warning{{Kind: watch.WarnNoRate, Text: "noise observed: no field has been missing so far, so the weights are learned without noise; use auto to prepare for the first loss"}}
+		return []health.Warning{{Kind: health.WarnNoRate, Text: "noise observed: no field has been missing so far, so the weights are learned without noise; use auto to prepare for the first loss"}}
 	case observed:
 		return nil
 	}
@@ -35,12 +35,12 @@ func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch
 	if unknown == nil {
 		return nil
 	}
-	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise has a rate for %s, but no event has a field or group of that name: correct the name and restart with --reset", strings.Join(unknown, ", "))}}
+	return []health.Warning{{Kind: health.WarnNoRate, Text: fmt.Sprintf("noise has a rate for %s, but no event has a field or group of that name: correct the name and restart with --reset", strings.Join(unknown, ", "))}}
 }
 
 // Undeclared warns if missing fields are expected to be declared missing, but no field of the events can be declared
 // missing.
-func (c *Config) Undeclared(s *event.Schema) []watch.Warning {
+func (c *Config) Undeclared(s *event.Schema) []health.Warning {
 	key := "expected_missing"
 	if c.ExpectedMissing == 0 {
 		key = "expected_missing_groups"
@@ -49,5 +49,5 @@ func (c *Config) Undeclared(s *event.Schema) []watch.Warning {
 	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || s.ColumnsGoMissing() || slices.ContainsFunc(s.Fields, known) {
 		return nil
 	}
-	return []watch.Warning{{Kind: watch.WarnUndeclared, Text: key + " is for declared loss, but these events have no field that can be declared missing: set silent_missing"}}
+	return []health.Warning{{Kind: health.WarnUndeclared, Text: key + " is for declared loss, but these events have no field that can be declared missing: set silent_missing"}}
 }

@@ -13,11 +13,11 @@ import (
 
 	"blankout/internal/event"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/synthetic"
-	"blankout/online/watch"
 )
 
-func kinds(warnings []watch.Warning) (out []string) {
+func kinds(warnings []health.Warning) (out []string) {
 	for _, w := range warnings {
 		out = append(out, w.Kind)
 	}
@@ -44,8 +44,8 @@ func TestPriorWarning(t *testing.T) {
 		}
 	}
 	settings := online.Fingerprint{"label": "label"}
-	warnings := func(l *learner, final bool) []watch.Warning { // without the warning about older weights, which noise also causes
-		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
+	warnings := func(l *learner, final bool) []health.Warning { // without the warning about older weights, which noise also causes
+		return slices.DeleteFunc(l.Warnings(settings, final), func(w health.Warning) bool { return w.Kind == health.WarnStale })
 	}
 	learn(2000, 1)
 	if w := warnings(l, true); len(w) > 0 || l.Report().Prior.Event != 2000 || l.Report().Prior.LogLoss >= l.Report().Prior.Frequencies {
@@ -64,7 +64,7 @@ func TestPriorWarning(t *testing.T) {
 		r = rand.New(&again)
 		learn(2000/2, 50)
 		w := warnings(l, false)
-		if !slices.Equal(kinds(w), []string{watch.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
+		if !slices.Equal(kinds(w), []string{health.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
 			t.Errorf("noise: %v, %+v", w, l.Report().Prior)
 		}
 		l, restored = restored, l
@@ -160,23 +160,23 @@ func TestStreamWarnings(t *testing.T) {
 		want   []string
 		saying string
 	}{
-		{"one class", class(1), 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
+		{"one class", class(1), 1000, false, []string{health.WarnOneClass}, `every label of 1000 events is "`},
 		{"one class, not yet", class(1), 999, false, nil, ""},
-		{"one class at the end", class(0), 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
-		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events had a label, so nothing was learned: no event has the field record.label = "target"`},
+		{"one class at the end", class(0), 2, true, []string{health.WarnOneClass}, "every label of 2 events is"},
+		{"no labels", unlabeled, 1000, false, []string{health.WarnUnlabeled}, `none of 1000 events had a label, so nothing was learned: no event has the field record.label = "target"`},
 		{"not yet", unlabeled, 999, false, nil, ""},
-		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
+		{"at the end", unlabeled, 3, true, []string{health.WarnUnlabeled}, "none of 3 events"},
 		{"one label", mixed(only(500), drawn, unlabeled), 1000, true, nil, ""},
-		{"refused", mixed(every(10), refused(event.ReasonSyntax), drawn), 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
+		{"refused", mixed(every(10), refused(event.ReasonSyntax), drawn), 2000, false, []string{health.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
 		{"few refused", mixed(every(25), refused(event.ReasonSyntax), drawn), 2000, true, nil, ""},
 		{"repeated", mixed(every(2), refused(event.ReasonRepeated), drawn), 2000, true, nil, ""},
-		{"lately refused", mixed(below(20000), drawn, refused(event.ReasonWeight)), 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
+		{"lately refused", mixed(below(20000), drawn, refused(event.ReasonWeight)), 20500, false, []string{health.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
 		{"refused long ago", mixed(below(500), refused(event.ReasonWeight), drawn), 20500, false, nil, ""},
-		{"stray", stray, 2000, false, []string{watch.WarnRefused, watch.WarnStrayLabel}, `the label "c0" of 1 of`},
-		{"a class of one event", one, 300, true, []string{watch.WarnStrayLabel}, `class "c0" has one example of 300; to exclude it`},
+		{"stray", stray, 2000, false, []string{health.WarnRefused, health.WarnStrayLabel}, `the label "c0" of 1 of`},
+		{"a class of one event", one, 300, true, []string{health.WarnStrayLabel}, `class "c0" has one example of 300; to exclude it`},
 		{"one event of few", one, 99, true, nil, ""},
 		{"one event, and more to come", one, 9999, false, nil, ""},
-		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},
+		{"one event of many", one, 10000, false, []string{health.WarnStrayLabel}, `class "c0" has one example of 10000`},
 		{"a rare class", rare, 2000, true, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestStreamWarnings(t *testing.T) {
 			settings := online.Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
 			// TestPriorWarning covers the comparison with the class frequencies.
-			got = slices.DeleteFunc(got, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
+			got = slices.DeleteFunc(got, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
 			if !slices.Equal(kinds(got), c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
 			}
@@ -199,12 +199,12 @@ func TestStreamWarnings(t *testing.T) {
 			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
 				t.Errorf("%q, want %q", text, c.saying)
 			}
-			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == watch.WarnPrior }), c.want) {
+			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want) {
 				t.Errorf("saved: %v, want %v", saved, c.want)
 			}
 			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
-			again = slices.DeleteFunc(again, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
+			again = slices.DeleteFunc(again, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
 			if !slices.Equal(again, got) {
 				t.Errorf("restored: %v, before %v", again, got)
 			}
@@ -231,9 +231,9 @@ func TestNumbersAsText(t *testing.T) {
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
 		l.Learn(e, nil)
 	}
-	want := []watch.Warning{{Kind: watch.WarnText, Text: `field "price" contains numbers written as text, such as "0,5", and each is a separate category: record.decimal = "," reads them`}}
-	of := func(list []watch.Warning) []watch.Warning {
-		return slices.DeleteFunc(list, func(w watch.Warning) bool { return w.Kind != watch.WarnText })
+	want := []health.Warning{{Kind: health.WarnText, Text: `field "price" contains numbers written as text, such as "0,5", and each is a separate category: record.decimal = "," reads them`}}
+	of := func(list []health.Warning) []health.Warning {
+		return slices.DeleteFunc(list, func(w health.Warning) bool { return w.Kind != health.WarnText })
 	}
 	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -262,17 +262,17 @@ func TestOddTime(t *testing.T) {
 			l.Learn(e, nil)
 		}
 		restored := l.restored()
-		for i, w := range [][]watch.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.savedWarnings(settings)} {
-			if slices.Contains(kinds(w), watch.WarnTime) != c.want {
+		for i, w := range [][]health.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.savedWarnings(settings)} {
+			if slices.Contains(kinds(w), health.WarnTime) != c.want {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
 			for _, w := range w {
-				if w.Kind == watch.WarnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
+				if w.Kind == health.WarnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
 					t.Error(w.Text)
 				}
 			}
 		}
-		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), watch.WarnTime) {
+		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), health.WarnTime) {
 			t.Errorf("%v where no field holds the time", kinds(w))
 		}
 	}
@@ -302,7 +302,7 @@ func TestUndeclared(t *testing.T) {
 		config := online.DefaultConfig()
 		c.change(&config)
 		l := start(t, config, s)
-		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, watch.WarnUndeclared) {
+		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, health.WarnUndeclared) {
 			t.Errorf("%s, before any event: %v", c.name, got)
 		}
 		for i := range 50 {
@@ -310,7 +310,7 @@ func TestUndeclared(t *testing.T) {
 		}
 		text := ""
 		for _, w := range l.Warnings(nil, true) {
-			if w.Kind == watch.WarnUndeclared {
+			if w.Kind == health.WarnUndeclared {
 				text = w.Text
 			}
 		}
@@ -344,7 +344,7 @@ func TestRateWarnings(t *testing.T) {
 		for name, l := range map[string]*online.Learner{"learned": l, "restored": restored} {
 			got := ""
 			for _, w := range l.Warnings(online.Fingerprint{}, false) {
-				if w.Kind == watch.WarnNoRate {
+				if w.Kind == health.WarnNoRate {
 					got = w.Text
 				}
 			}

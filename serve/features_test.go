@@ -10,8 +10,8 @@ import (
 	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/monitor"
-	"blankout/online/watch"
 	"blankout/serve"
 )
 
@@ -38,7 +38,7 @@ func TestFeatures(t *testing.T) {
 	answers(t, 503, "no event has been learned yet", "GET", url+"/v1/features", "")
 	must.Do(t, runner.Run(t.Context()))
 	var got struct {
-		watch.Health
+		health.Health
 		Watched int
 	}
 	text := decoded(t, &got, "GET", url+"/v1/features?limit=2", "")
@@ -69,16 +69,16 @@ func TestFeatures(t *testing.T) {
 // TestFieldMetricsAreLimited checks that at most ten fields with an alarm have metrics, and that long names are
 // truncated.
 func TestFieldMetricsAreLimited(t *testing.T) {
-	h := &watch.Health{Alarms: 50}
+	h := &health.Health{Alarms: 50}
 	for i := range 50 {
-		f := watch.FieldHealth{Field: fmt.Sprint("f", i), Missing: &watch.Condition{Now: 1}, Mean: &watch.Condition{}, Deviation: &watch.Condition{}, NewValues: &watch.Condition{}}
+		f := health.FieldHealth{Field: fmt.Sprint("f", i), Missing: &health.Condition{Now: 1}, Mean: &health.Condition{}, Deviation: &health.Condition{}, NewValues: &health.Condition{}}
 		switch i {
 		case 0, 1:
 			f.Field = "twice"
 		case 2:
 			f.Field = "\xff\xfe\"\n" + strings.Repeat("é", 300)
 		}
-		f.Alarms = []watch.FieldAlarm{{Field: f.Field, Kind: "missing"}}
+		f.Alarms = []health.FieldAlarm{{Field: f.Field, Kind: "missing"}}
 		h.Fields = append(h.Fields, f)
 	}
 	_, service := learned(t)

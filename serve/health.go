@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"blankout/internal/run"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 var fieldMetrics = []metric{
@@ -17,31 +17,31 @@ var fieldMetrics = []metric{
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
 	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Fraction of events in which the field is null, omitted or of an unusual kind: now or usual.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
 	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Fraction of the field's values that are new or rare: now or usual.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
 	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "Difference between the field's mean and its usual mean, in usual deviations.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			if f.Mean != nil {
 				emit(f.Mean.Change)
 			}
 		})},
 	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual deviation.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			if f.Deviation != nil {
 				emit(f.Deviation.Change)
 			}
 		})},
 	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.stuck says so.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
-				if a.Kind == watch.AlarmStuck {
+				if a.Kind == health.AlarmStuck {
 					emit(1)
 				}
 			}
 		})},
 	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before the field went missing, and with it missing: before or after.",
-		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.ErrorAfter != nil {
 					emit(*a.ErrorBefore/100, "before")
@@ -60,23 +60,23 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	health := t.service.status().Learner.Health
-	if health == nil {
+	report := t.service.status().Learner.Health
+	if report == nil {
 		fail(w, http.StatusServiceUnavailable, "no event has been learned yet", r.URL.Path)
 		return
 	}
 	reply(w, http.StatusOK, struct {
-		*watch.Health
-		Watched int                 `json:"watched"` // number of monitored fields
-		Fields  []watch.FieldHealth `json:"fields"`
-	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
+		*health.Health
+		Watched int                  `json:"watched"` // number of monitored fields
+		Fields  []health.FieldHealth `json:"fields"`
+	}{report, len(report.Fields), report.Fields[:min(limit, len(report.Fields))]})
 }
 
 // healthReport is the part of the web page's data about the health of the fields.
 type healthReport struct {
-	Alarms  int                 `json:"alarms"`
-	Watched int                 `json:"watched"`
-	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst fields
+	Alarms  int                  `json:"alarms"`
+	Watched int                  `json:"watched"`
+	Fields  []health.FieldHealth `json:"fields"` // the pageFields worst fields
 }
 
 // pageFields is the number of fields on the web page.
@@ -91,7 +91,7 @@ func healthOf(s *run.Status) *healthReport {
 }
 
 // worstAlarm returns the text of an alarm about the worst field, or "" if there is no alarm.
-func worstAlarm(h *watch.Health) string {
+func worstAlarm(h *health.Health) string {
 	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
 		return ""
 	}
@@ -103,7 +103,7 @@ func worstAlarm(h *watch.Health) string {
 const metricFields = 10
 
 // worstFields calls f for each field that has metrics, with the field's name in the metrics.
-func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
+func worstFields(v *view, f func(name string, field *health.FieldHealth)) {
 	h := v.status.Learner.Health
 	if h == nil {
 		return
@@ -136,7 +136,7 @@ func alarmsByKind(v *view, emit func(float64, ...string)) {
 			on[a.Kind]++
 		}
 	}
-	for _, kind := range watch.FieldAlarmKinds {
+	for _, kind := range health.FieldAlarmKinds {
 		emit(on[kind], kind)
 	}
 }
@@ -145,16 +145,16 @@ func alarmsByKind(v *view, emit func(float64, ...string)) {
 const maxLabel = 100
 
 // ofField returns a reader of metrics that calls read for each of the worst fields.
-func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
+func ofField(read func(f *health.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		worstFields(v, func(name string, f *watch.FieldHealth) {
+		worstFields(v, func(name string, f *health.FieldHealth) {
 			read(f, func(value float64, labels ...string) { emit(value, append([]string{name}, labels...)...) })
 		})
 	}
 }
 
 // spans emits the current and the usual value of a condition, with the labels "now" and "usual".
-func spans(c *watch.Condition, emit func(float64, ...string)) {
+func spans(c *health.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")
 		emit(c.Usual, "usual")

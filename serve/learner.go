@@ -14,7 +14,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/run"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // newestEvent is the JSON response to GET /v1/newest.
@@ -60,7 +60,7 @@ type measured struct {
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
 	// Refused has, by reason, the number of records refused since the learner's start, and the error of the first of
 	// them.
-	Refused map[event.Reason]watch.Refusals `json:"refused,omitempty"`
+	Refused map[event.Reason]health.Refusals `json:"refused,omitempty"`
 	// Samples are some of the newest refused records. Mislabeled are events whose label is probably wrong.
 	Samples    []run.Sample `json:"samples,omitempty"`
 	Mislabeled []run.Sample `json:"mislabeled,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve"
 )
 
@@ -41,7 +41,7 @@ func TestPageRequests(t *testing.T) {
 		Confusion   [2][2]float64
 		Reliability []struct{ Probability, Positive, Events float64 }
 		Thresholds  []measure.Threshold
-		Refused     map[string]watch.Refusals
+		Refused     map[string]health.Refusals
 	}
 	get("/v1/measures", &measures)
 	b := runner.Status().Learner.Binary

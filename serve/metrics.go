@@ -20,7 +20,7 @@ import (
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/online/group"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/registry"
@@ -407,16 +407,16 @@ var mainMetrics = []metric{
 	{"blankout_drift_excess_nats", gauge, nil, "Height of the drift detector's sum above its lowest point; 50 raises an alarm.",
 		one(func(v *view) float64 { return v.status.Learner.Drift.Excess })},
 	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
-		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
+		ofAlarm(func(d health.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
 	{"blankout_drift_log_loss_nats", gauge, []string{"side"}, "Mean log-loss before the latest drift alarm and over the events that raised it: before or after.",
-		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) {
+		ofAlarm(func(d health.Drift, emit func(float64, ...string)) {
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while a warning of this kind is in force (docs/operate.md lists the kinds).",
 		func(v *view, emit func(float64, ...string)) {
-			for _, kind := range watch.WarningKinds {
-				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)
+			for _, kind := range health.WarningKinds {
+				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w health.Warning) bool { return w.Kind == kind })), kind)
 			}
 		}},
 	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
@@ -612,7 +612,7 @@ func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...stri
 }
 
 // ofAlarm returns a reader of metrics that calls read with the latest alarm of the drift detector, if there is one.
-func ofAlarm(read func(watch.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
+func ofAlarm(read func(health.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if d := v.status.Learner.Drift; d.Alarms > 0 {
 			read(d, emit)

@@ -18,7 +18,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // pages holds the files of / and /page/: the page, its scripts, and uPlot, which draws its charts. They request only
@@ -122,7 +122,7 @@ type Report struct {
 	Partitions      []partition             `json:"partitions"`
 	TotalLoss       *float64                `json:"loss_total"`
 	AUC             *float64                `json:"auc"`
-	Baselines       watch.BaselineReport    `json:"baselines"` // baseline errors, in percent for classification
+	Baselines       health.BaselineReport   `json:"baselines"` // baseline errors, in percent for classification
 	Features        int                     `json:"features"`
 	Classes         []class                 `json:"classes"`
 	Level           string                  `json:"noise_level"`
@@ -131,8 +131,8 @@ type Report struct {
 	Forecast        *online.Forecast        `json:"forecast,omitempty"`
 	LevelsByMissing []string                `json:"noise_levels_by_missing,omitempty"`
 	Policies        []model.PolicyRange     `json:"missing_policies,omitempty"`
-	Drift           watch.Drift             `json:"drift"`
-	Warnings        []watch.Warning         `json:"warnings,omitempty"`
+	Drift           health.Drift            `json:"drift"`
+	Warnings        []health.Warning        `json:"warnings,omitempty"`
 	Health          *healthReport           `json:"health,omitempty"`
 	RefusedBy       map[event.Reason]uint64 `json:"refused_by"`
 	Letters         map[event.Reason]uint64 `json:"dead_letters"`

@@ -20,7 +20,7 @@ import (
 	"blankout/internal/served/s3"
 	"blankout/online"
 	"blankout/online/group"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve"
 	"blankout/serve/predict"
 	"blankout/stream"
@@ -227,9 +227,9 @@ func TestHealthInBrowser(t *testing.T) {
 func TestAlarmsInBrowser(t *testing.T) {
 	b := browse(t)
 	_, service := learned(t)
-	gone := watch.FieldHealth{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing", Text: "gone is missing"}}}
+	gone := health.FieldHealth{Field: "gone", Missing: &health.Condition{Now: 1}, Alarms: []health.FieldAlarm{{Field: "gone", Kind: "missing", Text: "gone is missing"}}}
 	status := *service.Status()
-	status.Learner.Health = &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{gone, {Field: "there", Missing: &watch.Condition{}}}}
+	status.Learner.Health = &health.Health{Alarms: 1, Fields: []health.FieldHealth{gone, {Field: "there", Missing: &health.Condition{}}}}
 	service.Status = func() *run.Status { return &status }
 	url := start(t, serve.DefaultConfig(), service)
 	b.open(t, url, looks[0], "document.querySelectorAll('#health-table tbody tr').length === 2")

@@ -8,18 +8,18 @@ import (
 
 	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve"
 )
 
 // TestWarnings checks that the page shows a warning of the run, and that a metric reports the kinds of warnings.
 func TestWarnings(t *testing.T) {
 	_, service := learned(t)
-	warning := watch.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
-	service.Status = func() *run.Status { return &run.Status{Warnings: []watch.Warning{warning}} }
+	warning := health.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}
+	service.Status = func() *run.Status { return &run.Status{Warnings: []health.Warning{warning}} }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
-	for _, kind := range watch.WarningKinds {
+	for _, kind := range health.WarningKinds {
 		want := `blankout_warning{kind="` + kind + `"} 0`
 		if kind == warning.Kind {
 			want = `blankout_warning{kind="` + kind + `"} 1`

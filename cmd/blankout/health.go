@@ -12,11 +12,11 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"blankout/internal/event"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // printAlarms prints the fields that differ from their usual state.
-func printAlarms(out *bufio.Writer, h *watch.Health) {
+func printAlarms(out *bufio.Writer, h *health.Health) {
 	const most = 10
 	n := 0
 	for _, f := range h.Fields {
@@ -32,7 +32,7 @@ func printAlarms(out *bufio.Writer, h *watch.Health) {
 }
 
 // printFeatures prints the health of every monitored field.
-func printFeatures(out *bufio.Writer, h *watch.Health) {
+func printFeatures(out *bufio.Writer, h *health.Health) {
 	printAlarms(out, h)
 	if h.Alarms > 0 {
 		fmt.Fprintln(out)
@@ -43,7 +43,7 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tnew values %\tusually\tmean\tusually\tdeviation\tusually\terror % without\t")
-	two := func(c *watch.Condition, factor float64) string {
+	two := func(c *health.Condition, factor float64) string {
 		if c == nil {
 			return "\t"
 		}

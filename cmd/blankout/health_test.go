@@ -2,7 +2,7 @@ package main
 
 import (
 	"blankout/internal/must"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -57,7 +57,7 @@ func TestHealthOfFields(t *testing.T) {
 	if !strings.Contains(out, "\nnot monitored for being stuck, because they usually repeat a value or have only two values: version (99.98 %)\n") {
 		t.Errorf("inspect --features: %s", out)
 	}
-	var i struct{ Health *watch.Health }
+	var i struct{ Health *health.Health }
 	out, _ = blankout("inspect", "checkpoints", "--json")
 	if err := json.Unmarshal([]byte(out), &i); err != nil || i.Health.Alarms != 1 || i.Health.Fields[0].Alarms[0].SinceEvent != 3001 {
 		t.Errorf("inspect --json: %v %s", err, out)

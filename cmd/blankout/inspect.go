@@ -25,7 +25,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve"
 )
 
@@ -141,8 +141,8 @@ type inspection struct {
 	Policies []model.PolicyRange `json:"missing_policies,omitempty"`
 	Offsets  event.Offsets       `json:"offsets,omitempty"`
 	Progress *online.Summary     `json:"progress,omitempty"` // progress of the learner in a checkpoint
-	Warnings []watch.Warning     `json:"warnings,omitempty"` // warnings in a checkpoint
-	Health   *watch.Health       `json:"health,omitempty"`   // health of the fields in a checkpoint
+	Warnings []health.Warning    `json:"warnings,omitempty"` // warnings in a checkpoint
+	Health   *health.Health      `json:"health,omitempty"`   // health of the fields in a checkpoint
 	Snapshot *snapshotID         `json:"snapshot,omitempty"`
 	// Learner is the name of the model's learner, if the stream has several learners. Learners compares them, for a
 	// checkpoint.
@@ -244,10 +244,10 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			}
 		}
 	}
-	if i.Warnings, err = watch.ReadWarnings(file.Blocks); err != nil {
+	if i.Warnings, err = health.ReadWarnings(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	if i.Health, err = watch.ReadHealth(file.Blocks); err != nil {
+	if i.Health, err = health.ReadHealth(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
 	if data, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {

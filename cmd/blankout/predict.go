@@ -22,7 +22,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/served"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 type predictFlags struct {
@@ -212,7 +212,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		}
 		e := &in.Examples[i]
 		if field := o.data.record.Time; field != "" && !oddTime {
-			if text := watch.OddTime(e.Time, field); text != "" {
+			if text := health.OddTime(e.Time, field); text != "" {
 				oddTime = true
 				p.warn(place() + ": " + text)
 			}

@@ -20,8 +20,8 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/run"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/optimizers"
-	"blankout/online/watch"
 	"blankout/serve"
 	"blankout/stream/record"
 )
@@ -304,7 +304,7 @@ type runSummary struct {
 	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings are warnings about probable mistakes in the stream or its settings.
-	Warnings []watch.Warning `json:"warnings"`
+	Warnings []health.Warning `json:"warnings"`
 	// Learners compares the learners of the stream with the lead, if there are several, as GET /v1/learners does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary
@@ -317,7 +317,7 @@ func summary(s *run.Status, offsets event.Offsets) runSummary {
 		Seconds: time.Since(s.Started).Seconds(), Checkpoint: s.Save.Name, Checkpoints: s.Save.Saved,
 		Offsets: offsets, RefusedBy: map[string]uint64{},
 		NotFinite: s.NotFinite, HeldOut: s.HeldOut, HoldoutError: measure.Defined(100 * s.Holdout.Error()), HoldoutMAE: measure.Defined(s.HoldoutNumbers.MAE()), HoldoutRMSE: measure.Defined(s.HoldoutNumbers.RMSE()), Validations: s.Validation.Done,
-		Warnings: append([]watch.Warning{}, s.Warnings...), Learners: serve.LearnerReports(s),
+		Warnings: append([]health.Warning{}, s.Warnings...), Learners: serve.LearnerReports(s),
 	}
 	if n := out.NumbersSummary; n != nil {
 		out.MAE, out.RMSE = n.MAE, n.RMSE

@@ -18,7 +18,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream"
 	"blankout/stream/record"
 	"blankout/stream/record/notation"
@@ -131,7 +131,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	default:
 		p.note("the classes, for record.classes: " + quoted(names...))
 	}
-	if text := watch.OddTime(s.time, c.Time); c.Time != "" && text != "" {
+	if text := health.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)

@@ -17,7 +17,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/run"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // screen is standard error with a progress line at the bottom that is overwritten. If standard error is not a terminal,
@@ -133,7 +133,7 @@ type progress struct {
 	passedOver    int64                  // number of records that are not events, or are repeated
 	lastError     string                 // reason why the run is not consuming
 	numbers       *measure.NumbersReport // measures for regression
-	baselines     watch.BaselineReport
+	baselines     health.BaselineReport
 }
 
 // look returns the state of a run. Its rate is measured since the previous call.

@@ -20,7 +20,7 @@ import (
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/serve"
 )
 
@@ -127,7 +127,7 @@ func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 		return nil, err
 	}
 	s := &run.Status{NotReady: "on disk", Learner: l.Report()}
-	if s.Warnings, err = watch.ReadWarnings(blocks); err != nil {
+	if s.Warnings, err = health.ReadWarnings(blocks); err != nil {
 		return nil, err
 	}
 	offsets, err := run.ReadOffsets(blocks)

@@ -25,7 +25,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream/labels"
 	"blankout/stream/record/notation"
 )
@@ -227,7 +227,7 @@ type trainResult struct {
 	// Measures for regression, on the training examples.
 	*measure.NumbersReport
 	// Losses of baselines that use only the labels, in the order of the examples.
-	watch.BaselineReport
+	health.BaselineReport
 	Refused int `json:"refused"` // number of rejected and skipped records
 	// SupportVectors is the number of alpha > 0 of a kernel machine, summed over its binary problems.
 	SupportVectors int `json:"support_vectors,omitempty"`
@@ -408,11 +408,11 @@ func (o *trainFlags) unused(d *batch.Data) string {
 }
 
 // baselinesOf returns the losses of baselines on the examples. Baselines use only the labels.
-func baselinesOf(d *batch.Data) watch.BaselineReport {
-	var b watch.Baselines
+func baselinesOf(d *batch.Data) health.BaselineReport {
+	var b health.Baselines
 	regression := d.Schema.Target != loss.Sign
 	for i := range d.Rows() {
-		t := watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Weight: d.Weight(i), Regression: regression, Label: d.Label(i)}
+		t := health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Weight: d.Weight(i), Regression: regression, Label: d.Label(i)}
 		if t.Label < 0 || t.Weight == 0 {
 			continue
 		}

@@ -27,8 +27,8 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
+	"blankout/online/health"
 	"blankout/online/optimizers"
-	"blankout/online/watch"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -114,7 +114,7 @@ type onlineResult struct {
 	// Progressive holds the measures over all passes; each event is measured before it is learned.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings are about probable mistakes in the examples or settings.
-	Warnings []watch.Warning `json:"warnings"`
+	Warnings []health.Warning `json:"warnings"`
 }
 
 // trainOnline implements train --solver online.
@@ -167,7 +167,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Report()
-	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]watch.Warning{}, trained.Warnings...)}
+	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]health.Warning{}, trained.Warnings...)}
 	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}

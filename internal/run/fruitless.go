@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"blankout/internal/event"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // FruitlessError ends a run that has read everything without success. The run has learned nothing, or has refused more
@@ -99,7 +99,7 @@ func (l *loop) fruitless() error {
 	}
 	if l.Labels != nil {
 		for _, c := range l.Labels.State().Clocks {
-			if odd := watch.OddTime(c.Time, l.Fingerprint["time"]); odd != "" && l.Fingerprint["time"] != "" {
+			if odd := health.OddTime(c.Time, l.Fingerprint["time"]); odd != "" && l.Fingerprint["time"] != "" {
 				e.Times = append(e.Times, c.Topic+": "+odd)
 			}
 		}

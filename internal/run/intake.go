@@ -21,7 +21,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream/labels"
 )
 
@@ -112,7 +112,7 @@ type DeadLetters interface {
 // others.
 type Mislabeled interface {
 	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
-	// watch.MislabeledEvent. After an error the event was not stored, and AddMislabeled may be called again.
+	// health.MislabeledEvent. After an error the event was not stored, and AddMislabeled may be called again.
 	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
 	// Flush returns nil once all added events are stored safely. After an error it may be called again.
 	Flush(ctx context.Context) error
@@ -121,7 +121,7 @@ type Mislabeled interface {
 // mislabeledEvent is a mislabeled event of the current batch.
 type mislabeledEvent struct {
 	index int
-	watch.MislabeledEvent
+	health.MislabeledEvent
 }
 
 // retry calls try, which stores records in a store, until it succeeds or ctx ends. about is logged.

@@ -16,7 +16,7 @@ import (
 	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // loop is the state of one call of Run. It belongs to the goroutine that called Run.
@@ -312,7 +312,7 @@ func (l *loop) retry(ctx context.Context, in store, try func() error, about ...a
 }
 
 // reportDrift logs an alarm of the drift detector.
-func (l *loop) reportDrift(b *event.Batch, d watch.Drift) {
+func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 	if d.Alarms == l.logged.Drift.Alarms {
 		return
 	}
@@ -331,7 +331,7 @@ type warned struct {
 func (l *loop) warn(final bool) {
 	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
 	for kind, w := range l.warned {
-		w.on = slices.ContainsFunc(l.current.Warnings, func(x watch.Warning) bool { return x.Kind == kind })
+		w.on = slices.ContainsFunc(l.current.Warnings, func(x health.Warning) bool { return x.Kind == kind })
 		l.warned[kind] = w
 	}
 	for _, x := range l.current.Warnings {

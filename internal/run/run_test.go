@@ -28,7 +28,7 @@ import (
 	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -476,7 +476,7 @@ func TestDriftIsLogged(t *testing.T) {
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
 	d := s.Status().Learner.Drift
-	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
+	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= health.DriftAlarm {
 		t.Fatalf("%+v", d)
 	}
 	want := fmt.Sprintf(`level=WARN msg="the stream drifts: the loss of events has risen" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/failpoint"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream/labels"
 )
 
@@ -257,7 +257,7 @@ func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fin
 		if err != nil {
 			return nil, fmt.Errorf("encoding the warnings: %w", err)
 		}
-		more = append(more, event.Block{Name: watch.BlockWarnings, Data: data})
+		more = append(more, event.Block{Name: health.BlockWarnings, Data: data})
 	}
 	return func(yield func(event.Block) bool) {
 		for _, b := range append([]event.Block{{Name: blockOffsets, Data: where}, {Name: blockFingerprint, Data: fingerprint}}, more...) {

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Sample is one of the newest refused records or mislabeled events.
@@ -40,7 +40,7 @@ func refusedSample(b *event.Batch, e *event.Example) Sample {
 }
 
 // mislabeledSample returns the Sample of a mislabeled event.
-func mislabeledSample(b *event.Batch, e *event.Example, class string, s watch.MislabeledEvent) Sample {
+func mislabeledSample(b *event.Batch, e *event.Example, class string, s health.MislabeledEvent) Sample {
 	return sample(b, e, fmt.Sprintf("labeled %s with score %.3g: counts as %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
 

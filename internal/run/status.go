@@ -9,7 +9,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Published is a published Model and its stream position. It is immutable.
@@ -38,7 +38,7 @@ type Status struct {
 	Save                   SaveStatus
 	Published              uint64        // number of published Models
 	Learner                online.Report // report of the Learner
-	Warnings               []watch.Warning
+	Warnings               []health.Warning
 	Validation             ValidationStatus
 	// Labels has the counts of delayed labels; nil without delayed labels. AtLearning measures predictions made when
 	// their events were learned.

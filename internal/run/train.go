@@ -13,7 +13,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Training makes passes over a finite set of events, and reports the result.
@@ -52,11 +52,11 @@ type Trained struct {
 	Objective, Error float64
 	// ProgressiveNumbers has the progressive measures of the first pass for regression. Numbers has the measures of the
 	// published weights at the end; it is nil without an evaluation.
-	ProgressiveNumbers *watch.Numbers
-	Baselines          watch.Baselines // baselines in the first pass
+	ProgressiveNumbers *health.Numbers
+	Baselines          health.Baselines // baselines in the first pass
 	Numbers            *measure.NumbersReport
 	Noise              loss.Noise // noise of the published weights
-	Warnings           []watch.Warning
+	Warnings           []health.Warning
 }
 
 // Run trains. It returns the context's error if the context ends first.
@@ -81,7 +81,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Learned, result.Unlabeled, result.Refused = status.Learned, status.Unlabeled, status.RefusedBy
 		}
 		// Warnings about records are taken from the first pass, which has counted each record once.
-		first := slices.DeleteFunc(result.Warnings, func(w watch.Warning) bool { return !w.OfRecords() })
+		first := slices.DeleteFunc(result.Warnings, func(w health.Warning) bool { return !w.OfRecords() })
 		for _, w := range status.Warnings {
 			if pass == 0 || !w.OfRecords() {
 				first = append(first, w)

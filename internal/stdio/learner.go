@@ -25,7 +25,7 @@ import (
 	"blankout/internal/served/kafka"
 	"blankout/internal/served/s3"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream/record"
 )
 
@@ -274,8 +274,8 @@ type Inspection struct {
 	// Client is what the client stored when the learner was saved.
 	Client json.RawMessage `json:"client,omitempty"`
 	// Measures and Warnings are set only for a learner.
-	Measures *online.Summary `json:"measures,omitempty"`
-	Warnings []watch.Warning `json:"warnings,omitempty"`
+	Measures *online.Summary  `json:"measures,omitempty"`
+	Warnings []health.Warning `json:"warnings,omitempty"`
 }
 
 func (l *learner) inspect() (answer, error) {

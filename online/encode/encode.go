@@ -7,11 +7,11 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/deltas"
 	"blankout/online/fields"
+	"blankout/online/health"
 	"blankout/online/scaling"
-	"blankout/online/share"
 	"blankout/online/silent"
-	"blankout/online/watch"
 )
 
 // Encoder encodes events. It owns the rows with their column statistics, and the scales of columns. Experts own the
@@ -28,8 +28,8 @@ type Encoder struct {
 	start        func(row []float64)
 	together     Together
 	intercept    float64 // value of the constant feature
-	interval     *share.Interval
-	inverseDecay float64 // see share.Interval.Note
+	interval     *deltas.Interval
+	inverseDecay float64 // see deltas.Interval.Note
 	known        int     // number of fields that events have had so far
 	due          bool    // dense columns must be reviewed
 }
@@ -346,7 +346,7 @@ func (n *Encoder) Review() *Review {
 }
 
 // Met fills to with an event for monitors: as it arrived and as it was encoded.
-func (n *Encoder) Met(came *event.Example, in *Input, to *watch.Met) {
+func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
 	fields, e := n.schema.Fields, in.Event
 	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
 	to.Fields, to.Rows, to.Usual, to.Of = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Table, n.Fields.Usual(in.Number), nil
@@ -392,8 +392,8 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 }
 
 // Join makes the Encoder part of a group of learners for an interval. growth is the factor of new terms in the
-// experts' accumulators, see share.Interval.Note.
-func (n *Encoder) Join(in *share.Interval, inverseDecay float64) {
+// experts' accumulators, see deltas.Interval.Note.
+func (n *Encoder) Join(in *deltas.Interval, inverseDecay float64) {
 	n.interval, n.inverseDecay = in, inverseDecay
 }
 

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/online"
-	"blankout/online/share"
+	"blankout/online/deltas"
 )
 
 // MemberID identifies a running member: 16 random bytes.
@@ -66,7 +66,7 @@ type Commit struct {
 	// Fields has the fields, in order, that the author's Schema had and the merged model did not have when the delta
 	// was cut.
 	Fields []event.Field
-	Kind   share.Kind
+	Kind   deltas.Kind
 	Events uint64 // number of events in the delta
 	Chunks []ChunkRef
 }
@@ -76,7 +76,7 @@ type Chunk struct {
 	Member MemberID
 	Seq    uint64
 	Index  uint32 // index among the chunks of the delta, from 0
-	Delta  share.Delta
+	Delta  deltas.Delta
 	Hash   uint64 // hash of the encoded bytes
 }
 
@@ -187,8 +187,8 @@ func (c *Commit) state(to *coder.Coder) {
 	to.Uint(&c.Chain)
 	kind := uint64(c.Kind)
 	to.Uint(&kind)
-	c.Kind = share.Kind(kind)
-	to.Failed = to.Failed || kind > uint64(share.Shared)
+	c.Kind = deltas.Kind(kind)
+	to.Failed = to.Failed || kind > uint64(deltas.Shared)
 	to.Uint(&c.Events)
 	list(to, &c.Spans, 48, func(s *Span) {
 		text(to, &s.Topic)
@@ -261,7 +261,7 @@ func number(c *coder.Coder, x *int32) {
 
 // EncodeChunks returns the chunks of a Delta, at least one, of at most MaxChunk bytes each. It also returns their refs
 // for a Commit. The caller must add the positions after appending the chunks to the log.
-func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte, refs []ChunkRef) {
+func EncodeChunks(member MemberID, seq uint64, d *deltas.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
@@ -307,10 +307,10 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 	}
 	c.Bytes(&d.State)
 	rows := c.Uint32()
-	if c.Failed || index > math.MaxUint32 || kind > uint64(share.Shared) || precision != 32 && precision != 64 || width > 1<<18 {
+	if c.Failed || index > math.MaxUint32 || kind > uint64(deltas.Shared) || precision != 32 && precision != 64 || width > 1<<18 {
 		return nil, misfit
 	}
-	k.Index, d.Kind, d.Precision, d.Width = uint32(index), share.Kind(kind), int(precision), int(width)
+	k.Index, d.Kind, d.Precision, d.Width = uint32(index), deltas.Kind(kind), int(precision), int(width)
 	if uint64(rows)*uint64(d.MinRowBytes()) > uint64(len(c.In)) {
 		return nil, misfit
 	}
@@ -334,11 +334,11 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 }
 
 // join joins the chunks of a commit, in order, to its Delta. The error names the first chunk that does not fit.
-func join(c *Commit, chunks []*Chunk) (*share.Delta, error) {
+func join(c *Commit, chunks []*Chunk) (*deltas.Delta, error) {
 	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
 		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))
 	}
-	d := &share.Delta{Kind: c.Kind, Events: c.Events}
+	d := &deltas.Delta{Kind: c.Kind, Events: c.Events}
 	for i, k := range chunks {
 		switch {
 		case k == nil:

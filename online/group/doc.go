@@ -5,7 +5,7 @@
 // What a member does, in order:
 //
 //  1. It learns with its own Learner (online.Learner.Follow), and cuts the result of an
-//     interval: a share.Delta.
+//     interval: a deltas.Delta.
 //  2. [EncodeChunks] encodes the Delta in records of at most [MaxChunk] bytes. The member
 //     appends them to the log first, in any partitions.
 //  3. A [Commit] refers to these chunks, the learned records ([Span]) and the state of the

@@ -11,7 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/run"
-	"blankout/online/share"
+	"blankout/online/deltas"
 	"blankout/stream"
 )
 
@@ -134,7 +134,7 @@ func (w *work) span(b *event.Batch) *Span {
 }
 
 // cut ends the interval. It returns the Commit, without the refs of its chunks, and the Delta.
-func (w *work) cut(precision int) (*Commit, *share.Delta) {
+func (w *work) cut(precision int) (*Commit, *deltas.Delta) {
 	d := w.intake.Learner.Cut(precision)
 	c := &Commit{
 		Seq: w.seq, Base: w.base, Chain: w.chain, Kind: d.Kind, Events: d.Events,

@@ -16,7 +16,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/online"
-	"blankout/online/share"
+	"blankout/online/deltas"
 )
 
 // Fold is the model that results from applying a commit log up to an offset. It is a pure function of its initial state
@@ -121,7 +121,7 @@ func (f *Fold) accept(record []byte) {
 }
 
 // check returns the Delta that a commit would add and the offsets after it, or the reason for a rejection.
-func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, error) {
+func (f *Fold) check(c *Commit, chunks []*Chunk) (*deltas.Delta, event.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned with other settings: use the same configuration for all members"}
 	}
@@ -158,7 +158,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	if c.Events > records {
 		return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%d events of %d records", c.Events, records)}
 	}
-	if c.Kind == share.Full && c.Chain != f.chain {
+	if c.Kind == deltas.Full && c.Chain != f.chain {
 		return nil, nil, &Rejection{ReasonMoved, "it replaces a state that others have added to since"}
 	}
 	d, err := join(c, chunks)

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 	"blankout/stream"
 )
 
@@ -64,9 +64,9 @@ type Status struct {
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // status of this member's validations
 	// Warnings describe problems of the group's model, and settings that the user probably does not want.
-	Warnings []watch.Warning `json:"-"`
-	At       time.Time       `json:"at"`
-	NotReady string          `json:"not_ready,omitempty"` // why the member is not ready, or ""
+	Warnings []health.Warning `json:"-"`
+	At       time.Time        `json:"at"`
+	NotReady string           `json:"not_ready,omitempty"` // why the member is not ready, or ""
 }
 
 // End is the end of a partition, and how many of its records the group has not learned.

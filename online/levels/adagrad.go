@@ -9,12 +9,12 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/deltas"
 	"blankout/online/encode"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 	"blankout/online/schedule"
-	"blankout/online/share"
 )
 
 // Settings are the settings of an Expert.
@@ -60,9 +60,9 @@ type Expert struct {
 	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by growth
 	step         step
 	window       refresh.Refresh
-	silent       *silentLevel    // nil if no level has silent noise
-	rated        int             // number of calls of SetRates that changed rates
-	interval     *share.Interval // nil outside a group of learners
+	silent       *silentLevel     // nil if no level has silent noise
+	rated        int              // number of calls of SetRates that changed rates
+	interval     *deltas.Interval // nil outside a group of learners
 	// Rewritten counts changes of all rows at once. It is not part of the state.
 	Rewritten uint64
 }

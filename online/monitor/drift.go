@@ -4,12 +4,12 @@ package monitor
 
 import (
 	"blankout/internal/coder"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // drift is the drift detector, with the request that an alarm makes.
 type drift struct {
-	watch.Detector
+	health.Detector
 	asks *Request // nil requests nothing
 }
 

@@ -9,7 +9,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/calibration"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // link learns a Link from the predicted scores. If readers have older weights, it learns from the scores of such
@@ -19,7 +19,7 @@ type link struct {
 	learns   bool
 	always   bool   // the Link takes effect even if it does not reduce the loss
 	stale    uint64 // age of the readers' weights in events, 0 for current weights
-	measures *watch.Measures
+	measures *health.Measures
 	outputs  int         // number of scores of a prediction
 	active   int         // number of classes seen so far
 	bounded  *model.Link // the Link after cautious, nil before it is computed
@@ -27,7 +27,7 @@ type link struct {
 
 // newLink returns a link. With "auto" it learns nothing if there are class weights, because these shift scores on
 // purpose.
-func newLink(s Settings, m *watch.Measures) link {
+func newLink(s Settings, m *health.Measures) link {
 	l := link{always: s.Calibrate == "on", stale: uint64(s.ServingStaleness), measures: m}
 	l.learns = s.Target == loss.Sign && (l.always || s.Calibrate == "auto" && !s.ClassWeights)
 	l.reset()

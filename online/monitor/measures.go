@@ -4,14 +4,14 @@ package monitor
 
 import (
 	"blankout/internal/coder"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Measures holds the progressive measures, and the losses of the baselines and the class frequencies.
 type Measures struct {
-	watch.Measures
-	Baselines watch.Baselines
-	Prior     watch.Prior
+	health.Measures
+	Baselines health.Baselines
+	Prior     health.Prior
 }
 
 // Known reports whether a labeled event has arrived.

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // Monitor observes events before they are learned.
@@ -23,8 +23,8 @@ type Monitor interface {
 
 // Event is an event and, if it has a label, its prediction. It is valid until the next event.
 type Event struct {
-	watch.LabeledEvent
-	Met      watch.Met // the event as it arrived
+	health.LabeledEvent
+	Met      health.Met // the event as it arrived
 	Labeled  bool
 	Again    bool                  // the event was also learned in an earlier pass over a finite data set
 	Scores   []float64             // scores by class, or of a regression
@@ -68,36 +68,36 @@ type Request struct {
 
 // Monitors holds all monitors of a stream.
 type Monitors struct {
-	Measures   Measures
-	Refused    watch.Refused // records that are not valid events
-	drift      drift
-	link       link
-	positive   positive
-	health     health
-	sets       sets
-	stale      olderWeights
-	loss       loss.Loss
-	mislabeled mislabeled
-	texts      watch.Texts
-	list       []Monitor
+	Measures    Measures
+	Refused     health.Refused // records that are not valid events
+	drift       drift
+	link        link
+	positive    positive
+	fieldHealth fieldHealth
+	sets        sets
+	stale       olderWeights
+	loss        loss.Loss
+	mislabeled  mislabeled
+	texts       health.Texts
+	list        []Monitor
 }
 
 // Report holds the results of all monitors. Progressive measures use the predictions that were published before the
 // event was learned. Sums are weighted by importance.
 type Report struct {
-	watch.Measures
+	health.Measures
 	Events     uint64 // number of events with a weight above 0, including unlabeled events
 	Refused    uint64
-	RefusedBy  map[event.Reason]watch.Refusals
+	RefusedBy  map[event.Reason]health.Refusals
 	Mislabeled uint64 // number of events with an influence below Settings.MislabeledBelow
-	Drift      watch.Drift
-	Prior      watch.Prior
-	Baselines  watch.Baselines
+	Drift      health.Drift
+	Prior      health.Prior
+	Baselines  health.Baselines
 	// Sets reports the coverage of prediction sets or intervals by range of the missing fraction, and CoverageByClass
 	// reports it by class.
 	Sets            []measure.Coverage
 	CoverageByClass []measure.ClassCoverage
-	Health          *watch.Health // health of the fields
+	Health          *health.Health // fieldHealth of the fields
 	// ByAge has the error and the loss by staleness (age) of the weights.
 	ByAge []measure.StaleLoss
 	// Positive is the name of the positive class of Binary, "" if it is not known yet.
@@ -109,10 +109,10 @@ type Report struct {
 // Alarms holds all alarms so far. It is cheap to compute, so it can be requested after each batch of events.
 type Alarms struct {
 	Mislabeled uint64 // number of mislabeled events
-	Drift      watch.Drift
-	Fields     uint64             // number of field alarms that were raised
-	Changes    uint64             // number of field alarms that were raised or ended
-	Latest     []watch.FieldAlarm // the latest changes of field alarms, oldest first
+	Drift      health.Drift
+	Fields     uint64              // number of field alarms that were raised
+	Changes    uint64              // number of field alarms that were raised or ended
+	Latest     []health.FieldAlarm // the latest changes of field alarms, oldest first
 }
 
 // Settings are the settings of Monitors. The first fields equal the fields of online.Config with the same names.
@@ -132,14 +132,14 @@ type Settings struct {
 
 // New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
-	m := &Monitors{loss: s.Loss, drift: newDrift(s), health: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
+	m := &Monitors{loss: s.Loss, drift: newDrift(s), fieldHealth: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
 	m.link = newLink(s, &m.Measures.Measures)
 	m.stale = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
-		m.Measures.Numbers = &watch.Numbers{Loss: s.Loss}
+		m.Measures.Numbers = &health.Numbers{Loss: s.Loss}
 	}
-	m.list = []Monitor{&m.stale, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.mislabeled, &m.health}
+	m.list = []Monitor{&m.stale, &m.Measures, &m.positive, &m.drift, &m.link, &m.sets, &m.mislabeled, &m.fieldHealth}
 	return m
 }
 
@@ -155,7 +155,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 
 // Follow replaces the Schema by a later version.
 func (m *Monitors) Follow(s *event.Schema) {
-	m.positive.schema, m.health.schema, m.sets.schema, m.stale.schema = s, s, s, s
+	m.positive.schema, m.fieldHealth.schema, m.sets.schema, m.stale.schema = s, s, s, s
 }
 
 // Decision returns how scores become a class.

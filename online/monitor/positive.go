@@ -5,14 +5,14 @@ package monitor
 import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // positive chooses the positive class: the configured one. If none is configured and the two labels are no known pair,
 // it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
 type positive struct {
 	schema     *event.Schema
-	measures   *watch.Measures
+	measures   *health.Measures
 	configured float64 // configured threshold on the probability of the positive class
 	given      bool    // the name is configured
 	found      bool    // the choice is final
@@ -22,7 +22,7 @@ type positive struct {
 // positiveAfter is the number of labeled events after which the choice is final.
 const positiveAfter = 1000
 
-func newPositive(s Settings, m *watch.Measures) positive {
+func newPositive(s Settings, m *health.Measures) positive {
 	return positive{schema: s.Schema, measures: m, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
 }
 

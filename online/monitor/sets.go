@@ -10,7 +10,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/conformal"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // sets holds the nonconformity scores of prediction sets and intervals.
@@ -58,7 +58,7 @@ func (s *sets) observe(e *Event, arrived bool) {
 	}
 	s.TakeClasses(conformal.Answer{
 		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !arrived || watch.Sampled(e.Number, sizedBits), Came: arrived, InGroup: e.Part,
+		Sized: len(e.Scores) == 1 || !arrived || health.Sampled(e.Number, sizedBits), Came: arrived, InGroup: e.Part,
 	})
 }
 

@@ -13,16 +13,16 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/online/health"
 	"blankout/online/rows"
 	"blankout/online/staleness"
-	"blankout/online/watch"
 )
 
 // olderWeights measures the loss of predictions with older weights.
 type olderWeights struct {
 	staleness.Stale
 	schema   *event.Schema
-	measures *watch.Measures
+	measures *health.Measures
 	old      model.Linear // reusable memory for an older model
 	scores   []float64
 }

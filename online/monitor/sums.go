@@ -5,14 +5,14 @@ package monitor
 import (
 	"blankout/internal/coder"
 	"blankout/online/conformal"
+	"blankout/online/health"
 	"blankout/online/staleness"
-	"blankout/online/watch"
 )
 
 // Sums holds the measures that are merged by addition. It omits monitors that need the whole stream.
 type Sums struct {
-	Measures   watch.Measures
-	Refused    watch.Refused
+	Measures   health.Measures
+	Refused    health.Refused
 	Mislabeled uint64
 	Sets       *conformal.Predictor // nil if disabled
 }

@@ -16,8 +16,8 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/online"
+	"blankout/online/deltas"
 	"blankout/online/group"
-	"blankout/online/share"
 )
 
 // Members configures a simulated group and the failures that it suffers. Times are in seconds.
@@ -72,8 +72,8 @@ func (m *Members) Check() error {
 	switch {
 	case m.N < 1 || m.N > 100_000:
 		return fmt.Errorf("members %d: want 1 to 100000", m.N)
-	case m.Interval < 1 || m.Interval > share.MaxInterval:
-		return fmt.Errorf("interval %d: want 1 to %d events", m.Interval, share.MaxInterval)
+	case m.Interval < 1 || m.Interval > deltas.MaxInterval:
+		return fmt.Errorf("interval %d: want 1 to %d events", m.Interval, deltas.MaxInterval)
 	case m.Partitions < 0:
 		return fmt.Errorf("partitions %d: want at least 1, or 0 for one a member", m.Partitions)
 	case !(m.Rate > 0) || !(m.Delay >= 0) || !(m.Timeout > 0) || !(m.Session > 0):
@@ -270,7 +270,7 @@ func (w *world) begin(peers int) {
 // events64 returns the current number of events of an interval.
 func (w *world) events64() uint64 {
 	n := uint64(w.Fraction * float64(w.fold.Learner().Report().Events) / float64(w.N))
-	return min(max(n, w.Interval), share.MaxInterval)
+	return min(max(n, w.Interval), deltas.MaxInterval)
 }
 
 // fingerprint returns a substitute for the fingerprint of a record.

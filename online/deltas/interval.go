@@ -1,7 +1,7 @@
-// Package share lets several learners in a group learn one model, which merges what each has learned in intervals. It
+// Package deltas lets several learners in a group learn one model, which merges what each has learned in intervals. It
 // weighs the steps of a learner and cuts a Delta from its rows (Interval), encodes and decodes Deltas, and merges their
 // statistics. It changes no weights.
-package share
+package deltas
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file monitors the health of fields. It detects whether a field is missing or has another kind of value, has
 // values that no earlier event had, or has another mean or standard deviation.

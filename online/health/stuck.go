@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file raises alarms about stuck fields, which package stuck detects.
 

@@ -1,4 +1,4 @@
-package share
+package deltas
 
 // This file defines deltas, which contain what a learner in a group has learned in an interval, and merges their
 // statistics.

@@ -1,4 +1,4 @@
-package watch_test
+package health_test
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // events passes events to Fields. A field has its current kind of value: 0 if it is omitted, and minus the first kind
@@ -35,7 +35,7 @@ func newEvents(fields ...event.Field) *events {
 }
 
 // show passes an event that has the fields in holds, with the fields in null being null.
-func (v *events) show(x float64, holds, null []uint16, to ...*watch.Fields) {
+func (v *events) show(x float64, holds, null []uint16, to ...*health.Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
 	v.time += v.every
@@ -45,7 +45,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*watch.Fields) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Take(&watch.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Take(&health.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Cost(id, 0, v.rise*float64(v.number/32%2))
@@ -54,7 +54,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*watch.Fields) {
 	}
 }
 
-func (v *events) report(w *watch.Fields) *watch.Health {
+func (v *events) report(w *health.Fields) *health.Health {
 	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
@@ -77,7 +77,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
 			}
 		}
-		v, w := newEvents(fields...), &watch.Fields{}
+		v, w := newEvents(fields...), &health.Fields{}
 		v.usual.Usual = nil
 		runs := make([]int, len(fractions))
 		next := make([]int, len(fractions)) // the next event of each field
@@ -123,7 +123,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 // number.
 func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 	for _, every := range []int{20, 3} {
-		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &watch.Fields{}
+		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &health.Fields{}
 		v.usual.Usual = []uint16{1, 2}
 		for n := range 200_000 {
 			holds := []uint16{1}
@@ -142,7 +142,7 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 // the field was in a fifth of the events for long, an alarm is raised after about 2,100 events.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &watch.Fields{}
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &health.Fields{}
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	feed := func(n int, few, many float64) {
 		for range n {
@@ -171,7 +171,7 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 // alarm only after an absence of several times its longest one.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &watch.Fields{}
+	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &health.Fields{}
 	v.usual.Usual, v.rise = []uint16{1}, -1
 	longest := 0
 	for range 200 {

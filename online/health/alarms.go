@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file keeps the latest changes of field alarms.
 

@@ -1,30 +1,30 @@
 package levels
 
-// This file lets an Expert learn in a group of learners, and merges what other members have learned (package share).
+// This file lets an Expert learn in a group of learners, and merges what other members have learned (package deltas).
 
 import (
 	"math"
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
+	"blankout/online/deltas"
 	"blankout/online/encode"
 	"blankout/online/schedule"
-	"blankout/online/share"
 )
 
 // Join makes the Expert learn for the group during an interval; nil ends that. During an interval averages and
 // iterates are compared, but the choice between them is made when the group's intervals are merged.
-func (e *Expert) Join(in *share.Interval) { e.interval = in }
+func (e *Expert) Join(in *deltas.Interval) { e.interval = in }
 
 // InverseDecay returns the factor of new terms of the accumulators.
 func (e *Expert) InverseDecay() float64 { return e.inverseDecay }
 
 // IntervalSettings returns the Expert's settings that an interval needs.
-func (e *Expert) IntervalSettings(halfLife float64) share.Settings {
-	return share.Settings{Layout: e.layout, Eta: e.Rate, Start: e.Start, HalfLife: halfLife}
+func (e *Expert) IntervalSettings(halfLife float64) deltas.Settings {
+	return deltas.Settings{Layout: e.layout, Eta: e.Rate, Start: e.Start, HalfLife: halfLife}
 }
 
-// weigh sets the importance of each row of the step, see share.Interval.
+// weigh sets the importance of each row of the step, see deltas.Interval.
 func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s := &e.step
 	if e.interval.Weigh(&s.Step); own.together == nil {

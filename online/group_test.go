@@ -16,7 +16,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/share"
+	"blankout/online/deltas"
 )
 
 // sharer returns a learner with the settings of a group.
@@ -105,13 +105,13 @@ func TestGroupAddRefuses(t *testing.T) {
 			work.Learn(&events[600+i], nil)
 		}
 		d, before := work.Cut(32), blocksOf(t, fold)
-		for name, spoil := range map[string]func(d *share.Delta){
-			"width":      func(d *share.Delta) { d.Width++ },
-			"column":     func(d *share.Delta) { d.Columns = append(slices.Clone(d.Columns[1:]), 1<<30) },
-			"state":      func(d *share.Delta) { d.State = d.State[:len(d.State)-1] },
-			"no state":   func(d *share.Delta) { d.State = nil },
-			"many cells": func(d *share.Delta) { d.Values = d.Values[1:] },
-			"count":      func(d *share.Delta) { d.Events++ },
+		for name, spoil := range map[string]func(d *deltas.Delta){
+			"width":      func(d *deltas.Delta) { d.Width++ },
+			"column":     func(d *deltas.Delta) { d.Columns = append(slices.Clone(d.Columns[1:]), 1<<30) },
+			"state":      func(d *deltas.Delta) { d.State = d.State[:len(d.State)-1] },
+			"no state":   func(d *deltas.Delta) { d.State = nil },
+			"many cells": func(d *deltas.Delta) { d.Values = d.Values[1:] },
+			"count":      func(d *deltas.Delta) { d.Events++ },
 		} {
 			bad := *d
 			if spoil(&bad); name == "count" && peers == 1 {
@@ -139,7 +139,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 		must.Do(t, peers[i].Follow(fold, nil, n, uint64(interval)))
 	}
 	for rest := events[warm:]; len(rest) > 0; {
-		var deltas []*share.Delta
+		var deltas []*deltas.Delta
 		var columns []uint32
 		for _, p := range peers {
 			k := min(interval, len(rest))

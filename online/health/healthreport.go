@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file reports the health of fields.
 

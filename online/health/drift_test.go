@@ -1,16 +1,16 @@
-package watch_test
+package health_test
 
 import (
 	"math"
 	"testing"
 
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change and the mean loss since,
 // each over its own events only.
 func TestDriftReportsBeforeAndAfter(t *testing.T) {
-	var d watch.Detector
+	var d health.Detector
 	event := uint64(0)
 	for event < 2000 {
 		event++
@@ -22,7 +22,7 @@ func TestDriftReportsBeforeAndAfter(t *testing.T) {
 	}
 	// After the change, each event's loss exceeds the mean, which rises slowly, by less than 1.
 	r := d.Report()
-	if r.Alarms != 1 || r.Event < 2000+watch.DriftAlarm || r.Event > 2000+watch.DriftAlarm*5/4 {
+	if r.Alarms != 1 || r.Event < 2000+health.DriftAlarm || r.Event > 2000+health.DriftAlarm*5/4 {
 		t.Fatalf("no alarm, or not in time: %+v", r)
 	}
 	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {

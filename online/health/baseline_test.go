@@ -1,4 +1,4 @@
-package watch_test
+package health_test
 
 import (
 	"math"
@@ -9,13 +9,13 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // TestBaselines compares both baselines with their definition at each event, from the second labeled event on.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var b watch.Baselines
+	var b health.Baselines
 	var targets, weights []float64
 	mean, last, total := 0.0, 0.0, 0.0
 	for i := range 3000 {
@@ -30,13 +30,13 @@ func TestBaselines(t *testing.T) {
 			total += weight
 		}
 		targets, weights = append(targets, y), append(weights, weight)
-		b.Tell(&watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
 	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
 		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
 	}
-	var again watch.Baselines
+	var again health.Baselines
 	c := &coder.Coder{}
 	b.State(c)
 	in := coder.Read(c.Out)
@@ -47,21 +47,21 @@ func TestBaselines(t *testing.T) {
 
 // TestBaselineOfClasses checks that the error of the last-label baseline is the rate at which labels change.
 func TestBaselineOfClasses(t *testing.T) {
-	var b watch.Baselines
+	var b health.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
-		b.Tell(&watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
+		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
 	}
 	if r := b.Report(false); *r.LastError != 50 || r.MeanMAE != nil {
 		t.Errorf("%v", *r.LastError)
 	}
-	var part watch.Baselines
-	part.Tell(&watch.LabeledEvent{Number: 1, Part: true, Weight: 1})
-	if part != (watch.Baselines{}) {
+	var part health.Baselines
+	part.Tell(&health.LabeledEvent{Number: 1, Part: true, Weight: 1})
+	if part != (health.Baselines{}) {
 		t.Error("an event of an interval was measured")
 	}
 }
 
-func take(w *watch.Counts, t watch.LabeledEvent) {
+func take(w *health.Counts, t health.LabeledEvent) {
 	if t.Regression {
 		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
 	} else {
@@ -72,10 +72,10 @@ func take(w *watch.Counts, t watch.LabeledEvent) {
 
 // TestMeasuresBeginWithALabel checks that predictions made before the first label are not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
-	w := &watch.Counts{}
-	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
+	w := &health.Counts{}
+	w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
-	for _, e := range []watch.LabeledEvent{
+	for _, e := range []health.LabeledEvent{
 		{Number: 1, After: 0, Target: 1e9, Value: 0},
 		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // predicted before the first label
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
@@ -97,39 +97,39 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) watch.LabeledEvent // returns each of 3,000 events
-		want string                                                       // expected kinds of warnings
+		told func(r *rand.Rand, i int, before float64) health.LabeledEvent // returns each of 3,000 events
+		want string                                                        // expected kinds of warnings
 	}{
-		{"a walk", func(r *rand.Rand, _ int, before float64) watch.LabeledEvent {
+		{"a walk", func(r *rand.Rand, _ int, before float64) health.LabeledEvent {
 			y := before + r.NormFloat64()
-			return watch.LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+			return health.LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
 		}, "worse-than-last"},
-		{"noise", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
-			return watch.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		{"noise", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
 		}, ""},
-		{"worse than all", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
-			return watch.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
 		}, "worse-than-prior worse-than-last"},
-		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) watch.LabeledEvent {
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
 			y, v := r.NormFloat64(), 0.
 			if i == 50 {
 				v = 1e30
 			}
-			return watch.LabeledEvent{Regression: true, Target: y, Value: v}
+			return health.LabeledEvent{Regression: true, Target: y, Value: v}
 		}, ""},
-		{"classes in runs", func(r *rand.Rand, i int, _ float64) watch.LabeledEvent {
-			return watch.LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
 		}, "worse-than-last"},
-		{"classes of chance", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
-			return watch.LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
 		}, ""},
-		{"always right", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
+		{"always right", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
 			k := r.IntN(2)
-			return watch.LabeledEvent{Label: k, Predicted: k}
+			return health.LabeledEvent{Label: k, Predicted: k}
 		}, ""},
 	} {
 		r := rand.New(rand.NewPCG(3, 4))
-		w := &watch.Counts{}
+		w := &health.Counts{}
 		before := 0.0
 		for i := range 3000 {
 			e := c.told(r, i, before)
@@ -137,16 +137,16 @@ func TestWorseThanBaseline(t *testing.T) {
 			e.Number, e.After, e.Weight = uint64(i)+1, uint64(i), 1
 			if e.Regression {
 				if w.Measures.Numbers == nil {
-					w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
+					w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
 				}
 			}
 			take(w, e)
-			if i == 90 && len(w.Warnings(watch.Stream{Events: 90, Final: true})) > 0 {
+			if i == 90 && len(w.Warnings(health.Stream{Events: 90, Final: true})) > 0 {
 				t.Errorf("%s: a warning after 90 events", c.name)
 			}
 		}
 		var kinds []string
-		for _, x := range w.Warnings(watch.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
+		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
 			kinds = append(kinds, x.Kind)
 		}
 		if got := strings.Join(kinds, " "); got != c.want {

@@ -1,4 +1,4 @@
-// Package watch counts and measures the events of a Learner and its predictions. It changes no weights and no
+// Package health counts and measures the events of a Learner and its predictions. It changes no weights and no
 // predictions.
 //
 // It observes an event twice. First it observes the raw event before it is learned ([Met], for the health of fields).
@@ -7,4 +7,4 @@
 // [Fields] monitors the health of fields. It measures four things of each field: its presence with its usual kind of
 // value, new values, and the mean and the standard deviation of a number. A measure raises an alarm if it becomes
 // unusual, unless it was the same at that hour of another day.
-package watch
+package health

@@ -17,17 +17,17 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/conformal"
+	"blankout/online/deltas"
 	"blankout/online/encode"
 	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
 	"blankout/online/schedule"
-	"blankout/online/share"
 )
 
 // member is the state of a Learner in a group, during one interval.
 type member struct {
-	share.Interval
+	deltas.Interval
 	began     *sums  // sums at the start of the interval
 	rewritten uint64 // levels.Expert.Rewritten at the start of the interval
 }
@@ -53,8 +53,8 @@ func NewForGroup(c Config, s *event.Schema) (*Learner, error) {
 // beginInterval starts an interval. The Learner must equal the merged model to which its Delta will be added, see
 // Follow.
 func (l *Learner) beginInterval(peers int, events uint64) error {
-	if peers < 1 || events < 1 || events > share.MaxInterval {
-		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, share.MaxInterval)
+	if peers < 1 || events < 1 || events > deltas.MaxInterval {
+		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, deltas.MaxInterval)
 	}
 	if peers > 1 {
 		if err := l.set.sharable(); err != nil {
@@ -79,13 +79,13 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 // Cut ends the interval and returns what it has learned, rounded to the given precision in bits. Call Follow to start
 // the next interval. Until then the Learner's weights still include changes that the Delta omits by averaging or
 // rounding.
-func (l *Learner) Cut(precision int) *share.Delta {
+func (l *Learner) Cut(precision int) *deltas.Delta {
 	m := l.member
 	if m.rewritten != l.levels.Rewritten {
 		m.Wrote()
 	}
 	d := m.Cut(l.encoder.Table, l.events, precision, l.levels.InverseDecay())
-	if d.Kind == share.Full {
+	if d.Kind == deltas.Full {
 		d.State = l.bare().encode()
 		return d
 	}
@@ -175,7 +175,7 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 		return nil, nil, fmt.Errorf("its sums do not fit")
 	}
 	events := now.events - base.events
-	if events > share.MaxInterval || now.levels.Steps-base.levels.Steps > events*schedule.MostParts || now.compared-base.compared > (events+1)*schedule.MostParts*mostEvery {
+	if events > deltas.MaxInterval || now.levels.Steps-base.levels.Steps > events*schedule.MostParts || now.compared-base.compared > (events+1)*schedule.MostParts*mostEvery {
 		return nil, nil, fmt.Errorf("its sums are of too many events")
 	}
 	if !mixture.Fits(base.mixture, now.mixture, float64(events)) {
@@ -189,12 +189,12 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 
 // Add adds a Delta to the model. If the Delta does not fit, Add returns an error and changes nothing. The result
 // depends only on the state and the Delta, bit by bit.
-func (l *Learner) Add(d *share.Delta) error {
+func (l *Learner) Add(d *deltas.Delta) error {
 	if err := l.fits(d); err != nil {
 		return err
 	}
 	t := l.encoder.Table
-	if d.Kind == share.Full {
+	if d.Kind == deltas.Full {
 		b, err := decodeBare(d.State)
 		if err != nil {
 			return err
@@ -230,13 +230,13 @@ func (l *Learner) Add(d *share.Delta) error {
 }
 
 // fits returns an error if the rows of a Delta do not fit the model.
-func (l *Learner) fits(d *share.Delta) error {
+func (l *Learner) fits(d *deltas.Delta) error {
 	width := l.encoder.Table.Width()
-	if d.Kind == share.Shared {
+	if d.Kind == deltas.Shared {
 		if err := l.set.sharable(); err != nil {
 			return err
 		}
-		width = share.Parts + 2*len(l.room.scored.levels.Iterate)
+		width = deltas.Parts + 2*len(l.room.scored.levels.Iterate)
 	}
 	if d.Width != width || len(d.Values) != width*len(d.Columns) {
 		return fmt.Errorf("its rows hold %d values, those of this model %d", d.Width, width)
@@ -252,12 +252,12 @@ func (l *Learner) fits(d *share.Delta) error {
 
 // addRow adds a row of a Shared Delta to the model's row. Weights change with the scales of their columns.
 func (l *Learner) addRow(row, v []float64) {
-	m := share.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
-	l.levels.AddShift(l.encoder.Intercepts, v[share.Parts:], m.Shift)
+	m := deltas.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
+	l.levels.AddShift(l.encoder.Intercepts, v[deltas.Parts:], m.Shift)
 	if m.Move.Moves() {
 		l.levels.Move(encode.Move{Row: row, Ratio: m.Move.Ratio, Shift: m.Move.Shift, Keep: 1}, l.encoder.Intercepts)
 	}
-	l.levels.AddChanges(row, v[share.Parts:], m.Factor)
+	l.levels.AddChanges(row, v[deltas.Parts:], m.Factor)
 }
 
 // addSums adds the sums of an interval, and makes the decisions that depend on them: the choice between average and

@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file learns at which hours of the day a measure of a field usually differs.
 

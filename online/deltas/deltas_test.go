@@ -1,4 +1,4 @@
-package share_test
+package deltas_test
 
 import (
 	"math"
@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"blankout/internal/model"
+	"blankout/online/deltas"
 	"blankout/online/rows"
-	"blankout/online/share"
 )
 
 // TestInterval checks that a Delta contains the learner's fraction of the changes, and is decoded as encoded. For a
@@ -26,8 +26,8 @@ func TestInterval(t *testing.T) {
 		for i, row := range touch(3, 1, 2) {
 			row[model.StatCount], row[model.StatInverse] = float64(50*i), 1
 		}
-		var x share.Interval
-		x.Begin(share.Settings{Layout: y, Eta: 0.3, Start: 1}, peers, 2, 200, bias, 1)
+		var x deltas.Interval
+		x.Begin(deltas.Settings{Layout: y, Eta: 0.3, Start: 1}, peers, 2, 200, bias, 1)
 		for range 2 {
 			columns := []uint32{1, 3}
 			list := touch(columns...)
@@ -52,7 +52,7 @@ func TestInterval(t *testing.T) {
 			t.Errorf("%d events of columns %v", d.Events, x.Columns())
 		}
 		if peers == 1 {
-			if d.Kind != share.Full || len(d.Columns) != 3 || d.Values[model.StatCount] != 52 {
+			if d.Kind != deltas.Full || len(d.Columns) != 3 || d.Values[model.StatCount] != 52 {
 				t.Errorf("%+v", d)
 			}
 			x.Wrote()
@@ -65,14 +65,14 @@ func TestInterval(t *testing.T) {
 		// Column 1 was in a quarter of the events, so the 4 other learners are expected to see it in 2 of their events.
 		// Column 3 was in no event.
 		for i, want := range []float64{0.25, 0, 0.5} {
-			if got := d.Values[i*d.Width+share.Parts]; d.Columns[i] != uint32(i+1) || math.Abs(got-want) > 1e-7 || got != float64(float32(got)) {
+			if got := d.Values[i*d.Width+deltas.Parts]; d.Columns[i] != uint32(i+1) || math.Abs(got-want) > 1e-7 || got != float64(float32(got)) {
 				t.Errorf("column %d: u = %v, want %v", d.Columns[i], got, want)
 			}
 		}
 		if u := x.CutBias(bias, 2, 1)[0]; math.Abs(u-0.2) > 1e-12 {
 			t.Errorf("of the intercept %v", u)
 		}
-		again := &share.Delta{Kind: d.Kind, Precision: d.Precision, Width: d.Width}
+		again := &deltas.Delta{Kind: d.Kind, Precision: d.Precision, Width: d.Width}
 		for i := range d.Columns {
 			data := d.AppendRow(nil, i)
 			if n := len(data); n < d.MinRowBytes()-1 || n > d.MaxRowBytes() {

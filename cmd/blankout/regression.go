@@ -15,7 +15,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/watch"
+	"blankout/online/health"
 )
 
 // numberMeasures measures regression predictions.
@@ -68,7 +68,7 @@ func recentError(m *online.Report) string {
 
 // baselinesLine formats the losses of baselines that use only the labels, to follow other measures. It returns "" if
 // they are unknown.
-func baselinesLine(b watch.BaselineReport) string {
+func baselinesLine(b health.BaselineReport) string {
 	var parts []string
 	for _, x := range []struct {
 		format string

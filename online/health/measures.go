@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file has the progressive measures, two simple baselines for comparison, and counts of labels that are probably
 // wrong.

@@ -1,4 +1,4 @@
-package watch
+package health
 
 // This file has the drift detector.
 
