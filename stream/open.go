@@ -213,7 +213,7 @@ func (in Input) consumer() (ConsumerConfig, error) {
 			for _, p := range strings.Split(value, ",") {
 				n, err := strconv.ParseInt(p, 10, 32)
 				if err != nil || n < 0 {
-					return bad("partition " + p)
+					return bad(fmt.Sprintf("partitions=%s: %.20q is not a partition number (0, 1, …)", value, p))
 				}
 				c.Partitions = append(c.Partitions, int32(n))
 			}
@@ -222,11 +222,11 @@ func (in Input) consumer() (ConsumerConfig, error) {
 			switch {
 			case value == "": // no limit, as in the pattern of the help
 			case err != nil || n < 0:
-				return bad(key + " " + value)
+				return bad(fmt.Sprintf("%s=%.40s is not an offset (0, 1, …)", key, value))
 			case key == "from":
 				c.Start = "offset:" + value
 			case n == 0:
-				return bad("nothing comes before offset 0")
+				return bad("to=0 leaves no record: the first offset is 0")
 			default:
 				c.Before = n
 			}
