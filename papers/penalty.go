@@ -12,8 +12,8 @@ import (
 	"blankout/simulate"
 )
 
-// quadraticPenalty compares the quadratic noising penalty R_q with the penalty R that it approximates. It uses normal
-// noise on the score, and the training of a text classifier with the exact penalty.
+// quadraticPenalty compares the quadratic noising penalty R_q with the penalty R that it approximates. It compares
+// them for normal noise on the score, and during the training of a text classifier with the exact penalty.
 var quadraticPenalty = Experiment{
 	Name:  "quadratic-penalty",
 	Help:  "how well the quadratic noising penalty approximates the exact one",

@@ -54,7 +54,7 @@ func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.D
 	return p.Decision, p.Scores
 }
 
-// remove removes missing features from an event. A field that loses all features is declared missing.
+// remove deletes the dead features of ev from e. A field without a remaining feature is declared missing.
 func (l *learning) remove(ev *Event, e *event.Example) {
 	x, field := ev.X, ev.Field
 	l.alive = slices.Grow(l.alive[:0], len(ev.Schema.Fields))[:len(ev.Schema.Fields)]

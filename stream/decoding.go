@@ -28,8 +28,8 @@ type decoding struct {
 	last    int64 // offset of the last record returned from that batch
 }
 
-// read decodes records of cur into b until b is full or cur is used up, and returns the next offset. It returns only
-// errors of the decoder; the record at that offset is then decoded again by the next call.
+// read decodes records of cur into b until b is full or cur is used up, and returns the next offset. An error
+// comes from the decoder; the next call then decodes the record at offset next again.
 func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next int64, err error) {
 	for ; d.index < len(cur.batches); d.index++ {
 		batch := &cur.batches[d.index]

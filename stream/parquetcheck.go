@@ -230,7 +230,7 @@ func (c *compact) varint() (uint64, error) {
 	return x, nil
 }
 
-// skipStruct skips a struct. It passes its integers and booleans to see, unless see is nil.
+// skipStruct skips a struct. It calls see, unless nil, with each integer and boolean of the struct.
 func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ...int64) error {
 	if depth > maxThriftDepth {
 		return errors.New("it is nested too deeply")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestBegin checks that Begin sets the mean and deviation of ordinary readings. If a minority are outliers, it must set
-// nearly the mean and deviation of the others.
+// TestBegin checks that Begin sets the mean and deviation of ordinary readings. If a minority of
+// the readings are outliers, the result must be close to the mean and deviation of the other readings.
 func TestBegin(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var s Scaler

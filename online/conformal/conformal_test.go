@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// met counts, from the first set on, all sets (told), the sets that miss the true class, and the smallest possible sets
-// that contain the true class.
+// met passes events from next to c. It counts the sets (used), the sets without the true class (missed), and the sets of
+// one class, which is the true class (smallest).
 func met(c *Predictor, r int, next func(n int, limit float64) Score, events int) (missed, used, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)

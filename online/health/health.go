@@ -499,7 +499,7 @@ func (h *Fields) review(met *Met) {
 	}
 }
 
-// watch starts to count the absence of a field at every event.
+// watch marks a field as monitored. From then on h checks at every event whether the field is absent.
 func (h *Fields) watch(id int) {
 	f := &h.fields[id]
 	if !f.watched {

@@ -30,8 +30,8 @@ type readings struct {
 }
 
 const (
-	// lasting is the value of outliers at which a column restarts: after about lasting readings if more than three
-	// quarters are beyond the clip. One in changesEvery readings must differ from the previous one, because a constant
+	// A column restarts when its field outliers reaches lasting. If more than three quarters of the readings are beyond
+	// the clip, this takes about 64 readings. One in changesEvery readings must differ from the previous one, because a constant
 	// from a broken sensor does not show the scale.
 	lasting, changesEvery = 64, 4
 	// The latest readings of a column are compared with the first ones at the 64th, 128th, … watchUntil-th reading n.

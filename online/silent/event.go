@@ -14,8 +14,7 @@ import (
 type Event struct {
 	Noise loss.Silent
 	Loss  loss.Loss
-	// First is the noise level's first index by level and output. Outputs is the number of its outputs, and N is the
-	// number of all levels' outputs.
+	// The noise level has Outputs outputs. Their indices start at First, among the N outputs of all noise levels.
 	First, Outputs, N int
 
 	rows  *rows.Event

@@ -87,7 +87,8 @@ func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 // start at 1 unless the Schema is ZeroBased.
 type SparseRows struct{ core }
 
-// NewSparseRows returns a SparseRows. It adds to s as a Decoder does, and belongs to one goroutine.
+// NewSparseRows returns a SparseRows. Like a Decoder, it adds fields to s and is not safe for concurrent
+// use.
 func NewSparseRows(c Config, s *event.Schema) (*SparseRows, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
