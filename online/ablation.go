@@ -30,7 +30,7 @@ func newAblation(x *predictor, monitors *monitor.Monitors) ablation {
 	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored(x.levels.NewScores())}
 }
 
-// maxAblations is the largest number of fields that measure removes from one event, one at a time.
+// maxAblations is the largest number of fields of one event that measure tests. measure removes one field at a time.
 const maxAblations = 8
 
 // measure predicts a labeled event once without each of its fields, as if that field were null, and reports the errors
@@ -68,8 +68,8 @@ func (a *ablation) measure(e *labeled) {
 	}
 }
 
-// wrong returns 1 if the predicted class is not the label, else 0. lanes holds the scores of the models that are mixed.
-// scale multiplies the features' part of the scores, which makes up for missing features.
+// wrong returns 1 if the predicted class of e is not its label, else 0. lanes holds the scores of the mixed models.
+// wrong multiplies the contribution of the features to the scores by scale, which makes up for missing features.
 func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
 	active := a.levels.Active()
 	a.mixture.Score(lanes, e.in.Range, active, a.out)
@@ -82,8 +82,8 @@ func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
 	return 0
 }
 
-// findFields lists the fields of an event. If there are more than maxAblations, successive events list different
-// fields. A product of two fields is listed as its factors.
+// findFields sets list to at most maxAblations fields of an event. If the event has more fields, the choice rotates
+// with the event's number. The factors of a product of two fields are listed in place of the product.
 func (a *ablation) findFields(in *encode.Input, fields int) {
 	schema := a.encoder.Schema()
 	if len(a.factors) != len(schema.Fields) {
@@ -103,8 +103,8 @@ func (a *ablation) findFields(in *encode.Input, fields int) {
 	}
 }
 
-// dies reports whether the features of a field are missing if the field given by missing is. A product is missing when
-// either factor is.
+// dies reports whether the features of field are missing if the field with index missing is missing. A product of two
+// fields is missing if either factor is.
 func (a *ablation) dies(field, missing uint16) bool {
 	f := a.factors[field]
 	return f[0] == int(missing) || f[1] == int(missing)

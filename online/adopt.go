@@ -13,8 +13,9 @@ import (
 )
 
 // Adopt sets the iterate and the average of each noise level to an exact solution, exact[level]. It then recomputes the
-// accumulators as if the same events had been learned with these weights. All adaptation to the old weights is
-// discarded. The level with the largest mixture weight, whose solution was compared, gets mixture weight 1.
+// accumulators as if the same events had been learned with these weights. All other adaptation to the old weights is
+// discarded. Mixing restarts: the noise level with the largest mixture weight, whose exact solution was validated, gets
+// mixture weight 1.
 //
 // each must call its argument with every learned event, standardized and with class weights. Adopt calls rest from time
 // to time between events.
@@ -60,7 +61,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 	})
 }
 
-// remeasure adds a standardized event to the accumulators.
+// remeasure adds a standardized event to the accumulators of the noise levels.
 func (l *Learner) remeasure(e *event.Example) {
 	r, weight := &l.room, l.weights.Bound(e.Weight)
 	l.encoder.ReadStandardized(e, l.events, &r.in)

@@ -2,20 +2,21 @@ package online
 
 import "blankout/online/monitor"
 
-// This file determines which work is done at which event. The choice depends only on the number of the event, so that a
-// restart does not change it.
+// This file determines which work is done at which event. The choice depends only on the event's number, so a restart
+// of the program does not change it.
 
-// Most events of a long stream are only scored, measured and learned. Mixture weights are updated at each event up to
-// decidesAll, then at one in four, and after decidesSome at one in sixteen.
+// Later in a stream, most events update only scores, measures and weights of features. Mixture weights are updated at
+// each event up to event decidesAll, then at one event in four. After event decidesSome they are updated at one event
+// in sixteen.
 const (
 	decidesAll, decidesSome = 8192, 65_536
 	// Updated mixture weights take effect every applyEvery events. After a request for a fresh expert, they take effect
-	// every hurriedEvery events for the next hurried events.
+	// every hurriedEvery events during the next hurried events.
 	applyEvery, hurriedEvery, hurried = 256, 16, 1024
 )
 
-// applies reports whether updated mixture weights take effect after an event. They take effect more often before the
-// event number until.
+// applies reports whether updated mixture weights take effect after the event with this number. Up to the event until
+// they take effect more often.
 func applies(number, until uint64) bool {
 	return number%applyEvery == 0 || number < until && number%hurriedEvery == 0
 }
@@ -24,8 +25,8 @@ func applies(number, until uint64) bool {
 // sample evenly, so that the sample does not follow a period of the stream.
 func sampled(number uint64, bits uint) bool { return number*0x9e3779b97f4a7c15>>(64-bits) == 0 }
 
-// decides reports whether mixture weights are updated at an event. They are updated at every event before the event
-// number until.
+// decides reports whether mixture weights are updated at the event with this number. Up to the event until they are
+// updated at every event.
 func decides(number, until uint64) bool {
 	switch {
 	case number <= decidesAll || number < until:
@@ -36,13 +37,14 @@ func decides(number, until uint64) bool {
 	return sampled(number, 4)
 }
 
-// wakes reports whether experts with negligible weight learn from an event and are compared with the others.
+// wakes reports whether experts with negligible mixture weight take part in an event: they learn from the event, and
+// their losses are compared.
 func wakes(number uint64) bool { return sampled(number, 4) }
 
-// A mask removes features of an event to measure predictions with missing fields, at several points: fractions of
-// removed features. Masks are expensive. The first masksAll events draw one each, then one event in eight. After
-// decidesAll events it is one in 32, and after decidesSome one in 128. Mixture weights learn from all points of the
-// first masksWhole masks, and then from a third of the points.
+// A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
+// fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
+// eight, after event decidesAll one in 32, and after event decidesSome one in 128. Mixture weights learn from all
+// points of the first masksWhole masks, and from a third of the points of later masks.
 const masksAll, masksWhole = 256, 850
 
 // masks reports whether a mask is drawn for an event.
@@ -58,13 +60,13 @@ func masks(number uint64) bool {
 	return sampled(number, 7)
 }
 
-// forecasts reports whether the prediction of a complete event is used to forecast the error with missing fields. This
-// is cheap, so the first events and then one in four are used.
+// forecasts reports whether the prediction of a complete event is used to forecast the error with missing fields. The
+// first forecastsAll events are used, then one in four.
 func forecasts(number uint64) bool { return number <= forecastsAll || sampled(number, 2) }
 
 const forecastsAll = 1024
 
-// keepsOf returns the divisor of the work per event for models of stale weights, see package staleness.
+// keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
 func keepsOf(number uint64) int {
 	if number <= decidesSome {
 		return 1
@@ -72,7 +74,7 @@ func keepsOf(number uint64) int {
 	return 4
 }
 
-// ablates reports whether the ablation costs of the fields are measured at an event.
+// ablates reports whether the ablation costs of the fields are measured at the event with this number.
 func ablates(number uint64) bool {
 	if number <= decidesSome {
 		return sampled(number, 5)
@@ -80,21 +82,22 @@ func ablates(number uint64) bool {
 	return sampled(number, 8)
 }
 
-// due returns which monitors observe an event. At first all monitors do; later the expensive ones observe a sample.
+// due returns which monitors observe an event. At first all monitors do. Later the expensive monitors observe only a
+// sample of the events.
 func due(number uint64) monitor.Due {
 	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
-// turns reports whether mixture weights learn from the given point of the mask with this number.
+// turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
 
-// Imputation is expensive with many numeric columns. With more than imputeAll of them only some points of a mask are
-// imputed, and with more than imputeSome even fewer. After masksAll events, when masks are rare, more points of each
-// mask are imputed.
+// Imputation is expensive with many numeric columns. If there are more than imputeAll of these, only some points of
+// each mask are imputed; if there are more than imputeSome, fewer still. After the first masksAll masks, which are
+// frequent, more points of each mask are imputed.
 const imputeAll, imputeSome = 32, 128
 
-// imputes reports whether the given point of the mask with this number is imputed. numbers is how many numeric columns
-// can be imputed.
+// imputes reports whether a point of a mask is imputed. mask is the number of the mask, and numbers is the number of
+// numeric columns that can be imputed.
 func imputes(mask uint64, point, numbers int) bool {
 	every := 1
 	if numbers > imputeSome {
@@ -106,5 +109,6 @@ func imputes(mask uint64, point, numbers int) bool {
 	return (mask+uint64(point))%uint64(every) == 0
 }
 
-// gathers reports whether the covariance for imputation may use an event. It uses only one in several of these events.
+// gathers reports whether the event with this number may update the covariance for imputation. Only a sample of these
+// events does.
 func gathers(number uint64) bool { return number <= decidesSome || sampled(number, 2) }

@@ -15,8 +15,8 @@ import (
 	"blankout/online"
 )
 
-// TestLateClass checks that a class that first appears late is not predicted before, and is learned afterwards. From
-// then on there is one score for each class.
+// TestLateClass checks a class whose first event is late. The learner must not predict the class before, and must learn
+// it afterwards. From then on an event has one score for each class.
 func TestLateClass(t *testing.T) {
 	const late = 900
 	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
@@ -62,7 +62,8 @@ func TestLateClass(t *testing.T) {
 	}
 }
 
-// TestRenamedLabels checks that the names of classes do not matter, and that exchanging two classes negates the score.
+// TestRenamedLabels checks that the names of classes do not matter. If two classes are exchanged, the score must change
+// its sign.
 func TestRenamedLabels(t *testing.T) {
 	for _, s := range usual() {
 		if s.classes == 0 {
@@ -190,7 +191,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestMeasuresOfRegression is TestMeasures for regression. Predictions before the first target do not count.
+// TestMeasuresOfRegression is TestMeasures for regression. Predictions before the first target are not measured.
 func TestMeasuresOfRegression(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 2, longtest.Asked()) {
@@ -227,7 +228,7 @@ func TestMeasuresOfRegression(t *testing.T) {
 	}
 }
 
-// delayed learns events whose labels arrive delay events later.
+// delayed learns events. The label of each event arrives after delay more events.
 func delayed(r *run, events, delay int, each func(e *event.Example, told []float64)) {
 	type waiting struct {
 		e     *event.Example
@@ -256,8 +257,8 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 	}
 }
 
-// TestDelayed checks that delayed labels are measured against the predictions at arrival, and that their events are
-// learned.
+// TestDelayed checks that events with delayed labels are learned, and that each label is measured against the
+// prediction at the event's arrival.
 func TestDelayed(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 3, longtest.Asked()) {
@@ -288,7 +289,7 @@ func TestDelayed(t *testing.T) {
 			t.Errorf("%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
 		}
 	}
-	// With a delay of 0 the learner learns the same.
+	// A delay of 0 must give the same learner as immediate labels.
 	for _, s := range usual() {
 		plain, later := newRun(t, s, 53), newRun(t, s, 53)
 		for range 300 {
@@ -326,7 +327,7 @@ func TestDelayedRegression(t *testing.T) {
 	}
 }
 
-// TestTargetUnit checks that a change of the targets' unit changes predictions only by that unit.
+// TestTargetUnit checks that if the targets are in another unit, the predictions differ only by that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 5, longtest.Asked()) {
@@ -361,7 +362,7 @@ func TestTargetUnit(t *testing.T) {
 	}
 }
 
-// TestFieldUnits checks that numeric fields in other units give the same predictions.
+// TestFieldUnits checks that the predictions are equal if numeric fields are in other units.
 func TestFieldUnits(t *testing.T) {
 	for _, s := range usual() {
 		plain, scaled := newRun(t, s, 67), newRun(t, s, 67)
@@ -372,7 +373,7 @@ func TestFieldUnits(t *testing.T) {
 	}
 }
 
-// TestOutliers checks that a few readings that are a million times too large increase the error only a little.
+// TestOutliers checks that the error increases only a little if a few readings are a million times too large.
 func TestOutliers(t *testing.T) {
 	for _, s := range usual() {
 		lost := func(outliers bool) (loss float64) {
@@ -403,8 +404,8 @@ func TestOutliers(t *testing.T) {
 	}
 }
 
-// TestHalfLife checks that a half-life helps after a concept change, and that the default of no half-life is better
-// without one.
+// TestHalfLife compares a half-life with the default of none. The half-life must have the lower error after a concept
+// change, and the default must have the lower error without a change.
 func TestHalfLife(t *testing.T) {
 	lost := func(halfLife float64, turns bool) (n int) {
 		c := online.DefaultConfig()
@@ -427,8 +428,9 @@ func TestHalfLife(t *testing.T) {
 	}
 }
 
-// TestMissing checks three predictions. They use the other fields if a number is declared missing, are worse if the
-// number is silently 0, and are about the most frequent class without any fields.
+// TestMissing checks predictions with missing fields. If a number is declared missing, the prediction must use the
+// other fields. If the number is silently 0, the error must be larger. Without any fields, the model must mostly
+// predict the most frequent class.
 func TestMissing(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 79)
@@ -478,8 +480,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// columnEvents returns events of columns without fields. Each class has its own columns, and some columns are common to
-// all classes.
+// columnEvents returns events that have columns but no fields. Each class has its own columns, and some columns are
+// common to all classes.
 func columnEvents(n int, column func(i int) uint32) (events []*event.Example, schema *event.Schema) {
 	schema = event.NewSchema(32, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -523,7 +525,7 @@ func TestHugeDimension(t *testing.T) {
 	}
 }
 
-// TestUnseenColumns checks that columns that were never learned do not affect a prediction.
+// TestUnseenColumns checks that columns without a learned weight do not affect a prediction.
 func TestUnseenColumns(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
 		c := online.DefaultConfig()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what must be equal bit by bit.
+// This file tests results that must be equal bit by bit.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 )
 
 // TestTable tests the properties that hold with every combination of settings. Three learners receive the same events.
-// One restarts halfway, and one is inspected in every way between the events.
+// The second learner restarts halfway. On the third, all read-only methods are called between the events.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 0, longtest.Asked()) {
@@ -71,7 +71,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// look calls all methods that must not change a learner, with the next event and with events of others.
+// look calls all methods that must not change the learner. Their arguments are the next event of the run, or events
+// drawn from others.
 func (r *run) look(others *feed, e *event.Example) {
 	x := others.next()
 	x.label = ""
@@ -87,7 +88,7 @@ func (r *run) look(others *feed, e *event.Example) {
 	r.blocks()
 }
 
-// ignored checks that an event of weight 0 changes nothing.
+// ignored checks that an event with weight 0 does not change the state.
 func (r *run) ignored(e *event.Example) {
 	r.t.Helper()
 	before := r.blocks()
@@ -161,7 +162,7 @@ func (r *run) refused(e *event.Example) {
 	if counted != now.Refused {
 		r.t.Errorf("%d refused by reasons, %d in all", counted, now.Refused)
 	}
-	// The rest of the state is also unchanged: a learner restored from the earlier state predicts the same after more
+	// Also compare the rest of the state: a learner restored from the earlier state must predict the same after more
 	// events.
 	other := restore(r.t, r.c, before)
 	for range 50 {
@@ -195,8 +196,8 @@ func TestEveryRestart(t *testing.T) {
 	}
 }
 
-// TestLongRun runs past the initial phase, so that averages restart, alarms are raised, and mixture weights take effect
-// less often. It restarts and inspects rarely, and ends after a concept change.
+// TestLongRun runs past the initial phase: averages restart, alarms are raised, and mixture weights take effect less
+// often. It restarts and inspects the learner rarely, and ends after a concept change.
 func TestLongRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -229,7 +230,8 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// TestThreads decodes the same file sequentially and with several goroutines, in batches.
+// TestThreads decodes the same file twice, sequentially and in batches with several goroutines, and compares the
+// results.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -304,10 +306,10 @@ func TestFieldOrder(t *testing.T) {
 	}
 }
 
-// TestUnlabeled checks that an event without a label changes no weight and is counted. With unlabeled_weight it only
-// makes later steps shorter.
+// TestUnlabeled checks that an event without a label changes no weight and is counted. With unlabeled_weight, such an
+// event only makes later steps shorter.
 func TestUnlabeled(t *testing.T) {
-	// Outliers in unlabeled events do not change a scale either.
+	// Outliers in unlabeled events must not change the scale of a column.
 	for _, mode := range []string{"auto", "all", "scale"} {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Stuck = "adagrad", "dropout:0.3", mode, "none", "none", "off"

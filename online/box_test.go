@@ -41,7 +41,7 @@ func with(change func(*online.Config)) online.Config {
 	return c
 }
 
-// restart returns a Learner restored from the saved state of another.
+// restart returns a Learner restored from the saved state of l.
 func restart(t testing.TB, c online.Config, l *online.Learner) *online.Learner {
 	t.Helper()
 	again, err := online.Restore(c, blocksOf(t, l))
@@ -49,7 +49,7 @@ func restart(t testing.TB, c online.Config, l *online.Learner) *online.Learner {
 	return again
 }
 
-// blocksOf returns a copy of the state.
+// blocksOf returns a copy of the learner's state.
 func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	t.Helper()
 	each, err := l.Snapshot().EachBlock()
@@ -68,7 +68,7 @@ func cloned(t testing.TB, l *online.Learner) *online.Learner {
 	return copied
 }
 
-// twins are two Learners of the same events, of which the second restarts from time to time.
+// twins are two Learners of the same events. The second is sometimes restored from its saved state.
 type twins struct {
 	*online.Learner
 	again  *online.Learner
@@ -220,7 +220,7 @@ func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
 	return &learner{again, t, c, s}
 }
 
-// setting is a combination of settings that TestTable and others test.
+// setting is a combination of settings for TestTable and other tests.
 type setting struct {
 	c       online.Config
 	classes int // 0 means regression
@@ -231,7 +231,7 @@ func (s setting) String() string {
 }
 
 // settings returns combinations of optimizers, losses, noises and numbers of classes. Together they contain every
-// compatible pair of values. Unless all is true, a test uses a sixth of them, chosen by its number.
+// compatible pair of values. If all is false, settings returns one sixth of them, selected by the number test.
 func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
 	if len(candidates) < 60 {
@@ -313,7 +313,7 @@ func paired() (out []setting) {
 	return out
 }
 
-// usual returns the default settings for two classes, for three classes and for regression.
+// usual returns three settings: the defaults for two classes, for three classes and for regression.
 func usual() []setting {
 	numbers := online.DefaultConfig()
 	numbers.Loss = "squared"
@@ -328,7 +328,7 @@ type run struct {
 	feed *feed
 }
 
-// newRun returns a learner with these settings, and events drawn from the seed.
+// newRun returns a run with these settings. Its events are drawn with the given seed.
 func newRun(t *testing.T, s setting, seed uint64) *run {
 	t.Helper()
 	r := &run{t: t, in: newReader(t, s), feed: newFeed(seed, s.classes)}
@@ -342,7 +342,7 @@ func (r *run) next() *event.Example { return r.in.event(r.feed.next()) }
 // step learns the next event and returns its scores before the update.
 func (r *run) step() []float64 { return r.learn(r.next()) }
 
-// restart replaces the learner by one restored from its saved state. The decoder continues with the saved Schema.
+// restart replaces the learner by a learner restored from its saved state. The decoder continues with the saved Schema.
 func (r *run) restart() {
 	r.t.Helper()
 	r.learner = r.restored()

@@ -21,35 +21,38 @@ import (
 )
 
 // Config holds the settings of a Learner: the section [learner] of the configuration. config/blankout.toml describes
-// each key; the comments here add what programs need. Decode a file into the result of DefaultConfig, so that a key
-// that is absent keeps its default. A field tagged fixed has no key in the file: only programs set it, and the
-// Fingerprint uses the tag as its name.
+// each key; the comments here add details for programs. Decode a file into the result of DefaultConfig, so that an
+// absent key keeps its default. A field with the tag "fixed" has no key in the file. Only programs set it, and the tag
+// is its key in the Fingerprint.
 type Config struct {
-	// Loss is parsed by loss.Parse.
+	// Loss is an argument of loss.Parse.
 	Loss string `toml:"loss"`
-	// Noise is parsed by loss.ParseNoise. "auto" selects the noise levels of the function noiseLevels, and "observed"
-	// is loss.ObservedNoise.
+	// Noise is an argument of loss.ParseNoise. "auto" selects the noise levels that noiseLevels returns. "observed"
+	// selects loss.ObservedNoise.
 	Noise  string    `toml:"noise"`
 	Levels []float64 `toml:"-" fixed:"levels"` // nil for the result of noiseLevels
-	// ExpectedMissing determines the noise levels of a new Learner. It is not part of the Fingerprint.
+	// ExpectedMissing is the expected fraction of missing features. It selects the noise levels of a new Learner, and
+	// is not part of the Fingerprint.
 	ExpectedMissing float64 `toml:"expected_missing"`
-	// ExpectedMissingGroups determines the noise levels of groups if GroupLevels is empty, see noiseLevels. It is not
-	// part of the Fingerprint.
+	// ExpectedMissingGroups is the expected fraction of missing groups. It selects the noise levels of groups if
+	// GroupLevels is empty, see noiseLevels. It is not part of the Fingerprint.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
-	// SilentMissing above 0 adds a noise level with the noise loss.Silent.
+	// SilentMissing is the expected fraction of silently missing features. If it is not 0, there is an additional noise
+	// level with the noise loss.Silent.
 	SilentMissing float64 `toml:"silent_missing"`
-	// SilentGroups means that whole groups can be missing silently, see Among.
+	// SilentGroups is true if whole groups can be silently missing, see Among.
 	SilentGroups bool `toml:"-" fixed:"silent_groups"`
 	// SilentValue is parsed by model.ParseSilentValue.
 	SilentValue string `toml:"silent_value"`
 	// MissingPolicy is parsed by model.ParseMissingPolicy. It is not part of the Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
-	// CovarianceMaxFields is the largest number of numeric columns whose covariance is gathered for imputation: at most
-	// event.MaxCovariance, 0 for none. In a sparse text format that declares missing columns, the most frequent columns
-	// are used. It is not part of the Fingerprint.
+	// CovarianceMaxFields is the largest number of numeric columns whose covariance is estimated for imputation. It is
+	// at most event.MaxCovariance; 0 disables the covariance. In a sparse text format with declared missing columns,
+	// the most frequent columns are used. CovarianceMaxFields is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
-	// C is the weight of the losses in the batch objective |w|^2 + kappa sum loss (loss.Cost). +Inf means no ridge.
+	// C is the weight of the losses in the batch objective |w|^2 + kappa sum loss (see loss.Cost). If C is +Inf, there
+	// is no ridge.
 	C float64 `toml:"c"`
 	// Optimizer is a name in optimizers.Table.
 	Optimizer string `toml:"optimizer"`
@@ -57,16 +60,16 @@ type Config struct {
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
 	LearningRate  float64       `toml:"learning_rate"`
 	// Start is the initial value of the accumulators. If sqrt(Start)/LearningRate is at least the ridge h0 and there is
-	// one output, the first pass omits the ridge's gradient. Otherwise the ridge would count twice: at the n-th event
-	// of a feature it would decay the weight by h0/n, which removes most of the weight of rare features.
+	// one output, the first pass omits the ridge's gradient. Otherwise the ridge would count twice: the n-th event of a
+	// feature would shrink its weight by the fraction h0/n, which removes most of the weight of rare features.
 	Start      float64 `toml:"-" fixed:"start"`
 	L1         float64 `toml:"l1"`
 	IRLSBatch  int     `toml:"irls_batch"`
 	IRLSWindow int     `toml:"irls_window"`
 	Intercept  string  `toml:"-" fixed:"intercept"`
-	// Average is the fraction of averaging, in [0, 1].
+	// Average is the fraction of the last events over which weights are averaged, in [0, 1].
 	Average float64 `toml:"-" fixed:"average"`
-	// Adapt also makes AdaGrad's steps proximal for one output, so that a step cannot overshoot.
+	// Adapt makes AdaGrad's steps proximal also for one output. A proximal step cannot overshoot.
 	Adapt bool `toml:"-" fixed:"adapt"`
 	// Standardize is parsed by model.ParseStandardize.
 	Standardize string `toml:"standardize"`
@@ -74,8 +77,8 @@ type Config struct {
 	// names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
 	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
-	// Presence is "auto" or "none". With "auto", a numeric column that is absent from many events gets a second weight
-	// for its presence (event.Present). A Learner keeps the setting of its creation.
+	// Presence is "auto" or "none". With "auto", a numeric column that is absent from many events gets a second column
+	// with its own weight, for its presence (event.Present). The setting cannot change after a Learner is created.
 	Presence        string             `toml:"-" fixed:"presence"`
 	UnlabeledWeight float64            `toml:"unlabeled_weight"`
 	ClassWeight     map[string]float64 `toml:"class_weight"`
@@ -91,17 +94,19 @@ type Config struct {
 	// MislabeledBelow is a probability in [0, 1).
 	MislabeledBelow float64 `toml:"mislabeled_below"`
 	Threshold       float64 `toml:"threshold"`
-	// Positive is the name of the positive class of two. If it is empty, a known pair of labels such as "no" and "yes"
-	// determines it; otherwise the rarer class of the first 1,000 labeled events is positive. No weight depends on it.
-	// It is not part of the Fingerprint.
+	// Positive is the name of the positive class, if there are two classes. If Positive is empty, a known pair of
+	// labels such as "no" and "yes" determines the positive class. For other labels it is the rarer class of the first
+	// 1,000 labeled events. No weight depends on Positive, and it is not part of the Fingerprint.
 	Positive string `toml:"-" fixed:"positive"`
-	// Coverage is not part of the Fingerprint.
+	// Coverage is the probability with which a prediction set must contain the label. It is not part of the
+	// Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// ServingStaleness is the age, in events, of the weights that readers use. Mixture weights and averages are chosen
-	// by the predictions of weights of that age; 0 means the current weights. It is not part of the Fingerprint.
+	// ServingStaleness is the age, in events, of the weights with which readers of the model predict. Mixture weights
+	// and averages are chosen by the predictions of weights of that age. 0 means the current weights. ServingStaleness
+	// is not part of the Fingerprint.
 	ServingStaleness int `toml:"serving_staleness"`
-	// MaxMemory is the largest number of bytes of rows, see Learner.Refusal; 0 means no limit. It is in the
-	// Fingerprint, so that a program that has only a checkpoint can read it, but it may change between runs.
+	// MaxMemory is the largest number of bytes of rows, see Learner.Refusal; 0 means no limit. It is part of the
+	// Fingerprint, so that a program can read it from a checkpoint. It may nevertheless change between runs.
 	MaxMemory int `toml:"max_memory"`
 }
 
@@ -141,7 +146,7 @@ const (
 // bounds of serving_staleness, in events
 const leastStaleness, mostStaleness = 100, 10_000_000
 
-// checked holds the parsed settings of a Config, for later checks.
+// checked holds the parsed settings of a Config.
 type checked struct {
 	loss          loss.Loss
 	noises        []loss.Noise // the noise of each level
@@ -154,7 +159,7 @@ type checked struct {
 	missingPolicy model.MissingPolicy
 }
 
-// noiseKind says how the variance of a feature's noise depends on the feature's value.
+// noiseKind is how the variance of a feature's noise depends on the feature's value.
 type noiseKind int
 
 const (
@@ -247,7 +252,7 @@ func (s *checked) parseSteps(c Config) error {
 	return nil
 }
 
-// parseForgetting parses and checks forgetting.
+// parseForgetting parses and checks the half-lives and the other settings of forgetting.
 func (s *checked) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
@@ -385,7 +390,7 @@ func isSilentGroups(n loss.Noise) bool {
 	return ok && s.Groups
 }
 
-// silentKey returns the name of the setting that adds a level with silent noise, or "" if none does.
+// silentKey returns the name of the setting that adds a noise level with silent noise, or "" if no setting does.
 func (c Config) silentKey() string {
 	switch n, err := loss.ParseNoise(c.Noise); {
 	case c.SilentMissing > 0:
@@ -403,13 +408,13 @@ func (c Config) Noises() ([]loss.Noise, error) {
 	return s.noises, err
 }
 
-// Grouped reports whether any level has noise of groups.
+// Grouped reports whether any noise level drops whole groups.
 func (c Config) Grouped() bool {
 	var s checked
 	return s.parseNoise(c) == nil && s.grouped()
 }
 
-// grouped reports whether any level has noise of groups.
+// grouped reports whether any noise level drops whole groups.
 func (s *checked) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
@@ -485,9 +490,9 @@ func keyOf(f reflect.StructField) string {
 	return f.Tag.Get("toml")
 }
 
-// Among returns the settings for records that can or cannot declare missing features (declares), with or without named
-// groups (grouped). A named group can be missing silently as a whole. If records cannot declare missing features, the
-// expected missing fraction becomes the fraction that is silently missing.
+// Among returns the settings adapted to the format of the records. declares reports whether records can declare missing
+// features, and grouped reports whether there are named groups. A named group can be silently missing as a whole. If
+// records cannot declare missing features, the expected missing fraction becomes the silently missing fraction.
 func (c Config) Among(declares, grouped bool) Config {
 	switch {
 	case c.SilentMissing > 0:
@@ -521,7 +526,7 @@ func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 }
 
 func (c Config) fingerprint() Fingerprint {
-	// The canonical name makes "logistic" and "logistic:gaussian" equal, which are the same loss.
+	// The canonical name makes "logistic" and "logistic:gaussian" equal, because they are the same loss.
 	if l, err := loss.Parse(c.Loss); err == nil {
 		c.Loss = l.String()
 	}
@@ -555,7 +560,7 @@ func (c Config) fingerprint() Fingerprint {
 	return f
 }
 
-// levels returns the noise levels of features and of groups; ok is false if the noise is not "auto".
+// levels returns the noise levels (dropout rates) of features and of groups. ok is false if the noise is not "auto".
 func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 	text, ok := strings.CutPrefix(f["noise"], "auto ")
 	first, second, _ := strings.Cut(text, " groups ")
@@ -571,8 +576,8 @@ func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 	return features, groups, ok
 }
 
-// Config returns the Config of the Fingerprint. Keys that are not in the Fingerprint have their default. Keys that
-// Config does not have are ignored.
+// Config returns the Config that has the settings of the Fingerprint. Keys that are not in the Fingerprint keep their
+// default. Keys that Config does not have are ignored.
 func (f Fingerprint) Config() (Config, error) {
 	c := DefaultConfig()
 	c.Presence = valueOf(f, "presence")
@@ -595,8 +600,8 @@ func (f Fingerprint) Config() (Config, error) {
 	return c, c.Check()
 }
 
-// parseInto sets v to the value that fmt.Sprint has formatted as text. A key of a map may contain spaces and colons. A
-// key that contains text like an entry and a space is split, and then Diff reports a difference.
+// parseInto sets v to the value that fmt.Sprint formatted as text. Keys of a map may contain spaces and colons. A key
+// is misread if it contains text that looks like a map entry, and then Diff reports a difference.
 func parseInto(v reflect.Value, text string) (err error) {
 	switch v.Kind() {
 	case reflect.String:
@@ -641,7 +646,7 @@ func parseInto(v reflect.Value, text string) (err error) {
 	return err
 }
 
-// mapEntry matches the first entry of a formatted map whose values are numbers or Transforms.
+// mapEntry matches the first entry of a formatted map. The values of the map are numbers or Transforms.
 var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
 // Diff describes the differences from the Fingerprint was in sentences for users, sorted by key. If the result is
@@ -724,9 +729,9 @@ func (c Config) checkForGroup(s checked) error {
 	return nil
 }
 
-// ForGroup returns the settings of a Learner in a group of learners. They disable imputation and calibration, which the
-// group's commits do not contain, and the memory limit of a single member. Stuck fields only raise alarms, because each
-// member receives other events.
+// ForGroup returns the settings of a Learner in a group of learners. Imputation and calibration are disabled, because
+// the group's commits do not contain their state. The memory limit of a single member is removed. Stuck fields only
+// raise alarms, because each member receives other events.
 func (c Config) ForGroup() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Stuck != "off" {

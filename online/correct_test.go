@@ -42,8 +42,8 @@ func correctedConfigs(classes int) map[string]online.Config {
 	return all
 }
 
-// drawn returns a stream whose events have missing readings, declared or omitted, wrong readings, missing labels and
-// different weights.
+// drawn returns a stream of random events. They have declared and omitted missing readings, wrong readings, missing
+// labels and different weights.
 func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	s, draw := readingsOf(seed, classes)
 	if classes > 2 {
@@ -81,9 +81,9 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// TestCorrected checks learners with correcting experts: the model of a Snapshot predicts the same as Predict, and a
-// restart at any event changes no bits. It covers two classes, several late classes and regression, with missing fields
-// and delayed labels.
+// TestCorrected checks learners with correcting experts. The model of a Snapshot must predict the same as Predict, and
+// a restart at any event must not change any bits. It covers two classes, several late classes and regression, with
+// missing fields and delayed labels.
 func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
@@ -123,8 +123,8 @@ func TestCorrected(t *testing.T) {
 	}
 }
 
-// rings returns a stream whose class depends on the distance of two numbers from their means, which no linear model can
-// learn.
+// rings returns a stream whose class depends on the distance of two numbers from their means. A linear model of these
+// numbers cannot learn it.
 func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	s := eventtest.Schema(3, "", "in", "out")
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -138,8 +138,8 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// TestCorrectedRest checks that correcting experts without a gain rest and do not affect predictions, and that they
-// return once they gain again. They must reduce the loss overall.
+// TestCorrectedRest checks that correcting experts without a gain rest and do not affect predictions. They must be used
+// again once they have a gain, and must reduce the loss overall.
 func TestCorrectedRest(t *testing.T) {
 	flat := true
 	s, draw := rings(5, &flat)
@@ -181,8 +181,8 @@ func TestCorrectedRest(t *testing.T) {
 	}
 }
 
-// TestCorrectedPrior checks that, with delayed labels, experts are compared by their predictions at arrival, separately
-// for events with missing fields and for complete events.
+// TestCorrectedPrior checks that, with delayed labels, the correcting experts are compared by their predictions at the
+// event's arrival. Events with missing fields and complete events are compared separately.
 func TestCorrectedPrior(t *testing.T) {
 	flat := false
 	for _, good := range [2][2]bool{{true, false}, {false, true}} {
@@ -243,8 +243,8 @@ func TestCorrectedYoungClasses(t *testing.T) {
 	}
 }
 
-// TestCorrectedAdopts checks that a learner predicts like the exact solution with splines that it adopts. The
-// correcting experts hold the spline weights, so they get all weight at first.
+// TestCorrectedAdopts checks that a learner that adopts an exact solution with splines predicts like that solution. The
+// correcting experts hold the spline weights, so their mixture weight must be 1 at first.
 func TestCorrectedAdopts(t *testing.T) {
 	flat := false
 	for _, name := range []string{"", "squared"} {
@@ -283,8 +283,8 @@ func TestCorrectedAdopts(t *testing.T) {
 	}
 }
 
-// TestCorrectedManyClasses checks that many classes with few events each are classified by their means, with the same
-// result after a restart and in the Snapshot.
+// TestCorrectedManyClasses checks that many classes with few events each are classified by their means. A restarted
+// learner and the Snapshot must give the same result.
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12
@@ -321,8 +321,8 @@ func TestCorrectedManyClasses(t *testing.T) {
 	}
 }
 
-// TestExpertsOfCorrections checks the reported mixture weights: the named noise level has the largest weight, and the
-// weight of the correcting experts is reported separately.
+// TestExpertsOfCorrections checks the reported mixture weights. The reported noise level must have the largest weight,
+// and the weight of the correcting experts must be reported separately.
 func TestExpertsOfCorrections(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	l := streamLearner(t, online.DefaultConfig(), 2)

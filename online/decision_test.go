@@ -12,8 +12,8 @@ import (
 )
 
 // TestPositive checks that the rarer class of the first 1,000 events becomes positive if the two labels are no known
-// pair, and that a restart keeps it. Naming the positive class changes measures and the meaning of the threshold, but
-// no weights or scores.
+// pair, and that a restart does not change the choice. A configured positive class must change measures and the meaning
+// of the threshold, but no weights or scores.
 func TestPositive(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
@@ -67,7 +67,7 @@ func TestPositive(t *testing.T) {
 	}
 }
 
-// mislabeled draws an event with a clear class, and flips its label with probability share.
+// mislabeled draws an event with a clear class, and flips its label with probability fraction.
 func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
@@ -77,9 +77,10 @@ func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	return e
 }
 
-// TestLinkOfWrongLabels checks that calibrate = "auto" learns a link (from scores to log-odds) if one label in ten is
-// wrong. The loss decreases, the published model predicts the same as the learner, and a restart changes no bits. With
-// "off" and in a group there is no link. The setting changes no weights.
+// TestLinkOfWrongLabels checks that calibrate = "auto" learns a link (a function from scores to log-odds) if one label
+// in ten is wrong. The link must reduce the loss, the published model must predict the same as the learner, and a
+// restart must not change any bits. With "off" and in a group there must be no link. The setting must not change any
+// weights.
 func TestLinkOfWrongLabels(t *testing.T) {
 	learners := map[string]*learner{}
 	for _, calibrate := range []string{"off", "auto", "on"} {
@@ -124,7 +125,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	if auto.restoredWith(c).model().Link != nil {
 		t.Error("with calibrate off there is a link")
 	}
-	// No link is learned either if scores are already log-odds, or if class weights change the scores on purpose.
+	// There must be no link either if scores are already log-odds, or if class weights change the scores on purpose.
 	clear := func(e *event.Example, r *rand.Rand) *event.Example {
 		e.Label = 0
 		if x := e.Features.Value; r.Float64() < 1/(1+math.Exp(-x[0]-x[1])) {

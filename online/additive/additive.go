@@ -1,13 +1,13 @@
-// Package additive corrects a base learner by a generalized additive model (Hastie & Tibshirani 1986): linear models of
-// numeric features and their spline columns. AdaGrad learns one model for each of several learning rates. The package
-// keeps no matrix of columns, so it supports splines of many numeric features.
+// Package additive corrects the scores of a base learner by a generalized additive model (Hastie & Tibshirani 1986): a
+// linear model of numeric features and their spline columns. AdaGrad learns one such model for each of several learning
+// rates. The package keeps no matrix over pairs of columns, so it supports splines of many numeric features.
 //
 // At learning rate r the score of output k is the base score b_k plus a correction,
 //
 //	f_rk = b_k + w_rk'z,  z = (1, x).
 //
-// A step is a proximal step of the optimizer "adagrad", for the loss under dropout of strength q/(1-q). Dropout removes
-// a number and its spline columns independently of one another.
+// Each learned event makes a proximal step of the optimizer "adagrad", for the loss under dropout of strength q/(1-q).
+// A number and its spline columns are dropped independently.
 package additive
 
 import (
@@ -18,17 +18,17 @@ import (
 	"blankout/online/rows"
 )
 
-// Rates are the learning rates: the base learner's rate, and a fast one for streams whose neighboring events are
+// Rates are the learning rates: the base learner's rate, and a high rate for streams whose neighboring events are
 // similar.
 var Rates = []float64{0.3, 10}
 
 const (
 	// mostWeights is the largest number of weights, columns times outputs, at one learning rate.
 	mostWeights = 20_000
-	// mostMove bounds how much the score of a value of the column may change when the scale of the column changes.
+	// mostMove bounds how much a change of a column's scale may change the score of one value of that column.
 	mostMove = 0.1
-	// parts is the number of values that a row has per weight: the weight, its accumulator, and the lag of its average,
-	// which stays 0.
+	// parts is the number of values that a row has for each weight: the weight, its accumulator, and a lag of the
+	// average, which is always 0 here.
 	parts = 3
 )
 
@@ -57,7 +57,7 @@ type Event struct {
 	added, scores [][]float64 // by rate, then by output
 }
 
-// New returns an Expert without columns, whose scores are the base scores. strength is q/(1-q) for dropout with rate q,
+// New returns an Expert without columns. Its scores are the base scores. strength is q/(1-q) for dropout with rate q,
 // or 0 without dropout.
 func New(l loss.Loss, strength float64, outputs int) *Expert {
 	e := &Expert{loss: l, strength: strength}
@@ -106,7 +106,8 @@ func (e *Expert) Weights(rate, i int) []float64 {
 	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
 }
 
-// Add returns w plus the weight of Columns()[i] for output k, averaged over the rates with the mixture weights parts.
+// Add returns w plus the mixed weight of Columns()[i] for output k. The mixed weight is the sum over the rates of the
+// weight times the mixture weight, parts[rate].
 func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
 	weights := e.layout.Weights(e.table[i])
 	for r, part := range parts {
@@ -129,8 +130,8 @@ func (e *Expert) Follow(columns []uint32) {
 	e.columns, e.table = slices.Clone(columns), table
 }
 
-// Score scores an event. base holds the scores of the base learner, by output. places holds the index in Columns of
-// each of the event's columns, or -1.
+// Score scores an event. base holds the scores of the base learner, by output. places and x describe the event's
+// columns: their indices in Columns (or -1), and their values.
 func (e *Expert) Score(places []int, x, base []float64) {
 	s := &e.step
 	s.Reset(len(places))

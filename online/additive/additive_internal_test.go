@@ -12,14 +12,14 @@ import (
 	"blankout/online/newton"
 )
 
-// slow is a simple, slow implementation of an Expert at one learning rate and for one output.
+// slow is a simple, slow implementation of an Expert with one learning rate and one output.
 type slow struct {
 	loss           loss.Loss
 	rate, strength float64
 	w, sums        map[int]float64 // by index of the column; -1 is the intercept
 }
 
-// learn makes a proximal step of AdaGrad from an event, and returns the score before it.
+// learn makes a proximal step of AdaGrad for an event. It returns the score before the step.
 func (s *slow) learn(places []int, x []float64, base, y, importance float64) float64 {
 	f, v := base+s.w[-1], 0.0
 	for n, at := range places {
@@ -36,8 +36,8 @@ func (s *slow) learn(places []int, x []float64, base, y, importance float64) flo
 		g[at] = importance * (df*x[n] + 2*dv*s.strength*x[n]*x[n]*s.w[at])
 		kappa += x[n] * x[n] / (math.Sqrt(s.sums[at]+g[at]*g[at]) + 1e-8)
 	}
-	// a is the factor of df for which df(f - rate a df kappa) = a df, found by bisection. Short steps use the curvature
-	// at their start.
+	// a is the solution of df(f - rate a df kappa) = a df, found by bisection. For short steps a linear approximation
+	// gives a.
 	a := 1 / (1 + max(2*importance*dv, 0)*s.rate*kappa)
 	if math.Abs(importance*df)*s.rate*kappa >= 0.1 {
 		low, high := 0.0, 1.0
@@ -103,12 +103,13 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 				continue
 			}
 			want := s.learn(places, x, base[k], y[k], importance)
-			// Expert finds the factor a only to within 1 %.
+			// Expert computes a to within 1 % only.
 			near := func(got, want float64) bool { return math.Abs(got-want) <= 0.02*(1+math.Abs(want)) }
 			if got := e.Scores(rate)[k]; !near(got, want) || math.Abs(e.Added(rate)[k]+base[k]-got) > 1e-12 {
 				t.Fatalf("event %d, rate %v, output %d: score %v, want %v", event, Rates[rate], k, got, want)
 			}
-			// slow continues from the Expert's weights, so that rounding errors of the factor do not add up.
+			// Copy the Expert's weights to slow before the next event, so that rounding errors of the factor a do not
+			// add up.
 			s.w[-1], s.sums[-1] = e.Intercept(rate, k), e.layout.Accumulators(e.bias)[j]
 			for at := range e.columns {
 				if w := e.Weights(rate, at)[k]; !near(w, s.w[at]) {
@@ -125,7 +126,7 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 	}
 }
 
-// taught returns a trained expert of two columns, and a function that returns its scores.
+// taught returns a trained expert with two columns. It also returns a function that computes an expert's scores of x.
 func taught(outputs int) (*Expert, func(e *Expert, x []float64) []float64) {
 	e := New(loss.LogisticGaussian{}, 0.1, outputs)
 	e.Follow([]uint32{3, 8})
@@ -166,7 +167,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestWiden checks the scores, accumulators and weights after classes are added.
+// TestMove checks that Move changes no score. If keeping the scores would extrapolate too far, Move must keep the
+// weights instead. Renew must set the column's weights to 0.
 func TestWiden(t *testing.T) {
 	e, score := taught(1)
 	was := score(e, []float64{0.3, -0.2})[0]

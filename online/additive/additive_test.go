@@ -27,7 +27,7 @@ func (kinked) At(y, f, v float64) (value, df, dv float64) {
 	return loss.LogisticGaussian{}.At(y, f, v)
 }
 
-// TestKinksChangeNothing checks that an event changes no weight if the loss has no slope or no curvature there.
+// TestKinksChangeNothing checks that an event whose loss has no slope or no curvature changes no weight.
 func TestKinksChangeNothing(t *testing.T) {
 	e := additive.New(kinked{}, 0.1, 1)
 	e.Follow([]uint32{7})

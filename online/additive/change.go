@@ -49,8 +49,8 @@ func (e *Expert) Widen(outputs int) {
 	}
 }
 
-// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
-// list.
+// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
+// and the new output starts as their mean.
 func (e *Expert) Regroup(from [][]int) {
 	was := *e
 	e.begin(len(from))
@@ -110,7 +110,7 @@ func (e *Expert) State(c *coder.Coder) {
 	}
 }
 
-// Forget multiplies the accumulators by keep. The weights stay, and later steps are larger.
+// Forget multiplies the accumulators by keep. The weights do not change, but later steps become larger.
 func (e *Expert) Forget(keep float64) {
 	for _, row := range e.table {
 		e.optimizer.Forget(row, false, keep)

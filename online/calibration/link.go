@@ -9,10 +9,10 @@ import (
 	"blankout/internal/model"
 )
 
-// Link learns a monotone function from predicted scores to log-odds by isotonic regression (Zadrozny & Elkan 2002). It
-// counts the decayed fraction of events with the output's class, by bins of the score, and pools neighboring bins until
-// the fractions increase. All outputs share one function. Link also measures how much the function reduces the log-loss
-// of each event before learning it (Helps). Create a Link with NewLink.
+// Link learns a monotone function from predicted scores to log-odds by isotonic regression (Zadrozny & Elkan 2002). In
+// each bin of scores it estimates the fraction of events with the output's class, with decay. It pools neighboring bins
+// until the fractions increase with the score. All outputs share one function. Link also measures how much the function
+// reduces the log-loss of each event before the event is learned (Helps). Create a Link with NewLink.
 type Link struct {
 	// Age is the age in events of the weights that predicted the scores, 0 for current weights.
 	Age    uint64
@@ -24,26 +24,27 @@ type Link struct {
 	gain   gain
 }
 
-// linkBin sums weights, labels and scores in a bin of scores.
+// linkBin holds the sums of weights, labels and scores of the outputs whose score is in one bin.
 type linkBin struct{ weight, ones, scores float64 }
 
-// gain sums the reduction of the log-loss and its square, with decay.
+// gain holds decayed sums over events of the reduction of the log-loss and of its square.
 type gain struct{ grown, weight, sum, square, squares float64 }
 
 const (
 	// linkBins is the number of bins of f/(2+|f|), from -1 to 1.
 	linkBins = 40
-	// linkMemory is the number of events over which old events decay. Among the first n events it is n/2.
+	// linkMemory is the number of events over which old events decay. After the first n events it is n/2, if that is
+	// less.
 	linkMemory = 20_000
-	// linkPrior is the number of events with which each bin starts, as if its scores were already log-odds.
+	// linkPrior is the weight, in events, with which each bin starts. The starting values treat the scores as log-odds.
 	linkPrior = 10
 	// linkEvery is the number of events after which the function is updated.
 	linkEvery = 64
-	// linkEnough is the number of events after which Helps can be true.
+	// linkEnough is the number of events before Helps can be true.
 	linkEnough = 500
 	// gainMemory is the number of events over which old gains decay.
 	gainMemory = 4000
-	// mostGrown is the largest weight of an event before all weights are scaled down.
+	// mostGrown bounds the weight of the newest event: at this weight all weights are scaled down.
 	mostGrown = 1e100
 )
 
@@ -56,8 +57,8 @@ func (l *Link) Taken() float64 { return l.taken }
 // Latest returns the current function, or nil before there are enough events.
 func (l *Link) Latest() *model.Link { return l.latest }
 
-// Helps reports whether the function reduces the log-loss of later events significantly, by more than the standard
-// error.
+// Helps reports whether the function reduces the log-loss of later events by more than the standard error of that
+// reduction.
 func (l *Link) Helps() bool { return l.helps }
 
 // Take measures and learns an event. Only the first active scores are in use. weight is the importance weight.
@@ -66,7 +67,7 @@ func (l *Link) Take(scores []float64, active, label int, weight float64) {
 	l.Learn(scores, active, label, weight, linkEvery)
 }
 
-// Learn is Take without Measure. The function is updated after the given number of events.
+// Learn is Take without Measure. The function is recomputed after every given number of events.
 func (l *Link) Learn(scores []float64, active, label int, weight float64, every uint64) {
 	weight = min(weight, 1)
 	l.taken++

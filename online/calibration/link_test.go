@@ -10,8 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// drawn gives the Link events of two classes with scores f; the second class has probability p(f). It returns the mean
-// log-loss of the raw scores, of the Link, and of the true probabilities.
+// drawn passes events with scores f to the Link. The second of two classes has probability p(f). drawn returns three
+// mean log-losses: with the raw scores (own), with the Link (linked), and with the true probabilities (least).
 func drawn(l *Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
 	for range events {
 		f, label := 3*r.NormFloat64(), 0
@@ -31,8 +31,8 @@ func drawn(l *Link, r *rand.Rand, events int, p func(f float64) float64) (own, l
 	return own / n, linked / n, least / n
 }
 
-// TestLinkLearns checks scores that are not log-odds: a wrong factor and offset, one label in ten wrong, and a step.
-// The Link helps, and its loss is nearly the least possible.
+// TestLinkLearns checks scores that are not log-odds: scores with a wrong factor and offset, scores for labels of which
+// one in ten is wrong, and a step function. The Link must help, and its loss must be nearly the least possible.
 func TestLinkLearns(t *testing.T) {
 	for name, p := range map[string]func(f float64) float64{
 		"a line":       func(f float64) float64 { return sigmoid(0.4*f - 1.5) },
@@ -54,8 +54,8 @@ func TestLinkLearns(t *testing.T) {
 	}
 }
 
-// TestLinkOfLogOdds checks scores that already are log-odds: the Link hardly increases the loss and does not report
-// that it helps. A Link that helped stops helping once its scores become log-odds.
+// TestLinkOfLogOdds checks scores that already are log-odds. The Link must hardly increase the loss, and Helps must be
+// false. After other scores become log-odds, Helps must change from true to false.
 func TestLinkOfLogOdds(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(5, 6))
 	helped := 0
@@ -76,8 +76,8 @@ func TestLinkOfLogOdds(t *testing.T) {
 	}
 }
 
-// TestLinkOfSeveralClasses checks that all outputs share one function, and that unused outputs do not count. The
-// probabilities of noisy labels are nearly right.
+// TestLinkOfSeveralClasses checks that all outputs share one function, and that unused outputs are ignored. With noisy
+// labels the resulting probabilities must be nearly right.
 func TestLinkOfSeveralClasses(t *testing.T) {
 	r, l := rand.New(rand.NewPCG(7, 8)), NewLink()
 	var before, after, n float64
@@ -103,8 +103,8 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 	}
 }
 
-// TestLinkState checks that a decoded Link continues bit by bit, also after infinite scores and extreme weights. It
-// rejects truncated and inconsistent states.
+// TestLinkState checks that a decoded Link continues bit by bit, also after infinite scores and extreme weights.
+// Truncated and inconsistent states must be rejected.
 func TestLinkState(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(9, 10))
 	wrong := func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) }
@@ -154,7 +154,7 @@ func TestLinkState(t *testing.T) {
 	}
 }
 
-// TestLongLink checks that sums stay finite in a long stream.
+// TestLongLink checks that the sums in a Link stay finite in a long stream.
 func TestLongLink(t *testing.T) {
 	l := NewLink()
 	drawn(&l, rand.New(rand.NewPCG(1, 2)), 3_000_000, func(float64) float64 { return 0.3 })
@@ -163,8 +163,8 @@ func TestLongLink(t *testing.T) {
 	}
 }
 
-// TestLinkIsNotHasty checks that a Link needs enough events before it reports that it helps, and that a large weight
-// counts as 1.
+// TestLinkIsNotHasty checks that Helps is false before there are enough events, and that a large event weight counts as
+// 1.
 func TestLinkIsNotHasty(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }

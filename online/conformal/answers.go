@@ -1,6 +1,6 @@
 package conformal
 
-// This file computes nonconformity scores of predictions. A nil Predictor ignores all events.
+// This file computes the nonconformity scores of predictions. The methods of a nil Predictor ignore all events.
 
 import (
 	"math"
@@ -36,7 +36,7 @@ func (c *Predictor) TakeClasses(a Answer) {
 	}
 }
 
-// size returns the size of the prediction set.
+// size returns the size of the prediction set of an Answer.
 func (c *Predictor) size(a *Answer) float64 {
 	two := [2]float64{1 - a.Judged.Probability, a.Judged.Probability}
 	chances := two[:]
@@ -55,13 +55,13 @@ func (c *Predictor) size(a *Answer) float64 {
 	return size
 }
 
-// TakeNumber adds the nonconformity score of the predicted value for the target y.
+// TakeNumber adds the nonconformity score of the predicted value for the target y, for regression.
 func (c *Predictor) TakeNumber(of loss.Target, residual *model.Residual, y, value float64, by model.MissingVariance) {
 	low, high := residual.Interval(of, value, by.Variance, c.Limit(by.Range))
 	c.Take(by.Range, Score{Value: residual.Score(of, y, value, by.Variance), Size: high - low})
 }
 
-// Interval returns the prediction interval around a value, or NaN if no residual is known.
+// Interval returns the prediction interval around a value. The result is NaN if no residual has been learned.
 func (c *Predictor) Interval(of loss.Target, residual *model.Residual, value float64, by model.MissingVariance) (low, high float64) {
 	switch {
 	case residual == nil:

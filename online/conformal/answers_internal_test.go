@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestTakeClasses checks that prediction sets of three classes contain the true class as often as configured and have
-// the counted size. A nil Predictor has no sets.
+// TestTakeClasses checks prediction sets of three classes. They must contain the true class as often as configured, and
+// their mean size must equal the counted size. A nil Predictor returns no sets.
 func TestTakeClasses(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(1, 2)), New(0.8)
 	d := model.Decision{}

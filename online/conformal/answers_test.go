@@ -10,8 +10,8 @@ import (
 	"blankout/online/conformal"
 )
 
-// TestTakeNumber checks that intervals contain the target as often as configured, and that the returned interval is
-// the one that is counted.
+// TestTakeNumber checks that prediction intervals contain the target as often as configured, and that the counts refer
+// to the returned interval.
 func TestTakeNumber(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), conformal.New(0.7)
 	residual := &model.Residual{Deviation: 2}

@@ -1,6 +1,6 @@
 package conformal
 
-// This file has the thresholds of each class.
+// This file computes the prediction set thresholds of each class.
 
 import (
 	"blankout/internal/coder"
@@ -8,13 +8,13 @@ import (
 	"blankout/internal/model"
 )
 
-// class holds the nonconformity scores of the events of one class, by range of missing fields.
+// class holds the nonconformity scores of the events of one class, by range of the missing fraction.
 type class struct {
 	came   came
 	ranges [Ranges]*scores // nil for a range without scores
 }
 
-// came counts the prediction sets of real events, that is, without masked copies.
+// came counts the prediction sets of received events, without their masked copies.
 type came struct {
 	all    tally
 	recent tally // decayed
@@ -23,8 +23,8 @@ type came struct {
 
 func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
 
-// limitFor returns the limit that a set applies to a class: the class's own limit, or the range's limit if the class has
-// none.
+// limitFor returns the limit that a prediction set uses for one class: the limit of own, the scores of the class, or
+// the limit of s if the class has no limit.
 func (s *scores) limitFor(own *scores) float64 {
 	if own != nil && own.limit >= 0 { // a class has a limit only if the range has one
 		return own.limit
@@ -32,7 +32,8 @@ func (s *scores) limitFor(own *scores) float64 {
 	return s.limit
 }
 
-// own returns the scores of a class, counted from 1, in a range. It returns nil for regression (0).
+// own returns the scores of a class in range r. Classes are counted from 1. For 0, which means regression, own returns
+// nil.
 func (c *Predictor) own(r, number int) *scores {
 	if number == 0 {
 		return nil
@@ -51,7 +52,7 @@ func (c *Predictor) grown(k int) *class {
 // Classes returns the number of classes.
 func (c *Predictor) Classes() int { return len(c.classes) }
 
-// at returns the class's scores in a range, and adds them if they are new.
+// at returns the scores of class k in a range, and adds empty scores if the range is new.
 func (k *class) at(r int, miss float64) *scores {
 	if k.ranges[r] == nil {
 		s := newScores(miss)
@@ -60,8 +61,8 @@ func (k *class) at(r int, miss float64) *scores {
 	return k.ranges[r]
 }
 
-// least returns the smallest probability with which class k, counted from 0, is in a set of range r. always reports
-// whether the class is in every set of the range.
+// least returns the smallest probability with which class k, counted from 0, is included in a prediction set of range
+// r. always is true if all prediction sets of the range include the class.
 func (c *Predictor) least(r, k int) (p float64, always bool) {
 	s := &c.ranges[r]
 	if k < len(c.classes) {
@@ -80,7 +81,7 @@ func (c *Predictor) class(k int) *class {
 	return &class{}
 }
 
-// mergeClass merges the counts that class k has gained from was to is.
+// mergeClass adds the change of the counts of class k from was to is.
 func (c *Predictor) mergeClass(k int, was, is *class) {
 	var none scores
 	for r, now := range is.ranges {
@@ -134,7 +135,7 @@ func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
 	}
 }
 
-// code encodes or decodes which ranges have scores, and calls one for each of these.
+// code encodes or decodes which ranges have scores. It calls one for each of these ranges.
 func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 	var some uint64
 	for r, s := range k.ranges {
@@ -163,7 +164,7 @@ func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
 	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
 }
 
-// fitClasses is Fits for the classes. Their numbers of scores must not exceed the number of the whole range.
+// fitClasses is Fits for the classes. The classes of a range must not have more scores than the range.
 func fitClasses(base, now *Predictor, events float64) bool {
 	if len(now.classes) < len(base.classes) {
 		return false

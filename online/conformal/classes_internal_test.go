@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// rare draws nonconformity scores of two classes. One score in ten is of class 2 and far larger than the scores of
-// class 1.
+// rare draws nonconformity scores of two classes. One score in ten is of class 2. The scores of class 2 are far larger
+// than the scores of class 1.
 func rare(r *rand.Rand) Score {
 	if r.IntN(10) == 0 {
 		return Score{Class: 2, Value: 2 + r.ExpFloat64(), Came: true}
@@ -63,8 +63,8 @@ func TestThresholdsByClass(t *testing.T) {
 	}
 }
 
-// TestAdversarialSequenceOfAClass checks that the bounds on missed labels hold for the events of one class, for any events of the
-// other classes.
+// TestAdversarialSequenceOfAClass checks that the bounds on missed labels hold for the events of one class, whatever
+// the events of the other classes are.
 func TestAdversarialSequenceOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), New(0.9)
 	missed, used := 0.0, 0.0
@@ -87,8 +87,9 @@ func TestAdversarialSequenceOfAClass(t *testing.T) {
 	}
 }
 
-// TestFewEventsOfAClass checks that a class without events has the common threshold, and that a class with few events
-// has nearly the common threshold. With more events the threshold approaches the class's own quantile.
+// TestFewEventsOfAClass checks the threshold of a class by its number of events. Without events it is the common
+// threshold, with few events it is close to the common threshold, and with more events it approaches the quantile of
+// the class.
 func TestFewEventsOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(5, 6)), New(0.9)
 	for range 5000 {
@@ -134,8 +135,8 @@ func TestSetsByClass(t *testing.T) {
 	}
 }
 
-// TestMergeClasses checks that merged Predictors have the thresholds by class of one Predictor with all scores, also
-// after encoding and decoding. Impossible sums are rejected.
+// TestMergeClasses checks that merged Predictors have the same thresholds by class as one Predictor with all scores,
+// also after encoding and decoding. Sums that no scores can have must be rejected.
 func TestMergeClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -217,8 +218,8 @@ func TestMergeClasses(t *testing.T) {
 	}
 }
 
-// TestNoThresholdOfAClassAlone checks that a class has no threshold in a range that has none, however many events the
-// class has.
+// TestNoThresholdOfAClassAlone checks that a class has no threshold in a range without a threshold, even if the class
+// has many events.
 func TestNoThresholdOfAClassAlone(t *testing.T) {
 	c := New(0.9)
 	for range enough - 1 {

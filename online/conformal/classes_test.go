@@ -9,8 +9,8 @@ import (
 	"blankout/online/conformal"
 )
 
-// TestRecentCoverageOfAClass checks that the recent coverage covers about two thousand events, with and without a group
-// of learners.
+// TestRecentCoverageOfAClass checks that the reported recent coverage is over about two thousand events, with and
+// without a group of learners.
 func TestRecentCoverageOfAClass(t *testing.T) {
 	r, alone, fold := rand.New(rand.NewPCG(15, 16)), conformal.New(0.9), conformal.New(0.9)
 	part := conformal.New(0.9)

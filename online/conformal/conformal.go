@@ -2,18 +2,19 @@
 //
 // A prediction has a nonconformity score: -log p of the label for classification, and the distance from the label in
 // standard deviations for regression. A prediction set or interval contains all labels whose score is at most a limit.
-// It also contains the most probable class. For each range of missing fields the limit is the quantile of level 1-α of
-// the previous scores, with decay. α adapts to the coverage (adaptive conformal inference; Gibbs & Candes 2021):
+// A set also contains the most probable class. For each range of the missing fraction, the limit is the quantile of
+// level 1-α of the previous scores, with decay. α adapts to the observed coverage (adaptive conformal inference; Gibbs
+// & Candes 2021):
 //
 //	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the label was not in the set, else 0.
 //
 // For any sequence of T scores, at most a T + (a + γ)/γ labels are missed, plus a few while the limit adapts. If
-// smaller sets were always possible, at least a T - 1/γ labels are missed. The smallest set contains only the most
-// probable class; if it contains the label, α stays the same.
+// smaller sets were always possible, at least a T - 1/γ labels are missed. The smallest possible set contains only the
+// most probable class. If that class is the label, α stays the same.
 //
 // Each class has its own threshold and α (Mondrian conformal prediction; Vovk 2012). The threshold is the quantile of
-// the scores of the class, plus a few scores borrowed from the range's histogram. A class with few events therefore has
-// nearly the common threshold. The bounds above hold for the events of each class.
+// the scores of the class, plus a few scores borrowed from the histogram of the range. The threshold of a class with
+// few events is therefore close to the common threshold. The bounds above hold for the events of each class.
 //
 // The package uses only scores and predictions, no weights or events.
 package conformal
@@ -29,29 +30,29 @@ import (
 	"blankout/internal/model"
 )
 
-// Ranges is the number of ranges of missing fields, see model.Sets.
+// Ranges is the number of ranges of the missing fraction, see model.Sets.
 const Ranges = model.SetRanges
 
 const (
 	// gamma is γ: α adapts over about 1/gamma scores.
 	gamma = 0.001
-	// memory is the number of scores over which old scores decay. Among the first n scores it is n/fresh, because the
-	// model had learned little when the first scores were computed.
+	// memory is the number of scores over which old scores decay. After the first n scores it is n/fresh, if that is
+	// less. The first scores are forgotten faster, because the model had learned little when they were computed.
 	memory, fresh = 2000, 2
-	// enough is the number of scores before a range has a limit.
+	// enough is the number of scores that a range needs for a limit.
 	enough = 100
-	// borrowed is the number of scores of the whole range that are added to the scores of a class.
+	// borrowed is the total weight of the scores of the whole range that are added to the scores of a class.
 	borrowed = 20
 	// every is the number of scores after which a limit is updated.
 	every = 8
-	// bins is the number of bins of equal width of x = score/(1+score).
+	// bins is the number of bins of a histogram. The bins have equal widths in x = score/(1+score).
 	bins = 128
-	// largest is the weight at which all weights are scaled down.
+	// largest is the weight of the newest score at which all weights are scaled down.
 	largest = 1e100
 )
 
-// Predictor holds the nonconformity scores, by range of missing fields, and by class and range. Create a Predictor with
-// New.
+// Predictor holds the nonconformity scores by range of the missing fraction, and by class and range. Create a Predictor
+// with New.
 type Predictor struct {
 	miss    float64 // a, the fraction of labels to miss
 	ranges  [Ranges]scores
@@ -72,10 +73,10 @@ type scores struct {
 	waited  float64 // number of scores in waits
 }
 
-// newScores returns empty scores for sets that may miss the fraction miss of labels.
+// newScores returns empty scores. miss is the fraction of labels that prediction sets may miss.
 func newScores(miss float64) scores { return scores{level: miss, limit: -1, grown: 1} }
 
-// tally counts prediction sets, and how many of them contained the label (held).
+// tally has the number of prediction sets (events), and the number of sets that contained the label (held).
 type tally struct{ events, held float64 }
 
 func (t *tally) add(held bool, weight float64) {
@@ -113,8 +114,8 @@ type Score struct {
 	First bool    // the label was the most probable class, which is in every set
 	Class int     // index of the label plus 1; 0 for regression
 	Came  bool    // false for a copy with masked fields
-	// Size is the size of the prediction set or interval, or NaN if it was not measured. Unbounded intervals do not
-	// count.
+	// Size is the size of the prediction set or interval, or NaN if it was not measured. Unbounded intervals are
+	// ignored.
 	Size float64
 }
 
@@ -122,7 +123,7 @@ type Score struct {
 // model.Sets.Limits.
 func (c *Predictor) Limit(r int) float64 { return c.ranges[r].limit }
 
-// Taken returns the number of scores in range r, of one class (counted from 1) or of all (0).
+// Taken returns the number of scores in range r of a class, counted from 1, or of all classes if class is 0.
 func (c *Predictor) Taken(r, class int) float64 {
 	switch {
 	case class == 0:
@@ -133,7 +134,7 @@ func (c *Predictor) Taken(r, class int) float64 {
 	return c.classes[class-1].ranges[r].taken
 }
 
-// served returns the limit that readers of a model use, see Sets.
+// served returns the limit of a range that readers of a model use, see Sets.
 func (c *Predictor) served(r int) float64 {
 	for ; r < Ranges; r++ {
 		if limit := c.ranges[r].limit; limit >= 0 {
@@ -166,7 +167,7 @@ func (c *Predictor) Take(r int, x Score) {
 	}
 }
 
-// observe adds a score whose set had the limit told. miss is the fraction of labels that sets may miss.
+// observe adds a score. used is the limit of the score's set. miss is the fraction of labels that sets may miss.
 func (s *scores) observe(x Score, used, miss float64) {
 	s.advance(1)
 	s.level += gamma * s.decayed.add(x, used, s.limit, s.grown, miss)
@@ -175,7 +176,7 @@ func (s *scores) observe(x Score, used, miss float64) {
 	}
 }
 
-// Add is Take for a learner in a group. The score takes effect when the sums of the group are merged.
+// Add is Take for a learner in a group. The score takes effect when the sums of the group's members are merged.
 func (c *Predictor) Add(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.limitFor(own)
@@ -191,10 +192,11 @@ func (c *Predictor) Add(r int, x Score) {
 	}
 }
 
-// within reports whether a set with this limit contains the label.
+// within reports whether a prediction set with this limit contains the label.
 func (x Score) within(limit float64) bool { return x.First || x.Value <= limit }
 
-// add adds a weighted score whose set had the limit told. It returns the change of the limit's α, in units of gamma.
+// add adds a weighted score. used is the limit of the score's set, and limit is the limit that α controls. move is the
+// resulting change of α, in units of gamma.
 func (n *counts) add(x Score, used, limit, weight, miss float64) (move float64) {
 	if x.First {
 		n.first += weight
@@ -226,8 +228,8 @@ func binOf(score float64) int {
 	return bins - 1
 }
 
-// advance decays the old scores as n more arrive. It increases the weight of later scores instead of multiplying the
-// old ones.
+// advance decays the old scores for n new scores. It increases the weight of later scores instead of multiplying the
+// old scores.
 func (s *scores) advance(n float64) {
 	for range int(n) {
 		s.taken++
@@ -253,8 +255,8 @@ func (n *counts) each() []*float64 {
 	return []*float64{&n.events, &n.held, &n.moved, &n.size, &n.sized, &n.first}
 }
 
-// follow sets the limit to the quantile of level 1-α of the scores, if there are enough. For a class, of is the range
-// whose scores are added.
+// follow sets the limit to the quantile of level 1-α of the scores, if there are enough scores. If s is for a class, of
+// has the scores of the range, from which some are borrowed.
 func (s *scores) follow(of *scores) {
 	if of == nil && s.taken < enough || of != nil && of.limit < 0 {
 		return
@@ -263,7 +265,7 @@ func (s *scores) follow(of *scores) {
 	if of != nil {
 		h, n = h.mixed(&of.decayed.histogram, borrowed*s.grown), n+borrowed
 	}
-	// The factor counts the next score as one more.
+	// The factor includes the next score in the count.
 	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
 	s.least = loss.Exp(-s.limit)
 }
@@ -307,8 +309,8 @@ func (h *histogram) quantile(fraction float64) float64 {
 	return at / (1 - at)
 }
 
-// Merge adds the scores that another learner has added from base to now. It makes one step of α for each range, and for
-// each class in it.
+// Merge adds the scores that another learner has added between base and now. It makes one step of α for each range, and
+// one for each class in the range.
 func (c *Predictor) Merge(base, now *Predictor) {
 	for r := range c.ranges {
 		if s := &c.ranges[r]; s.merge(&base.ranges[r], &now.ranges[r]) {
@@ -320,7 +322,7 @@ func (c *Predictor) Merge(base, now *Predictor) {
 	}
 }
 
-// merge adds the scores from was to is, and reports whether there were any.
+// merge adds the scores between was and is, and reports whether there are any.
 func (s *scores) merge(was, is *scores) bool {
 	n := is.waited - was.waited
 	if n <= 0 {
@@ -340,7 +342,7 @@ func (s *scores) merge(was, is *scores) bool {
 	return true
 }
 
-// Sums returns a copy of the sums that Merge uses.
+// Sums returns a copy of the sums that another learner needs for Merge.
 func (c *Predictor) Sums() *Predictor {
 	if c == nil {
 		return nil
@@ -357,7 +359,7 @@ func (c *Predictor) Sums() *Predictor {
 
 func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
 
-// SumsState encodes or decodes the sums that Merge uses.
+// SumsState encodes or decodes the sums that another learner needs for Merge.
 func (c *Predictor) SumsState(to *coder.Coder) {
 	for r := range c.ranges {
 		c.ranges[r].sumsState(to)
@@ -371,8 +373,8 @@ func (s *scores) sumsState(to *coder.Coder) {
 	}
 }
 
-// Fits reports whether the sums that Merge adds, from base to now, are of at most the given number of events, with at
-// most each scores per event.
+// Fits reports whether the sums that Merge would add, from base to now, are possible for the given number of events
+// with at most each scores per event.
 func Fits(base, now *Predictor, events, each float64) bool {
 	for r := range now.ranges {
 		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
@@ -382,7 +384,8 @@ func Fits(base, now *Predictor, events, each float64) bool {
 	return fitClasses(base, now, events)
 }
 
-// fits reports whether a range, or a class in it, has at most the given number of new scores.
+// fits reports whether at most the given number of scores were added between was and is. The arguments belong to a
+// range, or to a class in a range.
 func fits(was, is *scores, most float64) bool {
 	n := is.waited - was.waited
 	if !(n >= 0 && n <= most) || n != math.Trunc(n) {
@@ -401,7 +404,8 @@ func fits(was, is *scores, most float64) bool {
 		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
-// State encodes or decodes the state. If the decoded state has another coverage than the Predictor, α is shifted.
+// State encodes or decodes the state. If the decoded state has another coverage than the Predictor, α is shifted by the
+// difference.
 func (c *Predictor) State(to *coder.Coder) {
 	miss := c.miss
 	to.Float(&miss)
@@ -411,7 +415,8 @@ func (c *Predictor) State(to *coder.Coder) {
 	c.codeClasses(to, func(k *class) { k.state(to, c.miss-miss, &c.ranges) })
 }
 
-// state encodes or decodes the scores of a range, or of a class in the range of. It adds moved to α.
+// state encodes or decodes the scores of a range. If the scores are of a class, of has the scores of its range. state
+// adds moved to α.
 func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 	to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.events, &s.all.held)
 	if s.taken > 0 {
@@ -457,7 +462,7 @@ func (c *Predictor) Report() []measure.Coverage {
 	return c.reports(func(*scores) bool { return true })
 }
 
-// reports returns the coverage in each range that has prediction sets and for which wanted returns true.
+// reports returns the coverage in each range that has prediction sets and whose scores satisfy wanted.
 func (c *Predictor) reports(wanted func(*scores) bool) (out []measure.Coverage) {
 	if c == nil {
 		return nil
@@ -495,8 +500,8 @@ func (c *Predictor) TooLow() (out []string) {
 // lowAfter is the number of sets after which a coverage can count as too low.
 const lowAfter = 1000
 
-// Sets returns the limits for readers of a model. A range without a limit gets the limit of the next range with more
-// missing fields.
+// Sets returns the limits for readers of a model. A range without a limit gets the limit of the next higher range (more
+// missing fields).
 func (c *Predictor) Sets() *model.Sets {
 	if c == nil {
 		return nil

@@ -31,9 +31,10 @@ func met(c *Predictor, r int, next func(n int, limit float64) Score, events int)
 	return missed, used, smallest
 }
 
-// TestCoverageOfAnySequence checks the bounds for any sequence of T scores. At most a T + (a + gamma)/gamma labels are
-// missed, and a few more while the limit adapts. At least a (T - S) - 1/gamma are missed, where S is the number of sets
-// that could not be smaller. Scores may jump, shrink, be equal, or be chosen by an adversary who knows the limit.
+// TestCoverageOfAnySequence checks the bounds for any sequence of T scores. At most a T + (a + gamma)/gamma labels may
+// be missed, plus a few while the limit adapts. At least a (T - S) - 1/gamma labels must be missed, where S is the
+// number of sets that could not be smaller. Scores jump, shrink, are equal, or are chosen by an adversary who sees the
+// limit.
 func TestCoverageOfAnySequence(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sequences := map[string]func(n int, limit float64) Score{
@@ -68,8 +69,8 @@ func TestCoverageOfAnySequence(t *testing.T) {
 	}
 }
 
-// TestSmallestSets checks that sets contain only the most probable class if it is right often enough. If it no longer
-// is, the sets grow within about memory events.
+// TestSmallestSets checks that prediction sets contain only the most probable class while that class is right often
+// enough. If it is right less often, the sets must grow within about memory events.
 func TestSmallestSets(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	c := New(0.9)
@@ -95,8 +96,8 @@ func TestSmallestSets(t *testing.T) {
 	}
 }
 
-// TestTooFewScores checks that a range with too few scores has no limit. Readers use the limit of the next range with
-// more missing fields, if that has one.
+// TestTooFewScores checks that a range with too few scores has no limit. Readers then use the limit of the next higher
+// range (more missing fields) that has a limit.
 func TestTooFewScores(t *testing.T) {
 	c := New(0.9)
 	for n := range enough + every {
@@ -156,8 +157,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestMerge checks that merging several Predictors equals adding their scores one by one, except that the limit is
-// constant until the merge.
+// TestMerge checks that merging several Predictors gives the same result as adding their scores one by one. The only
+// difference is that limits do not change before the merge.
 func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -195,7 +196,7 @@ func TestMerge(t *testing.T) {
 	if a.taken != b.taken || a.taken != 6000 || math.Abs(a.limit-b.limit) > 0.1 || math.Abs(a.level-b.level) > 0.02 {
 		t.Errorf("merged %v scores, limit %v, level %v; alone %v, %v, %v", a.taken, a.limit, a.level, b.taken, b.limit, b.level)
 	}
-	// α must equal the sum of the changes by the sets of all members.
+	// α must equal the sum of its changes at the sets of all members.
 	if want := fold.miss + gamma*(fold.miss*a.all.events-(a.all.events-a.all.held)); math.Abs(a.level-want) > 1e-9 {
 		t.Errorf("level %v, want %v", a.level, want)
 	}
@@ -301,8 +302,8 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// TestOneMoreScore checks that the threshold is the quantile of the weighted scores with one more for the next score.
-// It checks streams shorter and longer than memory.
+// TestOneMoreScore checks that the threshold is the quantile of the weighted scores, counting the next score as one
+// more. It checks a stream shorter than memory and a longer stream.
 func TestOneMoreScore(t *testing.T) {
 	for _, n := range []int{104, 400, 12_000} {
 		r, c := rand.New(rand.NewPCG(13, 14)), New(0.9)
@@ -340,8 +341,8 @@ func TestAdversarialSequence(t *testing.T) {
 	}
 }
 
-// TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores, for stationary and for changing
-// streams and for different distributions of scores.
+// TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores. It checks stationary and changing
+// streams, and different distributions of scores.
 func TestLimitIsTheQuantile(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, draw := range map[string]func() float64{

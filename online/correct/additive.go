@@ -1,10 +1,10 @@
 package correct
 
-// This file adapts package additive to the Expert interface.
+// This file makes package additive implement the Expert interface.
 
 import "blankout/online/additive"
 
-// splineFit is the expert of splines. It has one lane (linear model) for each learning rate.
+// splineFit is the spline expert. It has one lane (linear model) for each learning rate.
 type splineFit struct {
 	*additive.Expert
 	outputs int

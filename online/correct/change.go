@@ -12,14 +12,14 @@ import (
 	"blankout/online/newton"
 )
 
-// fits reports whether any expert supports this many columns, or the numeric columns among them.
+// fits reports whether any expert supports this many columns, or at least the numeric columns among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	return newton.Fits(numbers, x.outputs) || splinesFit(columns, x.outputs)
 }
 
-// UpdateColumns updates the columns of the experts from a labeled event, before the event is learned: it applies changed scales
-// and adds new numeric columns. others reports whether the set of followed columns has changed.
+// UpdateColumns updates the columns of the experts from a labeled event, before the event is learned. It applies
+// changed scales and adds new numeric columns. others reports whether the set of followed columns has changed.
 func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false
@@ -47,8 +47,8 @@ func (x *Experts) change(f func(e Expert)) {
 	x.stale = true
 }
 
-// lookFor follows the numeric columns of an event that are not followed yet, and their splines. It reports whether
-// there were any.
+// lookFor adds the numeric columns of an event that are not followed yet, and their splines, to the followed columns.
+// It reports whether there were any.
 func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
@@ -76,7 +76,7 @@ func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	}
 }
 
-// follow makes these numeric columns and their splines the columns of the experts, and creates rows for the splines.
+// follow makes the given numeric columns and their splines the columns of the experts. It adds rows for the splines.
 func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	columns := x.splines.with(numbers)
 	if !x.fits(columns) {
@@ -112,9 +112,9 @@ func (x *Experts) Rescale(factor, shift float64) {
 	x.change(func(e Expert) { e.Rescale(factor, shift) })
 }
 
-// Grow increases the number of outputs. A single output for two classes becomes the output of the second class, and its
-// negation becomes the output of the first. at is the new index of the published weights in the rows, which are still
-// empty there.
+// Grow increases the number of outputs. If there was a single output for two classes, it becomes the output of the
+// second class, and its negation becomes the output of the first. at is the new index of the published weights in the
+// rows. The rows have no published weights at that index yet.
 func (x *Experts) Grow(outputs, at int) {
 	lane := 0
 	for _, e := range x.list {
@@ -126,8 +126,8 @@ func (x *Experts) Grow(outputs, at int) {
 	x.resize(outputs, at)
 }
 
-// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
-// list. at is the new index of the published weights in the rows.
+// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
+// and the new output starts as their mean. at is the new index of the published weights in the rows.
 func (x *Experts) Regroup(from [][]int, at int) {
 	for _, e := range x.list {
 		e.Regroup(from)
@@ -145,13 +145,13 @@ func (x *Experts) resize(outputs, at int) {
 }
 
 // Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one
-// of its lanes (mixed models) adapts fast.
+// of its learning rates adapts fast.
 func (x *Experts) Forget(keep float64) {
 	x.list[0].Forget(keep)
 	x.stale = true
 }
 
-// freshKeep is the fraction of the memory of the other experts that StartFresh keeps.
+// freshKeep is the fraction of their memory that StartFresh keeps for the experts that are not second-order.
 const freshKeep = 0.1
 
 // StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes (mixed
@@ -166,8 +166,8 @@ func (x *Experts) StartFresh() {
 	x.force()
 }
 
-// Adopt resets the experts, and sets the weights of spline columns to the results of hat. some reports whether there
-// are spline columns.
+// Adopt resets the experts. It sets the weight of each spline column for each output to the result of hat. some reports
+// whether there are spline columns.
 func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool) {
 	for _, e := range x.list {
 		e.Restart()
@@ -201,7 +201,7 @@ func (x *Experts) Publish(t *model.Table) {
 	}
 }
 
-// State encodes or decodes the experts. curves are the splines of the model that is read with the state.
+// State encodes or decodes the experts. splines are the splines of the model that is read with the state.
 func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 	c.Bool(&x.off)
 	c.Bool(&x.look)
@@ -229,7 +229,8 @@ func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 	}
 }
 
-// follows reports whether columns are numeric columns, followed by all spline columns of some of them.
+// follows reports whether columns are valid followed columns: numeric columns, and then all spline columns of some of
+// these. curves are the splines of the model.
 func follows(columns []uint32, curves *model.Splines) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	s := splines{splines: curves}

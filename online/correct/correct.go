@@ -1,7 +1,7 @@
-// Package correct has experts that correct the scores of a base learner, using numeric features and splines of them: a
-// second-order expert (package newton), splines at several learning rates (package additive), and a linear discriminant
-// for many classes. The mixture of their scores is in turn one lane (one of the mixed models) of the base learner's
-// ensemble.
+// Package correct has experts that correct the scores of a base learner. The experts use numeric features and splines
+// of these features: a second-order expert (package newton), splines at several learning rates (package additive), and
+// a linear discriminant for many classes. The corrected scores are mixed into one lane (one of the mixed models) of the
+// base learner's ensemble.
 package correct
 
 import (
@@ -24,15 +24,16 @@ type Input struct {
 	One    float64       // value of the constant feature
 }
 
-// Expert corrects base scores. It has one or more lanes, each a linear model of the same features: the score of an
-// output is Base times the base score plus a sum over the expert's own weights. Lists of scores are by lane and output.
-// Score stores intermediate results for Update in a memo, which only the expert can read, so that calls for different
-// events do not interfere.
+// Expert corrects base scores. It has one or more lanes, which are linear models of the same features. In each lane the
+// score of an output is Base times the base score, plus the sum of the expert's weights times the features. Lists of
+// scores are by lane and output. Score stores intermediate results for Update in a memo, which only the expert can
+// read. Calls for different events therefore do not interfere.
 type Expert interface {
 	Lanes() []string // names of the lanes (mixed models)
-	// Follow makes columns, which must be ascending, the columns of the expert. Columns that stay keep their learned
-	// weights. The first numbers columns are numeric; the expert follows only these if it does not support all. Asleep
-	// reports that the expert cannot predict: it supports too few columns, or has not learned enough.
+	// Follow makes columns, which must be ascending, the columns of the expert. Columns that were followed before keep
+	// their learned weights. The first numbers columns are numeric. An expert that does not support all columns follows
+	// only these. Asleep reports that the expert cannot predict, because it supports too few columns or has not learned
+	// enough.
 	Follow(columns []uint32, numbers int)
 	Asleep() bool
 	NewMemo() any
@@ -42,8 +43,8 @@ type Expert interface {
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
-	// AddWeights adds x times the weights of a column to to, by output. The lanes (mixed models) are mixed with the
-	// weights parts.
+	// AddWeights adds x times the mixed weights of a column to to, by output. parts holds the mixture weights of the
+	// expert's lanes (mixed models).
 	AddWeights(column int, parts []float64, x float64, to []float64)
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
 	Renew(column uint32)                      // the meaning of the column's values changes
@@ -56,8 +57,8 @@ type Expert interface {
 	State(c *coder.Coder)
 }
 
-// centered is implemented by experts whose splines must be centered, because nothing else separates them from the
-// intercept.
+// centered is implemented by experts whose splines must be centered. In these experts nothing else separates a spline
+// from the intercept.
 type centered interface {
 	Pull(first uint32, shares []float64)
 }
@@ -70,8 +71,8 @@ type Settings struct {
 	At      int  // index in a row of the weights that Publish writes
 }
 
-// Experts combines all experts. They rest if they do not improve predictions: then they have no weight in predictions,
-// and learn only a sample of events.
+// Experts combines all experts. If they do not improve predictions, they rest: they have no weight in predictions, and
+// learn only a sample of events.
 type Experts struct {
 	at      int
 	outputs int
@@ -93,16 +94,16 @@ type Experts struct {
 }
 
 const (
-	// An expert has little mixture weight below leastWeight. After restAfter consecutive events with little weight it
-	// rests: it learns every restEvery-th event, until its weight reaches wakeWeight.
+	// An expert has little mixture weight if the weight is below leastWeight. After restAfter consecutive events with
+	// little weight the expert rests. It then learns every restEvery-th event, until its weight reaches wakeWeight.
 	leastWeight, wakeWeight = 0.01, 0.02
 	restAfter, restEvery    = 10_000, 16
 	// One spline is centered every centerEvery events.
 	centerEvery = 32
 )
 
-// Knots returns the largest number of knots per spline, given the number of numeric columns. It is limited by the
-// second-order expert's memory, or mostKnots if that expert has no memory for splines.
+// Knots returns the largest number of knots per spline, given the number of numeric columns. The memory of the
+// second-order expert limits the number. If that expert has no memory for splines, the result is mostKnots.
 func Knots(numbers int) int {
 	if numbers*(1+fewKnots) <= newton.MostColumns && numbers*(1+mostKnots) > newton.MostColumns {
 		return fewKnots
@@ -135,17 +136,17 @@ func (x *Experts) Lanes() int { return x.lanes }
 // HasColumns reports whether any columns are followed. Without columns the experts are not used.
 func (x *Experts) HasColumns() bool { return len(x.columns) > 0 }
 
-// Counts reports whether the experts may have weight in predictions.
+// Counts reports whether the experts may have mixture weight in predictions.
 func (x *Experts) Counts() bool { return x.HasColumns() && !x.gain.Resting() }
 
 // Columns returns the followed columns, ascending. The caller must not change them.
 func (x *Experts) Columns() []uint32 { return x.columns }
 
-// Rested decides whether the experts rest, at the event with this number. counts reports whether they have weight in
-// its prediction.
+// Rested updates whether the experts rest, at the event with this number. counts reports whether the experts have
+// mixture weight in its prediction.
 func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
 
-// Read extracts the part of an event that the experts use, and writes it to to.
+// Read writes the part of the event in that the experts use to to.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
@@ -166,7 +167,7 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 	}
 }
 
-// Scores holds the experts' scores of an event.
+// Scores holds the scores of one event by the experts.
 type Scores struct {
 	Lanes []float64 // by lane (mixed model) and output
 	memos []any     // by expert
@@ -181,7 +182,7 @@ func (x *Experts) NewScores() Scores {
 	return s
 }
 
-// Score writes the experts' scores of an event to s, and the mixed scores to out, by output.
+// Score computes the scores of all lanes (mixed models) for an event, in s, and the mixed scores by output, in out.
 func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
 	at := 0
 	for i, e := range x.list {
@@ -192,7 +193,8 @@ func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
 	x.Mix(s.Lanes, out)
 }
 
-// Linear computes the mixed scores of an event as one linear model, and writes them to out, by output.
+// Linear computes the mixed scores of an event with one linear model, the mixture of all lanes. It writes them to out,
+// by output.
 func (x *Experts) Linear(in *Input, base, out []float64) {
 	c := x.Base()
 	for k, b := range base {
@@ -203,7 +205,7 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 	}
 }
 
-// Mix mixes the scores of all lanes (mixed models), and writes the result to out, by output.
+// Mix mixes the scores of all lanes (mixed models), and writes the mixed scores to out, by output.
 func (x *Experts) Mix(lanes, out []float64) {
 	clear(out)
 	for i, part := range x.weights.parts {
@@ -216,7 +218,7 @@ func (x *Experts) Mix(lanes, out []float64) {
 	}
 }
 
-// Base returns the factor of the base scores in the mixed scores.
+// Base returns the factor with which the mixed scores contain the base scores.
 func (x *Experts) Base() (base float64) {
 	x.each(func(e Expert, parts []float64) {
 		for lane, part := range parts {
@@ -226,7 +228,7 @@ func (x *Experts) Base() (base float64) {
 	return base
 }
 
-// Intercept returns the mixed intercept of an output, without the base score.
+// Intercept returns the intercept of the mixed scores of an output, without the base score.
 func (x *Experts) Intercept(output int) (b float64) {
 	x.each(func(e Expert, parts []float64) {
 		for lane, part := range parts {
@@ -267,8 +269,8 @@ func (x *Experts) each(f func(e Expert, parts []float64)) {
 	}
 }
 
-// Observe updates the mixture weights of lanes (mixed models) with the scores of an event. lost returns the loss of
-// scores multiplied by factor, and must not keep the slice. The new weights take effect after Update.
+// Observe updates the mixture weights of the lanes (mixed models) with the scores of an event. lost returns the loss of
+// its argument scores multiplied by factor, and must not keep the slice. The new weights take effect after Update.
 func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor float64) float64) {
 	if x.lanes > 1 || x.outputs > 1 {
 		x.weights.observe(lanes, x.outputs, x.asleep, lost)
@@ -278,7 +280,7 @@ func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor fl
 // Gain records the losses of an event without and with the experts.
 func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 
-// asleep reports whether the expert to which a lane (mixed model) belongs is asleep.
+// asleep reports whether the expert with the given lane (mixed model) is asleep.
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
@@ -328,9 +330,9 @@ func (x *Experts) learns(i int, mix []float64) bool {
 	return x.idle[i] < restAfter || x.learned%restEvery == 0
 }
 
-// center centers the next spline every centerEvery events. The basis columns of a number sum to 1 for each event that
-// has the number. Such events cannot separate the spline from the intercept, although the score of events without the
-// number depends on it.
+// center centers one spline every centerEvery events, in turn. The basis columns of a number sum to 1 for each event
+// that has the number. Such events do not determine the mean of the spline, but the score of events without the number
+// depends on it.
 func (x *Experts) center() {
 	if c := x.splines.splines; c != nil && x.learned%centerEvery == 0 {
 		spline := int(x.learned/centerEvery) % len(c.Columns)
@@ -345,7 +347,8 @@ func (x *Experts) center() {
 	}
 }
 
-// Published returns the experts that are awake, with their mixture weights. share is the total weight of all experts.
+// Published returns the experts that are awake, with their mixture weights. weight is the total mixture weight of all
+// experts.
 func (x *Experts) Published(weight float64) (out []model.Expert) {
 	at := 0
 	for _, e := range x.list {

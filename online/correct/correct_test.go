@@ -20,8 +20,8 @@ import (
 	"blankout/online/newton"
 )
 
-// numbers generates encoded events of numeric fields, of which the last has a nonlinear effect, with base scores that
-// explain a part of the label.
+// numbers generates encoded events of numeric fields with base scores. The last field has a nonlinear effect. The base
+// scores explain a part of the label.
 type numbers struct {
 	r       *rand.Rand
 	schema  *event.Schema
@@ -42,7 +42,7 @@ func newNumbers(seed uint64, columns, outputs int) *numbers {
 	return s
 }
 
-// next draws the next event and passes it to Meet and Read. The first two fields are often omitted.
+// next draws the next event and passes it to UpdateColumns and Read. The first two fields are often omitted.
 func (s *numbers) next(x *Experts) {
 	e := &event.Example{Weight: 1}
 	bend := 0.0
@@ -70,7 +70,7 @@ func (s *numbers) next(x *Experts) {
 	x.Read(&s.in, &s.seen)
 }
 
-// lost returns the log-loss of scores, one class against the rest.
+// lost returns the log-loss of scores. It treats each class as one class against the rest.
 func (s *numbers) lost(scores []float64, factor float64) (sum float64) {
 	for k, f := range scores {
 		sum += math.Log1p(math.Exp(-s.y[k] * factor * f))
@@ -93,8 +93,9 @@ func settings(outputs int, splines bool) Settings {
 	return Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000, Strength: 0.1}, Outputs: outputs, Splines: splines, At: 6}
 }
 
-// TestScoreIsOfWeights checks that the mixed scores of the experts equal one linear model over the numbers and their
-// spline columns. The model has the base score times Base, Intercept, and the weights that Publish writes to the rows.
+// TestScoreIsOfWeights checks that the mixed scores of the experts equal the scores of one linear model over the
+// numbers and their spline columns. That model consists of the base score times Base, of Intercept, and of the weights
+// that Publish writes to the rows.
 func TestScoreIsOfWeights(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, splines := range []bool{true, false} {
@@ -130,7 +131,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 			if s.n.Scaling.Scaler.Splines == nil || len(x.Columns()) < 4*4 {
 				t.Errorf("%d columns", len(x.Columns()))
 			}
-			// An event without features, whose constant feature is 0.5, scores half of the intercept.
+			// The event has no features, and its constant feature is 0.5. Its score must be half of the intercept.
 			scores := x.NewScores()
 			x.Score(&Input{One: 0.5}, make([]float64, outputs), &scores, out)
 			if got, want := out[0], 0.5*x.Intercept(0); math.Abs(got-want) > 1e-12 {
@@ -140,8 +141,8 @@ func TestScoreIsOfWeights(t *testing.T) {
 	}
 }
 
-// TestSplinesPay checks that splines get the larger mixture weight if the effect of a number is nonlinear and no other
-// expert has splines.
+// TestSplinesPay checks a number with a nonlinear effect. The spline expert must have the largest mixture weight if no
+// other expert has splines.
 func TestSplinesPay(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(2, 90, 1)
 	s.learn(x, 8000)
@@ -156,7 +157,7 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// TestState checks that a decoded state continues with the same bits, and that invalid bytes are rejected.
+// TestState checks that a decoded state continues bit by bit, and that invalid bytes are rejected.
 func TestState(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(3, 4, outputs)
@@ -214,8 +215,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestExpertsRestAndWake checks that an expert with almost no mixture weight rests after restAfter events, and then
-// learns every restEvery-th event. It learns every event again once its weight is wakeWeight.
+// TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
+// only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
 func TestExpertsRestAndWake(t *testing.T) {
 	x := New(settings(1, true))
 	learns := func(weight float64, events int) (n int) {
@@ -237,8 +238,8 @@ func TestExpertsRestAndWake(t *testing.T) {
 	}
 }
 
-// TestTooMany checks that no expert is used from the time when there are too many numeric columns, and that the rows
-// then have no weights of experts.
+// TestTooMany checks that no expert is used once there are too many numeric columns. The rows must then have no weights
+// of experts.
 func TestTooMany(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
@@ -262,8 +263,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestMove checks that a change of a column's scale changes no score, and that a column whose unit changes loses its
-// weight.
+// TestMove checks that a change of a column's scale changes no score. If the unit of a column changes, the weights of
+// that column must be 0.
 func TestMove(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(5, 4, outputs)
@@ -307,7 +308,7 @@ func TestStartFresh(t *testing.T) {
 	}
 }
 
-// TestCenter checks that a spline adds little on average over its knots. Without centering it would add .81 on average.
+// TestCenter checks that the mean of a spline over its knots is close to 0. Without centering the mean would be .81.
 func TestCenter(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(7, 3, 1)
 	for range 4000 {
@@ -326,8 +327,7 @@ func TestCenter(t *testing.T) {
 	}
 }
 
-// TestRescale checks that another unit of the targets and scores does not change what the experts of a regression
-// predict.
+// TestRescale checks that the predictions of a regression do not depend on the unit of targets and scores.
 func TestRescale(t *testing.T) {
 	c := settings(1, false)
 	c.Loss = loss.Quadratic{}
@@ -344,8 +344,8 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// TestDiscriminant compares the weights and intercepts of the discriminant with the class means and the covariance
-// within classes. It also does so after columns and classes are added, moved or replaced.
+// TestDiscriminant compares the weights and intercepts of the discriminant with the result computed from class means
+// and the covariance within classes. It repeats the comparison after columns and classes are added, moved or replaced.
 func TestDiscriminant(t *testing.T) {
 	const classes, numbers, events = 20, 3, solveEvery
 	d := newDiscriminant(Settings{Outputs: classes})
@@ -440,7 +440,8 @@ func TestDiscriminant(t *testing.T) {
 	}
 }
 
-// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The first events of a class add that much less to the scatter.
+// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The mean of a class is unknown at its first events, which reduces the
+// scatter of n events by that amount.
 func harmonic(n int) (sum float64) {
 	for i := range n {
 		sum += 1 / float64(i+1)
@@ -449,7 +450,7 @@ func harmonic(n int) (sum float64) {
 }
 
 // TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column that is 0 if omitted, although
-// the column is not one of their numbers.
+// the column itself is not followed.
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})

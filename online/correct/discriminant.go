@@ -1,7 +1,7 @@
 package correct
 
-// This file has the linear discriminant (Fisher 1936), which uses class means and one covariance within classes. It
-// learns fastest if many classes have few events each.
+// This file has the linear discriminant (Fisher 1936), which uses class means and one covariance within classes. Of all
+// experts it learns fastest if there are many classes with few events each.
 
 import (
 	"math"
@@ -34,12 +34,12 @@ type discriminant struct {
 }
 
 const (
-	// The discriminant is used for more than fewClasses classes. With ten classes it reduced the loss by up to 0.03
-	// nats on some streams, and increased it as much on others.
+	// The discriminant is used if there are more than fewClasses classes. With ten classes it reduced the loss by up to
+	// 0.03 nats on some streams, and increased the loss by as much on others.
 	fewClasses = 16
 	// A class mean is over the last mostClassEvents events of the class, and norm is over the last normEvents events.
 	mostClassEvents, normEvents = 1000, 500
-	// Weights are solved every solveEvery events, at the start every solveFirst events.
+	// Weights are solved every solveEvery events. At the start of a stream they are solved every solveFirst events.
 	solveEvery, solveFirst = 256, 32
 	// With more than wideColumns columns, only a sample of the events is added to the scatter: one in
 	// columns/wideColumns.
@@ -47,7 +47,7 @@ const (
 	// S is regularized by leastScatter times the identity matrix, and by firstEvents events with the identity as
 	// covariance.
 	leastScatter, firstEvents = 0.1, 2.0
-	// unseen is the score difference for a class without events.
+	// unseen is the amount by which the score of a class without events is lower.
 	unseen = 30
 )
 
@@ -73,7 +73,7 @@ var discriminantLanes = []string{"discriminant"}
 
 func (d *discriminant) Lanes() []string { return discriminantLanes }
 
-// Follow implements Expert. A new column starts as if it had been at its mean in all events, with variance 1.
+// Follow implements Expert. A new column starts with variance 1, as if its value had been the mean in all events.
 func (d *discriminant) Follow(columns []uint32, numbers int) {
 	if columns = columns[:numbers]; d.outputs <= fewClasses || !newton.Fits(numbers, d.outputs) {
 		columns = nil
@@ -151,7 +151,7 @@ func (d *discriminant) Update(in *Input, _ any, target []float64, active int, we
 	}
 }
 
-// center updates norm, which makes the scores log-odds.
+// center updates norm. Subtracting norm turns the scores into log-odds.
 func (d *discriminant) center(in *Input, active int, weight float64) {
 	f := make([]float64, d.outputs)
 	d.Score(in, nil, f, nil)
@@ -164,7 +164,7 @@ func (d *discriminant) center(in *Input, active int, weight float64) {
 	}
 }
 
-// add adds an event to the scatter, given its deviations from its class mean.
+// add adds an event to the scatter. off holds the deviations of the event's values from its class mean.
 func (d *discriminant) add(off []float64, weight float64) {
 	n := len(off)
 	d.total = d.keep*d.total + weight
@@ -176,8 +176,8 @@ func (d *discriminant) add(off []float64, weight float64) {
 	}
 }
 
-// solve computes the weights by a Cholesky factorization of the scatter. It shrinks class means over few events towards
-// the overall mean.
+// solve computes the weights by a Cholesky factorization of the scatter. It shrinks the means of classes with few
+// events towards the overall mean.
 func (d *discriminant) solve() {
 	n, all := len(d.columns), 0.0
 	l := d.factor()
@@ -283,7 +283,7 @@ func (d *discriminant) Renew(column uint32) {
 // Rescale does nothing, because regression has no discriminant.
 func (d *discriminant) Rescale(float64, float64) {}
 
-// Grow implements Expert. There is no discriminant for two classes.
+// Grow implements Expert. A discriminant for two classes does not exist.
 func (d *discriminant) Grow(outputs int) float64 {
 	from := make([][]int, outputs)
 	for k := range min(outputs, d.outputs) {
@@ -323,7 +323,7 @@ func (d *discriminant) Forget(keep float64) {
 
 func (d *discriminant) Restart() { d.begin(d.columns) }
 
-// Set does nothing, because the discriminant starts without weights and corrects the exact solution later.
+// Set does nothing. The discriminant starts without weights, and corrects the exact solution later.
 func (d *discriminant) Set(uint32, int, float64) {}
 
 // State encodes or decodes the expert. The reader must follow the same columns.

@@ -6,8 +6,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// Gain measures how much the experts reduce the loss of the base scores, and decides whether they rest. The zero value
-// is for a new stream.
+// Gain measures how much the experts reduce the loss of the base scores. By that gain it decides whether the experts
+// rest. The zero value is for a new stream.
 type Gain struct {
 	judged     float64 // number of events passed to Take
 	size, gain float64 // means over the latest events: loss of the base scores, and its reduction
@@ -16,16 +16,16 @@ type Gain struct {
 }
 
 const (
-	// The experts start to rest if their gain is below leastGain times the loss. They stop when it is at least wakeGain
-	// times the loss.
+	// The experts start to rest if their gain is below leastGain times the loss. They stop resting if the gain is above
+	// wakeGain times the loss.
 	leastGain, wakeGain = 0.0005, 0.001
-	// gainMemory is the number of events over which the means decay. The experts do not rest before Take has received
-	// gainEnough events.
+	// gainMemory is the number of events over which the mean losses decay. The experts do not rest before Take has
+	// received gainEnough events.
 	gainMemory, gainEnough = 4096, 8192
 	// mostGain bounds the gain of one event.
 	mostGain = 8
-	// The experts also rest after idleEnough events without weight in predictions. The mean alone would remember the
-	// first events, when the experts learned faster than the base.
+	// The experts also rest after idleEnough events without mixture weight in predictions. This rule is needed because
+	// the mean gain decays slowly from the first events, when the experts learned faster than the base.
 	idleEnough = 4096
 	// RestEvery is the sampling rate of resting experts: they learn one event in RestEvery.
 	RestEvery = 16

@@ -8,7 +8,7 @@ import (
 )
 
 // TestGain checks that experts rest if they reduce the loss by less than a two-thousandth, but not before 8,192 events.
-// They must wake when they would reduce it by twice as much.
+// They must wake if they would reduce the loss by more than a thousandth.
 func TestGain(t *testing.T) {
 	var g Gain
 	take := func(n int, gain float64) {
@@ -63,8 +63,8 @@ func TestGain(t *testing.T) {
 	}
 }
 
-// TestGainOfNoWeight checks that experts without weight in any prediction rest after idleEnough events, for any earlier
-// gain. They must wake by their later gain.
+// TestGainOfNoWeight checks experts without mixture weight in any prediction. They must rest after idleEnough events,
+// whatever their gain was before. They must wake if their later gain is large enough.
 func TestGainOfNoWeight(t *testing.T) {
 	var g Gain
 	event := uint64(0)

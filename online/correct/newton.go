@@ -1,6 +1,6 @@
 package correct
 
-// This file adapts package newton to the Expert interface.
+// This file makes package newton implement the Expert interface.
 
 import "blankout/online/newton"
 

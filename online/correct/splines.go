@@ -8,8 +8,8 @@ import (
 	"blankout/internal/model"
 )
 
-// splines holds the followed splines: splines of numeric columns, and splines of sparse columns that are not followed
-// themselves.
+// splines holds the followed splines. They are splines of followed numeric columns, and splines of sparse columns that
+// are not themselves followed.
 type splines struct {
 	splines *model.Splines
 	first   []int // index of each spline's first column
@@ -31,7 +31,7 @@ func (s *splines) with(numbers []uint32) []uint32 {
 	return out
 }
 
-// place finds the first column of each spline.
+// place determines, for each spline, the index in columns of its first basis column.
 func (s *splines) place(columns []uint32) {
 	s.first = s.first[:0]
 	if s.splines == nil {

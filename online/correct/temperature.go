@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Temperature learns the factor of scores that minimizes their log-loss. It makes online gradient steps on the
-// logarithm of the factor, divided by a decaying sum of squared gradients.
+// Temperature learns the factor that minimizes the log-loss of scores multiplied by it. Online gradient steps change
+// the logarithm of the factor. Each step is divided by the root of a decaying sum of squared gradients.
 type Temperature struct {
 	logarithm, squares float64
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTemperature checks that Temperature finds the factor by which log-odds were divided, and that it starts at the
-// given value.
+// TestTemperature divides log-odds by a factor and checks that Temperature learns that factor. It also checks the
+// initial value.
 func TestTemperature(t *testing.T) {
 	for _, want := range []float64{0.5, 2} {
 		r := rand.New(rand.NewPCG(3, 4))

@@ -13,8 +13,8 @@ import (
 type weights struct {
 	mixture mixture.Weights
 	factors []Temperature // factors of each lane's (mixed model's) scores, if there are several outputs
-	// The weights in effect: mix is the mixture weight, 0 for a lane (mixed model) that is asleep. parts is mix times
-	// the factor of the lane's scores.
+	// The weights in effect. mix holds the mixture weight of each lane (mixed model), or 0 if the lane is asleep. parts
+	// holds mix times the factor of the lane's scores.
 	mix, parts []float64
 	observed   bool // some learned weights are not in effect yet
 	losses     []float64
@@ -45,7 +45,7 @@ func (w *weights) observe(lanes []float64, outputs int, asleep func(lane int) bo
 	w.observed = true
 }
 
-// force makes the learned weights take effect.
+// force makes the learned mixture weights take effect now.
 func (w *weights) force(asleep func(lane int) bool) {
 	w.observed = false
 	w.mix = w.mixture.Mix(w.mix[:0])
