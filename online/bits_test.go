@@ -23,7 +23,7 @@ import (
 )
 
 // TestTable tests the properties that hold with every combination of settings. Three learners receive the same events.
-// The second learner restarts halfway. On the third, all read-only methods are called between the events.
+// The second learner restarts several times. On the third, all read-only methods are called between the events.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 0, longtest.Asked()) {

@@ -67,7 +67,7 @@ type Config struct {
 	IRLSBatch  int     `toml:"irls_batch"`
 	IRLSWindow int     `toml:"irls_window"`
 	Intercept  string  `toml:"-" fixed:"intercept"`
-	// Average is the fraction of the last events over which weights are averaged, in [0, 1].
+	// Average is the fraction of the learned events that the weight average covers, in [0, 1]. 0 disables averaging.
 	Average float64 `toml:"-" fixed:"average"`
 	// Adapt makes AdaGrad's steps proximal also for one output. A proximal step cannot overshoot.
 	Adapt bool `toml:"-" fixed:"adapt"`

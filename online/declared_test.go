@@ -18,8 +18,9 @@ import (
 	"blankout/stream/record"
 )
 
-// readings are events of three classes with correlated numeric fields. The fields are sensors that depend on a few
-// causes, or the pixels of an image, mostly 0. The image has 8 by 8 pixels, and its groups are patches of 2 by 2.
+// readings generates events of three classes with correlated numeric fields. The fields are either sensors that depend
+// on a few causes, or the pixels of an image, which are mostly 0. The image has 8 by 8 pixels, and its groups are
+// patches of 2 by 2 pixels.
 type readings struct {
 	r       *rand.Rand
 	picture bool
@@ -91,13 +92,14 @@ func line(format string, class int, x []float64) []byte {
 	return []byte(b.String() + "}")
 }
 
-// lost holds the errors with silently missing and with declared missing fields, by missing fraction.
+// lost holds the errors by missing fraction, for silently missing fields (silent) and for fields that are declared
+// missing (declared).
 type lost struct{ silent, declared [3]float64 }
 
 var deadShares = [3]float64{0.3, 0.5, 0.7}
 
-// declaredErrors learns events of a format and measures the errors of predictions with missing fields or groups. At
-// most filled fields are imputed.
+// declaredErrors learns events of a format. It returns the errors of predictions with missing fields or groups. At most
+// filled columns are imputed.
 func declaredErrors(t *testing.T, format string, picture, groups bool, filled int) (out lost) {
 	c := record.DefaultConfig()
 	c.Format, c.Label, c.Classes = format, "label", []string{"0", "1", "2"}
@@ -170,8 +172,8 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 
 const deadEvents = 1000
 
-// kill returns two copies of an event in which the same fields are missing: one where they silently have their neutral
-// value, and one that declares them missing.
+// kill returns two copies of an event in which the same fields are missing. In silent these fields have their neutral
+// value, and in declared they are declared missing.
 func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *event.Example) {
 	silent, declared = &event.Example{Weight: 1}, &event.Example{Weight: 1, Declared: true}
 	for i, column := range e.Features.Index {
@@ -212,8 +214,9 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 	return silent, declared
 }
 
-// TestDeclared checks that declaring fields missing is never worse than losing them silently. It checks every missing
-// fraction, fields and groups, and every format. A text format of a table is as good as a format with field names.
+// TestDeclared compares declared missing fields with silently missing fields. For every missing fraction, for fields
+// and groups, and in every format, the error must not be larger with declared fields. A text format of a table must
+// have the same errors as a format with field names, up to chance.
 func TestDeclared(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -251,5 +254,5 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// deviation returns the standard error of a difference of two errors.
+// deviation returns the standard error of a difference of two error rates near p.
 func deviation(p float64) float64 { return math.Sqrt(2 * p * (1 - p) / deadEvents) }

@@ -13,8 +13,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestDriftDetected checks that the detector raises no alarm without a concept change, and raises one when the classes
-// are exchanged.
+// TestDriftDetected checks the drift detector. It must raise no alarm without a concept change, and must raise an alarm
+// when the classes are exchanged.
 func TestDriftDetected(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the default settings would adapt without an alarm
@@ -51,7 +51,7 @@ func TestMislabeled(t *testing.T) {
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {
 		e := s.Next()
-		// Make the classes easy to separate, then flip one label in ten.
+		// Make the classes easy to separate, then flip the label of one event in ten.
 		e.Features.Value[0] = 20 * float64(e.Label)
 		flipped := r.IntN(10) == 0
 		if flipped {
@@ -76,8 +76,8 @@ func TestMislabeled(t *testing.T) {
 	}
 }
 
-// flipped learns 10,500 events with ten normal features; from event 10,000 on, the labels are exchanged. It returns the
-// error from event 10,200 to 10,500, in percent.
+// flipped learns 10,500 events with ten normal features. From event 10,000 on, the labels are exchanged. flipped
+// returns the error from event 10,200 to 10,500, in percent.
 func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
 	t.Helper()
 	const features = 10

@@ -1,6 +1,7 @@
 package online
 
-// This file scores an event with all experts: the noise levels, and the experts that correct them.
+// This file scores an event with all experts: the noise levels, and the experts that correct the scores of the noise
+// levels.
 
 import (
 	"math"
@@ -14,7 +15,7 @@ import (
 	"blankout/online/mixture"
 )
 
-// ensemble holds all experts and their mixture weights. Predictions mix lanes (linear models): each noise level is a
+// ensemble holds all experts and their mixture weights. A prediction mixes lanes (linear models). Each noise level is a
 // lane, and the correcting experts together are one more lane. Lists of scores are by lane and output.
 type ensemble struct {
 	levels  *levels.Expert
@@ -27,14 +28,14 @@ type ensemble struct {
 type scored struct {
 	levels levels.Scores
 	lanes  []float64 // the noise levels' scores and, with correcting experts, the corrected score
-	// If some is false, the correcting experts have not scored the event, and the fields below are invalid.
+	// If some is false, the correcting experts have not scored the event, and the following fields are invalid.
 	some    bool
 	base    []float64 // mixed score of the noise levels by output, which is corrected
 	seen    correct.Input
 	experts correct.Scores
 }
 
-// newScored returns memory for the scores of one event, given the noise levels' part.
+// newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
 func (x *ensemble) newScored(levels levels.Scores) scored {
 	n, k := len(levels.Iterate), x.levels.Outputs
 	s := scored{levels: levels, base: make([]float64, k)}
@@ -49,7 +50,8 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 // corrected returns the scores of the correcting experts.
 func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
 
-// score scores an event. If awake is true, the correcting experts score it even if they have no weight in predictions.
+// score computes the scores of an event. If awake is true, the correcting experts score the event even if they have no
+// weight in predictions.
 func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.levels.Score(in, &to.levels)
 	x.correct(in, awake, to)
@@ -58,7 +60,7 @@ func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 // corrects reports whether the correcting experts score events; awake is the argument of score.
 func (x *ensemble) corrects(awake bool) bool { return x.counts() || awake && x.knows() }
 
-// correct continues score after the noise levels have scored the event. It uses in only if corrects(awake) is true.
+// correct completes score after the noise levels have scored the event. It uses in only if corrects(awake) is true.
 func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
 	if to.some = x.corrects(awake); !to.some {
@@ -78,7 +80,8 @@ func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts()
 // awake reports whether the correcting experts learn from the labeled event with this number.
 func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
 
-// intercepts writes the scores of an event without features to lanes; base is scratch memory, by output.
+// intercepts writes the scores of an event without features to lanes. of is the row of the intercepts. base is scratch
+// memory, by output.
 func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	n := len(lanes)
 	if x.experts != nil {
@@ -91,8 +94,8 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	}
 }
 
-// weightsOf returns mixture weights for events of a missing range: a factor for the weights of each noise level, and
-// own for the own weights of the correcting experts. The result uses the memory of room.
+// weightsOf returns the mixture weights for events in a range of the missing fraction. levels holds the factor of each
+// noise level's weights. own is the factor of the correcting experts' own weights. The result uses the memory of room.
 func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float64) {
 	all := x.mixture.Weights(r)
 	levels = append(room[:0], all[:len(x.levels.Noises)]...)
@@ -107,7 +110,8 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 	return levels, own
 }
 
-// weightOf returns the mixed weight of a column for an output, given its row and the results of weightsOf.
+// weightOf returns the mixed weight of a column for an output. row is the row of the column, and levels and own are
+// results of weightsOf.
 func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, output int) float64 {
 	w := x.levels.Weight(row, levels, output)
 	if own > 0 {
@@ -116,8 +120,8 @@ func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, o
 	return w
 }
 
-// parts returns the index in a row of the weights of each expert, with their factors from weightsOf. It writes the
-// mixed intercepts to intercepts, by output.
+// parts returns, for each expert, the index of its weights in a row and their factor. levels and own are results of
+// weightsOf. parts also writes the mixed intercepts to intercepts, by output.
 func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float64) []model.Part {
 	parts := x.levels.Parts(levels, row, intercepts)
 	if own == 0 {
@@ -129,7 +133,7 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
-// laneScores holds the scores by which lanes (mixed models) and correcting experts are compared.
+// laneScores holds the scores by which the lanes (mixed models) and the correcting experts are compared.
 type laneScores struct {
 	lanes   []float64 // as in scored
 	experts []float64 // scores of each correcting expert; nil if they are not compared
@@ -187,8 +191,9 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 	x.compare(0, x.others, lane, by)
 }
 
-// compare updates, in a missing range, the mixture weight and the gain of the correcting experts. others is the mixed
-// score of the noise levels, and lane is the corrected score, both by output. compare overwrites others.
+// compare updates the mixture weight and the gain of the correcting experts, for events in range r of the missing
+// fraction. others is the mixed score of the noise levels, and lane is the corrected score. Both slices are by output,
+// and compare overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Lost(others)
 	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
@@ -203,7 +208,7 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 }
 
 // followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
-// reports whether their columns have changed, so that the event must be scored again.
+// reports whether the columns have changed. If so, the event must be scored again.
 func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
 	if x.experts != nil {
 		changed = x.experts.UpdateColumns(in, n)
@@ -220,7 +225,7 @@ func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 	}
 }
 
-// apply makes the mixture weights that were learned up to this event take effect.
+// apply makes the mixture weights learned so far take effect, at the event with this number.
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
 	if x.experts != nil {
@@ -246,8 +251,8 @@ func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	return fill
 }
 
-// regroup replaces the outputs of all experts by one for each list in from. A new output starts as the mean of the old
-// outputs on its list. regroup returns the function that converts a row.
+// regroup replaces the old outputs of all experts by one new output for each list in from. A list holds the indices of
+// old outputs, and the new output starts as their mean. regroup returns the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
 	if x.experts != nil {
@@ -273,8 +278,8 @@ func (x *ensemble) startFresh() {
 }
 
 // adopt resets the correcting experts after the noise levels have adopted exact solutions. hat returns the exact weight
-// of a spline column. If there are spline columns, only the correcting experts can hold their weights, so the corrected
-// lane gets all weight.
+// of a spline column. If there are spline columns, only the correcting experts can hold their weights. The corrected
+// lane then gets mixture weight 1.
 func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	if x.experts == nil {
 		return
@@ -291,21 +296,21 @@ func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	x.mixture.Correct(x.experts.Counts())
 }
 
-// publish writes the own weights of the correcting experts, without the base scores, to the rows.
+// publish writes the correcting experts' own weights, without the base scores, to the rows.
 func (x *ensemble) publish(t *model.Table) {
 	if x.experts != nil {
 		x.experts.Publish(t)
 	}
 }
 
-// alone returns mixture weights that give the correcting experts all weight.
+// alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
 func (x *ensemble) alone() []float64 {
 	out := make([]float64, len(x.levels.Noises)+1)
 	out[len(out)-1] = 1
 	return out
 }
 
-// train trains the correcting experts with an event that has been scored.
+// train updates the correcting experts with an event that has been scored.
 func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
 		if r := x.experts.Groups(); r > 0 {

@@ -16,7 +16,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// fileOf is a Source of n events of a stream, in batches of 100.
+// fileOf is a Source of the first n events of a stream, in batches of 100.
 type fileOf struct {
 	s      *synthetic.Stream
 	n      int
@@ -39,7 +39,7 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 }
 
 // TestEvaluate checks that Evaluate agrees with the formula of the objective and with the predictions of the published
-// model. One and three threads must give equal bits.
+// model. One thread and three threads must give the same result bit by bit.
 func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
@@ -73,7 +73,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// objectiveByHand returns |w|^2 + c sum loss of the published model without noise, and the error of its predictions.
+// objectiveByHand returns |w|^2 + c sum loss without noise, for the weights w of the published model. It also returns
+// the error of that model's predictions.
 func objectiveByHand(l *learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
 	m := l.model()
 	sumsq := make([]float64, m.Outputs)

@@ -8,8 +8,8 @@ import (
 	"blankout/online"
 )
 
-// Example trains a Learner for two classes from code. The first two columns are equal, and the third is slightly less
-// informative.
+// Example trains a Learner for two classes with events that are built in code. The first two columns are equal, and the
+// third is slightly less informative.
 func Example() {
 	schema := event.NewSchema(4, []string{"fine", "broken"}, 2)
 	config := online.DefaultConfig()

@@ -11,7 +11,8 @@ func (l *Learner) Forecasts() (declared, silent *mixture.ErrorCurves) {
 }
 
 // Pairs returns the pairs of features that are dropped together in the last encoded event. MaskLast returns, for each
-// feature, the last point of the last drawn mask at which it is present, or nil if that mask belongs to another event.
+// feature, the last point of the mask at which the feature is present. It returns nil if no mask was drawn for the last
+// event.
 func (l *Learner) Pairs() [][2]int32 { return l.room.in.Pairs }
 
 func (l *Learner) MaskLast() []int8 {
@@ -21,8 +22,8 @@ func (l *Learner) MaskLast() []int8 {
 	return l.masked.mask.Last
 }
 
-// Corrected returns the mixture weight of the correcting experts, for complete events or (lacking) for events that miss
-// a third of their fields.
+// Corrected returns the mixture weight of the correcting experts. It is for complete events or, if missing is true, for
+// events with a third of the fields missing.
 func (l *Learner) Corrected(missing bool) float64 {
 	if missing {
 		return l.predictor.mixture.Corrected(1 + model.MissingBin(1.0/3))

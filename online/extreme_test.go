@@ -54,8 +54,8 @@ func (x *extremes) next(classes int, counts bool) *event.Example {
 	return e
 }
 
-// TestNothingOverflows checks that valid events never make a number of the state infinite or NaN. Such a state could
-// not be saved.
+// TestNothingOverflows checks that valid events never make a number in the state infinite or NaN. A state with such a
+// number could not be saved.
 func TestNothingOverflows(t *testing.T) {
 	noises, scalings := []string{"none", "dropout:0.5"}, []string{"auto", "none"}
 	if longtest.Asked() {

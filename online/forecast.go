@@ -19,7 +19,7 @@ type Forecast struct {
 	// that are missing silently: a number has its neutral value, and other features are absent.
 	Declared []ForecastPoint `json:"declared"`
 	Silent   []ForecastPoint `json:"silent"`
-	// The errors by fraction of missing groups, if there are named groups or the noise is of groups.
+	// The errors by fraction of missing groups, if there are named groups or if a noise level drops groups.
 	DeclaredGroups []ForecastPoint `json:"declared_groups,omitempty"`
 	SilentGroups   []ForecastPoint `json:"silent_groups,omitempty"`
 }
@@ -31,10 +31,10 @@ type ForecastPoint struct {
 	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil for regression, and before the first sample
 }
 
-// noiseLevels returns the noise levels (dropout rates) of features and of groups for the noise "auto". Configured
-// levels take precedence. The default is three levels: none, light and heavy. ExpectedMissing replaces the heavy level
-// if it is 0.5 or more, else the light level. If groups are expected to be missing, there are two levels of features
-// and two of groups.
+// noiseLevels returns the noise levels (dropout rates) of features and of groups for the noise "auto". If levels are
+// configured, it returns these. The default is three levels: none, light and heavy. ExpectedMissing replaces the heavy
+// level if it is 0.5 or more, else the light level. If groups are expected to be missing, there are two levels of
+// features and two levels of groups.
 func (c Config) noiseLevels() (features, groups []float64) {
 	light, heavy := 0.3, 0.7
 	switch d := c.ExpectedMissing; {
@@ -50,5 +50,5 @@ func (c Config) noiseLevels() (features, groups []float64) {
 	return []float64{0, light, heavy}, c.GroupLevels
 }
 
-// leastExpected is the smallest expected missing fraction that adds its own noise level.
+// leastExpected is the smallest expected missing fraction for which there is a separate noise level.
 const leastExpected = 0.05

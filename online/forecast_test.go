@@ -14,8 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestForecastAsMeasured checks the forecast for half of the features or groups missing. It must equal the error of the
-// published model on new events, declared and silent.
+// TestForecastAsMeasured checks the forecast of the error with half of the features or groups missing. The forecast
+// must equal the error of the published model on new events, with declared and with silently missing features.
 func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
@@ -128,7 +128,7 @@ func TestForecast(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		// The standard error is about 2 points for real deletion, and larger for masks.
+		// The standard error is about 2 percentage points for real deletion, and larger for masks.
 		within := 0.06
 		if classes > 2 {
 			within = 0.12
@@ -141,7 +141,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastOfCalibrated checks that the forecast for no missing fields counts errors of the class that the
+// TestForecastOfCalibrated checks the forecast for no missing fields. It must count the errors of the class that the
 // calibrated probability predicts.
 func TestForecastOfCalibrated(t *testing.T) {
 	c := online.DefaultConfig()
@@ -158,8 +158,8 @@ func TestForecastOfCalibrated(t *testing.T) {
 	}
 }
 
-// TestForecastWholeNumbers checks that a regression forecast for complete events is the error on complete events, in
-// the unit of the labels.
+// TestForecastWholeNumbers checks that the regression forecast for complete events equals the measured error of
+// complete events, in the unit of the targets.
 func TestForecastWholeNumbers(t *testing.T) {
 	schema, draw := readingsOf(16, 0)
 	l := newLearner(t, numberConfig("squared"), schema)

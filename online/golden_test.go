@@ -47,7 +47,7 @@ func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c gold
 	}
 }
 
-// example returns row i, whose last coordinate is the constant feature.
+// example returns event i. Its last coordinate is the constant feature.
 func (g golden) example(i int) *event.Example {
 	e := &event.Example{Weight: 1}
 	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
@@ -61,8 +61,8 @@ func (g golden) example(i int) *event.Example {
 	return e
 }
 
-// plainConfig returns the settings of an optimizer as in the papers: no average, no standardization, no ridge except
-// h0, no separate intercept.
+// plainConfig returns the settings with which an optimizer works as in the papers: no averaging, no standardization, no
+// ridge except h0, and no separate intercept.
 func plainConfig(rule string) online.Config {
 	c := online.DefaultConfig()
 	c.Loss, c.Optimizer = "logistic:quadratic-noising", rule
@@ -90,7 +90,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 	}
 }
 
-// TestGolden compares the optimizers of the papers with the independent implementation.
+// TestGolden compares the weights of the optimizers of the papers with the weights of the independent implementation.
 func TestGolden(t *testing.T) {
 	for optimizer, set := range map[string]func(*online.Config, *goldenCase){
 		"dropout-descent": func(config *online.Config, c *goldenCase) {

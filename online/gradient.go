@@ -40,9 +40,9 @@ func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	return fmt.Errorf(`%v: want "auto", true or false`, value)
 }
 
-// Noisy reports whether the optimizer uses the gradient of the expected loss under the noise. Otherwise it follows
-// Wager et al.: the gradient without noise, and a preconditioner that depends on the noise. Under the quadratic noising
-// penalty the noisy gradient diverges, because it grows faster with the weights than the preconditioner.
+// Noisy reports whether the optimizer uses the gradient of the expected loss under the noise. If not, it works as in
+// Wager et al.: with the gradient without noise, and a preconditioner that depends on the noise. Under the quadratic
+// noising penalty the noisy gradient diverges, because it grows faster with the weights than the preconditioner.
 func (c *Config) Noisy() bool {
 	switch {
 	case c.Optimizer != "dropout-descent":

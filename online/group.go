@@ -2,9 +2,9 @@ package online
 
 // This file lets several Learners learn one model as a group, and merges what each of them has learned.
 //
-// A member of a group leaves some decisions to the merged model: the mixture weights, the choice between average and
-// iterate, and the centers and scales of known columns. The set of dense columns, the missing policies and the alarms
-// stay constant during an interval.
+// For a member of a group, the merged model determines the mixture weights, the choice between average and iterate, and
+// the centers and scales of known columns. During an interval, the set of dense columns, the missing policies and the
+// alarms do not change.
 
 import (
 	"encoding/json"
@@ -50,8 +50,8 @@ func NewForGroup(c Config, s *event.Schema) (*Learner, error) {
 	return newLearner(c, set, s, outputs)
 }
 
-// beginInterval starts an interval. The Learner must equal the merged model to which its Delta will be added, see
-// Follow.
+// beginInterval starts an interval. The Learner must equal the merged model to which the Delta of the interval will be
+// added, see Follow.
 func (l *Learner) beginInterval(peers int, events uint64) error {
 	if peers < 1 || events < 1 || events > deltas.MaxInterval {
 		return fmt.Errorf("sharing between %d learners, %d events each: want at least one of either, and at most %d events", peers, events, deltas.MaxInterval)
@@ -76,9 +76,9 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 	return nil
 }
 
-// Cut ends the interval and returns what it has learned, rounded to the given precision in bits. Call Follow to start
-// the next interval. Until then the Learner's weights still include changes that the Delta omits by averaging or
-// rounding.
+// Cut ends the interval and returns what the Learner has learned in it, rounded to the given precision in bits. Call
+// Follow to start the next interval. Until then the Learner's weights still include changes that the Delta omits by
+// averaging or rounding.
 func (l *Learner) Cut(precision int) *deltas.Delta {
 	m := l.member
 	if m.rewritten != l.levels.Rewritten {
@@ -98,10 +98,11 @@ func (l *Learner) Cut(precision int) *deltas.Delta {
 	return d
 }
 
-// Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must start as a Clone of
-// fold. Follow copies the rows of the given columns, and the rows that the Learner has changed in its last interval;
-// all other rows must be equal. It discards what the Learner has learned in that interval. peers is the number of
-// Learners in the group, and events is the planned length of the interval. With one peer, Deltas are exact.
+// Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must have been created as
+// a Clone of fold. Follow copies the rows of the given columns, and the rows that the Learner has changed in its last
+// interval. All other rows must already be equal. What the Learner has learned in its last interval is discarded. peers
+// is the number of Learners in the group, and events is the planned length of the interval. With one peer, Deltas are
+// exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
 	l.encoder.Follow(fold.encoder.Schema())
 	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // one of the two has changed all rows since the last interval
@@ -158,10 +159,10 @@ func (s *sums) state(c *coder.Coder) {
 	c.Floats(&s.bias)
 }
 
-// mostEvery is the largest number of events per comparison of averages and iterates.
+// mostEvery is the largest number of events between two comparisons of averages with iterates.
 const mostEvery = 16
 
-// readSums decodes the sums of a Shared Delta, at the start and at the end of its interval.
+// readSums decodes the sums in a Shared Delta: at the start (base) and at the end (now) of the Delta's interval.
 func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	base, now = l.sums(), l.sums()
 	c := coder.Read(data)
@@ -250,7 +251,7 @@ func (l *Learner) fits(d *deltas.Delta) error {
 	return nil
 }
 
-// addRow adds a row of a Shared Delta to the model's row. Weights change with the scales of their columns.
+// addRow adds a row of a Shared Delta to the model's row. If the scale of a column changes, its weights are converted.
 func (l *Learner) addRow(row, v []float64) {
 	m := deltas.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
 	l.levels.AddShift(l.encoder.Intercepts, v[deltas.Parts:], m.Shift)

@@ -440,8 +440,7 @@ func TestDiscriminant(t *testing.T) {
 	}
 }
 
-// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The mean of a class is unknown at its first events, which reduces the
-// scatter of n events by that amount.
+// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The i-th event of a class counts 1 - 1/i in // the scatter, because it also changes the class mean. So n events count n - harmonic(n).
 func harmonic(n int) (sum float64) {
 	for i := range n {
 		sum += 1 / float64(i+1)

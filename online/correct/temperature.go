@@ -10,7 +10,7 @@ import (
 )
 
 // Temperature learns the factor that minimizes the log-loss of scores multiplied by it. Online gradient steps change
-// the logarithm of the factor. Each step is divided by the root of a decaying sum of squared gradients.
+// the logarithm of the factor. Each step is the gradient divided by a decaying sum of squared gradients.
 type Temperature struct {
 	logarithm, squares float64
 }

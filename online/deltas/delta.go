@@ -11,8 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// Delta is what a Learner has learned in an interval, to be added to the merged model. online.Learner cuts and adds
-// Deltas. A Delta is immutable.
+// Delta contains what a Learner has learned in an interval, to be added to the merged model. online.Learner cuts and
+// adds Deltas. A Delta is immutable.
 type Delta struct {
 	Kind      Kind
 	Precision int    // bits of each weight change when encoded: 32 or 64
@@ -26,9 +26,9 @@ type Delta struct {
 	//
 	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG]:
 	//
-	// the number of the interval's events with the column, flags, the moments of its readings, the scale in effect if
-	// the column is centered or new or its scale has grown, and by noise level and output the changes of the weight (u)
-	// and of AdaGrad's accumulator (ΔG).
+	// the number of the interval's events with the column; flags; the moments of the column's readings in the interval;
+	// the scale in effect (if the column is centered or new, or if its scale has grown); and by noise level and output
+	// the changes of the weight (u) and of AdaGrad's accumulator (ΔG).
 	Values []float64
 }
 
@@ -39,10 +39,10 @@ const MaxInterval = 1 << 20
 type Kind uint8
 
 const (
-	// Full has whole rows. It replaces the model from which its author started, and is exact. No other Delta may have
-	// been added since.
+	// Full Deltas have whole rows. A Full Delta replaces the model from which its author started, and is exact. It
+	// cannot be added if another Delta has been added since.
 	Full Kind = iota
-	// Shared has changes that are added to the model.
+	// Shared Deltas have changes that are added to the model.
 	Shared
 )
 
@@ -65,7 +65,7 @@ const (
 	flagBits   = iota
 )
 
-// MinRowBytes is the smallest number of bytes of an encoded row, including its column.
+// MinRowBytes returns the smallest number of bytes of an encoded row, including its column.
 func (d *Delta) MinRowBytes() int {
 	if d.Kind == Full {
 		return 1 + 8*d.Width
@@ -73,7 +73,7 @@ func (d *Delta) MinRowBytes() int {
 	return 2 + max(0, d.Width-Parts)*d.Precision/8
 }
 
-// MaxRowBytes is the largest number of bytes of an encoded row, including its column.
+// MaxRowBytes returns the largest number of bytes of an encoded row, including its column.
 func (d *Delta) MaxRowBytes() int {
 	return 2*binary.MaxVarintLen64 + 8*d.Width
 }
@@ -184,9 +184,9 @@ func (d *Delta) round() {
 	}
 }
 
-// Merged describes how weights must change after statistics have been merged. First, Shift times the changes of the
-// weights is added to the intercepts. Then Move applies to all weights of the column, and Factor times the changes of
-// the weights is added.
+// Merged describes how the weights of a column must change after statistics have been merged. First, the intercepts
+// increase by Shift times the Delta's weight changes. Then Move applies to all weights of the column. Last, the weights
+// increase by Factor times the Delta's weight changes.
 type Merged struct {
 	Shift  float64
 	Move   scaling.Move
@@ -205,7 +205,7 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	case before == 0:
 		stats[model.StatCenter], stats[model.StatInverse] = v[center], v[inverse]
 	case bits&hasMoments == 0 && v[inverse] < stats[model.StatInverse] && v[inverse] > 0:
-		// The Delta's author has seen a larger value.
+		// The Delta's author has seen a larger value than this model.
 		m.Move.Ratio = stats[model.StatInverse] / v[inverse]
 		stats[model.StatInverse] = v[inverse]
 	default:
@@ -221,9 +221,9 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	return m
 }
 
-// convert converts the changes of a column from the author's center and scale to the current ones. It returns the
-// factor of the weight changes, and the factor of the weight changes that is added to the intercepts. Scores then
-// change as they did for the author.
+// convert converts the weight changes of a column from the author's center and scale to the current ones. The weights
+// must change by factor times the author's changes, and the intercepts by shift times these changes. Scores then change
+// as they did for the author.
 func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	if stats[model.StatCenter] == v[center] && stats[model.StatInverse] == v[inverse] {
 		return 1, 0
@@ -237,8 +237,8 @@ func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	return here.Scale / there.Scale, (here.Center - there.Center) / there.Scale
 }
 
-// mergeMoments merges the moments of readings into a row that has before readings. renews reports whether the scale in
-// effect must change.
+// mergeMoments merges the moments of the readings in v into stats, which has before earlier readings. renews reports
+// whether the scale in effect must change.
 func mergeMoments(stats []float64, before float64, v []float64) (renews bool) {
 	n, added := stats[model.StatCount], v[Count]
 	if before == 0 {

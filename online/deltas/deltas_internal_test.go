@@ -8,8 +8,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestMergeConverts checks that weight changes that were learned with another center and scale change every score as
-// they did there. Changes without a scale have no effect.
+// TestMergeConverts checks that weight changes that were learned with another center and scale change each score by the
+// same amount after conversion. Changes without a scale must have no effect.
 func TestMergeConverts(t *testing.T) {
 	s := model.Scaler{Mode: model.StandardizeAuto}
 	stats := []float64{40, 21, 300, 20, 0.5}[:model.ScalerWidth]
@@ -27,8 +27,8 @@ func TestMergeConverts(t *testing.T) {
 	}
 }
 
-// TestMergeMoments checks that merged statistics equal the statistics of all readings, and that Move keeps scores when
-// the scale in effect changes. A larger value that another learner has seen also changes the scale.
+// TestMergeMoments checks that merged statistics equal the statistics of all readings. If the scale in effect changes,
+// also because another learner has seen a larger value, Move must keep the scores.
 func TestMergeMoments(t *testing.T) {
 	s, r := model.Scaler{Mode: model.StandardizeAuto}, rand.New(rand.NewPCG(1, 2))
 	var all []float64

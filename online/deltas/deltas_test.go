@@ -10,8 +10,8 @@ import (
 	"blankout/online/rows"
 )
 
-// TestInterval checks that a Delta contains the learner's fraction of the changes, and is decoded as encoded. For a
-// learner alone it contains the rows.
+// TestInterval checks that a Delta contains the learner's fraction of the changes, and that decoding returns the
+// encoded Delta. If there are no other learners, the Delta must contain the rows.
 func TestInterval(t *testing.T) {
 	y := rows.Layout{Outputs: 1, N: 1}
 	width := rows.FirstPart + 3
@@ -62,8 +62,8 @@ func TestInterval(t *testing.T) {
 			}
 			continue
 		}
-		// Column 1 was in a quarter of the events, so the 4 other learners are expected to see it in 2 of their events.
-		// Column 3 was in no event.
+		// Column 1 was in a quarter of the earlier events, so the 4 other learners are expected to see it in 2 of their
+		// events. Column 3 was in no earlier event.
 		for i, want := range []float64{0.25, 0, 0.5} {
 			if got := d.Values[i*d.Width+deltas.Parts]; d.Columns[i] != uint32(i+1) || math.Abs(got-want) > 1e-7 || got != float64(float32(got)) {
 				t.Errorf("column %d: u = %v, want %v", d.Columns[i], got, want)

@@ -1,6 +1,6 @@
-// Package deltas lets several learners in a group learn one model, which merges what each has learned in intervals. It
-// weighs the steps of a learner and cuts a Delta from its rows (Interval), encodes and decodes Deltas, and merges their
-// statistics. It changes no weights.
+// Package deltas lets several learners in a group learn one model. The model merges what each learner has learned in
+// intervals. An Interval weighs the steps of a learner and cuts a Delta from its rows. The package also encodes and
+// decodes Deltas, and merges their statistics. It changes no weights.
 package deltas
 
 import (
@@ -15,31 +15,32 @@ import (
 // Interval is the state of a learner in a group during an interval. An interval starts when the Learner equals the
 // merged model, and ends with a Delta.
 //
-// At the start, let t be the number of the merged model's events, n_i the number of these with column i, and G_i
-// AdaGrad's accumulator. The Learner learns e events in the interval, and all learners together learn R e events in
-// that time. Alone, the Learner would change the weight of a column within an interval by about
+// At the start, let t be the number of the merged model's events, n_i the number of these events with column i, and G_i
+// the accumulator of AdaGrad for column i. In the interval the Learner learns e events, and all learners together learn
+// R e events. Alone, the Learner would change the weight of a column within an interval by about
 //
 //	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
 //
-// What column i learns from an event represents the events that other learners learn in the meantime, so it counts
+// An event that the Learner learns represents the events that the other learners learn in the meantime. In a step of
+// the optimizer (see package optimizers) the event therefore counts for column i
 //
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
-// times in a step of the optimizer (see package optimizers), where m is the number of the event's features. A column
-// that every learner sees in an interval counts up to R times, and a rare one counts once. With several outputs c_i is
-// at most mostImportance. The weights change by u_i in an interval, of which the fraction
+// times, where m is the number of the event's features. For a column that every learner sees in an interval, c_i is up
+// to R, and for a rare column it is about 1. With several outputs c_i is at most mostImportance. The weights change by
+// u_i in an interval. The Delta contains the fraction
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
-// goes into the Delta, where k_i is the number of the interval's events with the column. That gives the mean over all
-// learners if all have seen the column, and the whole change if probably no other learner has. If no learner's step is
-// too long, their mean is not too long either, but their sum may be. The change of G is divided by c_i in the Delta. R
-// = 1 gives c = alpha = 1.
+// of this change, where k_i is the number of the interval's events with the column. If all learners have seen the
+// column, adding these fractions gives the mean of their changes. If probably no other learner has seen the column,
+// alpha_i is 1. The mean is used because the sum of steps that are not too long may be too long. The change of G is
+// divided by c_i in the Delta. R = 1 gives c = alpha = 1.
 //
-// With a half-life of H events, G decays between intervals, by the merged model's events. It then sums at most H/ln 2
-// events, which replaces t in a_i.
+// With a half-life of H events, G decays between intervals, by the merged model's events. G then covers at most H/ln 2
+// events, and this number replaces t in a_i.
 //
-// All noise levels share one c_i, which is computed from the mean of their a_i.
+// All noise levels use the same c_i, which is computed from the mean of their a_i.
 type Interval struct {
 	Settings
 	peers float64 // R, the number of learners
@@ -48,8 +49,8 @@ type Interval struct {
 	Alone      bool // R = 1: rows are copied unchanged
 	everything bool // all rows have changed
 
-	// The columns of the interval, in the order in which they were first seen, and their rows at that time, by index.
-	// Indices are stored plus one if 0 means none.
+	// The columns of the interval, in the order in which they were first seen, and copies of their rows at that time.
+	// An index is stored plus one where 0 means no index.
 	begun    uint64   // t: number of the learner's events at the start
 	places   []uint32 // index in refs plus one, by slot
 	slots    []uint32
@@ -79,8 +80,9 @@ const (
 	mostImportance = 2
 )
 
-// Begin starts an interval of a learner that equals the merged model and has had the given number of events. peers
-// learn at the same time, and own is the planned number of this learner's events. bias is the row of the intercepts.
+// Begin starts an interval. The learner equals the merged model and has had the given number of events. peers is the
+// number of learners in the group, and own is the planned number of this learner's events. bias is the row of the
+// intercepts.
 func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []float64, inverseDecay float64) {
 	for _, slot := range sh.slots {
 		sh.places[slot] = 0
@@ -94,7 +96,7 @@ func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []floa
 	sh.root = math.Sqrt(sh.importance(bias, float64(events), 1, inverseDecay))
 }
 
-// importance returns c of a row at the start of the interval. n of the t events had the row's column.
+// importance returns c of a row at the start of the interval. n is how many of the first t events had the row's column.
 func (sh *Interval) importance(row []float64, n float64, features int, inverseDecay float64) float64 {
 	t := float64(sh.begun)
 	if sh.peers == 1 || t == 0 || n == 0 {
@@ -116,8 +118,8 @@ func (sh *Interval) importance(row []float64, n float64, features int, inverseDe
 	return c
 }
 
-// Note records the rows of a table's columns before the current event changes them. growth is the growth factor of the
-// accumulators, see levels.Expert.
+// Note records the rows of a table's columns before the current event changes them. inverseDecay is the inverse decay
+// factor of the accumulators, see levels.Expert.
 func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, inverseDecay float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {
@@ -147,7 +149,7 @@ func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, in
 	sh.at = at
 }
 
-// Wrote records that all rows change.
+// Wrote records that all rows have changed.
 func (sh *Interval) Wrote() { sh.everything = true }
 
 // Columns returns the columns whose rows have been recorded. It returns nil for a nil Interval.
@@ -158,13 +160,13 @@ func (sh *Interval) Columns() []uint32 {
 	return sh.columns
 }
 
-// ref returns the row of feature i of the current event at the start of the interval.
+// ref returns the recorded row of feature i of the current event, as it was at the start of the interval.
 func (sh *Interval) ref(i, width int) []float64 {
 	return sh.refs[int(sh.at[i])*width:][:width]
 }
 
-// Treat returns how feature i of the current event is scaled in a group. The scale of a column that is only divided
-// grows with its values, without a review.
+// Treat returns how feature i of the current event is scaled in a group. A column that is only divided by its scale is
+// no longer reviewed: its scale grows with its values.
 func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Treatment {
 	switch t {
 	case scaling.Numeric:
@@ -178,7 +180,7 @@ func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Tre
 	return t
 }
 
-// Weigh sets the roots of c of the current step.
+// Weigh sets the square roots of c for the rows of the current step.
 func (sh *Interval) Weigh(s *rows.Step) {
 	sh.stepRoot = sh.stepRoot[:0]
 	for _, place := range sh.at {
@@ -190,8 +192,9 @@ func (sh *Interval) Weigh(s *rows.Step) {
 	s.Roots = sh.stepRoot
 }
 
-// Cut returns what the interval has learned as a Delta without State: changes or whole rows. The weights keep changes
-// that the Delta omits by averaging or rounding. events is the number of the learner's events.
+// Cut returns what the interval has learned as a Delta without State: changes or whole rows. The Delta omits some of
+// the changes by averaging or rounding, but the weights keep these changes. events is the number of the learner's
+// events.
 func (sh *Interval) Cut(table *model.Table, events uint64, precision int, inverseDecay float64) *Delta {
 	if sh.Alone {
 		return sh.cutFull(table, events)
@@ -253,7 +256,7 @@ func (sh *Interval) cutFull(table *model.Table, events uint64) *Delta {
 	return d
 }
 
-// cutStatistics writes what the interval has added to the statistics of a row to v.
+// cutStatistics writes to v what the interval has added to the statistics of a row.
 func cutStatistics(v, ref, row []float64, centered bool) {
 	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
@@ -262,7 +265,7 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 	if centered && added > 0 {
 		bits |= hasMoments
 		if v[mean], v[squares] = row[model.StatMean], row[model.StatSquares]; n0 > 0 {
-			// The inverse of merging moments.
+			// This computation is the inverse of merging moments.
 			d := (row[model.StatMean] - ref[model.StatMean]) * n / added
 			v[mean] = ref[model.StatMean] + d
 			v[squares] = max(0, row[model.StatSquares]-ref[model.StatSquares]-d*d*n0*added/n)
@@ -279,7 +282,7 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 }
 
 // cutChanges writes the weight changes u and the accumulator changes ΔG of a row to out. ΔG is in units that do not
-// decay. ref must be in the row's current units.
+// decay. ref is the row at the start of the interval, in the row's current units.
 func (sh *Interval) cutChanges(out, ref, row []float64, alpha, root, inverseDecay float64) {
 	w, g := sh.Weights(row), sh.Accumulators(row)
 	was, wasG := sh.Weights(ref), sh.Accumulators(ref)

@@ -14,8 +14,8 @@ import (
 	"blankout/online/silent"
 )
 
-// Encoder encodes events. It owns the rows with their column statistics, and the scales of columns. Experts own the
-// other parts of a row.
+// Encoder encodes events. It owns the scales of columns, and the column statistics at the start of each row. The
+// experts own the rest of each row.
 type Encoder struct {
 	Table        *model.Table
 	Intercepts   []float64 // row of the intercepts, with the same layout
@@ -53,7 +53,7 @@ type Settings struct {
 	Knots func(numbers int) int
 }
 
-// Together selects the information about features that are dropped together.
+// Together selects which information about features that are dropped together an Input has.
 type Together struct {
 	Grouping *model.Grouping
 	Fields   bool // provide the field of each column of an Input
@@ -77,7 +77,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	return n
 }
 
-// Follow replaces the Schema by a later version.
+// Follow replaces the Schema by a later version of the same Schema.
 func (n *Encoder) Follow(s *event.Schema) {
 	n.schema = s
 	n.together.Grouping.Follow(s)
@@ -86,8 +86,8 @@ func (n *Encoder) Follow(s *event.Schema) {
 // Schema returns the current Schema.
 func (n *Encoder) Schema() *event.Schema { return n.schema }
 
-// Observe encodes a labeled event and adds its features to the statistics of their columns. X has the old scales, as
-// Read would return it. Moves lists the changes of scales; they take effect when Rescale is called.
+// Observe encodes a labeled event and adds its features to the statistics of their columns. X has the values with the
+// old scales, as Read would return them. Moves lists the changes of scales. These take effect when Rescale is called.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {
@@ -144,8 +144,8 @@ func (n *Encoder) findMissing(e *event.Example, in *Input) {
 	in.Missing, in.Range, in.Scale = n.Fields.Missed, n.Fields.Range, n.Fields.Scale
 }
 
-// Count counts the fields of an event that has been read. The counts determine which fields count as missing in later
-// events.
+// Count counts which fields an event has. The event must have been encoded by Read. The counts determine which fields
+// count as missing in later events.
 func (n *Encoder) Count(came *event.Example, in *Input) {
 	in.Rates = n.count(came, in.Event, in.Number)
 }
@@ -159,8 +159,8 @@ func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string
 	return rates
 }
 
-// columns returns the columns and raw values of an event's features. It adds absent dense columns, and then the
-// presence columns; numbers is the number of columns without these.
+// columns returns the columns and raw values of an event's features. Absent dense columns are added, and then the
+// presence columns. numbers is the number of columns before the presence columns.
 func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, numbers int) {
 	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Splines == nil {
 		return e.Features.Index, e.Features.Value, e.Features.Len()
@@ -182,7 +182,8 @@ func (n *Encoder) pair(in *Input) {
 	}
 }
 
-// observe adds features to the statistics. Most features are handled in sequences that change no scale.
+// observe adds the features of an event to the column statistics. Consecutive features that change no scale are added
+// together, and the other features one by one.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
 	if fields := n.fields(in); fields != nil && !n.inGroup() {
@@ -211,7 +212,7 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 	}
 }
 
-// observeOne adds one feature to the statistics, which may change its column's scale.
+// observeOne adds one feature to the statistics of its column. That may change the column's scale.
 func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, field uint16) {
 	row, column, scaler := in.Rows[i], in.Columns[i], &n.Scaling.Scaler
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
@@ -237,8 +238,8 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	in.X[i] = scaler.Clip(stats, z)
 }
 
-// Rescale makes the new scales of Observe take effect and updates X, after the event has been scored. The caller must
-// then convert the weights.
+// Rescale makes the new scales of Observe take effect and updates X. Call it after the event has been scored. The
+// caller must then convert the weights.
 func (n *Encoder) Rescale(in *Input) {
 	for _, m := range in.Moves {
 		m.Row[model.StatCenter], m.Row[model.StatInverse] = m.center, m.inverse
@@ -247,8 +248,8 @@ func (n *Encoder) Rescale(in *Input) {
 	n.died(in)
 }
 
-// steady adds consecutive features from index i on that change no scale, for an event with fields: categories, and
-// numbers with a settled scale (scaling.Steady). It returns the index after them.
+// steady adds consecutive features, starting at index i, that change no scale: categories, and numbers with a settled
+// scale (scaling.Steady). It is for events with fields. It returns the index after the added features.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	kinds, bending := n.Scaling.Kinds, n.Scaling.SeeksKnots()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
@@ -275,8 +276,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	return i
 }
 
-// divided adds consecutive features from i to end whose columns are only divided by a constant. It returns the index
-// after them.
+// divided adds the features from index i to end, whose columns are only divided by a constant. It returns the index
+// after the added features.
 func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	if i >= end {
 		return i
@@ -293,8 +294,8 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	return i
 }
 
-// deviating adds consecutive features from index i on whose columns keep their scale, the standard deviation, for an
-// event of a sparse text format. It returns the index after them.
+// deviating adds consecutive features, starting at index i, whose columns keep their scale, the standard deviation. It
+// is for events of a sparse text format. It returns the index after the added features.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	if n.Scaling.Reads() || !of.settled || n.inGroup() {
 		return i
@@ -329,7 +330,7 @@ type Review struct {
 	Some    bool     // the list of numeric columns was recomputed
 }
 
-// Review recomputes which columns are dense if it is time, else it returns nil. Call it after an event has been
+// Review recomputes which columns are dense. If no review is due, it returns nil. Call it after an event has been
 // learned.
 func (n *Encoder) Review() *Review {
 	if !n.due {
@@ -355,8 +356,8 @@ func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
 	}
 }
 
-// Read encodes an event without learning from it, and changes no state. It omits features whose columns no labeled
-// event has had.
+// Read encodes an event without learning from it, and changes no state. It omits features whose column was in no
+// labeled event so far.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	e = n.declare(e)
 	n.findMissing(e, in)
@@ -381,7 +382,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// ReadStandardized encodes an event that is standardized already. The caller may change the rows.
+// ReadStandardized encodes an event that is standardized already. The caller may change the rows of the Input.
 func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	in.reset(e, number, e.Features.Len())
 	in.Columns, in.Raw, in.Rows = e.Features.Index, e.Features.Value, n.Table.TouchAll(e.Features.Index, in.Rows)
@@ -391,7 +392,7 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// Join makes the Encoder part of a group of learners for an interval. growth is the factor of new terms in the
+// Join makes the Encoder part of a group of learners for an interval. inverseDecay is the factor of new terms in the
 // experts' accumulators, see deltas.Interval.Note.
 func (n *Encoder) Join(in *deltas.Interval, inverseDecay float64) {
 	n.interval, n.inverseDecay = in, inverseDecay
@@ -416,7 +417,8 @@ func (n *Encoder) touch(column uint32) []float64 {
 	return row
 }
 
-// Widen changes the number of values per row. fill converts a row; Widen itself copies the statistics.
+// Widen changes the number of values per row. fill converts the part of a row that belongs to the experts. Widen itself
+// copies the statistics.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)
 	widened := func(to, from []float64) []float64 {
@@ -431,8 +433,8 @@ func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
 }
 
-// addFields adds the fields of the Schema that events have had so far. The Schema may already contain fields of later
-// events.
+// addFields processes the Schema's fields that events have had so far. The Schema may also contain fields of later
+// events, which must not have an effect yet.
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]

@@ -12,8 +12,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestWithZeros checks that WithZeros inserts the columns that are 0 when absent, in order, except columns that are
-// declared missing.
+// TestWithZeros checks that WithZeros inserts, in order, the columns that are 0 if absent. It must not insert columns
+// that are declared missing.
 func TestWithZeros(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	s.Absent = event.AbsentMissing
@@ -35,8 +35,8 @@ func TestWithZeros(t *testing.T) {
 	}
 }
 
-// TestDeviating checks that dense columns of a sparse text format, with or without a transform, are observed like in
-// the Scaler. Divided columns between them are also observed.
+// TestDeviating compares the statistics of dense columns with those of a Scaler. The columns are in a sparse text
+// format, with and without a transform, and divided columns lie between them.
 func TestDeviating(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(5, 6))
 	n := New(Settings{
@@ -89,8 +89,8 @@ func TestDeviating(t *testing.T) {
 	}
 }
 
-// TestNamespaceWithoutDenseColumns checks that the columns of a named field of a sparse text format, such as a VW
-// namespace, are scaled like columns without a field. No column of the test is in nine of ten events, so none is dense.
+// TestNamespaceWithoutDenseColumns checks that the columns of a named field in a sparse text format, such as a VW
+// namespace, are scaled like columns without a field. No column in the test is in nine of ten events, so none is dense.
 func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	encoded := func(named bool) *model.Table {
 		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
@@ -125,8 +125,8 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	}
 }
 
-// TestNamedPresence checks that a column of a sparse text format has no presence column if only named fields may have
-// one. The column becomes dense after many events, so it is often absent before.
+// TestNamedPresence checks that, in a sparse text format, a column has no presence column if only named fields may have
+// one. The column becomes dense after many events, and is often absent before.
 func TestNamedPresence(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
 	n := New(Settings{Presence: true, Named: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)

@@ -1,8 +1,8 @@
 package encode
 
 // This file declares readings missing that carry no information: readings of stuck fields and, if silently missing
-// fields are expected, the first zeros of a field and readings far outside its limits. It also estimates the values of
-// features that are silently missing.
+// fields are expected, the first zeros of a field and readings far outside its limits. It also estimates the values
+// that features have when they are silently missing.
 
 import (
 	"math"
@@ -32,13 +32,13 @@ type faults struct {
 	declared event.Example // scratch for the event that declare returns
 }
 
-// Faults returns which readings are declared missing, or nil.
+// Faults returns the rules by which readings are declared missing, or nil if there are none.
 func (n *Encoder) Faults() *model.Faults { return n.faults.found }
 
 // Stuck returns the stuck fields, whether they are declared missing or not.
 func (n *Encoder) Stuck() []stuck.Run { return n.faults.detector.Stuck() }
 
-// declare returns an event with the detected readings declared missing. The result is valid until the next call.
+// declare returns the event with its faulty readings declared missing. The result is valid until the next call.
 func (n *Encoder) declare(e *event.Example) *event.Example {
 	if n.faults.found == nil {
 		return e
@@ -52,8 +52,8 @@ func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
 	return n.faults.detector.Repeats(id)
 }
 
-// Find updates the detectors from a learned event in its raw form. It returns the fields that have become stuck or have
-// recovered.
+// Find updates the detectors of stuck fields from a learned event in its raw form. It returns the fields that have
+// become stuck or have recovered.
 func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change) {
 	f, changed := &n.faults, false
 	if f.Limits {
@@ -99,7 +99,7 @@ func (f *faults) state(c *coder.Coder) {
 	f.enforce()
 }
 
-// Silence selects the information about features that are silently missing.
+// Silence selects which information about silently missing features an Input has.
 type Silence struct {
 	Learned bool // provide the values of an Input's features when silently missing
 	Groups  bool // also provide the units that are missing as a whole
@@ -125,11 +125,11 @@ func (n *Encoder) ReadsWhenDead(column uint32) float64 {
 	return n.deaths.values.Standardized(&n.Scaling.Scaler, column, row[:model.ScalerWidth])
 }
 
-// The dead values are updated from the first deadFirst labeled events and then from one event in deadEvery. If a noise
-// level has silent noise, every event updates them.
+// The dead values are updated at the first deadFirst labeled events, and then at one event in deadEvery. If a noise
+// level has silent noise, they are updated at every event.
 const deadFirst, deadEvery = 1024, 16
 
-// ReadDead updates the values of silently missing (dead) columns from a labeled event. Outliers do not count.
+// ReadDead updates the values of silently missing (dead) columns from a labeled event. It ignores outliers.
 func (n *Encoder) ReadDead(in *Input) {
 	d := &n.deaths
 	if n.Scaling.Scaler.Mode == model.StandardizeNone || !d.Learned && in.Number > deadFirst && in.Number%deadEvery != 0 {
@@ -148,7 +148,8 @@ func (n *Encoder) ReadDead(in *Input) {
 // ForgetDead removes columns that are no longer numeric.
 func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Removed) }
 
-// ImputeDead sets the values that an event's features would have if they were silently missing.
+// ImputeDead sets Dead and DeadRaw of an Input: the values that the event's features would have if they were silently
+// missing.
 func (n *Encoder) ImputeDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
@@ -163,7 +164,7 @@ func (n *Encoder) ImputeDead(in *Input) {
 	}
 }
 
-// died sets what training needs about features that are silently missing or dropped together.
+// died sets the fields of an Input that describe features that are silently missing or dropped together.
 func (n *Encoder) died(in *Input) {
 	d := &n.deaths
 	columns := in.Columns[:in.Features()]
@@ -185,9 +186,9 @@ func (n *Encoder) died(in *Input) {
 	}
 }
 
-// Silently fills to with a copy of an event in which some features are silently missing; dead is by index in Columns.
-// ImputeDead must have been called. The copy declares no field missing. It shares Rows and Columns with in. Use to for no
-// other method.
+// Silently sets to to a copy of the Input in which some features are silently missing. dead is by index in Columns. The
+// copy declares no field missing. ImputeDead must have been called before. The copy shares Rows and Columns with in,
+// and is valid only for scoring.
 func (in *Input) Silently(dead []bool, to *Input) {
 	n := in.Features()
 	to.Event, to.Number, to.Scale, to.Rows, to.Columns = in.Event, in.Number, 1, in.Rows, in.Columns[:n]

@@ -1,6 +1,6 @@
 package encode
 
-// This file ends the observation of events, before an exact solution.
+// This file ends the observation of events, before an exact solution is computed.
 
 import (
 	"blankout/internal/event"
@@ -8,8 +8,8 @@ import (
 )
 
 // Freeze makes the statistics of all events take effect. It returns the Scaler, and the table, whose rows begin with
-// the statistics of their columns. kind returns the kind of a column's field. Freeze does not convert weights, so rows
-// must have none. The Encoder must not be used afterwards.
+// the statistics of their columns. kind returns the kind of a column's field. Freeze does not convert weights, so it
+// may be used only before the rows have weights. The Encoder must not be used afterwards.
 func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *model.Table) {
 	s := &n.Scaling
 	if !s.Settled() && s.Scaler.Mode != model.StandardizeScale {

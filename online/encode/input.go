@@ -10,36 +10,39 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is an encoded event, filled once. Experts may change only their parts of its rows. The Input is valid until the
-// next event.
+// Input is an encoded event. After encoding, experts may change only their parts of its rows. The Input is valid until
+// the next event is encoded.
 type Input struct {
 	Event   *event.Example // detected faulty readings are declared missing
 	Number  uint64         // number of the event, from 1
 	Columns []uint32       // columns of the features, in the order of Rows
 	// Rows has the row of each feature and, as its last element, the row of the intercepts. X has the standardized
-	// values; the last is 1, or 0 if there is no intercept. Features without a row are omitted, because they add
-	// nothing to a score.
+	// values. The last element of X is 1, or 0 if there is no intercept. Features without a row are omitted, because
+	// they do not change a score.
 	Rows [][]float64
 	X    []float64
 	Raw  []float64 // raw values as they arrived, borrowed
-	// Dead has the standardized values that the features have when silently missing, and DeadRaw has the raw values.
-	// Units has the unit (group or field) with which each feature is missing. All three are filled on request.
+	// Dead has the standardized values that the features have when silently missing, and DeadRaw has their raw values.
+	// Units has the index of the unit (group or field) with which each feature is missing. All three are filled only on
+	// request.
 	Dead, DeadRaw []float64
 	Units         []int32
-	// Fields has the field of each column, and Splines has the presence columns, if features are dropped together.
-	// Fields is empty for a sparse text format. Rates has the rates at which groups are missing; nil means unchanged.
+	// If features are dropped together, Fields has the field of each column, and Splines has the presence columns.
+	// Fields is empty for a sparse text format. Rates has the rates at which groups are missing; nil means that the
+	// rates have not changed.
 	Fields  []uint16
 	Splines *model.Splines
 	Rates   map[string]float64
-	// Pairs lists features that are missing together, by index in Rows: a numeric column and its presence column.
+	// Pairs lists the features that are missing together, as two indices in Rows: of a numeric column and of its
+	// presence column.
 	Pairs [][2]int32
-	// Missing counts the missing fields. Range is the range of the missing fraction, 0 if nothing is missing. Scale is
-	// the factor of the features, which makes up for missing ones.
+	// Missing counts the missing fields. Range is the range of the missing fraction, or 0 if nothing is missing. Scale
+	// is the factor that multiplies the features' part of a score to make up for missing features.
 	Missing model.MissingCount
 	Range   int
 	Scale   float64
 	// Moves lists the changes of scales that experts must apply before they learn the event. Rescales reports whether X
-	// will change with the scales.
+	// will change when the new scales take effect.
 	Moves    []Move
 	Rescales bool
 	room     []uint32  // reusable memory for Columns
@@ -49,8 +52,8 @@ type Input struct {
 // Features returns the number of features.
 func (in *Input) Features() int { return len(in.X) - 1 }
 
-// Move is a change of a column's scale. Scores stay the same if the row's weights are multiplied by Ratio and the
-// intercepts grow by Shift times the old weights. Keep is the factor for the accumulators.
+// Move is a change of a column's scale. Scores stay the same if the weights in Row are multiplied by Ratio and the
+// intercepts increase by Shift times the old weights. Keep is the factor of the accumulators.
 type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
@@ -61,8 +64,8 @@ type Move struct {
 	center, inverse    float64
 }
 
-// Mask fills to with an event without its missing features; dead is by index in Columns. The caller must set its
-// field Missing. The copy can be scored but not learned, because it has no Pairs.
+// Mask sets to to a copy of the Input without the missing features. dead is by index in Columns. The caller must set
+// the field Missing of the copy. The copy can be scored but not learned, because its Pairs are not set.
 func (in *Input) Mask(dead []bool, to *Input) {
 	n, left := in.Features(), 0
 	to.reset(in.Event, in.Number, n)
@@ -78,15 +81,15 @@ func (in *Input) Mask(dead []bool, to *Input) {
 	to.close(in.Rows[n], in.X[n])
 }
 
-// reset makes room for the given number of features.
+// reset prepares the Input for an event with the given number of features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
 	in.Event, in.Number, in.Moves, in.Pairs, in.Rates, in.Rescales = e, number, in.Moves[:0], in.Pairs[:0], nil, false
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }
 
-// own gives Columns and Raw memory that belongs to the Input. For an observed event they are slices of Scaling. keep
-// saves the memory for later events.
+// own gives Columns and Raw memory that belongs to the Input. In an observed event they are slices that belong to
+// Scaling.
 func (in *Input) own() { in.Columns, in.Raw = in.room[:0], in.roomRaw[:0] }
 
 func (in *Input) keep() { in.room, in.roomRaw = in.Columns, in.Raw }
@@ -101,8 +104,8 @@ func (in *Input) close(intercepts []float64, x float64) {
 	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, x)
 }
 
-// Numbers appends the numeric features of a labeled event to read. These are centered and scaled columns and, if
-// columns can be missing, columns that are 0 when absent. Call Numbers before Review.
+// Numbers appends the numeric features of a labeled event to read. Numeric features are the centered and scaled columns
+// and, if columns can be missing, the columns that are 0 if absent. Call Numbers before Review.
 func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
 	if in.Event.Field == nil && len(of.dense) == 0 && !unfilled {
@@ -124,8 +127,8 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	}
 }
 
-// WithZeros returns an event that also lists the absent columns that are known to be 0, so that masks can remove them.
-// The result uses the memory of to, or is in if there are none.
+// WithZeros returns a copy of an event in to that also lists the absent columns that are known to be 0. Masks can then
+// remove these columns. If there are no such columns, it returns in.
 func (n *Encoder) WithZeros(in, to *Input) *Input {
 	m := n.Fields.Missing
 	if !m.ColumnsCanBeMissing || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {

@@ -8,7 +8,7 @@ import (
 	"blankout/online/scaling"
 )
 
-// kinds iterates over the features of an event in ascending order.
+// kinds determines how the features of one event are scaled, in ascending order of their columns.
 type kinds struct {
 	n       *Encoder
 	in      *Input
@@ -25,8 +25,8 @@ func (n *Encoder) kinds(in *Input) kinds {
 	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.inGroup(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
-// fields returns the fields of an event's features. It returns nil if the kind of the field does not determine how
-// every column is scaled.
+// fields returns the fields of an event's features. It returns nil if there is a column whose scaling does not follow
+// from the kind of its field.
 func (n *Encoder) fields(in *Input) []uint16 {
 	if len(n.Scaling.Scaler.Dense) > 0 || len(n.Scaling.SpreadColumns()) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
 		return nil
@@ -34,8 +34,8 @@ func (n *Encoder) fields(in *Input) []uint16 {
 	return in.Event.Field
 }
 
-// upTo returns the end of the consecutive features from index i on that are only divided, for an event of a sparse text
-// format.
+// upTo returns the index after consecutive features, starting at i, that are only divided by a constant. It is for
+// events of a sparse text format.
 func (k *kinds) upTo(i int) int {
 	mode := k.n.Scaling.Scaler.Mode
 	if k.in.Event.Field != nil || i == len(k.in.Columns) || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {

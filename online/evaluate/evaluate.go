@@ -28,15 +28,16 @@ type Model struct {
 	Unit          *regression.Unit // unit of targets; nil for classification
 	Classes       []float64        // class weights
 	Active        int              // number of outputs in use
-	// Dead returns the standardized value of a silently missing column, for silent Noise; nil means 0.
+	// Dead returns the standardized value of a column when silently missing, for silent Noise. If Dead is nil, the
+	// value is 0.
 	Dead     func(column uint32) float64
 	Decision model.Decision
 }
 
 // Objective returns the objective of the batch solvers at the weights of a Model, summed over outputs and the events of
-// a Source: |w|^2 + kappa sum loss, or sum loss without a ridge. It also returns the fraction of wrong predictions or,
-// for regression, the error measures. A regression objective is in the unit in which targets are learned. The result
-// does not depend on the number of threads.
+// a Source. The objective is |w|^2 + kappa sum loss, or sum loss without a ridge. Objective also returns the fraction
+// of wrong predictions or, for regression, the error measures. A regression objective is in the unit in which targets
+// are learned. The result does not depend on the number of threads.
 func Objective(ctx context.Context, m Model, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := &evaluation{Model: m, kappa: loss.Cost(m.Loss, m.C)}
 	if math.IsInf(e.kappa, 1) {
@@ -88,8 +89,8 @@ func (e *evaluation) penalty() float64 {
 	return sum
 }
 
-// run evaluates the events of a Source with several goroutines. Each batch is summed separately, and the batches are
-// added in order.
+// run evaluates the events of a Source with several goroutines. It sums each batch separately, and adds the sums in the
+// order of the batches.
 func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
 	type work struct {
 		batch *event.Batch
@@ -181,7 +182,7 @@ func (e *evaluation) worker() *evaluator {
 	return w
 }
 
-// gather collects an event's features that have rows, standardized.
+// gather collects the standardized features of an event. It omits features without a row.
 func (w *evaluator) gather(e *event.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.withDense)
 	if w.basis != nil {
@@ -215,8 +216,8 @@ func (w *evaluator) gather(e *event.Example) {
 	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
 }
 
-// addDead adds the scores of silently missing features to the intercepts in f. The rest of the score then uses the
-// difference between each value and its value when missing.
+// addDead adds the scores of silently missing features to the intercepts in f. The scores of the remaining features
+// must then use the difference between each value and its value when missing.
 func (w *evaluator) addDead() {
 	for i, z := range w.dead {
 		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
@@ -226,8 +227,8 @@ func (w *evaluator) addDead() {
 	copy(w.below, w.f)
 }
 
-// deadBasis holds the basis values of silently missing numbers, by spline. An event with the number also lists its
-// spline columns, with value 0.
+// deadBasis lists the spline columns of each number that are not 0 when the number is silently missing. An event with
+// the number must also list these columns, with value 0.
 type deadBasis struct {
 	splines *model.Splines
 	columns [][]uint32
@@ -246,7 +247,7 @@ func newDeadBasis(splines *model.Splines, dead func(column uint32) float64) *dea
 	return h
 }
 
-// with returns x and the spline columns that its numbers have when silently missing.
+// with returns x and, with value 0, the spline columns that the numbers in x would have when silently missing.
 func (h *deadBasis) with(x event.Vec) event.Vec {
 	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
 	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)

@@ -23,9 +23,9 @@ func (s *source) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// TestObjective checks the objective of a model with only an intercept: the loss of each label, weighted by event and
-// class. Events that cannot be learned and columns without a row do not count. With a spline, a number and its basis
-// column are missing together.
+// TestObjective checks the objective of a model with only an intercept: the sum of the losses of the labels, weighted
+// by event and class. Invalid events and columns without a row must not change it. With a spline, a number and its
+// basis column must be missing together.
 func TestObjective(t *testing.T) {
 	for _, hat := range []float64{0, 0.3} {
 		testObjective(t, hat)

@@ -13,8 +13,9 @@ import (
 	"blankout/online/evaluate"
 )
 
-// TestSilentObjective checks that the objective under silent noise is the expectation over its rates. The values of
-// missing features, including their spline columns, count. Wrong predictions are counted for the unchanged events.
+// TestSilentObjective checks that the objective under silent noise is the expectation over the rates of the noise. It
+// must include the values of missing features and their spline columns. Wrong predictions must be counted for the
+// unchanged events.
 func TestSilentObjective(t *testing.T) {
 	const outputs = 3
 	for _, groups := range []bool{false, true} {

@@ -1,5 +1,5 @@
-// Package fields determines the missing fields of an event: the fields that events usually have but that are null or
-// absent here. It contains no weights.
+// Package fields determines the missing fields of an event. A field is missing if most events have it, but it is null
+// or absent in this event. The package contains no weights.
 package fields
 
 import (
@@ -14,9 +14,10 @@ import (
 type Fields struct {
 	Missing *model.Missing
 	usual   model.FieldUse
-	// Kinds counts fields by usage. If several fields have one name, it also counts each of them separately.
+	// Kinds counts the events with each field. If several fields have the same name, it also counts each of them
+	// separately.
 	Kinds model.FieldUse
-	// Counts by column, for sparse text formats whose Schema allows missing columns.
+	// Counts by column, for sparse text formats in which columns can be missing.
 	columns model.ColumnUse
 	kinds   model.FieldSet // fields of the current event, if several share a name
 	came    model.FieldSet // see PresentIn
@@ -33,7 +34,7 @@ type Current struct {
 }
 
 const (
-	// Fields are counted in each of the first usualFirst events, then in one of usualEvery.
+	// Fields are counted in each of the first usualFirst events, then in one event in usualEvery.
 	usualFirst, usualEvery = 1024, 16
 	usualMemory            = 500 // number of counted events over which counts decay
 )
@@ -71,8 +72,8 @@ func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
 	return f.Missing.ColumnsCanBeMissing && e.IsSparse(fields)
 }
 
-// PresentIn returns the fields that an event had when it arrived, after Take(e). e is the same event, or a copy with
-// some fields declared missing. The result is valid until the next call.
+// PresentIn returns the fields that an event had when it arrived. Call it after Take(e). e is the event came, or a copy
+// of it with some fields declared missing. The result is valid until the next call.
 func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.FieldSet {
 	if came == e || !f.Named {
 		return f.Present
@@ -84,9 +85,9 @@ func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.F
 	return f.came
 }
 
-// Count counts the fields of an event as it arrived, if its number is sampled. It needs a preceding Take(e), see
-// PresentIn. A field that was declared missing counts as present. rates reports whether the rates of missing fields
-// have changed.
+// Count counts the fields that came had when it arrived, if number is in the sample. A field that was declared missing
+// after arrival counts as present. rates reports whether the rates of missing fields have changed. Call Count after
+// Take(e); came and e are as in PresentIn.
 func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint64) (rates bool) {
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
@@ -108,10 +109,11 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 	return review
 }
 
-// Rates returns the rates at which groups, and fields without a group, have been missing.
+// Rates returns the rate at which each group has been missing, and the rate of each field without a group.
 func (f *Fields) Rates(fields []event.Field) map[string]float64 { return f.usual.Rates(fields) }
 
-// Usual returns which fields are usual after the given number of events, or nil if it is not known yet.
+// Usual returns which fields most events have, after the given number of events. It returns nil if there are too few
+// events.
 func (f *Fields) Usual(number uint64) *model.Missing {
 	if number < usualFirst {
 		return nil
@@ -129,7 +131,7 @@ func (f *Fields) All(fields []event.Field) model.MissingCount {
 	return k
 }
 
-// Misfit reports whether the decoded state is inconsistent.
+// Misfit reports whether the decoded column counts are inconsistent.
 func (f *Fields) Misfit() bool { return len(f.columns.Columns) != len(f.columns.Present) }
 
 // State encodes or decodes the counts.

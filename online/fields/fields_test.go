@@ -13,7 +13,7 @@ import (
 	"blankout/online/mixture"
 )
 
-// TestUsualFields checks that a field counts as usual while most events have it.
+// TestUsualFields checks that a field counts as usual as long as most events have it.
 func TestUsualFields(t *testing.T) {
 	schema := eventtest.Schema(10, "", "no", "yes")
 	f, r, number := New(model.DefaultMissingPolicies(), ""), rand.New(rand.NewPCG(1, 2)), uint64(0)
@@ -40,7 +40,7 @@ func TestUsualFields(t *testing.T) {
 	if m := f.Missing; len(m.Usual) != 10 || len(m.UsuallyNull) != 0 {
 		t.Fatalf("%+v", m)
 	}
-	// Field 3 is missing from now on; after some time its absence is usual.
+	// Field 3 is missing from now on. After some time that is usual.
 	dead := func(n int, null bool) {
 		for range n {
 			e := next()

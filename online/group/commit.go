@@ -23,7 +23,7 @@ type MemberID [16]byte
 
 func (m MemberID) String() string { return hex.EncodeToString(m[:]) }
 
-// Span is a range of records of a partition that a commit contains.
+// Span is the range of records of one partition that a commit contains.
 type Span struct {
 	Topic     string
 	TopicID   string // id of the topic, see event.Position
@@ -51,20 +51,21 @@ type ChunkRef struct {
 	Hash      uint64 // chunkHash of the chunk's record
 }
 
-// Commit is a record of the commit log: what one member learned in one interval.
+// Commit is a record of the commit log. It describes what one member has learned in one interval.
 type Commit struct {
 	Fingerprint uint64 // hash of the settings that determine the meaning of the weights, see FingerprintHash
 	Member      MemberID
-	// Architecture is the architecture of the author's program. Programs of another architecture round differently.
+	// Architecture is the CPU architecture of the author's program. Programs for different architectures round
+	// differently.
 	Architecture string
 	Seq          uint64 // number of the commit among the member's commits, for users
-	// Base is the offset of the last commit log record that the author had applied when it started the delta; -1 for
-	// none. Chain is the group's chain hash there.
+	// Base is the offset of the last commit log record that the author had applied before it started the delta, or -1
+	// if there was no record. Chain is the group's chain hash after that record.
 	Base  int64
 	Chain uint64
 	Spans []Span
-	// Fields has the fields, in order, that the author's Schema had and the merged model did not have when the delta
-	// was cut.
+	// Fields has the fields, in order, that the author's Schema had when the delta was cut and the merged model did not
+	// have.
 	Fields []event.Field
 	Kind   deltas.Kind
 	Events uint64 // number of events in the delta
@@ -84,14 +85,14 @@ const (
 	// MaxChunk is the largest number of bytes of a chunk. Brokers accept records of 1 MB by default.
 	MaxChunk = 900_000
 
-	// One byte with the version follows each of these.
+	// After each of these there is one byte with the version.
 	commitMagic, chunkMagic, markMagic = "bkocomm", "bkochnk", "bkobase"
 
 	formatVersion = 1
 	checksumBytes = 8
 )
 
-// errDamaged reports that data is not a record of this format.
+// errDamaged reports that data is not a valid record of this format.
 var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
 
 // chunkHash returns the hash of a chunk's bytes, for a ChunkRef.
@@ -122,8 +123,8 @@ func unseal(magic string, data []byte) ([]byte, error) {
 	return data[len(magic)+1 : n], nil
 }
 
-// Mark is a record of the commit log with the hash of a snapshot. It does not change the model; members compare it with
-// the hash of their own state.
+// Mark is a record of the commit log that contains the hash of a snapshot. It does not change the model. Members
+// compare the hash with the hash of their own state.
 type Mark struct {
 	Member MemberID // author of the snapshot
 	Base   int64    // offset of the snapshot, as in stream.Base
@@ -227,7 +228,7 @@ func memberState(to *coder.Coder, m *MemberID) {
 	}
 }
 
-// list encodes or decodes a slice. Each encoded element has at least size bytes.
+// list encodes or decodes a slice. size is the smallest number of bytes of an encoded element.
 func list[T any](c *coder.Coder, p *[]T, size int, one func(*T)) {
 	n := uint64(len(*p))
 	c.Uint(&n)
@@ -259,8 +260,8 @@ func number(c *coder.Coder, x *int32) {
 	c.Failed = c.Failed || v != int64(*x)
 }
 
-// EncodeChunks returns the chunks of a Delta, at least one, of at most MaxChunk bytes each. It also returns their refs
-// for a Commit. The caller must add the positions after appending the chunks to the log.
+// EncodeChunks encodes a Delta as one or more chunks of at most MaxChunk bytes. refs describes the chunks for a Commit.
+// The caller must add the positions to refs after appending the chunks to the log.
 func EncodeChunks(member MemberID, seq uint64, d *deltas.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0

@@ -15,7 +15,8 @@ import (
 	"blankout/stream"
 )
 
-// load starts from the newest snapshot, or an empty model, and applies the commit log to its end.
+// load starts from the newest snapshot, or from an empty model if there is no snapshot. It then applies the commit log
+// to its end.
 func (l *running) load(ctx context.Context) error {
 	if l.entries != nil {
 		l.entries.stop()
@@ -33,8 +34,8 @@ func (l *running) load(ctx context.Context) error {
 	}
 }
 
-// loadTries is the largest number of snapshots that load tries, if the commit log is trimmed before load can read it. A
-// busy group writes newer snapshots in the meantime.
+// load tries another snapshot if the commit log is trimmed before load can read it, because a busy group writes newer
+// snapshots in the meantime. loadTries is the largest number of tries.
 const loadTries = 20
 
 func (l *running) loadOnce(ctx context.Context) (err error) {
@@ -94,9 +95,9 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginFrom writes the first snapshot of this group, at the start of its commit log: a copy of the state in another
-// group's newest snapshot. If several members do so at the same time, their snapshots are equal. It rejects a snapshot
-// that this group's members would reject.
+// beginFrom writes the first snapshot of this group, for the start of its commit log: a copy of the state in another
+// group's newest snapshot. If several members call it at the same time, their snapshots are equal. A snapshot that
+// members of this group would reject is an error.
 func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replica, error) {
 	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
@@ -172,8 +173,8 @@ func (l *running) apply(e mixed) error {
 	return nil
 }
 
-// applyOrReload is apply. If the commit log was trimmed before it was read, the member instead continues from the
-// newest snapshot, and discards its interval.
+// applyOrReload is apply for a commit log that may be trimmed. If records were deleted before this member read them, it
+// continues from the newest snapshot and discards its interval.
 func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	err := l.apply(e)
 	var trimmed *stream.TrimmedError
@@ -188,7 +189,7 @@ func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	return l.reopen(ctx)
 }
 
-// watch records the author's state that a commit reports.
+// watch records what a commit reports about the state of its author.
 func (l *running) watch(offset int64, c *Commit, accepted bool) {
 	p := l.peers[c.Member]
 	if p == nil {

@@ -20,7 +20,8 @@ type Config struct {
 	Instance      string `toml:"instance"` // see stream.MembershipConfig.Instance
 	Partitions    int    `toml:"-"`        // number of chunk partitions in a new commit log topic
 	// A member's interval ends after 2 % of the events that the group has learned, divided by the number of learning
-	// members. The number is at least IntervalMin and at most a million. The interval also ends after IntervalMax.
+	// members. This number of events is at least IntervalMin and at most a million. The interval also ends when
+	// IntervalMax has passed.
 	IntervalMin uint64        `toml:"interval_min"`
 	IntervalMax time.Duration `toml:"interval_max"`
 	// Warm is the number of events that one member learns alone before other members start.
@@ -43,7 +44,7 @@ const (
 	precision        = 32        // bits of each weight change in the commit log
 )
 
-// rebalanceTimeout is how long members have to rejoin when partitions are reassigned.
+// rebalanceTimeout returns how long members have to rejoin the consumer group when partitions are reassigned.
 func (c *Config) rebalanceTimeout() time.Duration { return 3 * c.SessionTimeout }
 
 // Check returns an error that describes the first invalid setting.
@@ -66,7 +67,7 @@ func (c *Config) Topics() (mix, base string) {
 	return cmp.Or(c.MixTopic, c.Name+"-commits"), cmp.Or(c.SnapshotTopic, c.Name+"-snapshots")
 }
 
-// CommitLog returns the configuration of the commit log. kafka has the brokers.
+// CommitLog returns the configuration of the commit log. kafka holds the connection settings of the brokers.
 func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.CommitLogConfig {
 	l := stream.DefaultCommitLogConfig()
 	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
@@ -88,7 +89,7 @@ func (c *Config) openCommitLog(ctx context.Context, kafka stream.ConnectConfig, 
 	return stream.OpenCommitLog(ctx, where)
 }
 
-// Snapshots returns the configuration of the snapshot topic. kafka has the brokers.
+// Snapshots returns the configuration of the snapshot topic. kafka holds the connection settings of the brokers.
 func (c *Config) Snapshots(kafka stream.ConnectConfig, log *slog.Logger) stream.SnapshotConfig {
 	b := stream.SnapshotConfig{ConnectConfig: kafka, Create: true, Log: log}
 	_, b.Topic = c.Topics()

@@ -22,7 +22,7 @@ func newLearner(t testing.TB) *online.Learner {
 	return must.Get(online.New(online.DefaultConfig().ForGroup(), s))(t)
 }
 
-// record returns the record of a partition at an offset, the same for every call.
+// record returns the event at an offset of a partition. It is the same in every call.
 func record(partition int32, offset int64) *event.Example {
 	r := rand.New(rand.NewPCG(uint64(partition), uint64(offset)))
 	x := r.NormFloat64()
@@ -55,7 +55,7 @@ func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	return c, chunks
 }
 
-// author is a test member that learns from the group's offsets on.
+// author is a test member that learns the records after the group's offsets.
 type author struct {
 	id    MemberID
 	seq   uint64
@@ -121,7 +121,7 @@ func foldBytes(t testing.TB, f *Fold) []byte {
 }
 
 // TestFoldExactlyOnce simulates members that crash, commit from old states, and send commits twice. Every accepted
-// record must count once, none may be skipped, and every reader of the commit log must have the same bytes.
+// record must count once, no record may be skipped, and all readers of the commit log must have the same bytes.
 func TestFoldExactlyOnce(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -206,7 +206,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 				t.Errorf("seed %d: nothing was rejected for %s in %d commits", seed, reason, len(commitLog))
 			}
 		}
-		// One replica reads from the beginning, and one starts from a snapshot halfway.
+		// One replica reads the commit log from the beginning, and the other starts from a snapshot halfway.
 		want := foldBytes(t, fold)
 		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range commitLog {
@@ -225,8 +225,8 @@ func TestFoldExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestFoldOfOne checks that a group of one member has the same bits as a Learner without a group, except for the errors
-// by staleness. The member commits its whole state.
+// TestFoldOfOne compares a group of one member, which commits its whole state, with a Learner without a group. The
+// states must be equal bit by bit, except for the errors by staleness.
 func TestFoldOfOne(t *testing.T) {
 	alone := newLearner(t)
 	fold := NewFold(newLearner(t), nil, nil)
@@ -247,8 +247,8 @@ func TestFoldOfOne(t *testing.T) {
 	}
 }
 
-// TestFoldMoved checks that a commit that replaces the whole state is rejected if others have committed since.
-// Inconsistent commits are rejected with their reason.
+// TestFoldMoved checks commits that replace the whole state. Such a commit must be rejected if another member has
+// committed after its base. Inconsistent commits must be rejected with their reason.
 func TestFoldMoved(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	one, other := newAuthor(t, fold, 1, 1), newAuthor(t, fold, 2, 1)
@@ -264,7 +264,7 @@ func TestFoldMoved(t *testing.T) {
 	if !bytes.Equal(before, foldBytes(t, &Fold{learner: fold.learner})) {
 		t.Error("a rejected commit has changed the model")
 	}
-	// Commits under other settings, or for another commit log.
+	// These commits have other settings, or belong to another commit log.
 	for _, change := range []struct {
 		reason Reason
 		to     func(*Commit)
@@ -298,7 +298,7 @@ func TestChunks(t *testing.T) {
 	a := newAuthor(t, fold, 3, 2)
 	a.learn(0, 0, 50)
 	d := a.work.Cut(64)
-	// The delta needs several chunks for its rows.
+	// Enlarge the delta until its rows need several chunks.
 	for range 5 {
 		d.Columns, d.Values = append(d.Columns, d.Columns...), append(d.Values, d.Values...)
 	}
@@ -331,7 +331,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestDamage checks that every changed or missing byte is detected.
+// TestDamage checks that every changed or missing byte of a record is detected.
 func TestDamage(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 3, 2)
@@ -359,7 +359,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// FuzzRecords decodes arbitrary content with a valid checksum, and applies the result.
+// FuzzRecords decodes arbitrary content with a valid checksum, and applies the decoded records.
 func FuzzRecords(f *testing.F) {
 	fold := NewFold(newLearner(f), nil, nil)
 	a := newAuthor(f, fold, 3, 2)
@@ -400,7 +400,8 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestManyPartitions checks that a commit and a snapshot with many partitions and the shortest names can be read.
+// TestManyPartitions checks that a commit and a snapshot with many partitions and the shortest possible names can be
+// decoded.
 func TestManyPartitions(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	c := &Commit{}

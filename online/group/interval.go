@@ -1,6 +1,6 @@
 package group
 
-// This file learns an interval, from the group's state to a commit.
+// This file lets a member learn during an interval, from the group's state to a commit.
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type interval struct {
 	began  time.Time
 	size   uint64 // planned number of events
 	events uint64 // number of events so far
-	// The group's state at the start: Fold.Base, the chain hash, and the number of fields.
+	// The group's state at the start of the interval: Fold.Base, the chain hash, and the number of fields.
 	base   int64
 	chain  uint64
 	fields int
@@ -75,7 +75,7 @@ func (w *work) close() {
 	}
 }
 
-// learn learns the next batch of events, if one arrives in time.
+// learn learns the next batch of events, unless no batch arrives in time.
 func (l *running) learn(ctx context.Context) error {
 	w, b := &l.work, &l.work.batch
 	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -115,8 +115,8 @@ func (l *running) learn(ctx context.Context) error {
 	return nil
 }
 
-// span returns the interval's span of a batch's partition. It returns nil for a batch that only sets the start of a
-// partition.
+// span returns the interval's span for the partition of a batch. It returns nil if the batch contains only the start
+// offset of a partition.
 func (w *work) span(b *event.Batch) *Span {
 	for i := range w.spans {
 		if s := &w.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
@@ -234,8 +234,8 @@ func (l *running) await(call func() error) error {
 	}
 }
 
-// follows reports whether the group has numbered fields in the same order as the source's decoder. Another member may
-// have found other fields first.
+// follows reports whether the group's fields are in the same order as the fields of this member's decoder. The order
+// differs if another member has found other fields first.
 func (w *work) follows(f *Fold) bool {
 	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
 	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b event.Field) bool { return a.Name == b.Name })

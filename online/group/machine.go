@@ -1,7 +1,7 @@
 package group
 
-// This file describes the machine of a member. A program computes the same bits on all machines of one architecture,
-// but may round differently on another.
+// This file describes the machine of a member. A program computes the same bits on all machines of one CPU
+// architecture, but may round differently on another architecture.
 
 import (
 	"bufio"
@@ -39,8 +39,8 @@ func thisMachine() machine {
 	return m
 }
 
-// fuses reports whether the compiler computes x*y+z with one rounding. It does from GOAMD64=v3 on, so such a program
-// counts as another architecture.
+// fuses reports whether the compiler computes x*y+z with a single rounding. On amd64 it does so from GOAMD64=v3 on, and
+// such a program therefore counts as another architecture.
 //
 //go:noinline
 func fuses(x, y, z float64) bool { return x*y+z != float64(x*y)+z }
@@ -57,7 +57,7 @@ func cpuModel(r io.Reader) string {
 	return ""
 }
 
-// withFeatures appends the CPU's vector features to the model name, as far as GODEBUG enables them.
+// withFeatures appends the vector features of the CPU to the model name, unless GODEBUG disables them.
 func withFeatures(model string, fma, avx2 bool) string {
 	has := func(yes bool) string {
 		if yes {
@@ -68,8 +68,8 @@ func withFeatures(model string, fma, avx2 bool) string {
 	return fmt.Sprintf("%s %s FMA, %s AVX2", model, has(fma), has(avx2))
 }
 
-// ArchitectureError reports that a group learns on another architecture than this program. The two round differently,
-// so this member's model would not equal the group's.
+// ArchitectureError reports that a group learns on another CPU architecture than this program. Two architectures round
+// differently, so this member's model would not equal the group's model.
 type ArchitectureError struct {
 	Name        string // name of the group
 	Group, Here string // architectures of the group and of this program
@@ -80,7 +80,7 @@ func (e *ArchitectureError) Error() string {
 		e.Name, event.Printable(e.Group), e.Here, event.Printable(e.Group), e.Name)
 }
 
-// fits returns an *ArchitectureError if the group's accepted commits are of another architecture than this member.
+// fits returns an *ArchitectureError if the group's accepted commits are from another architecture than this member's.
 func (l *running) fits() error {
 	if group := l.replica.fold.Architecture(); group != "" && group != l.machine.architecture {
 		return &ArchitectureError{l.Config.Name, group, l.machine.architecture}

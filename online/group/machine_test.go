@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestFoldRefusesOtherArchitecture checks that a commit of another architecture than the accepted commits adds nothing,
-// also after the fold is restored from a snapshot.
+// TestFoldRefusesOtherArchitecture checks that a commit from another architecture than the accepted commits is rejected
+// and changes nothing. The same must hold after the fold is restored from a snapshot.
 func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	offset := int64(0)
@@ -62,8 +62,9 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	}
 }
 
-// TestMemberOfOtherArchitecture checks that a member of another architecture ends with an error that names both, and
-// does not affect the group. This holds with and without a snapshot. Another group may start from the snapshot.
+// TestMemberOfOtherArchitecture starts a member of another architecture than the group's, with and without a snapshot.
+// It must stop with an error that names both architectures, and must not affect the group. Another group with the
+// member's architecture may start from the snapshot.
 func TestMemberOfOtherArchitecture(t *testing.T) {
 	for _, snapshots := range []uint64{4, 2048} {
 		t.Run(fmt.Sprint("a snapshot every ", snapshots), func(t *testing.T) {
@@ -106,8 +107,8 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 	}
 }
 
-// TestArchitecturesBeginTogether starts a group with two members of different architectures: one continues, and the
-// other ends with an error.
+// TestArchitecturesBeginTogether starts a group with two members of different architectures. One must continue, and the
+// other must stop with an error.
 func TestArchitecturesBeginTogether(t *testing.T) {
 	e := newEvents(t, 2, 1000)
 	ctx, _ := limited(t)
@@ -133,8 +134,8 @@ func TestArchitecturesBeginTogether(t *testing.T) {
 	e.check(members[1-lost].Status())
 }
 
-// TestDifferentStates checks that a member whose snapshot differs from the group's reports both CPUs. The report ends
-// when a later snapshot is equal, or when the member starts from a snapshot.
+// TestDifferentStates checks a member whose snapshot differs from the group's. The member must report both CPUs. The
+// report must end when a later snapshot is equal, or when the member starts from a snapshot.
 func TestDifferentStates(t *testing.T) {
 	e := newEvents(t, 1, 1)
 	var log bytes.Buffer

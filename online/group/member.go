@@ -1,6 +1,6 @@
 package group
 
-// This file runs a member. A member applies the commit log, learns the partitions that its consumer group assigns to
+// This file runs a member. The member applies the commit log, learns the partitions that the consumer group assigns to
 // it, and commits what it has learned.
 
 import (
@@ -35,18 +35,20 @@ type Member struct {
 	// Settings holds the other settings that determine the meaning of the weights: how records become events, and which
 	// are held out. They must be the same for all members.
 	Settings online.Fingerprint
-	// From is the name of a stopped group whose newest snapshot a new group starts with; "" starts with an empty model.
+	// From is the name of a stopped group. A new group starts with the newest snapshot of that group, or with an empty
+	// model if From is "".
 	From string
-	// Validator compares the model with the exact solution, and selects the held-out records. The member that writes
-	// snapshots also validates when it is due, and any member validates when Validate is called. It may be nil.
+	// Validator compares the model with the exact solution, and selects the held-out records. If a validation is due,
+	// the member that writes snapshots starts it. If Validate is called, the called member starts it. Validator may be
+	// nil.
 	Validator *validate.Validator
 	// Report receives a finished validation, on a goroutine of Run. It may be nil.
 	Report func(*batch.Validation) error
-	// DeadLetters receives the records that cannot be used, before they are counted. If it is nil, they are only
-	// counted.
+	// DeadLetters receives the records that cannot be used, before a commit counts them. If it is nil, such records are
+	// only counted.
 	DeadLetters run.DeadLetters
-	// Mislabeled receives the events whose label is probably wrong, before a commit counts them, see
-	// online.Config.MislabeledBelow. If it is nil, they are only counted.
+	// Mislabeled receives the events whose label is probably wrong, before a commit counts them; see
+	// online.Config.MislabeledBelow. If it is nil, such events are only counted.
 	Mislabeled run.Mislabeled
 	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
@@ -62,8 +64,8 @@ type Member struct {
 	validation atomic.Bool   // a validation has been requested
 }
 
-// Validate requests a validation by this member. It starts when no other validation is running. It may be called at any
-// time from any goroutine. Without a Validator it returns an error.
+// Validate requests a validation by this member. The validation starts when no other validation is running. Validate
+// may be called at any time from any goroutine. If there is no Validator, it returns an error.
 func (m *Member) Validate() error {
 	if m.Validator == nil {
 		return errors.New("this member has nothing to validate with")
@@ -88,7 +90,7 @@ type running struct {
 	joins *joins
 	turn  *stream.Generation // nil while the member has no generation
 	work  work
-	// committing is when publish started to wait for its commit, zero if it is not waiting.
+	// committing is the time at which publish started to wait for its commit. It is zero if publish is not waiting.
 	committing time.Time
 
 	jobs      chan func() // results of jobs: snapshots and validations
@@ -101,7 +103,7 @@ type running struct {
 	warned   map[string]bool // kinds of warnings that were already logged
 }
 
-// Check returns an error for the first setting with which a group cannot learn.
+// Check returns an error that names the first setting with which a group cannot learn.
 func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
@@ -140,9 +142,9 @@ func newRunning(m *Member) *running {
 	return l
 }
 
-// Run joins the group, learns until ctx ends, and leaves. A stop loses nothing: Run commits what it has learned first,
-// within rebalanceTimeout. Run returns an error only if a retry would not fix it. Other members then learn again what
-// was not committed.
+// Run joins the group, learns until ctx ends, and leaves the group. Before it leaves, Run commits what it has learned,
+// within rebalanceTimeout, so a stop loses nothing. Run returns an error only if a retry would not help. In that case
+// other members learn again what was not committed.
 func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
@@ -232,7 +234,8 @@ func (m *Member) topics() []string {
 
 var errStop = errors.New("enough")
 
-// live is the main loop. It always returns an error. errStop and the error of ctx are not failures.
+// live is the main loop. It always returns an error. errStop and the error of ctx mean that the loop ended without a
+// failure.
 func (l *running) live(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -317,8 +320,8 @@ func (l *running) fold(ctx context.Context) error {
 	}
 }
 
-// over checks whether the generation has ended. If it has, over leaves the generation, and commits first if there is
-// time.
+// over reports whether the consumer group's generation has ended. If so, over commits the interval, if there is time,
+// and leaves the generation.
 func (l *running) over(ctx context.Context) (bool, error) {
 	select {
 	case <-l.turn.Done():
@@ -351,8 +354,8 @@ func (l *running) over(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// first reports whether this member has the lowest partition. That member learns alone at first, and writes the
-// snapshots.
+// first reports whether this member reads the lowest partition. The first member learns alone at the start, and writes
+// the snapshots.
 func (l *running) first() bool {
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return false
@@ -361,8 +364,8 @@ func (l *running) first() bool {
 	return p.Topic == slices.Min(l.topics()) && p.Partition == 0
 }
 
-// open starts to read the generation's partitions, from the group's state. A member in standby reads no partitions.
-// Other members wait while the first member learns alone.
+// open starts to read the partitions of the generation, from the group's state. A standby member reads no partitions.
+// While the first member learns alone, the other members wait.
 func (l *running) open(ctx context.Context) error {
 	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
 		return nil
@@ -370,13 +373,13 @@ func (l *running) open(ctx context.Context) error {
 	return l.reopen(ctx)
 }
 
-// cold reports whether the first member still learns alone. If it commits nothing for a session, the others no longer
-// wait, because its partitions may be empty.
+// cold reports whether the first member still learns alone. If the first member commits nothing for SessionTimeout, the
+// other members stop waiting, because its partitions may be empty.
 func (l *running) cold() bool {
 	return l.replica.fold.Learner().Report().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
-// reopen starts to read the generation's partitions again, from the group's state.
+// reopen reads the partitions of the generation again, from the group's state.
 func (l *running) reopen(ctx context.Context) (err error) {
 	l.work.close()
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
@@ -399,7 +402,7 @@ func (l *running) reopen(ctx context.Context) (err error) {
 	return l.begin()
 }
 
-// joins runs the goroutine that joins the group. Joining may wait for other members.
+// joins runs the goroutine that joins the consumer group. Joining may have to wait for other members.
 type joins struct {
 	joined chan joined
 	again  chan struct{}

@@ -101,7 +101,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	}
 }
 
-// all reports whether a member has applied every event, and no more will be produced.
+// all reports whether a member has applied every event and no more events will be produced.
 func (e *events) all(s *Status) bool {
 	if !e.complete.Load() {
 		return false
@@ -134,7 +134,7 @@ func limited(t testing.TB) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// members waits for running members.
+// members waits until all started members have returned.
 type members struct{ sync.WaitGroup }
 
 // start runs a member. The test fails if the member returns an error.
@@ -175,7 +175,7 @@ func (b *snapshots) observe(s *Status) {
 	}
 }
 
-// one checks that all members had the same state at every snapshot.
+// one checks that all members had the same hash for each snapshot.
 func (b *snapshots) one(t testing.TB) {
 	t.Helper()
 	if len(b.at) == 0 {
@@ -261,7 +261,7 @@ func TestMembers(t *testing.T) {
 }
 
 // TestMembersForgetAndMislabeled checks a half-life, forgetting after alarms, and mislabeled events in a group. All
-// members must have the same bytes, and every counted mislabeled event must be in the file of some member.
+// members must have the same bytes. Every counted mislabeled event must be in the mislabeled file of a member.
 func TestMembersForgetAndMislabeled(t *testing.T) {
 	e := newEvents(t, 4, 600)
 	e.complete.Store(true)
@@ -313,7 +313,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 }
 
 // TestReplicaMismatch checks that a member counts and reports a mismatch if its state differs from the group's
-// snapshot, and not otherwise.
+// snapshot. If they are equal, there must be no mismatch.
 func TestReplicaMismatch(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	ctx, cancel := limited(t)
@@ -402,8 +402,8 @@ func (e *events) damage() {
 	}
 }
 
-// fresh starts from the newest snapshot, applies the rest of the commit log, and compares the result with a member's
-// status.
+// fresh starts a replica from the newest snapshot, applies the rest of the commit log, and compares the result with a
+// member's Status.
 func (e *events) fresh(want *Status) {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "fresh"))
@@ -421,7 +421,7 @@ func (e *events) fresh(want *Status) {
 }
 
 // TestMembersThatCrash starts and crashes members while connections break. Every event must count once, and all members
-// must have the same state.
+// must end with the same state.
 func TestMembersThatCrash(t *testing.T) {
 	e := newEvents(t, 4, 1000)
 	var seen snapshots
@@ -465,8 +465,8 @@ func TestMembersThatCrash(t *testing.T) {
 	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
 }
 
-// TestMemberStops checks that a stopped member commits what it has learned. A member with other settings is rejected
-// before it adds anything.
+// TestMemberStops checks that a stopped member commits what it has learned. A member with other settings must be
+// rejected before it adds anything to the model.
 func TestMemberStops(t *testing.T) {
 	e := newEvents(t, 2, 700)
 	m := e.member(testLog(t, "stopped"))
@@ -515,8 +515,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestMemberReportsObstacles checks that a member reports why it is not ready while it cannot read events, read the
-// commit log, or write. The report must end with the problem.
+// TestMemberReportsObstacles checks that a member reports why it is not ready: it cannot read events, cannot read the
+// commit log, or cannot write. The report must end when the problem ends.
 func TestMemberReportsObstacles(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -586,8 +586,8 @@ func TestMemberCreatesTopics(t *testing.T) {
 	}
 }
 
-// TestInspectUnderOtherSettings checks that Inspect with other settings than the group's returns the differences, if
-// the group has a snapshot. The report names a member with other settings.
+// TestInspectUnderOtherSettings calls Inspect with other settings than the group's. If the group has a snapshot,
+// Inspect must return the differences. If a member has other settings, the report must name that member.
 func TestInspectUnderOtherSettings(t *testing.T) {
 	for _, snapshots := range []bool{true, false} {
 		t.Run(fmt.Sprint(snapshots), func(t *testing.T) { inspectUnderOtherSettings(t, snapshots) })
@@ -632,9 +632,9 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 	}
 }
 
-// TestMemberRefusesRetention checks that a member does not start if the brokers would delete old records of the commit
-// log. A member that is learning commits and stops once it notices. The last member writes a snapshot, with which the
-// next member starts.
+// TestMemberRefusesRetention checks the case that the brokers are configured to delete old records of the commit log. A
+// new member must not start. A running member must commit and stop once it notices the configuration. The last member
+// must write a snapshot, from which the next member starts.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))(t)
@@ -677,8 +677,8 @@ func TestMemberRefusesRetention(t *testing.T) {
 	}
 }
 
-// TestJunkAmongSnapshots checks that an invalid record and a snapshot with an invalid model are skipped with a warning
-// that names them. Members start from the previous snapshot.
+// TestJunkAmongSnapshots checks an invalid record and a snapshot with an invalid model. They must be skipped with a
+// warning that names them, and members must start from the previous snapshot.
 func TestJunkAmongSnapshots(t *testing.T) {
 	for what, data := range map[string]func(sound []byte) []byte{
 		"not a blankout file": func([]byte) []byte { return []byte("no model") },
@@ -730,8 +730,8 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	}
 }
 
-// TestEnds checks that a member reports the end offsets of its partitions, and how many of their records the group has
-// not learned yet.
+// TestEnds checks that a member reports the end offsets of its partitions, and for each partition the number of records
+// that the group has not learned yet.
 func TestEnds(t *testing.T) {
 	const each = 20_000
 	e := newEvents(t, 2, each)

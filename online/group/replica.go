@@ -28,16 +28,17 @@ type replica struct {
 	topicID string
 	every   uint64
 	read    int64 // offset after the last record read
-	// Offsets of chunks, by partition minus one: the offsets after all chunks of accepted commits, now (refs) and at
-	// the latest snapshot (before). floors has the offsets at the snapshot before the latest. A commit that refers to
-	// earlier chunks is rejected, so a member that starts from the latest snapshot needs nothing before its floors.
+	// Offsets of chunks, indexed by partition minus one. refs has the offsets after the chunks of all accepted commits.
+	// before has the values of refs at the latest snapshot, and floors has the values at the snapshot before. A commit
+	// that refers to chunks before floors is rejected. A member that starts from the latest snapshot therefore needs no
+	// chunks before its floors.
 	refs, before, floors []int64
 	floorsAt             map[int64][]int64 // floors by offset of the latest snapshots
 }
 
 const blockMix = "mix"
 
-// mixBlock is the rest of a replica's state in a snapshot, as JSON.
+// mixBlock is the part of a replica's state that is stored in a snapshot as JSON.
 type mixBlock struct {
 	TopicID string  `json:"topic_id"`
 	Read    int64   `json:"read"`
@@ -59,9 +60,9 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("the group has other settings (%s): use the same configuration for all members and commands, or start a new group", which)
 }
 
-// newReplica returns the initial replica of a group. If the Schema has no seed, the id of the commit log's topic
-// becomes its seed. The broker draws the id, so all members have the same seed, and an author of events cannot predict
-// which names share a column.
+// newReplica returns the initial replica of a group. If the Schema has no seed, its seed becomes the id of the commit
+// log's topic. The broker draws the id at random. All members then have the same seed, and an author of events cannot
+// predict which names share a column.
 func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, topicID string, every uint64) (*replica, error) {
 	if s.Seed == 0 {
 		s.Seed = xxhash.Sum64String(topicID)
@@ -73,8 +74,8 @@ func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, t
 	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
 }
 
-// newestReplica returns the replica of the newest valid snapshot, or nil for both if there is none. A snapshot with
-// other settings is an error and is not skipped.
+// newestReplica returns the newest valid snapshot and its replica, or nil for both if there is no valid snapshot. A
+// snapshot with other settings is not skipped but causes an error.
 func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Member) (base *stream.GroupSnapshot, r *replica, err error) {
 	var settings *SettingsError
 	base, err = snapshots.Newest(ctx, func(b *stream.GroupSnapshot) (err error) {
@@ -169,7 +170,7 @@ func (r *replica) records() (n uint64) {
 	return n
 }
 
-// due reports whether a snapshot is due after an accepted commit. If so, it also updates the floors.
+// due reports whether a snapshot is due after an accepted commit. If a snapshot is due, it also updates the floors.
 func (r *replica) due() bool {
 	if r.fold.Accepted()%r.every != 0 {
 		return false

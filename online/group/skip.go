@@ -1,7 +1,7 @@
 package group
 
-// This file has skips: records of the commit log that make the group skip records of a partition that were deleted
-// before they were learned.
+// This file has skips. A skip is a record of the commit log: it makes the group skip records of a partition that were
+// deleted before they were learned.
 
 import (
 	"context"
@@ -25,8 +25,8 @@ func (g Gap) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", g.Topic, g.Partition, g.From, g.To-1)
 }
 
-// Skip is a record of the commit log. The accepted records of its partition ended at offset From and end at offset To
-// after the skip.
+// Skip is a record of the commit log. Before the skip the accepted records of the partition end at offset From, and
+// after the skip they end at offset To.
 type Skip struct {
 	Fingerprint uint64 // hash of the settings, as in a Commit
 	Author      MemberID
@@ -68,8 +68,8 @@ func gapState(to *coder.Coder, g *Gap) {
 	to.Int64(&g.To)
 }
 
-// Skip applies the skip at an offset of the commit log. It is accepted only if From is where the accepted records of
-// its partition end, so that only one of two equal skips counts. The error is a *Rejection.
+// Skip applies a skip, which is at the given offset of the commit log. It is accepted only if the accepted records of
+// its partition end at From. Of two equal skips therefore only the first is accepted. An error is a *Rejection.
 func (f *Fold) Skip(offset int64, s *Skip) error {
 	f.advance(offset)
 	before, found := f.offsets.Lookup(s.Topic, s.Partition)
@@ -95,8 +95,9 @@ func (f *Fold) Skip(offset int64, s *Skip) error {
 // SkipError reports why a group cannot skip a gap.
 type SkipError struct{ error }
 
-// SkipTo makes a group skip the records of a partition before an offset, which the broker has deleted. It returns the
-// gap once it is in the commit log. All members, including later ones, skip it at the same position of the commit log.
+// SkipTo makes a group skip the records of a partition before an offset. The broker must have deleted these records.
+// SkipTo returns the gap after the skip was written to the commit log. All members, including later ones, apply the
+// skip at the same position of the commit log.
 func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to int64) (Gap, error) {
 	gap := Gap{Topic: topic, Partition: partition, To: to}
 	r, state, err := inspectGroup(ctx, m)
@@ -141,7 +142,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	return gap, fmt.Errorf("%s: the skip was not accepted, because a member has committed records up to offset %d", gap, next)
 }
 
-// trimmedError extends the error about deleted records by what the user can do in a group.
+// trimmedError adds to an error about deleted records what the user of a group can do.
 func (m *Member) trimmedError(err error) error {
 	if out, ok := errors.AsType[*stream.OffsetOutOfRangeError](err); ok && out.Offset > out.End {
 		out.Advice = fmt.Sprintf("start a new group from this one's state with run --from-group %s", m.Config.Name)

@@ -17,8 +17,8 @@ import (
 	"blankout/stream"
 )
 
-// TestFoldSkips checks that a skip counts once, and only if it starts where its partition ends. Earlier commits for
-// other partitions are still accepted, and a snapshot contains the skip.
+// TestFoldSkips checks that a skip is applied only once, and only if it starts where its partition ends. Earlier
+// commits for other partitions must still be accepted, and a snapshot must contain the skip.
 func TestFoldSkips(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	first, other := newAuthor(t, fold, 1, 2), newAuthor(t, fold, 2, 2)
@@ -95,16 +95,16 @@ func TestFoldSkips(t *testing.T) {
 	if !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) {
 		t.Error("the applies differ")
 	}
-	// A snapshot may be due at a skip, as at an accepted commit.
+	// A snapshot may be due after a skip, as after an accepted commit.
 	replica := &replica{fold: again, every: fold.Accepted() + 1, floorsAt: map[int64][]int64{}}
 	if _, due, err := replica.apply(mixed{offset: offset + 2, skip: &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, 50, 60}}}); err != nil || !due || replica.read != offset+3 {
 		t.Errorf("a snapshot is due: %v, at %d, %v", due, replica.read, err)
 	}
 }
 
-// TestGroupSkips checks that every member stops with an error at events that were deleted before they were learned. The
-// error names the command that skips them. After the skip all members, including later ones, continue at the same
-// offset.
+// TestGroupSkips checks that every member stops with an error if events were deleted before they were learned. The
+// error must name the command that skips these events. After the skip all members, including later ones, must continue
+// at the same offset.
 func TestGroupSkips(t *testing.T) {
 	e := newEvents(t, 2, 400)
 	ctx, _ := limited(t)
@@ -144,7 +144,7 @@ func TestGroupSkips(t *testing.T) {
 	if want := (Gap{"events", 1, 400, 550}); err != nil || gap != want {
 		t.Fatal(gap, err)
 	}
-	// Checks two members, and one that starts after everything is learned.
+	// Checks two members, and a third member that starts after all events are learned.
 	all := func(s *Status) bool {
 		a, _ := s.Positions.Lookup("events", 0)
 		b, _ := s.Positions.Lookup("events", 1)
@@ -179,8 +179,8 @@ func TestGroupSkips(t *testing.T) {
 	}
 }
 
-// TestSkipWhileLearning checks that all members apply a skip at the same position. A commit with records of the gap is
-// rejected, and its member continues after the gap.
+// TestSkipWhileLearning checks that all members apply a skip at the same position. A commit with records of the gap
+// must be rejected, and its author must continue after the gap.
 func TestSkipWhileLearning(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, _ := limited(t)
@@ -189,7 +189,8 @@ func TestSkipWhileLearning(t *testing.T) {
 	members := make([]*Member, 2)
 	member := func(name string) *Member {
 		m := e.member(testLog(t, name))
-		// The interval is long, so that a skip fits between two commits of its partition even on a busy machine.
+		// The interval is long, so that the test can write a skip between two commits of the partition even on a busy
+		// machine.
 		m.Config.IntervalMin, m.Config.IntervalMax = 10_000, 2*time.Second
 		return m
 	}
@@ -232,7 +233,7 @@ func TestSkipWhileLearning(t *testing.T) {
 }
 
 // TestBeginFromGroup checks that a group can start from another group's newest snapshot, also with changed settings
-// that a checkpoint would allow. The old commit log cannot be applied to the new fold.
+// that a checkpoint would allow. The commit log of the other group must not be accepted by the new fold.
 func TestBeginFromGroup(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, _ := limited(t)
@@ -315,8 +316,8 @@ func TestBeginFromGroup(t *testing.T) {
 	}
 }
 
-// TestFromGroupWithoutItsSnapshot checks that no member starts with an empty model if the group's first snapshot is
-// lost before its members have written another.
+// TestFromGroupWithoutItsSnapshot loses the first snapshot of a group that started from another group, before its
+// members have written another snapshot. No member may start with an empty model.
 func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, _ := limited(t)
@@ -338,7 +339,7 @@ func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "has another start") {
 		t.Errorf("without the snapshot: %v", err)
 	}
-	// From another snapshot, the member applies the commit log.
+	// After another snapshot is written, a member can start from it and apply the commit log.
 	e.produce(200)
 	next := e.member(testLog(t, "next"))
 	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all

@@ -15,7 +15,7 @@ import (
 	"blankout/stream"
 )
 
-// snapshotJob writes snapshots, and records the hashes of the other members' snapshots.
+// snapshotJob writes snapshots, and records the hashes of other members' snapshots.
 type snapshotJob struct {
 	topic    *stream.SnapshotTopic
 	busy     bool             // a snapshot is being written
@@ -24,7 +24,7 @@ type snapshotJob struct {
 	differs  string           // how the last compared snapshot differs from the group's, "" if it does not
 }
 
-// claims holds two hashes of a snapshot: this member's and the group's. 0 means unknown.
+// claims holds two hashes of one snapshot: computed by this member, and written by the group. 0 means unknown.
 type claims struct {
 	own, group uint64
 	cpu        string // CPU that computed the group's snapshot
@@ -35,8 +35,8 @@ func (b *snapshotJob) begun(accepted uint64) {
 	b.accepted, b.marks, b.differs = accepted, map[int64]claims{}, ""
 }
 
-// beginSnapshot computes the hash of the current state. The first member also starts a goroutine that writes the
-// snapshot within a time limit, and trims the commit log.
+// beginSnapshot computes the hash of the current state. If this is the first member, beginSnapshot also starts a
+// goroutine that writes the snapshot within the given time, and trims the commit log.
 func (l *running) beginSnapshot(within time.Duration) {
 	if l.snapshots.busy {
 		return // the next snapshot suffices
@@ -69,7 +69,8 @@ func (l *running) beginSnapshot(within time.Duration) {
 	}()
 }
 
-// endSnapshot records that a snapshot has been computed, and written if that was this member's task.
+// endSnapshot records that the hash of a snapshot has been computed. written reports whether this member has also
+// written the snapshot.
 func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
 	if err != nil {
 		l.log.Error("a snapshot could not be written; trying the next one", "offset", offset, "err", err)
@@ -108,7 +109,7 @@ func (l *running) mark(m *Mark) {
 	}
 }
 
-// compare records this member's or the group's hash of a snapshot, and compares the two once both are known.
+// compare records this member's hash of a snapshot, or the group's hash. When both hashes are known, it compares them.
 func (l *running) compare(base int64, said claims) {
 	known := l.snapshots.marks[base]
 	both := claims{cmp.Or(said.own, known.own), cmp.Or(said.group, known.group), cmp.Or(said.cpu, known.cpu)}
@@ -140,24 +141,24 @@ func twoCPUs(own, group string) string {
 	return fmt.Sprintf("both were computed on %s, so the builds of the program probably differ", event.Printable(own))
 }
 
-// keeping checks whether the brokers keep the group's topics forever.
+// keeping is the state of the check that the brokers never delete records of the group's topics.
 type keeping struct {
 	cancel  context.CancelFunc // cancels the current check; nil if none runs
 	checked time.Time          // time of the last check
 	err     error              // a *stream.RetentionError; permanent
 }
 
-// keepEvery is the time between checks.
+// keepEvery is the time between two such checks.
 const keepEvery = time.Hour
 
-// keeps checks whether the brokers keep the commit log and the snapshots forever.
+// keeps checks that the brokers never delete records of the commit log and of the snapshot topic by time or size.
 func (l *running) keeps(ctx context.Context) error {
 	mix, base := l.Config.Topics()
 	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
 }
 
-// keepIfDue starts a goroutine that repeats the check when it is due. A check that fails is only repeated at the next
-// due time.
+// keepIfDue starts a goroutine that repeats the check of keeps when it is due. After a check that fails, the next check
+// is at the next due time.
 func (l *running) keepIfDue() {
 	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
 		return

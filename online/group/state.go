@@ -1,6 +1,6 @@
 package group
 
-// This file has the group's model, and decides which commits are accepted.
+// This file has the group's model, and the rules by which commits are accepted.
 
 import (
 	"encoding/binary"
@@ -19,14 +19,14 @@ import (
 	"blankout/online/deltas"
 )
 
-// Fold is the model that results from applying a commit log up to an offset. It is a pure function of its initial state
-// and the applied commits and chunks: every machine of one architecture computes the same bits. It is not safe for
+// Fold is the model that results from applying a commit log up to an offset. It depends only on its initial state and
+// the applied commits and chunks: every machine of one CPU architecture computes the same bits. It is not safe for
 // concurrent use.
 type Fold struct {
 	learner     *online.Learner
 	settings    online.Fingerprint // settings besides those of the Learner
 	fingerprint uint64             // hash of both
-	// architecture is the architecture of the accepted commits, "" before the first.
+	// architecture is the architecture of the accepted commits, or "" before the first accepted commit.
 	architecture string
 
 	offset   int64  // offset of the last commit, -1 before the first
@@ -44,10 +44,10 @@ type link struct {
 	chain  uint64
 }
 
-// maxHistory is the largest number of accepted commits between a delta's base and the delta.
+// maxHistory bounds the number of accepted commits after a delta's base and before the delta.
 const maxHistory = 4096
 
-// Reason is why a commit was rejected. Metrics use it as a label.
+// Reason is the reason for the rejection of a commit. Metrics use it as a label.
 type Reason string
 
 const (
@@ -60,8 +60,8 @@ const (
 	ReasonDelta        Reason = "delta"        // the values are invalid for these settings
 )
 
-// Rejection reports why a commit was rejected. Nothing of the commit was added, and its author starts again from the
-// group's model.
+// Rejection reports why a commit was rejected. A rejected commit adds nothing to the model, and its author starts again
+// from the group's model.
 type Rejection struct {
 	Reason Reason
 	Detail string // explanation for users
@@ -69,10 +69,10 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// NewFold returns the Fold of an empty commit log that starts with the state of a Learner. The Fold owns the Learner
-// from then on. settings holds the other settings that determine the meaning of the weights: how records become events,
-// and which are held out; it may be nil. offsets are the positions of the Learner's state; other partitions may start
-// anywhere.
+// NewFold returns the Fold of an empty commit log. Its model is the state of the Learner l, which the Fold owns from
+// then on. settings holds the other settings that determine the meaning of the weights: how records become events, and
+// which records are held out. It may be nil. offsets are the positions of the Learner's state. Partitions without a
+// position may start anywhere.
 func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offsets) *Fold {
 	all := online.FingerprintOf(l.Config(), l.Schema())
 	maps.Copy(all, settings)
@@ -81,9 +81,9 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offse
 	return f
 }
 
-// Apply applies the commit at an offset of the commit log, with its chunks in order; a nil chunk could not be read. It
-// returns the columns whose rows have changed, which members must copy (online.Learner.Follow), or a *Rejection.
-// Offsets must ascend.
+// Apply applies a commit, which is at the given offset of the commit log. chunks are its chunks in order; a chunk that
+// could not be read is nil. changed lists the columns whose rows have changed, which members must copy
+// (online.Learner.Follow). An error is a *Rejection. Offsets must ascend from call to call.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
 	f.advance(offset)
 	d, offsets, err := f.check(c, chunks)
@@ -120,7 +120,8 @@ func (f *Fold) accept(record []byte) {
 	f.history = append(f.history, link{f.offset, f.chain})
 }
 
-// check returns the Delta that a commit would add and the offsets after it, or the reason for a rejection.
+// check returns the Delta that a commit would add, and the offsets after the commit. If the commit must be rejected,
+// the error is the reason.
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*deltas.Delta, event.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned with other settings: use the same configuration for all members"}
