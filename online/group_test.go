@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests several learners that learn one model as a group.
+// This file tests a group of several learners that learn one model.
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"blankout/online/deltas"
 )
 
-// sharer returns a learner with the settings of a group.
+// sharer returns a learner with the settings for a group.
 func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig().ForGroup()
@@ -66,8 +66,8 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// TestGroupOfOne checks that a group of one learner, which merges after every interval, has the same bits as a learner
-// outside a group.
+// TestGroupOfOne compares a group of one learner, which merges after every interval, with a learner outside a group.
+// Their states must be equal bit by bit.
 func TestGroupOfOne(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		set := func(c *online.Config) { c.Noise = noise }
@@ -91,7 +91,7 @@ func TestGroupOfOne(t *testing.T) {
 	}
 }
 
-// TestGroupAddRefuses checks that a Delta that does not fit is rejected without changing any bit of the learner.
+// TestGroupAddRefuses checks that a Delta that does not fit is rejected and changes no bit of the learner.
 func TestGroupAddRefuses(t *testing.T) {
 	for _, peers := range []int{1, 2} {
 		s, events := shareStream(900, 3)
@@ -128,7 +128,7 @@ func TestGroupAddRefuses(t *testing.T) {
 	}
 }
 
-// rounds lets n learners learn the events in rounds, each a part of them.
+// rounds lets n learners learn the events in rounds. In each round every learner learns some of the events.
 func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
 		fold.Learn(&events[i], nil)
@@ -171,7 +171,8 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 	}
 }
 
-// TestGroupMoments checks that the merged moments and counts equal those of one learner with all events.
+// TestGroupMoments checks that the merged moments and counts equal the moments and counts of one learner with all
+// events.
 func TestGroupMoments(t *testing.T) {
 	t.Parallel()
 	s, events := shareStream(6000, 4)
@@ -205,8 +206,8 @@ func TestGroupMoments(t *testing.T) {
 	}
 }
 
-// TestGroupLateClass checks that a class that first appears late, at one member, is in the merged model. A class that
-// has not appeared when the group starts must not be in use.
+// TestGroupLateClass checks a class whose first event is late, at one member. The merged model must have the class.
+// Before that event no member may use the class.
 func TestGroupLateClass(t *testing.T) {
 	s, events := shareStream(2000, 5)
 	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
@@ -227,8 +228,8 @@ func TestGroupLateClass(t *testing.T) {
 	}
 }
 
-// TestGroupQuality checks that several learners are nearly as good as one, with one output, several outputs, several
-// noise levels, and groups.
+// TestGroupQuality checks that the error of several learners in a group is close to the error of one learner. It checks
+// one output, several outputs, several noise levels, and group noise.
 func TestGroupQuality(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -253,8 +254,8 @@ func TestGroupQuality(t *testing.T) {
 	}
 }
 
-// TestGroupForgets checks recovery after a concept change, with a half-life and with alarms. A group that forgets must
-// recover like one learner, and a group that does not forget must not.
+// TestGroupForgets checks the error after a concept change, with a half-life and with alarms. A group that forgets must
+// recover like one learner that forgets. A group that does not forget must not recover.
 func TestGroupForgets(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -292,7 +293,8 @@ func TestGroupForgets(t *testing.T) {
 	}
 }
 
-// TestGroupUnlabeled checks that a Delta contains the effect of unlabeled events, and that the fold counts them.
+// TestGroupUnlabeled checks that a Delta contains the effect of unlabeled events on steps, and that the fold counts
+// these events.
 func TestGroupUnlabeled(t *testing.T) {
 	s, events := shareStream(3000, 11)
 	sum := func(weight float64) (all float64, r online.Report) {
@@ -317,8 +319,8 @@ func TestGroupUnlabeled(t *testing.T) {
 	}
 }
 
-// TestFoldRestored checks that a fold that was saved and restored adds Deltas to the same bits, for a group of one
-// member and of several.
+// TestFoldRestored saves and restores a fold. Adding the same Deltas to the restored fold must give the same bits, for
+// a group of one member and of several members.
 func TestFoldRestored(t *testing.T) {
 	for _, kind := range []string{"records", "nulls", "several classes", "texts"} {
 		draw := streams["records"]

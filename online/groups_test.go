@@ -61,8 +61,8 @@ func BenchmarkLearnGroups(b *testing.B) {
 	}
 }
 
-// TestGroupExpertsRestore checks that noise levels of features and of groups continue from a checkpoint with the same
-// bits. Settings of the expected loss may change in between if the levels stay the same.
+// TestGroupExpertsRestore checks that noise levels of features and of groups continue bit by bit from a checkpoint. The
+// expected missing fraction may change in between if the noise levels stay the same.
 func TestGroupExpertsRestore(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the monitor of fields' health and its alarms.
+// This file tests the monitors of the health of fields, and their alarms.
 
 import (
 	"fmt"
@@ -19,10 +19,10 @@ import (
 	"blankout/online/synthetic"
 )
 
-// The values of package health.
+// These values must equal the constants of package health.
 const healthBlock, healthFields, healthChanges = 256, health.MostFields, 64
 
-// changesOf returns how many alarms were raised or ended.
+// changesOf returns how many times an alarm was raised or ended.
 func changesOf(l *learner) uint64 {
 	return l.Alarms(0).Changes
 }
@@ -67,8 +67,8 @@ func servedError(l *learner, s *synthetic.Sensors) float64 {
 }
 
 // TestHealthDeadField checks that a field that becomes null or absent raises an alarm within three blocks. The alarm
-// has the exact first event, the usual missing fraction, and a forecast cost that is accurate. It lasts until the field
-// returns, however long that takes.
+// must have the exact first event and the usual missing fraction, and must predict the increase of the error. It must
+// last until the field returns, after any time.
 func TestHealthDeadField(t *testing.T) {
 	t.Parallel()
 	for _, absent := range []bool{false, true} {
@@ -142,8 +142,8 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	}
 }
 
-// TestHealthUsuallyMissing checks that neither a field that is often missing nor a short burst raises an alarm. An
-// increase of the missing fraction does.
+// TestHealthUsuallyMissing checks that an increase of the missing fraction raises an alarm. A field that is often
+// missing must raise no alarm, and neither must a short burst.
 func TestHealthUsuallyMissing(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
@@ -223,8 +223,8 @@ func TestHealthDrift(t *testing.T) {
 	}
 }
 
-// TestHealthRestored checks that a Learner restored within a block continues with the same bits and repeats no message.
-// It restores before, during and after an alarm.
+// TestHealthRestored restores a Learner within a block, before, during and after an alarm. The restored Learner must
+// continue bit by bit and must not repeat a message.
 func TestHealthRestored(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
@@ -281,8 +281,8 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 }
 
-// TestConstantFieldIsNotTheWorst checks that a constant number has no drift, is not listed before other healthy fields,
-// and is never detected as stuck.
+// TestConstantFieldIsNotTheWorst checks a number that is always constant. It must have no drift, must not be listed
+// before other healthy fields, and must never be detected as stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	l := start(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b"))
 	r := rand.New(rand.NewPCG(1, 2))

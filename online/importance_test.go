@@ -36,8 +36,8 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 	return eventtest.Event(label, x, z)
 }
 
-// TestOneWrongEventOfGreatWeight checks that the learner recovers from one mislabeled event with a large weight,
-// wherever it is in the stream.
+// TestOneWrongEventOfGreatWeight adds one mislabeled event with a large weight at different positions of the stream.
+// The learner must recover from it at each position.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

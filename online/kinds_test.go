@@ -11,8 +11,9 @@ import (
 	"blankout/online"
 )
 
-// TestManyClasses adds 40 classes one after another. No class is predicted before its first event, all classes are
-// learned, and a restart changes no bits. Rare labels in between cost little.
+// TestManyClasses adds 40 classes one after another, with rare labels in between. No class may be predicted before its
+// first event, and all classes must be learned. A restart must not change any bits, and the rare labels must increase
+// the error only a little.
 func TestManyClasses(t *testing.T) {
 	const classes, every, events = 40, 25, 2500
 	s := setting{online.DefaultConfig(), classes}
@@ -69,8 +70,8 @@ func TestManyClasses(t *testing.T) {
 	}
 }
 
-// TestWhichNumberIsThere checks that the learner uses which number is present. In the stream, one of two numbers is
-// omitted, and the class determines which; the values carry no information.
+// TestWhichNumberIsThere checks that the learner uses the information of which number is present. In the stream one of
+// two numbers is omitted, and the class determines which one. The values themselves carry no information.
 func TestWhichNumberIsThere(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer = "adagrad" // splines could also express it
@@ -123,7 +124,8 @@ func TestHalfLifeTime(t *testing.T) {
 	}
 }
 
-// TestClassWeight checks that a class with weight 5 is predicted more often and missed less often.
+// TestClassWeight checks that a class with weight 5 is predicted more often than without that weight, and that its
+// events are misclassified less often.
 func TestClassWeight(t *testing.T) {
 	missed := func(weight float64) (of [2]int) {
 		c := online.DefaultConfig()

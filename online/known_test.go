@@ -14,8 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// gaugesLearner returns a Learner for columns without fields. If known, an absent column counts as missing, otherwise
-// as 0.
+// gaugesLearner returns a Learner for columns without fields. If known is true, an absent column counts as missing,
+// otherwise as 0.
 func gaugesLearner(t *testing.T, known bool, change func(*online.Config)) *online.Learner {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -23,7 +23,8 @@ func gaugesLearner(t *testing.T, known bool, change func(*online.Config)) *onlin
 	return newLearner(t, with(change), schema)
 }
 
-// TestKnown checks a stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
+// TestKnown checks a stream in which absent columns are missing. They must not be imputed, and a restart must not
+// change anything.
 func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
@@ -62,7 +63,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// pictures draws events of a table with forty correlated columns, each 0 in a third of the events or more.
+// pictures draws an event of a table with forty correlated columns. Each column is 0 in at least a third of the events.
 func pictures(r *rand.Rand) *event.Example {
 	e := &event.Example{Weight: 1, Label: r.IntN(2)}
 	of := r.NormFloat64() + 1.5*float64(e.Label)
@@ -75,7 +76,8 @@ func pictures(r *rand.Rand) *event.Example {
 }
 
 // TestKnownTable checks that the most frequent columns of a table are imputed if they are declared missing, up to the
-// configured number. A restart changes nothing. With a lower limit, imputation restarts from an empty estimate.
+// configured number. A restart must not change anything. If the configured number decreases, imputation must restart
+// from an empty estimate.
 func TestKnownTable(t *testing.T) {
 	longtest.NotRaced(t)
 	l := gaugesLearner(t, true, func(c *online.Config) { c.CovarianceMaxFields = 24 })
@@ -120,13 +122,14 @@ func TestKnownTable(t *testing.T) {
 	}
 }
 
-// TestKnownForecast checks that the forecast for missing columns equals the model's real prediction error with those
-// columns missing.
+// TestKnownForecast checks that the forecast for missing columns equals the error of the model on events in which those
+// columns are missing.
 func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
 		l := gaugesLearner(t, known, func(c *online.Config) { c.Noise, c.Standardize = "none", "none" })
-		// The features are word counts, larger for class yes. The intercept compensates for their mean.
+		// The features are word counts, which are larger for class yes. The intercept compensates for the mean of the
+		// features.
 		r := rand.New(rand.NewPCG(5, 6))
 		ev := func() *event.Example {
 			e := &event.Example{Weight: 1, Label: r.IntN(2)}

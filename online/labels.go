@@ -24,12 +24,12 @@ func (e *NumbersError) Error() string {
 		"if they are classes, name them in record.classes, or use loss logistic for whole numbers", e.Loss, e.Labels)
 }
 
-// regression reports whether a loss for classification has a name that users also expect for regression.
+// ofNumbers reports whether a loss for classification has a name that users also expect for regression.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
 // CheckNumbers returns a *NumbersError if one of the first n events of b has a numeric label that is not a class.
-// events is the number of events before b. After health.WarnAfter events the result is always nil, because the first
-// events decide what the labels of a stream are.
+// events is the number of events before b. After health.WarnAfter events the result is always nil, because only the
+// first events of a stream are checked.
 func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 	if events >= health.WarnAfter {
 		return nil
@@ -46,11 +46,11 @@ func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 }
 
 // maxNumberClasses is the largest number of different integers that are accepted as unnamed classes under a loss for
-// which regression is true.
+// which ofNumbers is true.
 const maxNumberClasses = 20
 
-// CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets. That is the case if
-// some are not integers or, under a loss for which regression is true, if there are too many.
+// CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets. They do if some are
+// not integers. Under a loss for which ofNumbers is true, they also do if there are too many integers.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
 	if err != nil || loss.LabelsOf(lossName) != loss.Sign || len(labels) <= 2 || !AreNumbers(labels) {

@@ -11,7 +11,7 @@ import (
 	"blankout/online/health"
 )
 
-// TestCheckNumbers checks which labels look like regression targets under a loss for classes.
+// TestCheckNumbers checks which labels look like regression targets under a loss for classification.
 func TestCheckNumbers(t *testing.T) {
 	whole := make([]string, 21)
 	for i := range whole {

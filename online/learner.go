@@ -1,14 +1,14 @@
 // Package online learns a linear model one event at a time, as if random features were missing. The expectation over
 // this dropout noise is computed analytically. Each event is scored before it is learned.
 //
-// A [Learner] is for one goroutine and does no I/O. Predict returns the [Prediction] for an event and changes no state.
-// Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the caller stores
-// the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior. The measures
-// and the mixture weights then use the prior. A [Report] holds measures and counts, [Alarms] holds the alarms of the
-// monitors, and a [Snapshot] is the state at one instant, with its models.
+// A [Learner] is not safe for concurrent use and does no I/O. Predict returns the [Prediction] for an event and changes
+// no state. Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the
+// caller stores the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior.
+// The measures and the mixture weights then use the prior. A [Report] holds measures and counts, [Alarms] holds the
+// alarms of the monitors, and a [Snapshot] is the state at one instant, with its models.
 //
-// Learn passes an event through these packages. None imports a later one, and none imports the Learner:
-//
+// Learn passes an event through the following packages. None of them imports a later package in this list, and none
+// imports package online:
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
 //  2. levels scores the Input with the weights of each noise level (dropout rate). correct has experts (second order,
 //     splines, discriminant) that correct those scores.
@@ -19,7 +19,8 @@
 //  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and correct learn the event.
 //
-// Several Learners may learn one model (group.go). A [deltas.Delta] is what one of them has learned in an interval.
+// Several Learners may learn one model (group.go). A [deltas.Delta] contains what one of them has learned in an
+// interval.
 package online
 
 import (
@@ -40,8 +41,8 @@ import (
 	"blankout/online/stuck"
 )
 
-// Learner learns a linear model event by event. It has one output for two classes or for regression, else one output for
-// each class against the rest. It is not safe for concurrent use.
+// Learner learns a linear model event by event. It has one output for two classes or for regression. For more classes
+// it has one output per class, which separates the class from all other classes. It is not safe for concurrent use.
 type Learner struct {
 	config    Config
 	set       settings
@@ -82,8 +83,8 @@ type room struct {
 	labeled  labeled
 }
 
-// New returns a Learner for events of the Schema. The decoder keeps ownership of the Schema, and may extend it before
-// it passes an event that needs the extension to Learn.
+// New returns a Learner for events of the Schema s. The decoder owns s, and may add fields to it before it passes an
+// event that needs them to Learn.
 func New(c Config, s *event.Schema) (*Learner, error) {
 	set, err := parse(c)
 	if err != nil {
@@ -92,8 +93,8 @@ func New(c Config, s *event.Schema) (*Learner, error) {
 	return newLearner(c, set, s, s.Outputs())
 }
 
-// newLearner is New with parsed settings and a given number of outputs. Parsing the settings takes milliseconds for
-// some losses.
+// newLearner is New with parsed settings and a given number of outputs. New parses the settings once, because parsing
+// takes milliseconds for some losses.
 func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
@@ -230,7 +231,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	return p
 }
 
-// learn learns a labeled event, and completes its prediction p.
+// learn learns a labeled event, and completes p, which is its prediction.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.addClass(e)
 	if l.weight = l.weights.Bound(e.Weight); !l.member.inGroup() {
@@ -278,8 +279,8 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 }
 
-// class processes the label of a classified event, whose current prediction is p. It passes the prediction that the
-// reader received (shown) to the monitors, and updates the mixture weights.
+// class processes the label of a classified event. p is its current prediction, and shown is the prediction that
+// readers received. class passes shown to the monitors, and updates the mixture weights.
 func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
@@ -307,8 +308,8 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 	}
 }
 
-// influence returns the factor by which the loss weighs the current event for the output of its class. It returns 0 if
-// mislabeled events are not configured to be detected.
+// influence returns the factor by which the loss reduces the weight of the current event for the output of its class.
+// It returns 0 if the detection of mislabeled events is disabled.
 func (l *Learner) influence(label int, scores []float64) float64 {
 	if l.config.MislabeledBelow == 0 {
 		return 0
@@ -320,8 +321,8 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// judge updates the mixture weights by the losses of the lanes (mixed models) at the current event and at masked copies
-// of it.
+// judge updates the mixture weights by the losses of the lanes (mixed models), at the current event and at masked
+// copies of it.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
@@ -347,8 +348,9 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	l.masked.evaluate(&r.labeled)
 }
 
-// shown completes an earlier prediction: it appends scores for classes that have been added since. It returns the
-// scores of lanes (mixed models) by which the noise levels are compared, or nil for their current scores.
+// shown completes earlier, a prediction made when the event arrived, by scores for classes that have been added since.
+// lanes has the scores of the lanes (mixed models) by which the noise levels are compared, or is nil if the current
+// scores are used.
 func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
 	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
@@ -376,7 +378,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	}
 }
 
-// update trains the noise levels with the current event. A weight above 1 is split into several steps.
+// update trains the noise levels with the current event. If the weight is above 1, it makes several steps.
 func (l *Learner) update(weight float64, lanes []float64) {
 	r, first := &l.room, true
 	if lanes != nil {
@@ -395,7 +397,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 	})
 }
 
-// solve adds the current event to the IRLS window, if there is one.
+// solve adds the current event to the window of the IRLS solver, if the solver is used.
 func (l *Learner) solve(weight float64) {
 	if n := l.encoder; l.levels.Windows() {
 		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
@@ -403,9 +405,9 @@ func (l *Learner) solve(weight float64) {
 	}
 }
 
-// rescale applies the new scales of the current event's columns. It does so after the event was scored with the old
-// scales, as readers of the model would score it. If a scale has changed, the event is scored again before it is
-// learned.
+// rescale makes the new scales of the current event's columns take effect. It must be called after the event was scored
+// with the old scales, which readers of the model use. If a scale has changed, rescale scores the event again with the
+// new scales.
 func (l *Learner) rescale() {
 	r := &l.room
 	if r.in.Rescales {
@@ -424,7 +426,7 @@ func (l *Learner) move(moves []encode.Move) {
 	}
 }
 
-// observe completes seen, passes it to the monitors, and carries out their requests.
+// observe completes seen, passes it to the monitors, and executes their requests.
 func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.inGroup() {
@@ -436,7 +438,7 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	l.act(l.monitors.Observe(seen))
 }
 
-// act carries out requests of the monitors. It does nothing after the first pass over a finite data set, because later
+// act executes requests of the monitors. After the first pass over a finite data set it does nothing, because later
 // passes repeat the same events.
 func (l *Learner) act(asked *monitor.Request) {
 	if asked == nil || l.levels.Passed() {
@@ -452,7 +454,7 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 }
 
-// decay multiplies the memory of earlier events by keep. The weights stay, but later steps are larger.
+// decay multiplies the memory of earlier events by keep. The weights do not change, but later steps are larger.
 func (l *Learner) decay(keep float64) {
 	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
 	l.predictor.imputer.Decay(keep)
@@ -464,7 +466,7 @@ func (l *Learner) Config() Config { return l.config }
 // EndPass marks the end of one pass over a finite set of events, before the next pass.
 func (l *Learner) EndPass() { l.levels.EndPass() }
 
-// Schema returns the Schema that the Learner uses now.
+// Schema returns the Learner's current Schema.
 func (l *Learner) Schema() *event.Schema { return l.encoder.Schema() }
 
 // SetSchema replaces the Schema by a later version. It is for callers that decode on another goroutine.

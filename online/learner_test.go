@@ -23,7 +23,7 @@ func plain() online.Config {
 	return c
 }
 
-// configs has changes of the plain settings, by name, of every kind.
+// configs has changes of the plain settings by name. Together they cover every kind of setting.
 var configs = map[string]func(*online.Config){
 	"default":           func(*online.Config) {},
 	"none":              func(c *online.Config) { c.Noise = "none" },
@@ -89,13 +89,13 @@ var configs = map[string]func(*online.Config){
 	"calibrated": func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
 }
 
-// Streams with missing fields, and the settings that matter for them.
+// Names of streams with missing fields, and of the settings that are tested with these streams.
 var (
 	lackingStreams  = []string{"nulls", "sensors", "columns"}
 	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
-// matters reports whether the named settings are tested with a kind of stream.
+// matters reports whether the settings with this name are tested with a kind of stream.
 func matters(name, kind string) bool {
 	if strings.Contains(name, "window") && kind != "records" {
 		return false // solving is slow with many columns
@@ -106,7 +106,7 @@ func matters(name, kind string) bool {
 	return !slices.Contains(lackingSettings[10:], name)
 }
 
-// vary changes the weight of some events, and removes the label of others.
+// vary changes the weights of some events, and removes the labels of some.
 func vary(r *rand.Rand, e *event.Example) *event.Example {
 	switch r.IntN(12) {
 	case 0:
@@ -119,8 +119,8 @@ func vary(r *rand.Rand, e *event.Example) *event.Example {
 	return e
 }
 
-// TestRestart checks that a restored Learner continues with the same bits, for all combinations of settings and streams
-// that matter.
+// TestRestart checks that a restored Learner continues bit by bit. It checks each combination of settings and stream
+// for which matters is true.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for j, name := range slices.Sorted(maps.Keys(configs)) {
@@ -173,7 +173,7 @@ func TestPresenceInMasks(t *testing.T) {
 	}
 }
 
-// TestFieldsAhead checks that Schema fields of later events change nothing.
+// TestFieldsAhead checks that a field of the Schema has no effect before the first event that has it.
 func TestFieldsAhead(t *testing.T) {
 	c := plain()
 	s, ahead := records(11), records(11)
@@ -198,7 +198,7 @@ func TestFieldsAhead(t *testing.T) {
 	sameState(t, "with a Schema of later events", blocksOf(t, l)[:1], blocksOf(t, other)[:1])
 }
 
-// TestOtherVersion checks that a state of another version is rejected with an error that states what to do.
+// TestOtherVersion checks that the state of another version is rejected with an error that names a remedy.
 func TestOtherVersion(t *testing.T) {
 	c := plain()
 	s := records(12)
@@ -215,9 +215,9 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event. This includes events
-// that change scales, add columns, or change which experts are used. The model of a Snapshot gives the same scores and
-// decisions.
+// TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event. The events include
+// events that change scales, add columns, or change which experts are used. The model of a Snapshot must give the same
+// scores and decisions.
 func TestLearnReturnsPrediction(t *testing.T) {
 	t.Parallel()
 	all := map[string]func(*online.Config){
@@ -278,8 +278,8 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 	}
 }
 
-// TestClone checks that a Clone continues with the same bits as the original, and that each is independent of the
-// other.
+// TestClone checks that a Clone continues bit by bit like the original. Learning with the clone must not change the
+// original, and learning with the original must not change the clone.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {

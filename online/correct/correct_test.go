@@ -440,7 +440,8 @@ func TestDiscriminant(t *testing.T) {
 	}
 }
 
-// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The i-th event of a class counts 1 - 1/i in // the scatter, because it also changes the class mean. So n events count n - harmonic(n).
+// harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The i-th event of a class counts 1 - 1/i in the scatter, because the event
+// also changes the class mean. So n events count n - harmonic(n).
 func harmonic(n int) (sum float64) {
 	for i := range n {
 		sum += 1 / float64(i+1)

@@ -175,14 +175,14 @@ func (f *Fold) Learner() *online.Learner { return f.learner }
 // Fingerprint returns the hash of the settings that a Commit to this group must have.
 func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
 
-// Architecture returns the architecture of the accepted commits, "" before the first.
+// Architecture returns the architecture of the accepted commits, or "" before the first accepted commit.
 func (f *Fold) Architecture() string { return f.architecture }
 
-// Base returns the offset of the last applied commit, -1 for none, and the chain hash there. A member that starts a
-// delta now records both in its commit.
+// Base returns the offset of the last applied commit, or -1 if there is none, and the chain hash after it. A member
+// that starts a delta records both in its next commit.
 func (f *Fold) Base() (offset int64, chain uint64) { return f.offset, f.chain }
 
-// Next returns the offset at which the next span of a partition must start; ok is false for a partition without an
+// Next returns the offset at which the next span of a partition must start. ok is false if the partition has no
 // accepted span.
 func (f *Fold) Next(topic string, partition int32) (next int64, ok bool) {
 	p, ok := f.offsets.Lookup(topic, partition)
@@ -204,7 +204,7 @@ func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 // blockFold is the name of the block that a snapshot has in addition to the Learner's blocks.
 const blockFold = "fold"
 
-// EachBlock yields the encoded state: the blocks of the Learner, which are a model file, and the block "fold". Equal
+// EachBlock yields the encoded state: the blocks of the Learner, which form a model file, and the block "fold". Equal
 // Folds yield equal bytes.
 func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	learner, err := f.learner.Snapshot().EachBlock()
@@ -220,8 +220,8 @@ func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// ReadFold decodes the blocks that EachBlock has yielded. The Fold continues with the commits after its Base. settings
-// is the argument of NewFold.
+// ReadFold decodes the blocks that EachBlock has yielded. The commits after the Base of the Fold can then be applied.
+// settings is the argument of NewFold.
 func ReadFold(c online.Config, settings online.Fingerprint, blocks []event.Block) (*Fold, error) {
 	data, err := event.FindBlock(blocks, blockFold)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestFoldHistory checks the length of the fold's history. The history grows to maxHistory accepted commits and then
-// shrinks to the latest half. A delta from the oldest remembered commit is accepted, and a delta from an earlier commit
+// TestFoldHistory checks the length of the fold's history. The history grows to maxHistory accepted commits and is then
+// cut to the latest half. A delta from the oldest commit in the history is accepted, and a delta from an earlier commit
 // is rejected.
 func TestFoldHistory(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, event.Offsets{{Topic: "t"}})

@@ -17,7 +17,7 @@ import (
 	"blankout/stream"
 )
 
-// Status describes a Member, and what it knows about the other members from their commits. It is immutable.
+// Status describes a Member, and the other members as far as their commits describe them. It is immutable.
 type Status struct {
 	Member     string                  `json:"member"`
 	Generation int32                   `json:"generation"` // 0 before the member has joined
@@ -44,8 +44,8 @@ type Status struct {
 	Commit      float64 `json:"commit_seconds"` // total time of commits, until they are applied or rejected
 	Sync        float64 `json:"sync_seconds"`   // total time to load the group's state after commits
 	HeldOut     uint64  `json:"held_out"`       // number of records that were read but held out from learning
-	// The latest snapshot: the offset of the commit log after it, the hash of its bytes, which is equal for all
-	// members, and when this member reached it.
+	// The latest snapshot: the offset of the commit log after it, the hash of its bytes, and the time at which this
+	// member reached it. The hash is equal for all members.
 	SnapshotOffset int64     `json:"snapshot_offset"`
 	SnapshotHash   string    `json:"snapshot_hash"`
 	SnapshotAt     time.Time `json:"snapshot_at"`
@@ -56,11 +56,11 @@ type Status struct {
 	Peers []Peer `json:"peers"`
 
 	// Model is the newest model for readers, and Version is the offset of the commit log after it. Both are the same
-	// for all members.
+	// for all members of a group.
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
 	Learner online.Report    `json:"-"` // report of the group's model
-	// Counts are the counts of records that this member has read, whether or not its commits were accepted.
+	// Counts are the counts of records that this member has read, in accepted and in rejected commits.
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // status of this member's validations
 	// Warnings describe problems of the group's model, and settings that the user probably does not want.
@@ -69,14 +69,14 @@ type Status struct {
 	NotReady string           `json:"not_ready,omitempty"` // why the member is not ready, or ""
 }
 
-// End is the end of a partition, and how many of its records the group has not learned.
+// End has the end offset of a partition, and the number of its records that the group has not learned.
 type End struct {
 	stream.TopicPartition
 	HighWater int64 `json:"high_water"` // offset of the end
 	Lag       int64 `json:"lag"`        // number of records between the end and the group's position
 }
 
-// ends returns the ends of the partitions that the member reads.
+// ends returns an End for each partition that the member reads.
 func (l *running) ends(positions event.Offsets) []End {
 	out := []End{}
 	source, ok := l.work.source.(interface{ Stats() stream.ConsumerStats })
@@ -95,15 +95,15 @@ func (l *running) ends(positions event.Offsets) []End {
 	return out
 }
 
-// Peer describes another member, as far as its commits show.
+// Peer describes a member by the contents of its commits.
 type Peer struct {
 	Member   string    `json:"member"`
 	Accepted uint64    `json:"accepted"` // number of accepted commits
 	Rejected uint64    `json:"rejected"`
 	Events   uint64    `json:"events"` // number of events in accepted commits
 	At       time.Time `json:"at"`     // when its latest commit was read
-	// Behind is the number of commits between the base of its latest commit and that commit: the age of the model with
-	// which it was learned.
+	// Behind is the number of commits between the base of the member's latest commit and that commit. It is the age of
+	// the model from which the commit was learned.
 	Behind int64 `json:"behind"`
 }
 

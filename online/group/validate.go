@@ -16,8 +16,8 @@ type validator struct {
 	cancel   context.CancelFunc // cancels the current validation; nil if none runs
 }
 
-// validateIfDue starts a validation if one is requested. If one is due, only the writer starts it, so that the group
-// validates once. It validates the group's model, so every member would report the same.
+// validateIfDue starts a validation if one is requested or due. A due validation is started only by the member that
+// writes snapshots. All members have the same model, so one validation is enough.
 func (l *running) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return

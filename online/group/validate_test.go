@@ -20,7 +20,7 @@ import (
 	"blankout/stream"
 )
 
-// validating gives a member a Validator that holds out one record in five and validates after each thousand records.
+// validating gives a member a Validator that holds out one record in five and validates after every thousand records.
 func (e *events) validating(m *Member) {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.Window, c.CPU = 5, 1000, 0, 1
@@ -34,7 +34,7 @@ func (e *events) validating(m *Member) {
 }
 
 // TestMembersValidate checks that one member of a group compares the group's model with the exact solution for the
-// events of all members. Held-out records are counted and not learned.
+// events of all members. Held-out records must be counted but not learned.
 func TestMembersValidate(t *testing.T) {
 	e := newEvents(t, 4, 500)
 	ctx, _ := limited(t)
@@ -51,7 +51,7 @@ func TestMembersValidate(t *testing.T) {
 			reports[i] = append(reports[i], v)
 			return nil
 		}
-		// Stop after all records are applied, and all due or requested validations are reported.
+		// Stop after all records are applied and all due or requested validations are reported.
 		asked := false
 		m.Until = func(s *Status) bool {
 			if !e.all(s) || s.Validation.Running {
@@ -68,7 +68,7 @@ func TestMembersValidate(t *testing.T) {
 		members[i] = m
 		running.start(t, ctx, i, m)
 	}
-	// Only one member validates when it is due.
+	// If a validation is due, only one member validates.
 	for due := false; !due; time.Sleep(10 * time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("nothing is validated")
@@ -93,7 +93,7 @@ func TestMembersValidate(t *testing.T) {
 	for i, m := range members {
 		s := m.Status()
 		e.check(s)
-		// Some of the refused records would have been held out.
+		// Some of the rejected records would have been held out.
 		if got := s.Learner.Events + s.Learner.Refused; got < 4000-held || s.Learner.Events > 4000-held || s.Learner.Refused == 0 {
 			t.Errorf("member %d: %d events and %d refused of 4000 of which %d are held out", i, s.Learner.Events, s.Learner.Refused, held)
 		}
@@ -136,7 +136,7 @@ func TestMembersValidate(t *testing.T) {
 	}
 }
 
-// TestMemberOfOtherSettings checks that a member whose settings turn records into other events learns nothing.
+// TestMemberOfOtherSettings checks that a member learns nothing if its settings convert records to other events.
 func TestMemberOfOtherSettings(t *testing.T) {
 	e := newEvents(t, 1, 1500)
 	e.complete.Store(true)
@@ -155,7 +155,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if s := other.Status(); s != nil {
 		t.Errorf("it had a status: %+v", s)
 	}
-	// A commit of such a member is rejected too.
+	// A commit with other settings must also be rejected.
 	marks := map[uint64]bool{}
 	for _, settings := range []online.Fingerprint{nil, {"holdout": "5"}, {"holdout": "7"}, {"holdout": "5", "drop": "x"}} {
 		marks[NewFold(newLearner(t), settings, nil).Fingerprint()] = true
@@ -163,7 +163,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if len(marks) != 4 || !marks[FingerprintHash(online.FingerprintOf(newLearner(t).Config(), newLearner(t).Schema()))] {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
-	// A snapshot of an older program that did not write settings is accepted.
+	// A snapshot from an older program, without settings, must be accepted.
 	topic := must.Get(stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log)))(t)
 	defer topic.Close()
 	base := must.Get(topic.Newest(ctx, nil))(t)

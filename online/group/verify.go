@@ -18,12 +18,12 @@ import (
 // Report is the result of applying a commit log.
 type Report struct {
 	Name string `json:"name"`
-	// From is the offset after the last commit in the snapshot from which the commit log was applied; 0 is the start of
-	// the commit log.
+	// From is the offset of the commit log from which records were applied: the offset after the last commit in the
+	// first snapshot, or 0 for the start of the commit log.
 	From   int64  `json:"from"`
 	Offset int64  `json:"offset"` // offset after the last applied record
 	Chain  string `json:"chain"`
-	// Architecture is the architecture of the members' programs, "" before they have learned.
+	// Architecture is the architecture of the members' programs, or "" before the first accepted commit.
 	Architecture string            `json:"architecture,omitempty"`
 	Accepted     uint64            `json:"accepted"`
 	Rejected     map[Reason]uint64 `json:"rejected"`
@@ -52,12 +52,11 @@ type SnapshotReport struct {
 	Offset int64 `json:"offset"`
 	Bytes  int   `json:"bytes"`
 	Same   bool  `json:"same"` // whether it equals the state of the commit log, byte by byte
-	// CPU is the CPU that computed the snapshot, "" if the commit log has no mark for it.
+	// CPU is the CPU that computed the snapshot, or "" if the commit log has no mark for the snapshot.
 	CPU string `json:"cpu,omitempty"`
 }
 
-// Verified returns an error unless there was at least one snapshot, and all snapshots equal the state of the commit
-// log.
+// Verified returns an error if there was no snapshot, or if a snapshot differs from the state of the commit log.
 func (r *Report) Verified() error {
 	if len(r.Snapshots) == 0 {
 		return errors.New("no snapshot follows the one that the commit log was applied from")
@@ -105,9 +104,9 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	}
 }
 
-// inspect is one attempt of inspectGroup, with the snapshots sorted by offset. It starts with the oldest snapshot in
-// three cases: oldest is true, the first records of the commit log have been deleted, or a snapshot is older than the
-// first record. The error is a *SettingsError if nothing in the commit log was learned under the settings of m.
+// inspect is one attempt of inspectGroup. snapshots must be sorted by offset. inspect starts with the oldest snapshot
+// in three cases: oldest is true, the first records of the commit log have been deleted, or a snapshot is older than
+// the first record. The error is a *SettingsError if no commit in the commit log has the settings of m.
 func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, snapshots

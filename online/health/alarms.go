@@ -1,20 +1,20 @@
 package health
 
-// This file keeps the latest changes of field alarms.
+// This file stores the latest starts and ends of field alarms.
 
 import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 )
 
-// Alarms holds the latest changes of field alarms.
+// Alarms holds the latest starts and ends of field alarms.
 type Alarms struct {
 	raised  uint64        // number of raised alarms
 	changes []fieldChange // the latest changes, oldest first
 	changed uint64        // number of changes
 }
 
-// healthChanges is the number of changes that are kept.
+// healthChanges is the largest number of stored changes.
 const healthChanges = 64
 
 type changeKind uint64
@@ -35,8 +35,8 @@ type fieldChange struct {
 	comes        form // the form in which the field arrives now
 }
 
-// form is the form in which a field arrives: comesNull (null), comesNot or comesNoMore (absent), or comesAs plus an
-// event.Kind. It is 0 for other alarms.
+// form is the form in which a missing field arrives: comesNull (null), comesNot or comesNoMore (absent), or comesAs
+// plus an event.Kind (another kind of value). For alarms that are not about missing fields it is 0.
 type form uint64
 
 const (

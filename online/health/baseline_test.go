@@ -12,7 +12,7 @@ import (
 	"blankout/online/health"
 )
 
-// TestBaselines compares both baselines with their definition at each event, from the second labeled event on.
+// TestBaselines compares both baselines with their definitions at each event. It starts at the second labeled event.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b health.Baselines
@@ -93,7 +93,8 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 	}
 }
 
-// TestWorseThanBaseline checks that there is a warning while a baseline is better than the model by more than chance.
+// TestWorseThanBaseline checks that there is a warning as long as the error of a baseline is below the model's error by
+// more than chance.
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string

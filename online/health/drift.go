@@ -10,8 +10,8 @@ import (
 // of the loss over its mean, and raises an alarm when the sum is far above its minimum.
 type Drift struct {
 	Alarms uint64 `json:"alarms"`
-	// Event is the number of the event that raised the latest alarm. Before is the mean log-loss between the two latest
-	// alarms, and After is the mean log-loss of the events that made the sum rise.
+	// Event is the number of the event that raised the latest alarm. Before is the mean log-loss from the previous
+	// alarm to the rise of the sum, and After is the mean log-loss during the rise.
 	Event  uint64  `json:"event,omitempty"`
 	Before float64 `json:"before,omitempty"`
 	After  float64 `json:"after,omitempty"`
@@ -22,10 +22,10 @@ type Drift struct {
 // DriftAlarm is the Drift.Excess that raises an alarm.
 const DriftAlarm = 50
 
-// Detector detects changes of the mean progressive log-loss.
+// Detector detects increases of the mean progressive log-loss.
 type Detector struct {
 	alarms Drift // all fields except Excess
-	// Since the latest alarm:
+	// These fields describe the events since the latest alarm:
 	n, mean float64
 	sum     float64 // sum of the excess of losses over the mean
 	lowest  float64 // minimum of sum
@@ -46,8 +46,8 @@ func (p *Detector) Report() Drift {
 	return d
 }
 
-// Take adds the mean log-loss of the given number of events, of which number is the last. alarm reports whether it
-// raises an alarm.
+// Take adds the mean log-loss of some events. events is how many, and number is the number of the last event. alarm
+// reports whether they raise an alarm.
 func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {

@@ -7,8 +7,8 @@ import (
 	"blankout/online/health"
 )
 
-// TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change and the mean loss since,
-// each over its own events only.
+// TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change, over the events before it
+// only, and the mean loss after the change, over the events since.
 func TestDriftReportsBeforeAndAfter(t *testing.T) {
 	var d health.Detector
 	event := uint64(0)
@@ -20,7 +20,7 @@ func TestDriftReportsBeforeAndAfter(t *testing.T) {
 		event++
 		alarm = d.Take(1.25, 1, event)
 	}
-	// After the change, each event's loss exceeds the mean, which rises slowly, by less than 1.
+	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
 	r := d.Report()
 	if r.Alarms != 1 || r.Event < 2000+health.DriftAlarm || r.Event > 2000+health.DriftAlarm*5/4 {
 		t.Fatalf("no alarm, or not in time: %+v", r)

@@ -9,7 +9,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Counts holds the counts on which warnings about the whole stream depend.
+// Counts holds the counts from which warnings about the whole stream are computed.
 type Counts struct {
 	Measures  Measures
 	Baselines Baselines // predictors that use only the labels
@@ -20,11 +20,11 @@ type Counts struct {
 // Met is an event in raw form, before it is learned.
 type Met struct {
 	Event *event.Example
-	// Came is the event as it arrived. Event is equal to it, except that stuck fields are declared missing.
+	// Came is the event as it arrived. Event is the same event, but faulty readings are declared missing.
 	Came   *event.Example
 	Number uint64 // number of the event
-	// Named reports whether missing fields can be determined by name. Present has the fields that the event had when it
-	// arrived.
+	// Named reports whether missing fields can be determined by their name. Present has the fields that the event had
+	// when it arrived.
 	Named   bool
 	Present model.FieldSet
 	Fields  []event.Field  // fields of the stream so far, by id
@@ -43,19 +43,19 @@ type LabeledEvent struct {
 	// Loss is the loss for the drift detector: the log-loss, or the absolute error in standard deviations of the
 	// targets.
 	Loss float64
-	// Part is true for a learner in a group, whose measures will be merged. Monitors that need the whole stream ignore
-	// the event.
+	// Part is true for a learner in a group, whose measures are merged with those of other members. Monitors that need
+	// the whole stream must ignore such an event.
 	Part bool
 
-	// For classification: the label, the predicted class, and the importance with which the event is learned. Also the
-	// score of the label's output (with two classes, of the second class), and the label's probability. Likelihood
-	// reports whether the log-loss is comparable with the log-loss of the class frequencies.
+	// For classification: the label, the predicted class, and the importance with which the event is learned. Score is
+	// the score of the label's output (with two classes, of the second class), and the probability is the label's.
+	// Likelihood reports whether the log-loss can be compared with the log-loss of the class frequencies.
 	Label, Predicted   int
 	Learned            float64
 	Score, Probability float64
 	Likelihood         bool
 
-	// For regression: the target, and the predicted value with its interval (NaN without one).
+	// For regression: the target, the predicted value, and the prediction interval (NaN if there is none).
 	Regression               bool
 	Target, Value, Low, High float64
 }

@@ -1,7 +1,7 @@
 package health
 
-// This file monitors the health of fields. It detects whether a field is missing or has another kind of value, has
-// values that no earlier event had, or has another mean or standard deviation.
+// This file monitors the health of fields. It detects that a field is missing or has another kind of value, that its
+// values are new, or that its mean or standard deviation has changed.
 
 import (
 	"math"
@@ -16,28 +16,29 @@ import (
 // Fields monitors the health of each field.
 //
 // Events are counted in blocks of healthBlock events. At the end of a block each measure of each field is compared with
-// its usual value, and then added to it. The comparison is a cumulative sum of a supermartingale, see observed.step. On
-// a stationary stream a sum reaches healthLimit at most once in e^healthLimit blocks, for any distribution.
-// docs/mathematics.md has the derivation, and TestHealthFalseAlarms simulates it.
+// its usual value. The block is then added to the usual value. The comparison is a cumulative sum of a supermartingale,
+// see observed.step. On a stationary stream a sum reaches healthLimit at most once in e^healthLimit blocks, for any
+// distribution. docs/mathematics.md has the derivation, and TestHealthFalseAlarms simulates it.
 //
-// Presence is one measure: the fraction of events that lack the field with its usual kind of value. For a field that
-// most events have, presence is counted at every event, which costs nothing if nothing is missing. For other fields it
-// is the fraction of stretches of consecutive events without the field. If an alarm has been raised and ended at an
-// hour of the day, the same change is expected at that hour. Values are sampled at one event in eight, by the number of
-// the event.
+// One measure is presence: the fraction of events without the field, or with a value of another kind. For a field that
+// most events have, presence is counted at every event. This costs nothing at events without missing fields. For other
+// fields presence is the fraction of stretches of consecutive events without the field. If an alarm was raised and
+// ended at an hour of the day, the same change raises no alarm at that hour of later days. Values are sampled at one
+// event in eight, selected by the number of the event.
 type Fields struct {
 	events uint64  // number of events in the current block
 	named  float64 // number of these events whose missing fields are known
 	start  Moment  // first event of the current block
-	// The fields whose absence is counted at every event: all fields that were usual at the end of a block. They stay
-	// in the set, because a field that is missing soon ceases to be usual, see model.Missing.
+	// The fields whose absence is counted at every event: all fields that most events had at the end of some block.
+	// Fields are never removed from the set. A field that is missing is soon no longer usual (see model.Missing), but
+	// its absence must still be counted.
 	watched model.FieldSet
 	fields  []fieldHealth // by field id
 	alarms  Alarms
 
 	seen *model.Missing // model whose usual fields were added to watched
 
-	// Fields of the Schema that have the same name and other kinds of values:
+	// Information about fields of the Schema that have the same name but different kinds of values:
 	linked int            // number of processed fields of the Schema
 	names  map[string]int // first field of each name
 	alike  [][]uint16     // fields of each name that has several
@@ -51,20 +52,21 @@ type fieldHealth struct {
 	name    int  // index in Fields.alike plus 1, 0 for a single field
 	watched bool // whether it is in Fields.watched
 	// Counts of the current block. missing is the number of events without the field. For a field that is not in
-	// Fields.watched, held counts events with it, and stretches counts stretches with it. null counts sampled events in
-	// which it is null. The others are over sampled events with the field: their number (seen), new values (fresh), and
-	// sums of powers of the scaled value.
+	// Fields.watched, held is the number of events with the field, and stretches is the number of stretches with it.
+	// null is the number of sampled events in which the field is null. The other counts are over sampled events with
+	// the field: the number of these events (seen), the number of new values (fresh), and sums of powers of the scaled
+	// value.
 	missing, held, stretches, null float64
 	seen, fresh                    float64
 	sum, square, fourth            float64
 	// The latest run of events without the field: its first event (run) and last event (last). For a field that is not
-	// in Fields.watched, run is the latest event with it.
+	// in Fields.watched, run is the latest event with the field.
 	run   Moment
 	last  uint64
 	usual float64 // decayed number of events with the field, over about usualEvents events
 	comes form    // form of the field in the alarm about its presence
-	// A number x counts as u = (x - center) inverse, clipped to ±healthClip. first is the reference: the number, mean
-	// and sum of squared deviations of the first values. inverse is 0 until there are enough values.
+	// A number x is measured as u = (x - center) inverse, clipped to ±healthClip. first is the reference: the number,
+	// mean and sum of squared deviations of the first values. inverse is 0 until there are enough values.
 	center, inverse float64
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
@@ -83,42 +85,43 @@ const (
 )
 
 const (
-	// MostFields is the largest number of monitored fields: the first ones.
+	// MostFields is the largest number of monitored fields. The fields with the lowest ids are monitored.
 	MostFields  = 4096
 	healthBlock = 256 // number of events
-	// Current values are averaged over about recentEvents events, usual values over about usualEvents.
+	// The current value of a measure covers about recentEvents events, and the usual value about usualEvents events.
 	recentEvents, usualEvents = 1000, 100_000
 	// Values are sampled at one event in 2^sampledBits.
 	sampledBits = 3
-	// newValues is the number of first events with a categorical value in which the value counts as new.
+	// A categorical value counts as new in the first newValues events that have it.
 	newValues = 100
-	// healthLimit is the cumulative sum that raises an alarm. e^-healthLimit is the probability that a bound on a usual
-	// value is wrong.
+	// healthLimit is the cumulative sum that raises an alarm. A bound on a usual value is wrong with probability
+	// e^-healthLimit.
 	healthLimit = 28
 	// healthStep is the largest increase of a cumulative sum by one block, so that a burst within one block raises no
 	// alarm.
 	healthStep = healthLimit / 2
 	// healthLeast is the smallest number of observations that determine a usual value.
 	healthLeast = 128
-	// referenceFirst is the number of values that determine the reference. After referenceCheck values the reference is
-	// checked.
+	// referenceFirst is the number of values from which the reference is computed. The reference is checked after
+	// referenceCheck values.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
 	// The presence of a field that is not in Fields.watched is counted by stretches of 2^stretchBits events, because
 	// such fields often arrive in bursts.
 	stretchBits, blockStretches = 6, healthBlock >> 6
-	// An alarm ends after calmBlocks consecutive blocks that would not have raised it. It also ends after alarmEvents
-	// events, when its change has become usual.
+	// An alarm ends after calmBlocks consecutive blocks without a reason for an alarm. It also ends after alarmEvents
+	// events, because the change is then the usual state.
 	calmBlocks, alarmEvents = 4, 10_000_000
-	// costKeep is the decay factor of samples of a field's ablation cost.
+	// costKeep is the decay factor, per sample, of the samples of a field's ablation cost.
 	costKeep = 1 - 1.0/3000
-	// costLeast is the smallest number of samples that determine an ablation cost. It takes about 2,000 events with the
-	// field.
+	// costLeast is the smallest number of samples from which an ablation cost is reported. About 2,000 events with the
+	// field have that many samples.
 	costLeast = 64
 )
 
-// allowances returns, by measure, how far the mean must be above or below its usual value to raise an alarm, given the
-// usual mean and variance. Fields that are not in Fields.watched use rareAllowance for presence.
+// allowances has a function for each measure. The function returns how far above or below its usual value the mean must
+// be for an alarm, given the usual mean and variance. The presence of fields that are not in Fields.watched uses
+// rareAllowance instead.
 var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
 	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
@@ -131,17 +134,20 @@ var ranges = [...][2]float64{
 	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
 
-// rareAllowance returns half of the usual fraction of stretches with a field, reduced by the uncertainty off.
+// rareAllowance returns half of the usual fraction of stretches with a field. mean is the usual fraction without the
+// field, and off is the uncertainty of mean.
 func rareAllowance(mean, off float64) float64 { return (1 - mean - off) / 2 }
 
 // fieldMeasure monitors the mean of bounded observations.
 type fieldMeasure struct {
-	// Number of observations, their sum and the sum of their squares, over about usualEvents events. They stay the same
+	// Number of observations, their sum and the sum of their squares, over about usualEvents events. They do not change
 	// during an alarm.
 	n, sum, square float64
-	// Number and sum over about recentEvents events or, during an alarm, since it began.
+	// Number and sum of the observations of about recentEvents events or, during an alarm, of the events since it
+	// began.
 	recentN, recentSum float64
-	// Cumulative sums for a mean above and below the usual one, and the observations since one of them became positive.
+	// Cumulative sums for a mean above and below the usual mean, and the observations since one of the sums became
+	// positive.
 	above, below float64
 	pending      observed // not added to the usual value yet
 	since        Moment
@@ -156,45 +162,46 @@ type fieldMeasure struct {
 	hours        *hours  // nil until the first alarm has ended
 }
 
-// observed holds a block's observations of a measure. moved is the part of the sum, at least 0, that is not evidence of
-// a higher mean.
+// observed holds the observations of a measure in one block. moved, at least 0, is a part of sum that must not count as
+// evidence of a higher mean.
 type observed struct{ n, sum, square, moved float64 }
 
-// usual returns the usual mean, a bound on its error, and an upper bound of the variance.
+// usual returns the usual mean, a bound on its error (off), and an upper bound of the variance.
 //
 // Let x = healthLimit, and let n observations between 0 and b have the mean m. The true mean is above m + sqrt(2 b m
-// x/n) + 2 b x/n with probability at most e^-x (Chernoff). That bounds the second moment, and so the variance v. By
-// Bernstein's inequality the error of the mean is then larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability
-// at most 2 e^-x.
+// x/n) + 2 b x/n with probability at most e^-x (Chernoff). This bounds the second moment, and so the variance v. By
+// Bernstein's inequality the error of the mean is larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability at
+// most 2 e^-x.
 func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 	const x = healthLimit
 	b := max(high*high, low*low)
 	mean, second := m.sum/m.n, m.square/m.n
 	second += math.Sqrt(2*b*second*x/m.n) + 2*b*x/m.n
 	bound := func(v float64) float64 { return math.Sqrt(2*v*x/m.n) + (high-low)*x/(3*m.n) }
-	// The variance is the second moment minus the square of the mean, whose error is bounded.
+	// The variance is the second moment minus the square of the mean. The error of the mean is bounded.
 	least := max(0, math.Abs(mean)-bound(second))
 	variance = max(0, second-least*least)
 	return mean, bound(variance), variance
 }
 
-// step returns the increase of the cumulative sum for a risen mean by a block of n observations: lambda (sum - n (mean
-// + allowance)).
+// step returns the increase of the cumulative sum for a higher mean, after a block of n observations: lambda (sum - n
+// (mean + allowance)).
 //
-// By Bernstein's inequality observations y <= mean + reach with this mean and variance have
+// If observations y <= mean + reach have this mean and variance, Bernstein's inequality gives
 //
 //	E exp(lambda (y - mean)) <= exp(lambda^2 variance / (2 (1 - lambda reach/3))).
 //
 // With lambda = 2 allowance / (variance + 2 allowance reach/3) the right side is exp(lambda allowance), so the
 // expectation of exp(step) is at most 1. So exp of the cumulative sum is below a Shiryaev-Roberts sum R for which R -
-// (number of blocks) is a supermartingale. The expected number of blocks until the sum reaches h is at least e^h.
+// (number of blocks) is a supermartingale. The expected number of blocks until the cumulative sum reaches h is at least
+// e^h.
 func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare compares a block with the usual value, and returns whether that raises or ends an alarm. moved reports
-// whether the mean of the field has an alarm, which would explain a change of squares. rare reports whether the field
-// is not in Fields.watched.
+// compare compares a block with the usual value of a measure, and returns whether the block raises or ends an alarm.
+// moved reports whether the mean of the field has an alarm, which would explain a change of squares. rare reports
+// whether the field is not in Fields.watched.
 func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
@@ -256,7 +263,8 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 			}
 		}
 	}
-	// A block that may belong to a change is added to the usual value only after the cumulative sums are 0 again.
+	// If a block may belong to a change, it is added to the usual value only after the cumulative sums have returned to
+	// 0.
 	p := &m.pending
 	p.n, p.sum, p.square = p.n+o.n, p.sum+o.sum, p.square+o.square
 	if m.alarm == 0 && m.above == 0 && m.below == 0 {
@@ -269,7 +277,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 	return change
 }
 
-// end ends an alarm. From now on its change is expected at its hours of the day.
+// end ends an alarm. The same change raises no alarm at the same hours of later days.
 func (m *fieldMeasure) end() {
 	if m.hours == nil {
 		m.hours = &hours{}
@@ -307,7 +315,7 @@ func (h *Fields) grow(fields []event.Field) {
 	}
 }
 
-// link records that a field has the same name as an earlier one.
+// link records that a field has the same name as the earlier field first.
 func (h *Fields) link(id, first int) {
 	one := &h.fields[first]
 	if one.name == 0 {
@@ -366,7 +374,7 @@ func (h *Fields) Take(m *Met) {
 	}
 }
 
-// countMissing counts the fields in word i of a FieldSet as missing from an event.
+// countMissing counts as missing from an event the fields in word, which is word i of a FieldSet.
 func (h *Fields) countMissing(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
 		h.fields[i<<6|bits.TrailingZeros64(word)].countMissing(event, time)
@@ -381,7 +389,7 @@ func (f *fieldHealth) countMissing(event uint64, time int64) {
 	f.last = event
 }
 
-// countPresent counts an event that has a field that is not in Fields.watched.
+// countPresent records an event that has the field f, for a field that is not in Fields.watched.
 func (f *fieldHealth) countPresent(event uint64, time int64) {
 	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
 		f.stretches++
@@ -390,7 +398,7 @@ func (f *fieldHealth) countPresent(event uint64, time int64) {
 	f.run, f.last = Moment{event, time}, event
 }
 
-// sampleValues processes the values of an event, before the rows count the event.
+// sampleValues processes the values of an event. It must be called before the rows count the event.
 func (h *Fields) sampleValues(m *Met) {
 	fields, e := h.fields, m.Event
 	for _, id := range m.Came.Missing {
@@ -415,7 +423,7 @@ func (h *Fields) sampleValues(m *Met) {
 	}
 }
 
-// count returns the number of earlier events that had feature i of the event.
+// count returns the number of earlier events that had the i-th feature of this event.
 func (m *Met) count(i int) float64 {
 	if i < len(m.Of) {
 		return m.Of[i][model.StatCount] - 1
@@ -439,7 +447,7 @@ func (f *fieldHealth) number(x float64) {
 	f.fourth += v * v
 }
 
-// refer adds a value to the reference of the field.
+// refer adds a value to the values from which the reference of the field is computed.
 func (f *fieldHealth) refer(x float64) {
 	r := &f.first
 	r[0]++
@@ -479,7 +487,7 @@ func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
 		if f.kind == event.Words && met.Usual != nil && f.held > healthBlock/2 {
-			// A field of words that most events have is watched from now on, and its usual missing rate is learned.
+			// If most events have a field, its absence is counted from now on, and its usual missing rate is learned.
 			h.watch(id)
 		}
 		f.missing, f.held, f.stretches, f.null, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0, 0, 0, 0
@@ -508,7 +516,7 @@ func (h *Fields) watch(id int) {
 	h.watched[id>>6] |= 1 << (id & 63)
 }
 
-// kindsOf returns all fields with the name of a field, or nil if it is the only one.
+// kindsOf returns all fields that have the name of the field id, or nil if no other field has that name.
 func (h *Fields) kindsOf(id int) []uint16 {
 	if name := h.fields[id].name; name > 0 {
 		return h.alike[name-1]
@@ -524,7 +532,7 @@ func (h *Fields) present(id int) float64 {
 	return h.named - h.fields[id].missing
 }
 
-// usualKind reports whether a field is the most frequent of the fields with its name.
+// usualKind reports whether a field is the most frequent one among the fields with the same name.
 func (h *Fields) usualKind(id int) bool {
 	for _, other := range h.kindsOf(id) {
 		if h.fields[other].usual > h.fields[id].usual {
@@ -534,8 +542,8 @@ func (h *Fields) usualKind(id int) bool {
 	return true
 }
 
-// countKinds updates the decayed number of events with each field. It stays the same during an alarm about the presence
-// of any field with that name.
+// countKinds updates the decayed number of events with each field. The number does not change during an alarm about the
+// presence of a field with the same name.
 func (h *Fields) countKinds() {
 	const keep = 1 - float64(healthBlock)/usualEvents
 	out := func(id uint16) bool {
@@ -570,7 +578,7 @@ func (h *Fields) reviewPresence(met *Met, id int) {
 	h.reviewMeasure(met, id, measureMissing, o, r)
 }
 
-// comes returns the form in which a field that is missing arrived in the block.
+// comes returns the form in which a missing field arrived in the block.
 func (h *Fields) comes(id int) form {
 	f := &h.fields[id]
 	if !f.watched {
@@ -591,14 +599,14 @@ func (h *Fields) comes(id int) form {
 	return comesNot
 }
 
-// numbers returns a block's observations of the values of a number. Squares are around the block's own mean, so that a
-// changed mean does not count as a larger deviation.
+// numbers returns a block's observations of the values of a number. deviation has squared differences from the mean of
+// the block, so that a changed mean does not count as a larger deviation.
 func (f *fieldHealth) numbers() (mean, deviation observed) {
 	return observed{n: f.seen, sum: f.sum, square: f.square},
 		observed{n: f.seen, sum: f.square, square: f.fourth, moved: f.sum * f.sum / max(f.seen, 1)}
 }
 
-// checkReference resets a number whose values are far from its reference.
+// checkReference calls resetReference if the values of a number are far from its reference.
 func (f *fieldHealth) checkReference() {
 	m, d := &f.measures[measureMean], &f.measures[measureDeviation]
 	if m.n < referenceCheck || m.alarm != 0 || d.alarm != 0 {
@@ -611,20 +619,20 @@ func (f *fieldHealth) checkReference() {
 	}
 }
 
-// resetReference resets a number, so that the next values are its reference.
+// resetReference resets the measures of a number. Its next values become its reference.
 func (f *fieldHealth) resetReference() {
 	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
-// run is a run of events, up to now, in which a field is unusual. For a field that is not in Fields.watched, n is 0,
-// and since is the latest event with the field.
+// run is a run of events, up to the current event, in which a field is unusual. For a field that is not in
+// Fields.watched, n is 0, and since is the latest event with the field.
 type run struct {
 	since Moment
 	n     float64
 }
 
-// reviewMeasure compares a measure of a field with its usual value, and records the start or end of its alarm. An alarm
-// that may have begun with the run r is dated from its start.
+// reviewMeasure compares a measure of a field with its usual value, and records the start or end of its alarm. If an
+// alarm may have begun with the run r, the first event of r becomes the start of the alarm.
 func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	f := &h.fields[id]
 	m := &f.measures[kind]
@@ -669,7 +677,7 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 	return x
 }
 
-// fieldCost compares the errors of predictions with and without the field, weighted by importance. It uses only events
+// fieldCost compares the errors of predictions with and without a field, weighted by importance. It uses only events
 // that have the field.
 type fieldCost struct {
 	n, with, missing float64
@@ -679,7 +687,8 @@ type fieldCost struct {
 // Len returns the number of monitored fields.
 func (h *Fields) Len() int { return len(h.fields) }
 
-// Cost records the errors of a prediction with and without a field: 1 if the prediction is wrong, else 0.
+// Cost records the errors of a prediction with and without a field. An error is 1 if the predicted class is wrong, else
+// 0.
 func (h *Fields) Cost(id uint16, with, without float64) {
 	c := &h.fields[id].cost
 	c.n = c.n*costKeep + 1
@@ -693,8 +702,8 @@ func (h *Fields) Start() Moment { return h.start }
 // known reports whether there are enough samples for the method rise.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
 
-// rise returns the increase of the error if the field were missing from all events. The mean difference of few samples
-// is uncertain, so it is shrunk by the fraction of its square that its variance explains.
+// rise returns how much the error would increase if the field were missing from all events. With few samples the mean
+// difference is uncertain. It is therefore reduced by the fraction of its square that its variance explains.
 func (c *fieldCost) rise() float64 {
 	d := (c.missing - c.with) / c.n
 	if d == 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
-// 10^8 events. For every g that can be observed, the sums reach g in at most e^-g of the blocks, for any values, which
-// gives the rate at healthLimit. As a long test it simulates such a day for each field.
+// 10^8 events. In the simulation, for any values, the fraction of blocks whose sums reach g must be at most e^-g, for
+// every g that occurs. This implies the rate at healthLimit. The long version simulates such a day for each field.
 func TestHealthFalseAlarms(t *testing.T) {
 	blocks := 20_000
 	if longtest.Asked() {
@@ -24,7 +24,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 	r := rand.New(source)
 	fraction := func(p float64) func(*fieldHealth) {
 		return func(f *fieldHealth) {
-			// Draws the count of a block from the intervals between missing fields.
+			// Draws how many events of a block lack the field, from random intervals between such events.
 			for at := 0.0; p > 0; f.missing++ {
 				if at += 1 + math.Floor(math.Log(1-r.Float64())/math.Log(1-p)); at > healthBlock {
 					break
@@ -110,7 +110,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			}
 		}
 	}
-	// Each field has at most five sums, and two bounds on the usual value of each.
+	// Each field has at most five cumulative sums. For each sum there are two bounds on the usual value.
 	perDay := 100_000_000 / healthBlock * float64(MostFields) * (5 + 2*5) * math.Exp(-healthLimit)
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
 	if perDay > 0.5 {
@@ -118,8 +118,8 @@ func TestHealthFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestHealthWords checks that a bag of words that most events have raises an alarm once it is null or omitted, and not
-// before.
+// TestHealthWords checks a bag of words that most events have. An alarm must be raised once it is null or omitted, and
+// not before.
 func TestHealthWords(t *testing.T) {
 	for _, null := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(3, 5))
@@ -152,7 +152,7 @@ func TestHealthWords(t *testing.T) {
 		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
 			t.Errorf("null %v: %+v", null, a)
 		}
-		// A restored state continues with the same results.
+		// A restored state must continue with the same results.
 		again := restored(t, h)
 		again.seen = h.seen
 		both = again
@@ -163,7 +163,7 @@ func TestHealthWords(t *testing.T) {
 	}
 }
 
-// TestCostOfAField checks that a difference of errors that chance explains is not reported as a cost.
+// TestCostOfAField checks that a difference of errors that can be chance is not reported as a cost.
 func TestCostOfAField(t *testing.T) {
 	for _, c := range []struct {
 		samples, worse, better int
@@ -192,7 +192,7 @@ func TestCostOfAField(t *testing.T) {
 	}
 }
 
-// saved returns the state of the health of fields.
+// saved returns the encoded state of w.
 func saved(w *Fields) []byte {
 	c := &coder.Coder{}
 	w.State(c)

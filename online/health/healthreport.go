@@ -19,32 +19,32 @@ type Health struct {
 	Events uint64 `json:"events"` // number of events so far
 	// Error is the expected error of complete events, in percent; nil before the first estimate.
 	Error *float64 `json:"error"`
-	// Alarms is the number of current alarms, and Raised the number of alarms so far.
+	// Alarms is the number of current alarms, and Raised is the number of alarms that were ever raised.
 	Alarms int    `json:"alarms"`
 	Raised uint64 `json:"raised"`
-	// Fields has the fields with an alarm first, sorted by the severity of their change.
+	// Fields has first the fields with an alarm. All fields are sorted by the severity of their change.
 	Fields []FieldHealth `json:"fields"`
 	// Changes has the latest alarms that were raised or ended, oldest first.
 	Changes []FieldAlarm `json:"changes,omitempty"`
 }
 
-// FieldHealth is the health of one field. Unknown parts are nil.
+// FieldHealth is the health of one field. Values that are not known are nil.
 type FieldHealth struct {
 	Field string     `json:"field"`
 	Kind  event.Kind `json:"kind"`
 	Group string     `json:"group,omitempty"`
 	// Missing is the fraction of events in which the field is null, absent, or of an unusual kind. For a field that
-	// most events lack it is nil. If such a field has disappeared, it is the fraction of stretches of 64 events without
-	// the field.
+	// fewer than half of the events have, it is nil. If such a field has disappeared, it is the fraction of stretches
+	// of 64 events without the field.
 	Missing *Condition `json:"missing,omitempty"`
 	// NewValues is the fraction of a categorical field's values that occurred in fewer than 100 earlier events.
 	NewValues *Condition `json:"new_values,omitempty"`
 	// Mean and Deviation are the mean and standard deviation of a number. A reading more than three standard deviations
-	// from the mean counts as three.
+	// from the mean is measured as three standard deviations.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
-	// ErrorWithout is the expected error if the field were missing from all events, in percent; nil until there are
-	// enough samples.
+	// ErrorWithout is the expected error, in percent, if the field were missing from all events. It is nil until there
+	// are enough samples.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
 	// Repeats is the fraction of a number's readings that equal the previous reading. NeverStuck reports that the
 	// number repeats so often, or has so few values, that it is never detected as stuck.
@@ -52,17 +52,17 @@ type FieldHealth struct {
 	NeverStuck bool         `json:"never_stuck,omitempty"`
 	Alarms     []FieldAlarm `json:"alarms,omitempty"` // current alarms
 
-	// strength is the size of the largest change. A lasting change of strength 1 raises an alarm.
+	// strength is the size of the largest change of a measure. A lasting change of strength 1 raises an alarm.
 	strength float64
 }
 
-// Condition is the current value (Now) and the usual value (Usual) of a measure. The current value is over about 1,000
-// events, or since its alarm began. The usual value is over about 100,000 events without alarms.
+// Condition is the current value (Now) and the usual value (Usual) of a measure. Now covers about 1,000 events or,
+// during an alarm, the events since it began. Usual covers about 100,000 events without alarms.
 type Condition struct {
 	Now   float64 `json:"now"`
 	Usual float64 `json:"usual"`
-	// Change is Now minus Usual. For a mean it is in usual standard deviations. For a standard deviation it is Now
-	// divided by Usual.
+	// Change is Now minus Usual. The change of a mean is in usual standard deviations. For a standard deviation, Change
+	// is Now divided by Usual.
 	Change float64 `json:"change"`
 }
 
@@ -71,22 +71,23 @@ type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
 	State string `json:"state"` // raised, ended or accepted
-	// Comes is the form in which a missing field arrives: null, absent, disappeared (for a field that most events
-	// lack), or another kind of field. It is "" for other alarms.
+	// Comes is the form in which a missing field arrives: null, absent, disappeared (for a field that most events never
+	// had), or another kind of field. It is "" for alarms that are not about missing fields.
 	Comes string `json:"comes,omitempty"`
-	// Event is the number of the event at which the state was detected. SinceEvent and UntilEvent are the first unusual
-	// event and the first usual event after it. Since and Until are their times, if they have times.
+	// Event is the number of the event at which the alarm was raised or ended. SinceEvent is the first unusual event,
+	// and UntilEvent is the first usual event after it. Since and Until are the times of these events, if events have
+	// times.
 	Event      uint64     `json:"event"`
 	SinceEvent uint64     `json:"since_event"`
 	Since      *time.Time `json:"since,omitempty"`
 	UntilEvent uint64     `json:"until_event,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Condition
-	// Value is the value of a stuck field, nil for other alarms. For a stuck field, Now is the number of equal readings
-	// at detection. Usual is the usual fraction of readings that equal the previous reading.
+	// Value is the value of a stuck field, or nil for other alarms. In an alarm about a stuck field, Now is the number
+	// of equal readings at detection, and Usual is the usual fraction of readings that equal the previous reading.
 	Value *float64 `json:"value,omitempty"`
-	// ErrorBefore and ErrorAfter are the expected errors before the alarm and with the fields that are missing now, in
-	// percent; nil if unknown.
+	// ErrorBefore is the expected error before the alarm, and ErrorAfter is the expected error with the currently
+	// missing fields. Both are in percent, and nil if unknown.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
 	ErrorAfter  *float64 `json:"error_after,omitempty"`
 	Text        string   `json:"text"` // describes all of this in one sentence
@@ -108,8 +109,8 @@ type alarmValue struct {
 	logged        bool    // the field is not declared missing
 }
 
-// Changes returns the alarms that were raised or ended after the first n of these changes, oldest first, and the number
-// of all changes. Only the latest changes are stored.
+// Changes returns the alarms that were raised or ended, oldest first, and their total number. It omits the first n.
+// Only the latest changes are stored.
 func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
@@ -149,8 +150,8 @@ func (r *report) field(id int) *FieldHealth {
 }
 
 // Report returns the health of fields after the given number of events. forecast is the expected error rate of complete
-// events, -1 if unknown. repeats returns the fraction of a field's readings that equal the previous reading, and
-// whether it can never be detected as stuck; repeats may be nil.
+// events, or -1 if it is unknown. repeats may be nil. If not, it returns the fraction of a field's readings that equal
+// the previous reading, and whether the field can never be detected as stuck.
 func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, repeats func(id int) (fraction float64, never, ok bool)) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
@@ -175,7 +176,7 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	return out
 }
 
-// report adds the measures of a field to r.
+// report adds the report of a field to r.
 func (h *Fields) report(r *report, id int, forecast float64) {
 	f := &h.fields[id]
 	if f.stuck.Repeats > 0 {
@@ -224,7 +225,7 @@ func (f *FieldHealth) place(kind int) **Condition {
 	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
 }
 
-// rise returns the cost of a field's alarms in percentage points.
+// rise returns the increase of the error by the field's current alarms, in percentage points.
 func (f *FieldHealth) rise() float64 {
 	for _, a := range f.Alarms {
 		if a.ErrorAfter != nil {
@@ -237,7 +238,7 @@ func (f *FieldHealth) rise() float64 {
 // known reports whether a measure has enough observations to report.
 func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
 
-// fraction returns the Condition of a measure that is a fraction.
+// fraction returns the Condition of a measure whose mean is a fraction.
 func (m *fieldMeasure) fraction() Condition {
 	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	return Condition{now, usual, now - usual}
@@ -250,7 +251,7 @@ func (f *fieldHealth) condition(kind int) Condition {
 		return m.fraction()
 	}
 	now := m.recentSum / m.recentN
-	// Means and deviations of numbers are reported in the unit of the field.
+	// The mean and deviation of a number are reported in the unit of the field.
 	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
 	u, v := mean.sum/mean.n, mean.square/mean.n
 	deviation := math.Sqrt(max(v-u*u, 0))
@@ -266,7 +267,7 @@ func (f *fieldHealth) condition(kind int) Condition {
 	return Condition{recent / f.inverse, deviation / f.inverse, change}
 }
 
-// strength returns the size of a change relative to the smallest change that raises an alarm.
+// strength returns the size of a change divided by the smallest change that raises an alarm.
 func strength(kind int, c Condition) float64 {
 	switch kind {
 	case measureMean:
@@ -281,7 +282,7 @@ func strength(kind int, c Condition) float64 {
 	return c.Change / above
 }
 
-// value returns the values of a measure's alarm, with the cost of the change if it is known.
+// value returns the values of a measure's alarm. They include the cost of the change, if it is known.
 func (h *Fields) value(id, kind int) alarmValue {
 	f := &h.fields[id]
 	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
@@ -360,7 +361,7 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	return text
 }
 
-// plain returns the name of a kind of values, for users.
+// plain returns the name of an event.Kind for users.
 func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }

@@ -1,11 +1,11 @@
 package health
 
-// This file learns at which hours of the day a measure of a field usually differs.
+// This file learns the hours of the day at which a measure of a field is usually different.
 
 import "blankout/internal/coder"
 
-// hours has, by hour of the day in UTC, the means of a measure that are expected in addition to the usual mean: the
-// means of alarms that were raised and ended at that hour. One alarm is enough.
+// hours has, for each hour of the day in UTC, the unusual means of a measure that are expected at that hour: the means
+// of alarms that were raised and ended at that hour. One such alarm is enough.
 type hours [24]hourly
 
 // hourly holds the smallest and the largest mean that is expected at an hour. Times are in milliseconds.
@@ -16,23 +16,23 @@ type hourly struct {
 
 const (
 	hour, day = 3_600_000, 24 * 3_600_000
-	// A longer alarm does not show which hours are unusual.
+	// An alarm that lasts longer does not determine which hours are unusual.
 	longestSpell = 18 * hour
-	// A longer block has no particular hour.
+	// A block that lasts longer does not belong to any hour.
 	longestBlock = 6 * hour
-	// Means that have not recurred for this long are forgotten.
+	// Means are forgotten if they have not recurred for this long.
 	hourMemory = 15 * day
 )
 
 // span is the start and end of a block.
 type span struct{ start, end Moment }
 
-// timed reports whether a block has event times and particular hours.
+// timed reports whether a block has event times and is short enough to belong to an hour.
 func (s span) timed() bool {
 	return s.start.Time > 0 && s.end.Time >= s.start.Time && s.end.Time-s.start.Time <= longestBlock
 }
 
-// hoursBetween yields the hours of the day from slack before the first time to slack after the second.
+// hoursBetween yields the hours of the day from slack before the time from to slack after the time to.
 func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	return func(yield func(h int64) bool) {
 		for h := from/hour - slack; h <= min(to/hour+slack, from/hour-slack+23); h++ {
@@ -43,7 +43,7 @@ func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	}
 }
 
-// learn learns from an ended alarm, whose most unusual mean was worst.
+// learn records the most unusual mean (worst) of an ended alarm at the hours of the alarm.
 func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	if since.Time <= 0 || until.Time < since.Time || until.Time-since.Time > longestSpell {
 		return
@@ -61,8 +61,8 @@ func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	}
 }
 
-// expects reports whether a mean, with the tolerance allowed, is expected at the hours of a block or at neighboring
-// hours. Means of the same day do not count.
+// expects reports whether a mean is expected at the hours of a block or at neighboring hours. allowed is the tolerance
+// of the mean. Means that were recorded on the same day are ignored.
 func (x *hours) expects(s span, mean float64, risen bool, allowed float64) (expected bool) {
 	if x == nil || !s.timed() {
 		return false

@@ -2,8 +2,9 @@ package health
 
 import "testing"
 
-// TestHours checks that an alarm at night is expected at the same and at neighboring hours of other days. It is not
-// expected if the mean is farther off or on the other side. A long alarm does not set hours.
+// TestHours checks that after an alarm at night the same mean is expected at the same and at neighboring hours of other
+// days. It must not be expected if the mean is farther from usual or on the other side of it. A long alarm must not
+// change the expected means.
 func TestHours(t *testing.T) {
 	const start = 1_767_225_600_000 // midnight
 	for _, c := range []struct {
@@ -45,7 +46,7 @@ func TestHours(t *testing.T) {
 			t.Errorf("%s: before any alarm", c.name)
 		}
 	}
-	// Means that recur are remembered.
+	// Means that recur must be remembered.
 	var x hours
 	x.learn(Moment{1, start}, Moment{2, start + 6*hour}, -0.5, false)
 	for d := range int64(40) {

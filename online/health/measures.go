@@ -13,7 +13,7 @@ import (
 )
 
 // Measures holds the progressive measures: each event is predicted with the published weights before it is learned.
-// Sums are weighted by importance.
+// Sums are weighted by the importance of events.
 type Measures struct {
 	Unlabeled uint64
 	Classes   []uint64 // number of labeled events, by class
@@ -37,8 +37,8 @@ func (m *Measures) Labeled() (n uint64) {
 	return n
 }
 
-// crowded looks for classes that share an output although they have enough events for a separate one. It returns the
-// class with the most events among these, and the number of other classes on that output.
+// crowded looks for classes that share an output although they have enough events for a separate output. It returns the
+// class with the most events among these classes, and the number of other classes on the same output.
 func (m *Measures) crowded(outputs []int) (class, others int) {
 	count := map[int]int{}
 	for _, o := range outputs {
@@ -53,7 +53,7 @@ func (m *Measures) crowded(outputs []int) (class, others int) {
 	return class, others
 }
 
-// only returns the class of all labels, or -1 if there are several classes or none.
+// only returns the class that all labels have. It returns -1 if there is no label or if there are several classes.
 func (m *Measures) only() int {
 	class := -1
 	for i, events := range m.Classes {
@@ -82,8 +82,8 @@ func (m *Measures) Take(t *LabeledEvent) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// TakeNumber measures a regression prediction. If told is false, the prediction is from before the first label and does
-// not count.
+// TakeNumber measures a regression prediction. If told is false, the prediction was made before the first label and is
+// not measured.
 func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
@@ -95,8 +95,8 @@ func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	m.Classes[0]++
 }
 
-// Merge adds the measures of classification from base to now. If a sum decays, it adds now - k base, where k is the
-// decay factor of the interval. It returns the number of labeled events.
+// Merge adds the changes of the classification measures from base to now. If a sum decays, its change is now - k base,
+// where k is the decay factor of the interval. labeled is the number of labeled events.
 func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
 	m.Unlabeled += now.Unlabeled - base.Unlabeled
 	for i, n := range now.Classes {
@@ -117,7 +117,7 @@ func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
 	return labeled
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a copy that shares no memory with m.
 func (m *Measures) Clone() Measures {
 	c := *m
 	c.Classes = slices.Clone(m.Classes)
@@ -140,17 +140,17 @@ type MislabeledEvent struct {
 	Influence float64 // factor in (0, 1] by which the loss weighs the event
 }
 
-// Mislabeled counts the events with too little influence.
+// Mislabeled counts the events whose influence is so small that their label is probably wrong.
 type Mislabeled struct {
 	Count  uint64
 	latest MislabeledEvent
 	is     bool // whether the latest event is mislabeled
 }
 
-// Clear must be called when another event arrives.
+// Clear must be called when the next event arrives.
 func (s *Mislabeled) Clear() { s.is = false }
 
-// Weigh records the influence of an event. The event is mislabeled if the influence is below bound.
+// Weigh records the influence of an event. If the influence is below bound, the event counts as mislabeled.
 func (s *Mislabeled) Weigh(x MislabeledEvent, bound float64) {
 	if s.is = x.Influence < bound; s.is {
 		s.latest = x
@@ -166,8 +166,9 @@ func (s *Mislabeled) Latest() *MislabeledEvent {
 	return &s.latest
 }
 
-// Baselines measures two predictors that use only the labels: for regression the mean of earlier targets, and for any
-// task the last label. Learners in a group do not measure them, because each receives other labels.
+// Baselines measures two predictors that use only the labels. For regression one predicts the mean of earlier targets.
+// For any task the other predicts the last label. Learners in a group do not measure baselines, because each learner
+// receives other labels.
 type Baselines struct {
 	First         uint64       // number of the first labeled event, or 0
 	total         baselineSums // sums since the second labeled event
@@ -178,14 +179,14 @@ type Baselines struct {
 }
 
 const (
-	// The latest events are the events of the current block and of the previous one, so that old losses are forgotten.
+	// Comparisons use the events of the current block and of the previous block, so that old losses are forgotten.
 	baselineBlock = 1000
 	// baselineLeast is the number of labeled events after which baselines are compared.
 	baselineLeast = 100
 )
 
-// baselineSums holds sums of absolute errors or of wrong classes, weighted by importance: of the model (own) and of
-// both baselines.
+// baselineSums holds sums weighted by importance: of absolute errors, or of wrong predictions of a class. They are for
+// the model (own), the mean baseline (mean) and the last-label baseline (last).
 type baselineSums struct{ weight, own, mean, last float64 }
 
 func (s *baselineSums) sums() []*float64 { return []*float64{&s.weight, &s.own, &s.mean, &s.last} }
@@ -197,7 +198,7 @@ func (s *baselineSums) add(weight, own, mean, last float64) {
 	s.last += weight * last
 }
 
-// Tell measures a predicted event and then records its label.
+// Tell measures the model and the baselines at a predicted event. It then records the label of the event.
 func (b *Baselines) Tell(t *LabeledEvent) {
 	if t.Part {
 		return
@@ -235,7 +236,7 @@ func differ(a, b int) float64 {
 	return 1
 }
 
-// State encodes or decodes the measures.
+// State encodes or decodes the sums and labels.
 func (b *Baselines) State(c *coder.Coder) {
 	c.Uint(&b.First)
 	c.Uint(&b.labeled)
@@ -261,7 +262,7 @@ func (b *Baselines) Report(regression bool) BaselineReport {
 	return BaselineReport{MeanMAE: measure.Defined(b.total.mean / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
 }
 
-// Better holds the errors of the model (Own) and of a baseline that is better, at the latest events.
+// Better holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
 type Better struct{ Own, Baseline float64 }
 
 // latest returns the sums over the latest events.
@@ -273,8 +274,8 @@ func (b *Baselines) latest() baselineSums {
 	return out
 }
 
-// better reports whether a baseline's error is below the model's by more than chance. deviation is the standard
-// deviation of one event's error.
+// better reports whether the error of a baseline is below the error of the model by more than chance. deviation is the
+// standard deviation of the error of one event.
 func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 	n := float64(b.labeled)
 	if b.labeled > baselineBlock {
@@ -283,15 +284,15 @@ func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
-// BetterMean reports whether the mean of earlier targets is better than the model.
+// BetterMean reports whether the error of predicting the mean of earlier targets is below the model's error.
 func (b *Baselines) BetterMean() (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	return b.better(own, w.mean/w.weight, .5*own)
 }
 
-// BetterLast reports whether the last label is better than the model. The error rate of classes has the standard
-// deviation of a fraction.
+// BetterLast reports whether the error of predicting the last label is below the model's error. For classification, the
+// standard deviation is that of a fraction.
 func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
@@ -306,10 +307,10 @@ func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 const priorBlock = 2000
 
 // Prior compares the progressive log-loss with the log-loss of predicting the class frequencies, in consecutive blocks
-// of priorBlock labeled events. Both are weighted by importance.
+// of priorBlock labeled events. Both losses are weighted by importance.
 type Prior struct {
-	// Exceeded is true after a block whose log-loss was above the log-loss of the class frequencies, until a later
-	// block is at least one percent below it.
+	// Exceeded becomes true after a block whose log-loss was above the log-loss of the class frequencies. It becomes
+	// false after a block whose log-loss is at least one percent below that.
 	Exceeded    bool
 	Event       uint64  // number of the last event of the last complete block
 	LogLoss     float64 // log-loss of that block, in nats
@@ -322,8 +323,8 @@ type Prior struct {
 	weight []float64 // total weight by class
 }
 
-// Diverged reports whether scores are so large that the weights must have diverged. No data set has log-odds of 100 on
-// average.
+// Diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
+// plausible for any data set.
 func (p *Prior) Diverged() bool { return p.Size > 100 }
 
 // Take adds an event with its importance, log-loss and score.
@@ -340,8 +341,8 @@ func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
 	}
 }
 
-// complete compares a block and starts the next one. The class frequencies are computed from the n events of the same
-// block, so (classes - 1)/2 log n nats are added to their loss.
+// complete compares the losses of a block and starts the next block. The class frequencies are fitted to the n events
+// of the same block. To make up for this, (classes - 1)/2 log n nats are added to their loss.
 func (p *Prior) complete(event uint64) {
 	total, entropy, classes := 0.0, 0.0, 0
 	for _, w := range p.weight {

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// TestDivergenceIsNamed checks that huge scores are reported as divergence, even if a link keeps the log-loss small.
-// Other high log-losses are not.
+// TestDivergenceIsNamed checks that huge scores are reported as divergence, even if a link keeps the log-loss small. A
+// high log-loss without huge scores must not be reported as divergence.
 func TestDivergenceIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		score, loss float64

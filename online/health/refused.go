@@ -19,8 +19,8 @@ type Refused struct {
 	Count uint64
 	By    map[event.Reason]Refusals
 
-	// lately is the decayed number of recent rejected records, see latest. at is the number of records when it was
-	// computed.
+	// lately is the decayed number of recent rejected records, see latest. at is the number of records when lately was
+	// last updated.
 	lately float64
 	at     uint64
 }
@@ -62,7 +62,7 @@ func (m *Refused) latest(events uint64) float64 {
 	return m.lately * loss.Exp(-float64(events+m.Count-m.at)/refusedMemory)
 }
 
-// FirstBytes returns the first bytes of s, at most most, without cutting a character.
+// FirstBytes returns at most the given number of first bytes of s. It never cuts a character.
 func FirstBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -73,7 +73,7 @@ func FirstBytes(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// Merge adds the counts from base to now.
+// Merge adds the changes of the counts from base to now.
 func (m *Refused) Merge(base, now *Refused) {
 	m.Count += now.Count - base.Count
 	for reason, r := range now.By {
@@ -108,7 +108,8 @@ func (m *Refused) reasons() string {
 	return strings.Join(parts, ", ")
 }
 
-// State encodes or decodes the counts. They have their own block, because rejected records change nothing else.
+// State encodes or decodes the counts. They have their own checkpoint block, because rejected records change no other
+// state.
 func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.Count)
 	reasons := slices.Sorted(maps.Keys(m.By))
@@ -138,7 +139,7 @@ func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.at)
 }
 
-// Clone returns a copy that shares nothing.
+// Clone returns a copy that shares no memory with m.
 func (m *Refused) Clone() Refused {
 	c := *m
 	c.By = maps.Clone(m.By)

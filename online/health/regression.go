@@ -15,7 +15,7 @@ type Numbers struct {
 	Loss loss.Loss
 }
 
-// Report returns the measures since the start.
+// Report returns the measures since the start of the stream.
 func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.Loss) }
 
 // State encodes or decodes the measures.

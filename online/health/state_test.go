@@ -10,7 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// fill sets every number, boolean and kind in v to a different value, counted by n, except in the fields that but
+// fill sets every number, boolean and kind in v to a different value, using the counter n. It skips the fields that but
 // names.
 func fill(v reflect.Value, n *int, but map[string]bool) {
 	*n++
@@ -32,8 +32,7 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 	}
 }
 
-// TestStateHoldsEverything checks that the encoded state contains every field of the structs for fields and for
-// changes.
+// TestStateHoldsEverything checks that the encoded state contains all struct fields of fieldHealth and of fieldChange.
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	h := &Fields{}

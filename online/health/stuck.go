@@ -35,8 +35,8 @@ func (h *Fields) Moves(id int, now Moment) {
 	h.fields[id].stuck = Stuck{}
 }
 
-// Unstick removes the alarms about stuck fields for which drop returns true, without a message. It sets Stuck.Logged of
-// the remaining ones, because the settings may have changed.
+// Unstick removes the alarms about the stuck fields for which drop returns true, without recording their end. It sets
+// Stuck.Logged of the remaining stuck fields to logged, because the settings may have changed.
 func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	for id := range h.fields {
 		switch f := &h.fields[id]; {
@@ -49,7 +49,7 @@ func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	}
 }
 
-// change returns the start or end of the alarm about field id, detected at the event at.
+// change returns the start or end of the alarm about the field id. at is the event at which the change was detected.
 func (s *Stuck) change(id int, what changeKind, at, until Moment) *fieldChange {
 	v := alarmValue{Condition: Condition{float64(s.Repeats), s.Usual, 1 - s.Usual}, before: -1, after: -1, at: s.Value, logged: s.Logged}
 	return &fieldChange{field: id, kind: alarmStuck, what: what, event: at.Event, since: s.Since, until: until, value: v}

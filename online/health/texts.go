@@ -10,14 +10,14 @@ import (
 
 // This file warns about numbers that arrive as text.
 
-// Texts warns about fields whose texts are numbers. It remembers how many names of the Schema it has processed. Its
+// Texts warns about fields whose texts are numbers. It stores how many names of the Schema it has processed. Its
 // Warnings depend only on the Schema.
 type Texts struct {
 	looked int
 	found  []Warning
 }
 
-// textsNamed is the largest number of fields that a warning names.
+// textsNamed is the largest number of fields that one warning names.
 const textsNamed = 5
 
 // Warnings returns the Warnings about the names of a Schema.

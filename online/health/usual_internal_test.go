@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// events passes events to Fields. A field has its current kind of value: 0 if it is omitted, and minus the first kind
-// of its name if it is null.
+// events passes events to Fields. It stores the current kind of value of each field: 0 if the field is omitted, and
+// minus the first kind of its name if the field is null.
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
@@ -31,7 +31,7 @@ func newEvents(fields ...event.Field) *events {
 	return v
 }
 
-// show passes an event that has the fields in holds, with the fields in null being null.
+// show passes an event that has the fields in holds. The fields in null are null.
 func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
@@ -51,8 +51,8 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	}
 }
 
-// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues with the same bits.
-// This includes blocks, alarms, expected nights and changes of kind.
+// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues bit by bit. The
+// events include ends of blocks, alarms, expected nights and changes of kind.
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(
@@ -109,7 +109,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 	}
 }
 
-// TestUsualIsBounded checks that memory is bounded for any number of fields and kinds of values.
+// TestUsualIsBounded checks that memory is bounded, whatever the number of fields and of kinds of values.
 func TestUsualIsBounded(t *testing.T) {
 	var fields []event.Field
 	for i := range 6000 {

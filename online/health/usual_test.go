@@ -12,8 +12,8 @@ import (
 	"blankout/online/health"
 )
 
-// events passes events to Fields. A field has its current kind of value: 0 if it is omitted, and minus the first kind
-// of its name if it is null.
+// events passes events to Fields. It stores the current kind of value of each field: 0 if the field is omitted, and
+// minus the first kind of its name if the field is null.
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
@@ -34,7 +34,7 @@ func newEvents(fields ...event.Field) *events {
 	return v
 }
 
-// show passes an event that has the fields in holds, with the fields in null being null.
+// show passes an event that has the fields in holds. The fields in null are null.
 func (v *events) show(x float64, holds, null []uint16, to ...*health.Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
@@ -58,8 +58,8 @@ func (v *events) report(w *health.Fields) *health.Health {
 	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
-// TestUsualFalseAlarms checks that fields that are present by chance, at any constant rate or in bursts, raise no alarm
-// about missing fields. Neither does a kind of value that varies by chance.
+// TestUsualFalseAlarms checks that there are no alarms about missing fields if fields are present at random, at any
+// constant rate or in bursts. There must also be no alarms if the kind of a field's value changes at random.
 func TestUsualFalseAlarms(t *testing.T) {
 	seeds := 12
 	if longtest.Asked() {
@@ -119,8 +119,8 @@ func TestUsualFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestFieldOfAnotherKindIsNotMissing checks that a number that is sometimes text raises no alarm when it is always a
-// number.
+// TestFieldOfAnotherKindIsNotMissing checks a number that is sometimes text. There must be no alarm when its value is
+// always a number from some event on.
 func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 	for _, every := range []int{20, 3} {
 		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &health.Fields{}
@@ -138,8 +138,8 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestRareFieldIsMissedInTime checks that the absence of a field that was present only a few times raises no alarm. If
-// the field was in a fifth of the events for long, an alarm is raised after about 2,100 events.
+// TestRareFieldIsMissedInTime checks the absence of rare fields. A field that was present only a few times must raise
+// no alarm. A field that was in a fifth of the events for a long time must raise an alarm after about 2,100 events.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &health.Fields{}
@@ -167,8 +167,8 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 	}
 }
 
-// TestRareFieldComesAndGoes checks a field that repeatedly is present for a while and absent for longer. It raises an
-// alarm only after an absence of several times its longest one.
+// TestRareFieldComesAndGoes checks a field that is repeatedly present for a while and then absent for longer. It must
+// raise an alarm only after an absence of several times its longest earlier absence.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &health.Fields{}

@@ -13,8 +13,8 @@ import (
 
 // This file has warnings about streams that are probably not what the user expects.
 
-// Warning describes something about a stream that the user probably does not expect. It depends only on the state, so
-// that a restarted run has the same warnings.
+// Warning describes a property of a stream that the user probably does not expect. It depends only on the state, so a
+// restarted run has the same warnings.
 type Warning struct {
 	Kind string `json:"kind"` // one of WarningKinds
 	Text string `json:"text"` // a sentence with counts and names
@@ -23,8 +23,8 @@ type Warning struct {
 // WarningKinds lists the kinds of Warnings.
 var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
-// OfRecords reports whether a Warning is about the records, and not about what was learned from them. Such a Warning is
-// redundant when the same records are read again.
+// OfRecords reports whether a Warning is about the records, and not about what was learned from them. When the same
+// records are read again, such a Warning is redundant.
 func (w Warning) OfRecords() bool {
 	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnUndeclared && w.Kind != WarnCoverage
 }
@@ -47,18 +47,19 @@ const (
 )
 
 const (
-	// WarnAfter is the number of records before the first warning of a run that has not ended.
+	// WarnAfter is the number of records after which a run that has not ended starts to warn.
 	WarnAfter = 1000
-	// maxRefused is the fraction of rejected records above which there is a warning, among all records or among about
-	// the last refusedMemory.
+	// maxRefused is the fraction of rejected records above which there is a warning. It applies to all records, and to
+	// about the last refusedMemory records.
 	maxRefused    = 0.05
 	refusedMemory = 1000
-	// A class with several events is stray if it has few of them: less than the fraction strayFraction of the labeled
-	// events, and of the events rejected for their label.
+	// A class with several events is stray if it has few events: less than the fraction strayFraction of the labeled
+	// events, and less than that fraction of the events rejected for their label.
 	strayFraction = 0.05
 	strayLeast    = 10 // smallest number of labeled events and of events rejected for their label
 	// A class with one event is also stray after singleAfter labeled events (ten times WarnAfter in a stream that
-	// continues). This holds only for at most singleOf classes, because with more some are expected to be rare.
+	// continues). This holds only if there are at most singleOf classes, because some of many classes are expected to
+	// be rare.
 	singleAfter, singleOf = 100, 20
 )
 
@@ -163,9 +164,9 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	return out
 }
 
-// OddTime explains why the time of a record, in milliseconds since 1970, is probably in another unit. Such a time is in
-// January 1970, like seconds read as milliseconds, or after the year 2100, like microseconds and nanoseconds. OddTime
-// returns "" for plausible times.
+// OddTime explains why the time of a record, in milliseconds since 1970, is probably in another unit. If seconds are
+// read as milliseconds, the time is in January 1970. If microseconds or nanoseconds are, the time is after the year
+// 2100. OddTime returns "" for other times.
 func OddTime(ms int64, field string) string {
 	at := time.UnixMilli(ms).UTC()
 	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
@@ -175,7 +176,7 @@ func OddTime(ms int64, field string) string {
 		"write such times, or unset record.time", field, ms, at.Format(time.RFC3339), looksLike(ms))
 }
 
-// looksLike returns the unit in which x is a time between 2001 and 2100, or "".
+// looksLike returns the unit in which x would be a time between 2001 and 2100, or "" if there is no such unit.
 func looksLike(x int64) string {
 	for _, unit := range []struct {
 		name string
@@ -188,7 +189,7 @@ func looksLike(x int64) string {
 	return ""
 }
 
-// OddTimes warns about an implausible time, if the settings name a time field.
+// OddTimes returns a warning about an implausible time, if the settings name a time field.
 func OddTimes(ms int64, settings map[string]string) []Warning {
 	if settings["time"] == "" {
 		return nil
@@ -200,15 +201,15 @@ func OddTimes(ms int64, settings map[string]string) []Warning {
 }
 
 const (
-	// A field has mixed kinds if its rarer kinds are not exceptions: they were in at least mixedLeast counted events,
+	// A field has mixed kinds if its rarer kinds are no exceptions. They must be in at least mixedLeast counted events,
 	// and in at least the fraction mixedFraction of the events with the field.
 	mixedLeast    = 5
 	mixedFraction = 0.01
-	// mixedNamed is the largest number of fields that a warning names.
+	// mixedNamed is the largest number of fields that one warning names.
 	mixedNamed = 5
 )
 
-// MixedKinds warns about fields with values of several kinds.
+// MixedKinds returns a warning about the fields that have values of several kinds.
 func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 	type of struct {
 		kind  event.Kind

@@ -13,14 +13,14 @@ import (
 	"blankout/online/scaling"
 )
 
-// Gatherer estimates the covariance of numeric columns. It keeps the weighted mean of the standardized values, and the
-// sums of products of deviations from it. From time to time it computes the Covariance in effect from the sums, so that
-// imputation can cache results for a pattern of missing columns. All intervals are counted in events, and no result
-// depends on the cache.
+// Gatherer estimates the covariance of numeric columns. It stores the weighted mean of the standardized values, and the
+// sums of products of deviations from that mean. From time to time it computes the Covariance in effect from these
+// sums. Between these times, imputation can cache results for a pattern of missing columns. All intervals are counted
+// in events, and no result depends on the cache.
 //
-// A value that is null, absent or an outlier counts as its imputed value, with the variance of the imputation. Recent
-// events weigh more: the sums cover covarianceMemory gathered events, or fewer with a half-life. An alarm that makes
-// the learner forget leaves a tenth of the sums.
+// A value that is null, absent or an outlier is replaced by its imputed value, with the variance of the imputation.
+// Recent events have more weight: the sums cover covarianceMemory gathered events, or fewer with a half-life. If an
+// alarm makes the learner forget, the sums are multiplied by a tenth.
 type Gatherer struct {
 	most         int      // largest number of columns
 	Columns      []uint32 // ascending
@@ -33,7 +33,7 @@ type Gatherer struct {
 
 	Covariance *model.Covariance // the covariance in effect; nil for fewer than two columns
 
-	// Scratch for the current event.
+	// Scratch memory for the current event.
 	x     []float64
 	parts model.ColumnRoles
 }
@@ -42,26 +42,26 @@ type Gatherer struct {
 func NewGatherer(most int) Gatherer { return Gatherer{most: most} }
 
 const (
-	// covarianceMemory is the largest number of events over which the sums decay.
+	// covarianceMemory is the largest number of gathered events that the sums cover.
 	covarianceMemory = 16_384
-	// One event in gatherLeast is gathered until gatherFirst events per column are gathered. After that it is one in
-	// columns/gatherColumns, but not more than one in gatherLeast.
+	// One event in gatherLeast is gathered until there are gatherFirst gathered events per column. After that, one
+	// event in columns/gatherColumns is gathered, but at most one in gatherLeast.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
-	// An event with k missing columns is much more expensive, so at most one in k^2/gatherMissing events is gathered.
-	// At first it is one in k^2/gatherMissingFirst.
+	// An event with k missing columns is much more expensive to gather. Of such events at most one in k^2/gatherMissing
+	// is gathered, and at the start one in k^2/gatherMissingFirst.
 	gatherMissing, gatherMissingFirst = 80, 640
-	// movedFar is the change of a column's center or scale, in standard deviations, after which the Covariance must be
+	// movedFar is the change of a column's center or scale, in standard deviations, after which the Covariance is
 	// recomputed.
 	movedFar = 0.1
 	// covarianceRidge is the number of uncorrelated events that are added per column, because few events do not
 	// determine a covariance.
 	covarianceRidge = 0.1
-	// maxUnit is the largest unit before all sums are divided by it.
+	// maxUnit is the unit (the weight of a new event) at which all sums are divided by it.
 	maxUnit = 1e100
 )
 
-// Every returns the number of events per gathered event. The cost of a gathered event grows with the square of the
-// number of columns, while other costs of learning grow linearly.
+// Every returns the interval, in events, at which an event is gathered. The cost of a gathered event grows with the
+// square of the number of columns, while the other costs of learning grow linearly.
 func (f *Gatherer) Every() uint64 {
 	n := uint64(len(f.Columns))
 	if f.Gathered < gatherFirst*n {
@@ -70,8 +70,8 @@ func (f *Gatherer) Every() uint64 {
 	return max(gatherLeast, n/gatherColumns)
 }
 
-// passesOver reports whether to skip the event with this number because it has too many missing columns. Its cost grows
-// with the square of the number of missing columns.
+// passesOver reports whether the event with this number is not gathered because it has too many missing columns. The
+// cost of a gathered event grows with the square of the number of missing columns.
 func (f *Gatherer) passesOver(number uint64, missing int) bool {
 	spare := gatherMissing
 	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
@@ -81,8 +81,8 @@ func (f *Gatherer) passesOver(number uint64, missing int) bool {
 	return number/every%max(1, uint64(missing*missing/spare)/every) != 0
 }
 
-// Follow processes the event with this number: changed scales and, if gathers is true, its values. growth is
-// Imputer.growth. zeros lists the columns that are 0 if absent.
+// Follow processes the event with this number: its changed scales and, if gathers is true, its values. inverseDecay is
+// the weight of a new event, see Imputer.Decay. zeros lists the columns that are 0 if absent.
 func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
@@ -95,7 +95,7 @@ func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, inverseD
 	}
 }
 
-// Choose replaces the columns that are 0 if absent.
+// Choose replaces the columns that are 0 if absent, which were was, by now.
 func (f *Gatherer) Choose(was, now []uint32) {
 	for _, column := range was {
 		if _, stays := slices.BinarySearch(now, column); !stays {
@@ -109,7 +109,7 @@ func (f *Gatherer) Choose(was, now []uint32) {
 	}
 }
 
-// gather gathers the numeric values of an event.
+// gather adds the numeric values of an event to the sums.
 func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, fields []event.Field, zeros []uint32) {
 	if len(f.Columns) < f.most {
 		for _, v := range r.Values {
@@ -162,7 +162,8 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, inverseDecay float64, 
 	f.sums.Add(f.unit, f.x)
 }
 
-// addValues records the values of columns. It returns by how much the number of observed columns has grown.
+// addValues records the values of columns for the current event. more is the resulting increase of the number of
+// observed columns.
 func (f *Gatherer) addValues(values []scaling.Value) (more int) {
 	next := 0
 	for _, v := range values {
@@ -189,8 +190,8 @@ func (f *Gatherer) addValues(values []scaling.Value) (more int) {
 	return more
 }
 
-// renewsAt reports whether the Covariance is recomputed after the given number of gathered events: four times between
-// successive powers of two, or twice for many columns.
+// renewsAt reports whether the Covariance is recomputed after the given number of gathered events. Between successive
+// powers of two it is recomputed four times, or twice for many columns.
 func renewsAt(gathered uint64, n int) bool {
 	parts := uint64(4)
 	if n > 64 {
@@ -206,7 +207,7 @@ func renewsAt(gathered uint64, n int) bool {
 // renew recomputes the Covariance in effect.
 func (f *Gatherer) renew() {
 	f.due = false
-	// Correlations shrink as if uncorrelated events had been added to the sums.
+	// Covariances between columns shrink as if uncorrelated events had been added to the sums.
 	certain := f.sums.Weight / (f.sums.Weight + covarianceRidge*float64(len(f.Columns))*f.unit)
 	if c := f.sums.Covariance(f.Columns, f.fields, certain); c != nil {
 		f.Covariance = c
@@ -272,7 +273,8 @@ func (f *Gatherer) remove(column uint32) {
 	}
 }
 
-// moved adapts the sums to a change of a column's scale: a value z becomes (z - shift)/ratio.
+// moved adapts the sums to a change of a column's scale. The change replaces a standardized value z by (z -
+// shift)/ratio.
 func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	at, known := slices.BinarySearch(f.Columns, column)
 	if !known {
@@ -298,7 +300,8 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	f.due = f.due || math.Abs(shift) > movedFar || math.Abs(math.Log(ratio)) > movedFar
 }
 
-// each calls do with the entries of a column's row and column in Squares. own is true for the diagonal entry.
+// each calls do with every entry in the row and in the column of Squares with index at. own is true for the diagonal
+// entry.
 func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	n := len(f.Columns)
 	for j := range n {

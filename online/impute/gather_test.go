@@ -13,8 +13,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestCovariancesShrink checks that covariances between columns shrink as if uncorrelated events had been added, and
-// that variances do not.
+// TestCovariancesShrink checks that covariances between two columns shrink as if uncorrelated events had been added.
+// Variances must not shrink.
 func TestCovariancesShrink(t *testing.T) {
 	f := &Gatherer{Columns: []uint32{3, 7}, fields: []uint16{1, 2}, sums: Sums{10, []float64{0, 0}, []float64{20, 0, 12, 30}}, unit: 4}
 	f.renew()
@@ -28,7 +28,7 @@ func TestCovariancesShrink(t *testing.T) {
 	}
 }
 
-// gatherAll adds complete events with the columns of f, like Follow.
+// gatherAll adds complete events with the columns of f, as Follow would do.
 func gatherAll(f *Gatherer, rows [][]float64) {
 	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	for i, x := range rows {
@@ -40,8 +40,8 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 	}
 }
 
-// TestMoments compares the sums with their definition, including the decay of earlier events. Columns that are moved,
-// added or removed must not change other columns.
+// TestMoments compares the sums with their definition, including the decay of earlier events. If a column is moved,
+// added or removed, the sums of other columns must not change.
 func TestMoments(t *testing.T) {
 	g := NewGatherer(256)
 	f := &g
@@ -113,8 +113,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestGatheredLessOften checks that a Gatherer with many columns adds few events after the first several events per
-// column.
+// TestGatheredLessOften checks a Gatherer with many columns. After several gathered events per column it must gather
+// only few events.
 func TestGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
@@ -129,8 +129,8 @@ func TestGatheredLessOften(t *testing.T) {
 	}
 }
 
-// TestMissingIsGatheredLessOften checks that events with many missing columns are added less often than complete
-// events.
+// TestMissingIsGatheredLessOften checks that a smaller fraction is gathered of events with many missing columns than of
+// complete events.
 func TestMissingIsGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
@@ -183,7 +183,7 @@ func TestOutliersAreNotGathered(t *testing.T) {
 	}
 }
 
-// FuzzFillState decodes arbitrary blocks, and checks that accepted blocks are encoded unchanged.
+// FuzzFillState decodes arbitrary blocks. Encoding must give the same bytes again for accepted blocks.
 func FuzzFillState(f *testing.F) {
 	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, inverseDecay: 1}
 	w := coder.Coder{}
@@ -202,8 +202,8 @@ func FuzzFillState(f *testing.F) {
 	})
 }
 
-// TestZeros checks that a column that is 0 if omitted is added as 0, and that a column that Choose has removed is not
-// added.
+// TestZeros checks columns that are 0 if omitted. Such a column must be gathered as 0, and must not be gathered after
+// Choose has removed it.
 func TestZeros(t *testing.T) {
 	f, r, fields := NewGatherer(3), rand.New(rand.NewPCG(7, 8)), []event.Field{{}}
 	zeros := []uint32{2, 5}

@@ -1,6 +1,6 @@
-// Package impute estimates the missing numeric values of an event from the present ones, with the variance of the
-// error. It estimates the covariance of numeric columns while events are learned (Gatherer). It contains no model
-// weights.
+// Package impute estimates the missing numeric values of an event from its present values, and the variance of the
+// error. The Gatherer estimates the covariance of numeric columns while events are learned. The package contains no
+// model weights.
 package impute
 
 import (
@@ -27,13 +27,14 @@ func New(most int) *Imputer {
 	return &Imputer{most: most, gathered: NewGatherer(most), inverseDecay: 1}
 }
 
-// Covariance returns the Covariance in effect, or nil for fewer than two columns.
+// Covariance returns the Covariance in effect, or nil if there are fewer than two columns.
 func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }
 
 // Columns returns the number of columns.
 func (m *Imputer) Columns() int { return len(m.gathered.Columns) }
 
-// mostInverseDecay bounds the factor of new events; beyond it, older events have negligible weight.
+// mostInverseDecay bounds the weight of new events relative to the first events. Beyond it, the weight of the first
+// events is negligible.
 const mostInverseDecay = 1e100
 
 // Decay multiplies the weight of earlier events by keep.
@@ -64,8 +65,8 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 }
 
 // Review updates the columns after the encoder has reviewed which columns are numeric. In a sparse text format that can
-// declare columns missing, columns that are 0 if absent are imputed too. If there are too many, the most frequent ones
-// are chosen.
+// declare columns missing, the columns that are 0 if absent are also imputed. If there are too many columns, only the
+// most frequent columns are imputed.
 func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 	if m.most == 0 {
 		return
@@ -108,7 +109,7 @@ type Numbers struct {
 	places      []int             // by feature of the event: the index of its column in the Covariance, or -1
 }
 
-// Read fills to with the numeric values of the last encoded event.
+// Read sets to to the numeric values of the last encoded event.
 func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	c := m.Covariance()
 	if c == nil {
@@ -136,7 +137,7 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	h.MarkOutliers(event.Vec{Index: columns, Value: x}, to.Parts)
 }
 
-// Mask fills to with the values that remain when some features of the event are missing; dead is by feature.
+// Mask sets to to the values that remain if some features of the event are missing. dead is by feature.
 func (n *Numbers) Mask(dead []bool, to *Numbers) {
 	to.X, to.Parts, to.SomeMissing = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.SomeMissing
 	for i, place := range n.places {
@@ -177,8 +178,8 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
 }
 
-// Variance returns the variance of the weighted sum of the imputed values. weight returns the weight of a column, given
-// its row.
+// Variance returns the variance of the sum over columns of weight times imputed value. weight returns the weight of a
+// column, given the row of the column.
 func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
 	if x.imputation == nil {
 		return 0
@@ -193,8 +194,8 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	return variance
 }
 
-// State encodes or decodes the estimate, except the Covariance in effect, which the model contains. If there are more
-// columns than the limit allows, the whole estimate is discarded.
+// State encodes or decodes the sums. It omits the Covariance in effect, which is in the model. If there are more
+// columns than the limit allows, all sums are discarded.
 func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint32) {
 	c.Float(&m.inverseDecay)
 	if m.gathered.State(c); !c.Decode {

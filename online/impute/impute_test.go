@@ -17,8 +17,8 @@ func newEncoder(s *event.Schema) *encode.Encoder {
 	}, s)
 }
 
-// TestExpect checks the imputation of one of two correlated numbers: the value is the regression on the other number,
-// and the variance is the variance of the residual.
+// TestExpect checks the imputation of one of two correlated numbers. The imputed value must be the regression on the
+// other number, and the variance must be the variance of the residual.
 func TestExpect(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
@@ -47,14 +47,14 @@ func TestExpect(t *testing.T) {
 	}
 	var x Expected
 	m.Expect(&numbers, n, &x)
-	// b has the standard deviation 50, and its regression on a has slope .6 (standardized).
+	// The number b has the standard deviation 50. In standardized units, the regression of b on a has the slope .6.
 	if got := x.Input.X; len(got) != 2 || math.Abs(got[0]-0.9) > 0.05 || got[1] != 0 || &x.Input.Rows[0][0] != &n.Table.Row(2)[0] {
 		t.Errorf("expected is %v, want .9", got)
 	}
 	if got := x.Variance(func(uint32, []float64) float64 { return 2 }); math.Abs(got-4*0.64) > 0.15 {
 		t.Errorf("the variance is %v, want 4 times .64", got)
 	}
-	// One event with no number present, and one with an outlier.
+	// The first event has no number, and the second has an outlier.
 	e = &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{11, 1e9}}, Field: ids}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
@@ -72,7 +72,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestDecay checks that earlier events have less weight than new events after Decay.
+// TestDecay checks that after Decay earlier events have less weight than new events.
 func TestDecay(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}

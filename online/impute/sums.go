@@ -1,6 +1,6 @@
 package impute
 
-// This file has the sums from which a covariance is computed, for a stream or for a training set.
+// This file has the sums from which a covariance is computed. They are used for streams and for training sets.
 
 import (
 	"slices"
@@ -35,8 +35,8 @@ func (s *Sums) Add(weight float64, x []float64) {
 	blas64.Syr(weight*was/s.Weight, blas64.Vector{N: n, Data: x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: s.Squares, Stride: n})
 }
 
-// Covariance returns the covariance of columns, with the given fields. Covariances between two columns are multiplied
-// by certain. It returns nil if there are no points or if a number is not finite.
+// Covariance returns the covariance of the given columns, which have the given fields. Covariances between two columns
+// are multiplied by certain. The result is nil if there are no points or if a number is not finite.
 func (s *Sums) Covariance(columns []uint32, fields []uint16, certain float64) *model.Covariance {
 	n := len(s.Mean)
 	if !(s.Weight > 0) {

@@ -1,5 +1,5 @@
 // Package levels has the expert that learns one linear model for each of several noise levels (dropout rates). The
-// models are independent of one another. AdaGrad or another optimizer of package optimizers learns them.
+// models do not affect one another. Each model is learned by AdaGrad or another optimizer of package optimizers.
 package levels
 
 import (
@@ -24,7 +24,7 @@ type Settings struct {
 	Noises    []loss.Noise // noise of each level; silent noise is last
 	Outputs   int          // number of outputs; 1 for two classes
 	Rate      float64      // the learning rate
-	// FreeRate is true if the user has not set Rate, so that a level with silent noise may use another rate.
+	// FreeRate is true if the user has not set Rate. A noise level with silent noise may then use another rate.
 	FreeRate bool
 	Start    float64 // initial value of the accumulators
 	// Ridge is the factor of w_d^2/2 in the objective of one pass, spread over the events of feature d. With one
