@@ -99,7 +99,7 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c is a text but should be a number`},
 		{"not TOML", head + "c = ", nil, nil, `FILE:5: [[challenger]] "": c: `},
 		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE:6: [[challenger]] "a": noise`},
-		{"record", head + "drop = ['label']", nil, nil, `FILE:4: [[challenger]] "a": label: field "label" is named for two`},
+		{"record", head + "drop = ['label']", nil, nil, `FILE:4: [[challenger]] "a": label: field "label" is also named by drop`},
 		{"no name", "[[challenger]]\nc = 2.0", nil, nil, `FILE: [[challenger]] "": name "": want 1 to 32`},
 		{"a name that is taken", head + "[[challenger]]\nname = 'a'", nil, nil, `FILE:6: [[challenger]] "a": name "a" is used twice`},
 		{"the name of the champion", "[[challenger]]\nname = 'learner'", nil, nil, `FILE:2: [[challenger]] "learner": name "learner" is reserved for [learner]`},

@@ -126,7 +126,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"table", "record.groups = 3", nil, nil, `FILE:1: record.groups is a whole number but should be a table, as in {name = ["a"]}`},
 		{"table of texts", "learner.class_weight = {a = 'b'}", nil, nil, "FILE:1: learner.class_weight is a table with a text but should be a table, as in {name = 2}"},
 		{"no table", "log.level = 'info'\nlearner = 3", nil, nil, "FILE:2: learner is a whole number but should be a table, as in [learner]"},
-		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is named for two`},
+		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is also named by label`},
 		{"element of a map", "[learner]\nloss = 'hinge'\nclass_weight = {a = -1}", nil, nil, `FILE:3: [learner] class_weight of "a" = -1: `},
 		{"curves of the levels", "learner.curves = 5", nil, nil, `FILE:1: learner.curves: removed: learner.optimizer = "auto" learns splines of numbers`},
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},

@@ -415,6 +415,10 @@ func logged(attempt int) bool { return attempt&(attempt-1) == 0 }
 
 // explain adds a hint for the user to an error.
 func explain(err error) error {
+	// kafka-go begins an error with the name of its method, as in "kafka.(*Client).Metadata: ".
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
+		err = inner
+	}
 	var authority x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
 	switch {

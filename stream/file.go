@@ -303,7 +303,7 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	case "idx":
 		r.scanner, err = record.NewIdxScanner(name, text, c, func() (io.ReadCloser, error) { return openLabels(r.path) })
 	case "":
-		return fmt.Errorf("its name does not show the format: set one of %s", strings.Join(record.FileFormats(), ", "))
+		return fmt.Errorf("its name does not show the format: name one of %s, as in --set record.format=json", strings.Join(record.FileFormats(), ", "))
 	default:
 		c.Format = format
 		r.scanner, err = record.NewScanner(name, text, c)

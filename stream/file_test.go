@@ -127,7 +127,7 @@ func TestFile(t *testing.T) {
 		{"b-images-idx3-ubyte", images, func(c *record.Config) { c.Unlabeled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
 		{"a.svm", "", nil, ""},
 
-		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not show the format: set one of json, svmlight, vw, csv"},
+		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not show the format: name one of json, svmlight, vw, csv, as in --set record.format=json"},
 		{"a.csv", "", nil, "error a.csv: no header line"},
 		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's column in record.label (--label)`},
 		{"a.csv", "label,x,x\n", nil, `error a.csv: two columns are named "x"`},

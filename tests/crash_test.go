@@ -183,10 +183,14 @@ func startProcess(t testing.TB, c *exec.Cmd) {
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 }
 
-// stopProcess sends SIGTERM to a process, which must end with exit code 0.
+// stopProcess sends SIGTERM twice to a process, like timeout(1), which signals a process and its group. The process must
+// end with exit code 0.
 func stopProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
 	must.Do(t, c.Process.Signal(syscall.SIGTERM))
+	if err := c.Process.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
+		must.Do(t, err)
+	}
 	must.Do(t, c.Wait())
 }
 

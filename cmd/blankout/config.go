@@ -269,9 +269,11 @@ that look like a time or an id. Such fields harm the model if they are features.
 				return usageError{errors.New("config check: nothing to check: name a file with -f, or give settings with --set or in the environment")}
 			}
 			if asJSON {
-				return json.NewEncoder(p.stdout).Encode(result)
+				if err := json.NewEncoder(p.stdout).Encode(result); err != nil {
+					return err
+				}
 			}
-			return nil
+			return result.Sample.learnable(l.Record.Unlabeled)
 		},
 	}
 	flags.addHere(c)

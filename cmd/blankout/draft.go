@@ -16,6 +16,7 @@ import (
 
 	"blankout/config"
 	"blankout/internal/event"
+	"blankout/online/health"
 	"blankout/stream"
 	"blankout/stream/record"
 	"blankout/stream/record/notation"
@@ -43,6 +44,20 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 		c.Decimal, c.Thousands = n.Decimal, n.Thousands
 		if s, err = read(); err != nil {
 			return nil, err
+		}
+	}
+	if c.Time == "" {
+		for _, field := range s.timeFields() {
+			c.Time = field
+			timed, err := read()
+			if err != nil {
+				return nil, err
+			}
+			if timed.time != 0 && timed.refused == s.refused && health.OddTime(timed.time, field) == "" {
+				s = timed
+				break
+			}
+			c.Time = ""
 		}
 	}
 	name := where

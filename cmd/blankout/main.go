@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 	_ "time/tzdata" // for record.timezone, if the system has no time zone database
 )
 
@@ -23,7 +24,9 @@ func main() {
 		signals = append(signals, syscall.SIGHUP) // the terminal was closed: save and stop
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	// The first signal stops the program in order. A signal within a second after it is the same request: timeout(1) and
+	// supervisors signal a process and its group. A later signal ends the program at once.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

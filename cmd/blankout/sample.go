@@ -106,6 +106,18 @@ func (s *sample) notation() notation.Notation {
 	return notation.Plain
 }
 
+// learnable returns an error if no event of the sample can be learned, with the exit code of run for such events. r may
+// be nil.
+func (r *sampleResult) learnable(unlabeled bool) error {
+	switch {
+	case r == nil || r.Labeled > 0 || unlabeled && r.Records > r.Refused:
+		return nil
+	case r.Records == r.Refused:
+		return refusedError{errors.New("config check: the sample has no event that can be learned: see the warnings")}
+	}
+	return usageError{errors.New("config check: no event of the sample has a label: see the warnings")}
+}
+
 // checkSample reports probable mistakes in reading the first records of a file. These are unlabeled or rejected
 // records, and fields that look like a time or an ID.
 func (p *program) checkSample(ctx context.Context, c record.Config, path string) (*sampleResult, error) {
@@ -131,6 +143,11 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	default:
 		p.note("the classes, for record.classes: " + quoted(names...))
 	}
+	if absent, err := absentNames(ctx, c, path); err != nil {
+		return nil, err
+	} else if len(absent) > 0 && s.records > s.refused {
+		result.Warnings = append(result.Warnings, "no record has a value of "+strings.Join(absent, ", ")+": check the spelling")
+	}
 	if text := health.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
@@ -149,6 +166,49 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		p.warn(text)
 	}
 	return result, nil
+}
+
+// absentNames returns the settings of c that name a field without a value in the sample, as in `record.time = "at"`. It
+// reads the sample again, without these settings, because a dropped field and a time are no features. It returns nil for
+// formats without field names, and for standard input.
+func absentNames(ctx context.Context, c record.Config, path string) (out []string, err error) {
+	plain := c
+	plain.Weight, plain.ID, plain.Time, plain.TimeFeatures = "", "", "", nil
+	plain.Drop, plain.Categorical, plain.Text, plain.Groups, plain.Crosses, plain.Ngrams = nil, nil, nil, nil, nil, 1
+	format := cmp.Or(record.FormatOf(path), c.Format)
+	if path == "-" || format == "svmlight" || format == "vw" || format == "idx" {
+		return nil, nil
+	}
+	s, err := readSample(ctx, stream.Input{Where: path, Record: plain, Kafka: stream.DefaultConsumerConfig()})
+	if err != nil {
+		return nil, err
+	}
+	found := func(name string) bool {
+		return name == c.Label || slices.ContainsFunc(s.schema.Fields, func(f event.Field) bool {
+			return f.Name == name || strings.HasPrefix(f.Name, name+".") || strings.HasPrefix(f.Name, name+"[")
+		})
+	}
+	look := func(key string, names ...string) {
+		for _, name := range names {
+			if name != "" && !found(name) {
+				out = append(out, fmt.Sprintf("record.%s = %s", key, quote(event.Printable(name))))
+			}
+		}
+	}
+	look("weight", c.Weight)
+	look("id", c.ID)
+	look("time", c.Time)
+	look("time_features", c.TimeFeatures...)
+	look("drop", c.Drop...)
+	look("categorical", c.Categorical...)
+	look("text", c.Text...)
+	for _, group := range slices.Sorted(maps.Keys(c.Groups)) {
+		look("groups", c.Groups[group]...)
+	}
+	for _, pair := range c.Crosses {
+		look("crosses", pair[:]...)
+	}
+	return out, nil
 }
 
 // classes returns the classes found. For a conventional pair the larger class is last, for two other classes the rarer.
@@ -330,6 +390,16 @@ func (f sampled) keys() []sampledKey {
 	})
 }
 
+// timeFields returns the names of the fields that may be the event time: those that look like an ID or a time.
+func (s *sample) timeFields() (out []string) {
+	for _, key := range s.fields.keys() {
+		if r := s.fields[key]; key.field != 0 && r.n >= sampleLeast && r.suspicion() != "" {
+			out = append(out, s.schema.Fields[key.field].Name)
+		}
+	}
+	return out
+}
+
 // suspicious returns the fields that look like a time or an ID, in order.
 func (s *sample) suspicious() (out []string) {
 	for _, key := range s.fields.keys() {
@@ -387,7 +457,8 @@ func (r *readings) suspicion() string {
 	case !almost:
 		return ""
 	case len(r.columns) > 0:
-		return fmt.Sprintf("an id or a time (%s): name it in record.id, record.time or record.drop", different(distinct))
+		// Different values may share a column, so the number is a little too small.
+		return fmt.Sprintf("an id or a time (about %s): name it in record.id, record.time or record.drop", different(distinct))
 	case r.whole && r.rising >= r.n*95/100:
 		return fmt.Sprintf("a counter or an id (%s, each larger than the one before): name it in record.id or record.drop", different(distinct))
 	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // an ID: prices are smaller and repeat

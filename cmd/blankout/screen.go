@@ -226,7 +226,7 @@ func (p progress) log() []any {
 		out = append(out, "passed_over", p.passedOver)
 	}
 	if p.lastError != "" {
-		out = append(out, "trouble", p.lastError)
+		out = append(out, "last_error", p.lastError)
 	}
 	return out
 }

@@ -409,8 +409,12 @@ func (in *Intake) keep(b *event.Batch, e *event.Example) {
 	in.sample.Offer(b.Topic, b.Partition, e)
 }
 
-// refuse counts a refused event.
+// refuse counts a refused event. It logs the first unusable event of each reason.
 func (in *Intake) refuse(b *event.Batch, e *event.Example) {
+	if in.Log != nil && unusable(e) && in.counts.RefusedBy[e.Refused.Reason] == 0 {
+		in.Log.Warn("a record is refused; more with the same reason are counted and not logged", "topic", b.Topic, "partition", b.Partition, "offset", e.Offset,
+			"reason", e.Refused.Reason, "err", e.Refused.Error())
+	}
 	in.counts.Refused++
 	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
 	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))

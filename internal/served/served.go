@@ -418,9 +418,15 @@ func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 }
 
 // UnseenFeaturesError reports that the model has seen no feature of an event. The score is then the intercept.
-type UnseenFeaturesError struct{ Features []string } // names of the features
+type UnseenFeaturesError struct {
+	Features []string // names of the features
+	Empty    bool     // the model has not learned any event
+}
 
 func (e *UnseenFeaturesError) Error() string {
+	if e.Empty {
+		return "the model has not learned any event yet"
+	}
 	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
@@ -431,7 +437,7 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	if known || len(unknown) == 0 {
 		return nil
 	}
-	out := &UnseenFeaturesError{}
+	out := &UnseenFeaturesError{Empty: m.Events == 0}
 	for _, f := range unknown {
 		name := s.Fields[f.Field].Name
 		if name == "" {

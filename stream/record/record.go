@@ -308,9 +308,16 @@ func (c Config) Check() error {
 		return err
 	}
 	for i, name := range special {
-		if name != "" && (slices.Contains(special[:i], name) || slices.Contains(c.Drop, name)) {
-			return event.KeyErrorf(roleKeys[i], "%s: field %q is named for two of label, weight, id, time and drop", roleKeys[i], name)
+		if name == "" {
+			continue
 		}
+		other := "drop"
+		if j := slices.Index(special[:i], name); j >= 0 {
+			other = roleKeys[j]
+		} else if !slices.Contains(c.Drop, name) {
+			continue
+		}
+		return event.KeyErrorf(roleKeys[i], "%s: field %q is also named by %s", roleKeys[i], name, other)
 	}
 	names := map[string][]string{"drop": c.Drop, "categorical": c.Categorical, "text": c.Text}
 	for i, name := range special {
