@@ -20,7 +20,7 @@ type Ablation struct {
 	Events   int    `json:"events"`
 	WithPart int    `json:"held"`  // number of events that have the part
 	Since    int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
-	// With and Without are the errors on all Events with and without the part.
+	// With is the error on all Events with the part, and Without is the error without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 	// Recent has these errors for consecutive spans of the events, oldest first.

@@ -21,9 +21,9 @@ import (
 //
 // where m_n is the importance of event n, and the intercept b is the last parameter. If noise removes whole groups, V_n
 // is not diagonal, see groups.go. Under silent noise a row counts once for each noise rate, see silent.go. Noise with a
-// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. The gradient,
-// the exact Hessian, the majorizer of IRLS and the certificate follow from At and At2, for every convex loss in the
-// table of package loss.
+// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. At and At2
+// give the gradient, the exact Hessian, the majorizer of IRLS and the certificate. They exist for every convex loss in
+// the table of package loss.
 type Expected struct {
 	p          Problem
 	loss, free loss.Loss // losses of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
@@ -468,7 +468,7 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 	return b
 }
 
-// gather returns the sums over row n that setPair prepared: s = x.a without dead features, the score h of dead
+// gather returns four sums over row n, which setPair prepared: s is x.a without dead features, h is the score of dead
 // features, t = a'V b and u = a'V a.
 func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	r := o.p.Data.Row(n)
@@ -617,8 +617,9 @@ func (o *Expected) secondDerivatives() {
 	})
 }
 
-// Majorise makes HessVec and Diagonal use the matrix of IRLS instead of the Hessian: R + kappa sum m gamma (x x' + V)
-// with gamma = 2 dv. For the bounds of Chen et al. the quadratic with this matrix lies above J and touches it.
+// Majorise makes HessVec and Diagonal use the matrix of IRLS instead of the Hessian. The matrix is R + kappa sum m
+// gamma (x x' + V) with gamma = 2 dv. For the bounds of Chen et al. the quadratic with this matrix lies above J and
+// touches it.
 func (o *Expected) Majorise(on bool) {
 	o.hasSecond = o.hasSecond && o.majorise == on
 	o.majorise = on

@@ -518,9 +518,9 @@ func newCG(n int) *cg {
 	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
 }
 
-// precondition sets z to the inverse of diag times r, corrected with the past directions P. These were conjugate for
-// their matrix H, and the correction makes z exact on P for that matrix (the block form of the BFGS update; Morales &
-// Nocedal 2000):
+// precondition sets z to the inverse of diag times r, corrected with the past directions P. The directions P were
+// conjugate for their matrix H. The correction makes z exact on P for that matrix (the block form of the BFGS update;
+// Morales & Nocedal 2000):
 //
 //	z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
 func (c *cg) precondition(diag []float64) {

@@ -85,8 +85,8 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight and its derivative. The curvature is that of the parabola which lies above the
-// prior and touches it at w (lam/2 w^2 for L2Prior).
+// at returns the prior of one weight and its derivative. curvature is the curvature of the parabola that lies above the
+// prior and touches the prior at w (lam/2 w^2 for L2Prior).
 func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	if p.kind == L2Prior {
 		return 0.5 * p.lam * w * w, p.lam * w, p.lam
@@ -146,8 +146,8 @@ func (o *TLogistic) influences(w []float64) []float64 {
 	return xi
 }
 
-// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. The arguments must be those
-// of the training, but c without Copies.
+// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. The arguments must equal
+// the arguments of the training, except that c has no Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -179,8 +179,8 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. When a step gains less than a
-// millionth, L-BFGS is faster and continues.
+// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. If a step gains less than a
+// millionth, L-BFGS continues, because it is then faster.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil

@@ -36,7 +36,7 @@ const (
 // Kind is the kind of a file.
 type Kind string
 
-// These are the kinds of files.
+// Kinds of files.
 const (
 	Linear Kind = "linear" // a linear model, with or without the learner's state
 	Kernel Kind = "kernel" // support vectors and their multipliers
@@ -334,8 +334,8 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	return f, nil
 }
 
-// WriteFile replaces the file at path. After a crash at any instant, path holds either the old file or the new one.
-// After WriteFile has returned nil, path holds the new one. A crash may leave a file that ends in ".tmp".
+// WriteFile replaces the file at path. path holds either the old file or the new file after a crash at any instant.
+// path holds the new file once WriteFile has returned nil. A crash may leave a file that ends in ".tmp".
 //
 // WriteFile replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
@@ -348,7 +348,8 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 }
 
 // Target returns the path that WriteFile replaces: path, or its target if path is a symbolic link. It returns an error
-// if path exists and is not a regular file, because WriteFile would replace a device, a pipe or a directory by a file.
+// if path exists and is not a regular file. Otherwise WriteFile would replace a device, a pipe or a directory by a
+// file.
 func Target(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -373,7 +374,7 @@ func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Bl
 	return replaceFile(fsys, path, modelMode, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
-// These are the permissions of files, before the process's umask is applied.
+// Permissions of files, before the process's umask is applied.
 const (
 	modelMode      = fs.FileMode(0o644) // models: other users may predict with them
 	checkpointMode = fs.FileMode(0o600) // checkpoints: they contain events

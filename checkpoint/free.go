@@ -23,7 +23,7 @@ func (s *Store) Free() (int64, error) {
 }
 
 // room returns ErrDiskFull if writing this many bytes would leave less than MinFree. It returns nil if the free space
-// is not known.
+// cannot be determined.
 func (s *Store) room(bytes int64) error {
 	if s.MinFree <= 0 {
 		return nil
@@ -36,8 +36,8 @@ func (s *Store) room(bytes int64) error {
 		ErrDiskFull, humanize.IBytes(uint64(max(free, 0))), s.dir, humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(s.MinFree)))
 }
 
-// guarded is a Writer that checks the free space every few megabytes, because other programs also write to the disk and
-// because a checkpoint may be larger than the one before.
+// guarded is a Writer that checks the free space every few megabytes. Other programs also write to the disk, and a
+// checkpoint may be larger than the previous checkpoint.
 type guarded struct {
 	w     io.Writer
 	store *Store

@@ -1,6 +1,7 @@
 package checkpoint
 
-// This file has the interface to the operating system. Tests replace it by one that fails and loses data.
+// This file has the interface to the operating system. Tests replace the interface by an implementation that fails and
+// loses data.
 
 import (
 	"bytes"

@@ -40,7 +40,7 @@ func OpenObjects(o Objects, keep int) (*Store, error) {
 	return s, s.own(func() (owner, error) { return s.takeObjects(o) })
 }
 
-// takeObjects replaces the lock object by one that identifies this process.
+// takeObjects replaces the lock object. The new lock object identifies this process.
 func (s *Store) takeObjects(o Objects) (owner, error) {
 	there, tag, err := o.Read(lockName)
 	if err != nil && !notFound(err) {

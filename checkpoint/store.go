@@ -41,7 +41,7 @@ type Store struct {
 	fs    fileSystem
 	owner owner
 	last  int64 // size of the last checkpoint
-	// sound holds, for each checkpoint that this Store has written or read completely, whether it is valid.
+	// sound maps each checkpoint that this Store has written or read completely to whether the checkpoint is valid.
 	sound map[string]bool
 }
 
@@ -78,8 +78,8 @@ type Saved struct {
 }
 
 // Open takes exclusive ownership of the directory, and creates it if necessary. It fails if another process owns the
-// directory. The Store keeps the newest keep checkpoints, at least one. With two or more, a damaged checkpoint can be
-// replaced by the one before.
+// directory. The Store keeps the newest keep checkpoints, at least one. If keep is at least two, an older checkpoint
+// can replace a damaged one.
 func Open(dir string, keep int) (*Store, error) {
 	s, err := open(osFS{}, dir, keep)
 	if err != nil {
@@ -339,7 +339,8 @@ func sequence(name string) (uint64, bool) {
 
 func fileName(n uint64) string { return fmt.Sprintf("%s%012d%s", namePrefix, n, nameSuffix) }
 
-// nextSequence returns a sequence number larger than that of every checkpoint in the directory or set aside.
+// nextSequence returns a sequence number larger than the numbers of all checkpoints, including checkpoints that were
+// set aside.
 func (s *Store) nextSequence() (uint64, error) {
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
@@ -363,9 +364,9 @@ func (s *Store) nextSequence() (uint64, error) {
 	return next, nil
 }
 
-// Save writes a checkpoint and removes all but the newest valid ones. After Save has returned without error, the
-// checkpoint survives a power failure. If Save fails or the process dies, the earlier checkpoints are unchanged. After
-// an ErrLost every later call fails too, and changes no file at the path.
+// Save writes a checkpoint and removes all but the newest valid ones. The checkpoint survives a power failure once Save
+// has returned without error. If Save fails or the process dies, the earlier checkpoints are unchanged. If Save returns
+// an ErrLost, every later call fails too, and changes no file at the path.
 func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {

@@ -214,8 +214,8 @@ func damage(t *testing.T, path string, change func([]byte) []byte) {
 	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
-// TestEachCallFails makes each call of the file system fail once. Load must return what a successful save has saved.
-// After a failed save no older checkpoint is lost, and the next save works.
+// TestEachCallFails makes each call of the file system fail once. Load must return what a successful save has saved. A
+// failed save must lose no older checkpoint, and the next save must work.
 func TestEachCallFails(t *testing.T) {
 	const saves = 5
 	for at := 1; ; at++ {
@@ -665,7 +665,7 @@ func TestUnreadableIsReadAgain(t *testing.T) {
 	}
 }
 
-// contents returns the names and bytes of the files in a directory, nil if there is none.
+// contents returns the names and bytes of the files in a directory, or nil if the directory does not exist.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

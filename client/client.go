@@ -80,7 +80,7 @@ func (m *Model) Events() uint64 { return m.of.Events }
 // Regression reports whether the model predicts numbers. Otherwise it predicts one of Classes.
 func (m *Model) Regression() bool { return loss.IsRegression(m.of.Loss) }
 
-// Classes returns the class names. With more than two classes, Prediction.Scores has the same order.
+// Classes returns the class names. If there are more than two classes, Prediction.Scores has the same order.
 func (m *Model) Classes() []string { return append([]string(nil), m.of.Schema.Classes...) }
 
 // Predict predicts an event: the bytes of one record in the format of the learner's stream. Events of CSV, Avro or

@@ -14,8 +14,8 @@ type Prediction struct {
 	ID string `json:"id,omitempty"` // id of the event, if it has one
 
 	// Value is the predicted number; nil for a classification model. Low and High bound the targets of 90 % of events,
-	// or of the fraction learner.coverage. They are nil if the model has no residuals yet. With two classes, they bound
-	// Probability if fields were imputed.
+	// or of the fraction learner.coverage. They are nil if the model has no residuals yet. If there are two classes and
+	// fields were imputed, Low and High bound Probability.
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -52,8 +52,8 @@ type Prediction struct {
 	Unseen     []string `json:"unseen,omitempty"`
 	OnlyUnseen bool     `json:"-"`
 
-	// Explanation lists the features that add most to the score of Class, the largest first. With two classes it
-	// explains the score of the positive class.
+	// Explanation lists the features that add most to the score of Class, the largest first. If there are two classes,
+	// it explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
 }
 

@@ -32,7 +32,7 @@ func (k Kafka) opener() served.Opener {
 	return kafka.Opener(c)
 }
 
-// S3 configures access to an object store. Credentials come from the environment, as for other S3 clients.
+// S3 configures access to an object store. The credentials are read from the environment, as by other S3 clients.
 type S3 struct {
 	Endpoint string // http:// or https:// and HOST[:PORT]; "" is Amazon S3
 	Region   string // "" asks the object store for its region

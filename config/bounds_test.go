@@ -87,8 +87,8 @@ func TestBoundOfIRLSBatch(t *testing.T) {
 	}
 }
 
-// refuses checks that a configuration with these flags is rejected. The error must name the key and report that the
-// value came from a flag.
+// refuses checks that a configuration with these flags is rejected. The error must name the key, and the flag as the
+// source of the value.
 func refuses(t *testing.T, name string, flags ...string) {
 	t.Helper()
 	_, err := Load(Source{Flags: flags})

@@ -156,7 +156,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// TestDeadLetters checks that dead letters are stored where the configuration says, by default next to the checkpoints.
+// TestDeadLetters checks that dead letters are stored in the configured place, by default next to the checkpoints.
 func TestDeadLetters(t *testing.T) {
 	for _, test := range []struct{ topic, file, directory, want string }{
 		{"", "", "state", "/state/dead-letters.jsonl"},

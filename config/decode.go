@@ -360,8 +360,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// suggest returns ", did you mean NAME?" for the known key nearest to an unknown name, or "" if none is near. A key of
-// the same name in another section counts as near.
+// suggest returns ", did you mean NAME?" for the known key nearest to an unknown name, or "" if no key is near. A key
+// of the same name in another section counts as near.
 func suggest(name string, known []key) string {
 	section, leaf, _ := strings.Cut(name, ".")
 	if section == challengerKey {

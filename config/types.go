@@ -133,7 +133,7 @@ func example(t reflect.Type) string {
 	return "2"
 }
 
-// Nearest returns ", did you mean NAME?" for the name nearest to a misspelled one, or "" if none is near.
+// Nearest returns ", did you mean NAME?" for the name nearest to a misspelled name, or "" if no name is near.
 func Nearest(name string, names []string) string {
 	best, at := "", 3
 	for _, n := range names {

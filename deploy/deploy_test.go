@@ -112,8 +112,8 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// TestRebinding checks that the learner of the containers responds to other containers and to this machine, but not to
-// a web page whose host name resolves to the learner's address.
+// TestRebinding checks that the learner of the containers responds to other containers and to this machine. It must not
+// respond to a web page whose host name resolves to the learner's address.
 func TestRebinding(t *testing.T) {
 	c := composed(t).HTTP.Config
 	c.Address = "127.0.0.1:0"
@@ -140,8 +140,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestDockerfile checks that every image is named by tag and digest, and that the linker flags of the Dockerfile set
-// the version that the program reports.
+// TestDockerfile checks that every image is named by tag and digest. The linker flags of the Dockerfile must set the
+// version that the program reports.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {

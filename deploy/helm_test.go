@@ -118,7 +118,7 @@ func TestHelmSettings(t *testing.T) {
 			t.Errorf("%d times %q, want %d", got, what, n)
 		}
 	}
-	// Without followers the chart has the learner only.
+	// The chart has only the learner if there are no followers.
 	if alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout")); len(alone) != 3 {
 		t.Errorf("%d objects", len(alone))
 	}

@@ -175,7 +175,7 @@ func (r *run) refused(e *event.Example) {
 	}
 }
 
-// TestEveryRestart compares a learner that restarts after each event with one that does not.
+// TestEveryRestart compares a learner that restarts after each event with a learner that does not restart.
 func TestEveryRestart(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {

@@ -77,8 +77,8 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 }
 
 // Cut ends the interval and returns what the Learner has learned in it, rounded to the given precision in bits. Call
-// Follow to start the next interval. Until then the Learner's weights still include changes that the Delta omits by
-// averaging or rounding.
+// Follow to start the next interval. The Learner's weights include changes that the Delta omits by averaging or
+// rounding, until Follow discards them.
 func (l *Learner) Cut(precision int) *deltas.Delta {
 	m := l.member
 	if m.rewritten != l.levels.Rewritten {
@@ -101,8 +101,8 @@ func (l *Learner) Cut(precision int) *deltas.Delta {
 // Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must have been created as
 // a Clone of fold. Follow copies the rows of the given columns, and the rows that the Learner has changed in its last
 // interval. All other rows must already be equal. What the Learner has learned in its last interval is discarded. peers
-// is the number of Learners in the group, and events is the planned length of the interval. With one peer, Deltas are
-// exact.
+// is the number of Learners in the group, and events is the planned length of the interval. If there is one peer,
+// Deltas are exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
 	l.encoder.Follow(fold.encoder.Schema())
 	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // one of the two has changed all rows since the last interval
@@ -261,8 +261,8 @@ func (l *Learner) addRow(row, v []float64) {
 	l.levels.AddChanges(row, v[deltas.Parts:], m.Factor)
 }
 
-// addSums adds the sums of an interval, and makes the decisions that depend on them: the choice between average and
-// iterate, the mixture weights, and the reaction to drift.
+// addSums adds the sums of an interval, and makes the decisions that depend on them. These are the choice between
+// average and iterate, the mixture weights, and the reaction to drift.
 func (l *Learner) addSums(base, now *sums) {
 	l.encoder.Scaling.Events += now.dense - base.dense
 	l.events += now.events - base.events

@@ -3,9 +3,9 @@
 //
 // A [Learner] is not safe for concurrent use and does no I/O. Predict returns the [Prediction] for an event and changes
 // no state. Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the
-// caller stores the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior.
-// The measures and the mixture weights then use the prior. A [Report] holds measures and counts, [Alarms] holds the
-// alarms of the monitors, and a [Snapshot] is the state at one instant, with its models.
+// caller stores the Prediction made when the event arrived ([Prediction.Append]). It later passes this Prediction to
+// Learn as the prior. The measures and the mixture weights then use the prior. A [Report] holds measures and counts,
+// [Alarms] holds the alarms of the monitors, and a [Snapshot] is the state at one instant, with its models.
 //
 // Learn passes an event through the following packages. None of them imports a later package in this list, and none
 // imports package online:

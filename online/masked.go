@@ -206,8 +206,8 @@ func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
 	return m.silent.Some
 }
 
-// The experts learn firstCopies silently masked copies of each of the first earlyGroups events if whole groups can be
-// missing, and one copy of every other event.
+// If whole groups can be missing, the experts learn firstCopies silently masked copies of each of the first earlyGroups
+// events. They learn one copy of every other event.
 const firstCopies, earlyGroups = 3, 2000
 
 // trainExperts trains the correcting experts with an event or, if a level has silent noise, with silently masked copies

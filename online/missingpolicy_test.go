@@ -283,7 +283,7 @@ func TestMissingPolicyIsMeasured(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	l.same(t, "events that lack fields")
-	// With these weights the policy "none" is better.
+	// The policy "none" is better with these weights.
 	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
 		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
 	}

@@ -114,8 +114,8 @@ func (h *pasts) each(yield func(event.Block) bool) bool {
 	return true
 }
 
-// keepOld saves the models and states that are due. After the first pass over a finite data set it discards all of
-// them.
+// keepOld saves the models and states that are due. It discards all of them after the first pass over a finite data
+// set.
 func (l *Learner) keepOld() {
 	if l.levels.Passed() {
 		l.monitors.Stop()

@@ -60,8 +60,8 @@ func TestWeightTwo(t *testing.T) {
 }
 
 // TestPoison checks that every optimizer and loss survives corrupted events. Values that are NaN, infinite or beyond
-// the limits are rejected and counted. Readings that jump by twelve orders of magnitude or to the limit, and an event
-// with very many features, are learned without harm to later predictions.
+// the limits are rejected and counted. Readings may jump by twelve orders of magnitude or to the limit, and an event
+// may have very many features. These events must be learned without harm to later predictions.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	poison := func(t *testing.T, c online.Config, classes int) {

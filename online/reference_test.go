@@ -252,8 +252,8 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 //
 //	a_t = (1 - beta_t) a_{t-1} + beta_t w_t,  beta_t = (1+p)/(t+1+p).
 //
-// The iterates w are the published weights of a second learner. With a small fraction the coefficient of the lags would
-// underflow, unless it is reset to 1 from time to time.
+// The iterates w are the published weights of a second learner. The coefficient of the lags would underflow with a
+// small fraction, unless it is reset to 1 from time to time.
 func TestAverageAgainstItsDefinition(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -142,8 +142,8 @@ func TestRegressionOutliers(t *testing.T) {
 	}
 }
 
-// TestRegressionRefuses checks that a regression Learner rejects a Schema of classes, that a classifier rejects a Schema of
-// targets, and that targets beyond the limit are rejected.
+// TestRegressionRefuses checks that a regression Learner rejects a Schema of classes, and targets beyond the limit. A
+// classifier must reject a Schema of targets.
 func TestRegressionRefuses(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"

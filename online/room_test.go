@@ -35,7 +35,7 @@ func crowded(n, label int) *event.Example {
 	return e
 }
 
-// fill learns events of the first two classes until one is rejected, and returns the number of that event.
+// fill learns events of the first two classes until an event is rejected, and returns the number of that event.
 func fill(t *testing.T, l *online.Learner) int {
 	t.Helper()
 	for n := range 1000 {
@@ -145,8 +145,8 @@ func TestFarFromBound(t *testing.T) {
 	}
 }
 
-// TestGroupRefusesNothing checks that Learners in a group ignore the memory limit, including the first one that learns
-// alone. So members with different limits can form a group.
+// TestGroupRefusesNothing checks that Learners in a group ignore the memory limit, including the first Learner, which
+// learns alone. So members with different limits can form a group.
 func TestGroupRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21

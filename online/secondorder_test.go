@@ -102,8 +102,8 @@ func TestSecondOrderWeighsClasses(t *testing.T) {
 	}
 }
 
-// TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields: predictions have the same bits as
-// those of the noise levels alone.
+// TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields. Predictions must have the
+// same bits as predictions of the noise levels alone.
 func TestSecondOrderWithoutNumbers(t *testing.T) {
 	var answers [2][]float64
 	for i, rule := range []string{"auto", "adagrad"} {
@@ -126,8 +126,8 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 	}
 }
 
-// TestSecondOrderHelpsUnderGroups checks noise of groups: predictions with the expert have a lower loss than the noise
-// levels alone, on complete events and with a silently missing group.
+// TestSecondOrderHelpsUnderGroups checks noise of groups. Predictions with the expert must have a lower loss than
+// predictions of the noise levels alone, on complete events and with a silently missing group.
 func TestSecondOrderHelpsUnderGroups(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		lost := map[string]float64{}

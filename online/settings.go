@@ -35,8 +35,8 @@ type settings struct {
 	corrects    bool         // whether experts correct the noise levels
 }
 
-// If there are several noise levels, the scores of each are also mixed after multiplication by each of scales. With a
-// single level there is only oneScale. Silent noise needs more scales (silentScales): heavy dropout predicts with
+// If there are several noise levels, the scores of each are also mixed after multiplication by each of scales. If there
+// is a single level, only oneScale is used. Silent noise needs more scales (silentScales): heavy dropout predicts with
 // weights times 1/(1-q) if the present features are not rescaled.
 var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 

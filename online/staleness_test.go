@@ -129,8 +129,8 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	return events
 }
 
-// TestStalePredictions checks that the predictions of each age equal the predictions of the model that was published at that
-// time. Predictions of age 0 equal those of the progressive measures.
+// TestStalePredictions checks that the predictions of each age equal the predictions of the model that was published at
+// that time. Predictions of age 0 must equal the predictions of the progressive measures.
 func TestStalePredictions(t *testing.T) {
 	t.Parallel()
 	for i, c := range agedCases(11200) {
@@ -342,9 +342,9 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.StaleLoss {
 	return measure.StaleLoss{}
 }
 
-// TestStaleWeights checks that there is a warning if weights of some age are worse than the class frequencies, from the
-// Learner and from its saved state. With a serving_staleness of that age they are hardly worse. Without a concept
-// change there is no warning.
+// TestStaleWeights checks that there is a warning if weights of some age are worse than the class frequencies. The
+// Learner and its saved state must both give the warning. If serving_staleness is that age, they must be hardly worse.
+// There must be no warning without a concept change.
 func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w health.Warning) bool { return w.Kind == health.WarnStale }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestStandardizeAll compares standardize = "all" with a dense computation: the same events with every zero given
-// explicitly, so that every column is centered and scaled. Without noise both solve the same problem, with one exact
-// refresh at the end.
+// explicitly, so that every column is centered and scaled. Both must solve the same problem without noise, with one
+// exact refresh at the end.
 func TestStandardizeAll(t *testing.T) {
 	const n, columns = 1200, 12
 	c := online.DefaultConfig()
@@ -81,7 +81,7 @@ func TestStandardizeAll(t *testing.T) {
 	if relative := math.Sqrt(off / square); !(relative < 0.02) {
 		t.Errorf("scores are off by %.3g of their size", relative)
 	}
-	// Without the IRLS window, the errors are also similar.
+	// The errors are also similar without the IRLS window.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {

@@ -95,8 +95,8 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 	}
 }
 
-// TestStuck checks that a stuck field is detected and then counts as missing: in predictions, in the model of a
-// Snapshot, and in the counts of usual fields.
+// TestStuck checks that a stuck field is detected and then counts as missing in three places: predictions, the model of
+// a Snapshot, and the counts of usual fields.
 func TestStuck(t *testing.T) {
 	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
 	c := plain()
@@ -217,8 +217,8 @@ func TestStuckRestored(t *testing.T) {
 	}
 }
 
-// TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards what
-// was detected, and learns the same bits as a learner that never had the detector.
+// TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards the
+// detected fields, and learns the same bits as a learner that never had the detector.
 func TestStuckSetting(t *testing.T) {
 	stuck := func(how string) online.Config { return with(func(c *online.Config) { c.Stuck = how }) }
 	s := synthetic.NewStuckStream(4)

@@ -177,8 +177,8 @@ func TestUsualKinds(t *testing.T) {
 	}
 }
 
-// TestUsualMixture checks that a field with mixed kinds of values raises no alarm, and neither does a field whose kind
-// changed after the first few events.
+// TestUsualMixture checks that a field with mixed kinds of values raises no alarm. A field whose kind changed after the
+// first few events must raise no alarm either.
 func TestUsualMixture(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -279,8 +279,8 @@ func TestOddTime(t *testing.T) {
 }
 
 // TestUndeclared checks that there is a warning if fields are expected to be declared missing but no field can be.
-// There is none if a field can be declared missing, if silently missing fields are expected, or if no missing fields
-// are.
+// There must be no warning if a field can be declared missing, if silently missing fields are expected, or if no
+// missing fields are expected.
 func TestUndeclared(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -22,7 +22,7 @@ func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *lea
 }
 
 // TestSlidingWindow checks that a sliding window over all events gives the result of one refresh of all events. A
-// shorter sliding window gives a result that is closer to it than that of separate windows.
+// shorter sliding window must give a result that is closer to it than the result of separate windows.
 func TestSlidingWindow(t *testing.T) {
 	t.Parallel()
 	const n = 480

@@ -18,7 +18,8 @@ const protocol = 3
 // differences is above or below a limit. A Claim without Parts states a result that does not depend on chance.
 type Claim struct {
 	Claim string `json:"claim"`
-	// Where names the data set or treatment, if the experiment makes the same claim about several.
+	// Where names the data set or treatment, if the experiment makes the same claim about several data sets or
+	// treatments.
 	Where string `json:"where,omitempty"`
 	Own   bool   `json:"own,omitempty"`   // true if no paper makes the claim
 	Paper string `json:"paper,omitempty"` // position of the claim in the paper, or the paper's statement

@@ -84,8 +84,8 @@ func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example
 }
 
 // data returns the plain examples and copies of the other examples. The copies of an example together have the weight
-// of one example (Chen et al., eq. 2). If there is one rate, the copies equal those of Data.Corrupted in package batch,
-// without the many zeros.
+// of one example (Chen et al., eq. 2). If there is one rate, the copies equal the copies of Data.Corrupted in package
+// batch, without the many zeros.
 func (c *corruption) data(schema *event.Schema, plain, examples []event.Example) (*batch.Data, error) {
 	var b batch.Builder
 	for i := range plain {

@@ -155,8 +155,8 @@ func TestChains(t *testing.T) {
 }
 
 // TestWords checks that the words do not depend on the number of threads. The quarters of an image together must have
-// as many patches as the whole image. The centers of k-means must be those of the clouds. The nearest center must equal
-// the result of a slow search.
+// as many patches as the whole image. The centers of k-means must be the centers of the clouds. The nearest center must
+// equal the result of a slow search.
 func TestWords(t *testing.T) {
 	s := &Setting{Seed: 1, Threads: 2}
 	c := cifarConfig{Side: 3, Stride: 4, Words: 7, Patches: 400, Rounds: 4}

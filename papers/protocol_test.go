@@ -596,8 +596,8 @@ func TestDivisions(t *testing.T) {
 	}
 }
 
-// TestWholeSets checks that a set is used whole once the store has all its cells of that size, for figures 3 and 4 and
-// for figure 5. The report must list the size. A set without one of the cells must be cut.
+// TestWholeSets checks that a set is used whole once the store has all its cells of that size. It checks figures 3 and
+// 4, and figure 5. The report must list the size. A set without one of the cells must be cut.
 func TestWholeSets(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)

@@ -51,7 +51,7 @@ type Status struct {
 }
 
 // Setting provides an experiment with its data, threads and store of cells, and collects its results. Its methods are
-// safe for concurrent use, except for those that report results.
+// safe for concurrent use, except for the methods that report results.
 type Setting struct {
 	Size    Size
 	Seed    uint64

@@ -19,8 +19,8 @@ import (
 )
 
 // connections limits the number of open connections, so that file descriptors remain for checkpoints and brokers. If
-// the limit is reached and another client connects, the connection that has been idle longest is closed. If none is
-// idle, the new connection waits.
+// the limit is reached and another client connects, the connection that has been idle longest is closed. If no
+// connection is idle, the new connection waits.
 type connections struct {
 	places chan struct{} // holds one element for each connection
 	closed atomic.Uint64 // number of connections closed because of the limit

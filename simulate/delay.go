@@ -110,7 +110,7 @@ func (d *dues) Pop() any {
 	return last
 }
 
-// Learn runs a learner that scores every event at arrival, and learns it when its label arrives. With a delay of n
+// Learn runs a learner that scores every event at arrival, and learns it when its label arrives. If the delay is n
 // events, the label arrives after the n-th later event has been scored. If several labels arrive at once, the earlier
 // event is learned first, as in package labels. Labels that arrive after the last event are learned at the end. The
 // stream is divided into bins for Delayed.Over.

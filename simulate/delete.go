@@ -57,10 +57,11 @@ func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Fraction}, g
 func (g Groups) String() string { return "groups:" + number(g.Fraction) }
 
 // Worst removes the K features of an event that the model needs most for the true class y (Globerson & Roweis 2006,
-// section 2): the largest positive contributions to the margin between y and another class. With more than two classes
-// the other class is the one with the lowest margin after the deletion. If the model separates pairs of classes, a
-// margin is the difference of the classes' sums over pairs. For regression, Worst removes the K features without which
-// the prediction is farthest from the target: the largest positive or the largest negative contributions to the score.
+// section 2). These are the largest positive contributions to the margin between y and another class. If there are more
+// than two classes, the other class is the class with the lowest margin after the deletion. If the model separates
+// pairs of classes, a margin is the difference of the classes' sums over pairs. For regression, Worst removes the K
+// features without which the prediction is farthest from the target. These are the largest positive or the largest
+// negative contributions to the score.
 type Worst struct {
 	deletion
 	K int
@@ -173,8 +174,8 @@ func speaks(outputs []float64, sides []side) (sum float64) {
 
 func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
 
-// Group removes a group of features, for example a sensor: a field or a group of fields of the Schema, a group of
-// columns of the Stage, or columns by number in a sparse text format, such as 3 or 1-8.
+// Group removes a group of features, for example a sensor. The group is a field or a group of fields of the Schema, a
+// group of columns of the Stage, or columns by number in a sparse text format, such as 3 or 1-8.
 type Group struct {
 	deletion
 	Name string
@@ -246,9 +247,9 @@ func (m *members) holds(e *Event, i int, column uint32) bool {
 	return in
 }
 
-// Block removes a rectangle of an image: Size by Size pixels at a random position in every event or, if Size is 0,
-// Height by Width pixels from Row and Column on. Pixels are columns, row by row. An image with several colors is one
-// plane after another.
+// Block removes a rectangle of an image. If Size is not 0, it removes Size by Size pixels at a random position in every
+// event. Otherwise it removes Height by Width pixels from Row and Column on. Pixels are columns, row by row. An image
+// with several colors is one plane after another.
 type Block struct {
 	deletion
 	Size                       int

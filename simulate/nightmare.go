@@ -17,7 +17,7 @@ import (
 )
 
 // Nightmare is a way in which features fail. Its effect on an event depends only on the event, its number, and the
-// Stage's Seed and Repeat, so it is the same for every model.
+// Stage's Seed and Repeat. So the effect is the same for every model.
 //
 // It processes an event twice. Distort receives the original features and changes their values. Kill receives the
 // features after standardization by the model's Scaler, and marks the removed ones in Dead. For a learner, which has

@@ -46,9 +46,10 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 	return m, examples
 }
 
-// TestRegressionClosedForm compares the errors under random deletion with their expectation. If every feature is removed
-// with probability d and the others are multiplied by s, a score has the mean f = b + s (1-d) sum w x and the variance
-// v = s^2 d (1-d) sum w^2 x^2. The expected squared error is (y - f)^2 + v for any distribution of the score.
+// TestRegressionClosedForm compares the errors under random deletion with their expectation. If every feature is
+// removed with probability d and the others are multiplied by s, a score has two moments. The mean is f = b + s (1-d)
+// sum w x, and the variance is v = s^2 d (1-d) sum w^2 x^2. The expected squared error is (y - f)^2 + v for any
+// distribution of the score.
 func TestRegressionClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)

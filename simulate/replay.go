@@ -47,7 +47,7 @@ func (s *Subject) loss() string {
 	return s.Model.About().Loss
 }
 
-// Dead says how a removed feature appears to the model.
+// Dead is the way in which a removed feature appears to the model.
 type Dead string
 
 const (
@@ -63,7 +63,7 @@ const (
 	NotFound Dead = "not found"
 )
 
-// Treatment says what happens to removed features and to the remaining ones.
+// Treatment describes what happens to removed features and to the remaining ones.
 type Treatment struct {
 	Dead Dead `json:"dead"`
 	// Rescale removes Declared features and divides the remaining ones by the fraction that remains, so that the score
@@ -189,7 +189,7 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// RequestError reports that a Replay cannot do what was requested with its subjects or events.
+// RequestError reports that a Replay cannot fulfill the request with its subjects or events.
 type RequestError struct{ error }
 
 func (e *RequestError) Unwrap() error { return e.error }
@@ -334,7 +334,7 @@ func (s *Subject) expectsSilence() bool {
 	return strings.Contains(h.Noise, "silent") || slices.ContainsFunc(h.Experts, func(x model.Expert) bool { return strings.Contains(x.Name, "silent") })
 }
 
-// readingDead returns copies of subjects. Their learners know the neutral values of the numbers in their events.
+// readingDead returns copies of subjects. Their learners have the neutral values of the numbers in their events.
 func readingDead(subjects []*Subject) []*Subject {
 	subjects = slices.Clone(subjects)
 	read := map[*event.Example]*batch.DeadValueReadings{} // key: the first of a subject's events

@@ -95,7 +95,7 @@ func TestMeanAndBounds(t *testing.T) {
 }
 
 // TestDead checks a removed feature whose mean is far from 0. If it is declared missing it counts as its mean, and if
-// it silently is 0 it misleads the model. Without a value for silently missing features it counts as its center.
+// it silently is 0 it misleads the model. A feature without a value for silently missing features counts as its center.
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
@@ -282,8 +282,9 @@ func TestSilentLearner(t *testing.T) {
 	}
 }
 
-// TestSilentLoss checks which subjects the report names: among those that do not expect silently missing features, the
-// one with the largest increase of the error, if it is large enough. It also names the best subject that expects them.
+// TestSilentLoss checks which subjects the report names. Among the subjects that do not expect silently missing
+// features, it names the one with the largest increase of the error, if that increase is large enough. It also names
+// the best subject that expects them.
 func TestSilentLoss(t *testing.T) {
 	spline := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
 		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}

@@ -178,8 +178,8 @@ type Named struct {
 	family string
 }
 
-// Figures returns the figures: for every family the error by level, or bars if it has no numbers. There is also a
-// figure of the error over time for every nightmare that is limited to a part of the stream, or that has a learner.
+// Figures returns the figures: for every family the error by level, or bars if it has no numbers. A nightmare that is
+// limited to a part of the stream, or that has a learner, also has a figure of the error over time.
 func (r *Result) Figures() []Named {
 	var out []Named
 	used := map[string]bool{}

@@ -20,8 +20,8 @@ type SilentLoss struct {
 	Silent    float64 `json:"silent"`
 	// Expects reports whether the subject has learned for silently missing features.
 	Expects bool `json:"expects_silent_loss"`
-	// Other is the subject with the smallest error in this nightmare among those that have learned for silently missing
-	// features. It is "" if there is none, or if this subject is one itself.
+	// Other is the subject with the smallest error in this nightmare, among the subjects trained for silently missing
+	// features. It is "" if no subject is trained for them, or if this subject is.
 	Other       string  `json:"other,omitempty"`
 	OtherSilent float64 `json:"other_silent,omitempty"`
 

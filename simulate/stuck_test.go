@@ -64,7 +64,8 @@ func TestStuckFoundAndNot(t *testing.T) {
 	if found := errors[want[1]]; found != errors[want[4]] || found > errors[want[0]]-10 {
 		t.Errorf("a model: %v", errors)
 	}
-	// The learner detects the stuck field after 50 of 1,000 events. Without detection it learns not to use the field.
+	// The learner detects the stuck field after 50 of 1,000 events. A learner without detection learns not to use the
+	// field.
 	if errors[want[3]] > errors[want[2]]-0.2 {
 		t.Errorf("a learner: %v", errors)
 	}

@@ -72,7 +72,7 @@ func allocates(f func()) uint64 {
 }
 
 // TestResponsesWithWrongLengths checks that a response of 14 bytes that claims many elements allocates little memory.
-// Without the check, 12 GB or more would be allocated.
+// 12 GB or more would be allocated without the check.
 func TestResponsesWithWrongLengths(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
 		c := DefaultConnectConfig()

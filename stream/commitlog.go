@@ -2,8 +2,8 @@ package stream
 
 // A commit log is a topic in which several writers keep one history that is equal for all readers. Partition 0 holds
 // commits in a fixed order. The other partitions hold chunks, to which commits refer by partition and offset. A chunk
-// is acknowledged before its commit is written. So every reader of the commit either finds the chunks or knows for
-// certain that they were deleted. No record expires. Trim deletes records that a snapshot has replaced (snapshots.go).
+// is acknowledged before its commit is written. So every reader of the commit either finds the chunks or can be certain
+// that they were deleted. No record expires. Trim deletes records that a snapshot has replaced (snapshots.go).
 
 import (
 	"context"
@@ -93,8 +93,8 @@ func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 // ID returns the topic ID, or "" if the brokers have none.
 func (l *CommitLog) ID() string { return l.id }
 
-// AppendChunk writes a chunk and returns its place once the chunk is acknowledged. After an error the chunk may still
-// have been written. That is harmless, because no commit refers to it.
+// AppendChunk writes a chunk and returns its place once the chunk is acknowledged. If AppendChunk returns an error, the
+// chunk may still have been written. That is harmless, because no commit refers to it.
 func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
 	l.turn++
@@ -109,7 +109,7 @@ func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error)
 }
 
 // AppendCommit writes a commit and returns its offset once the commit is acknowledged. The offset is -1 if the brokers
-// do not report it. After an error the commit may still have been written, or may be written later.
+// do not report it. If AppendCommit returns an error, the commit may still have been written, or may be written later.
 func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
 	if offset, err = l.producer.Append(ctx, 0, Message{Value: data}); err != nil {
 		return -1, fmt.Errorf("writing a commit: %w", err)
@@ -210,8 +210,8 @@ type CommitLogReader struct {
 }
 
 // ReadCommitLog reads a commit log from offset from on. id is the CommitLog.ID when that offset was stored, or "" if
-// unknown. With toEnd the reader stops at the current end of the commit log. The error is a *TrimmedError if some of
-// the requested commits have been deleted.
+// unknown. If toEnd is true, the reader stops at the current end of the commit log. The error is a *TrimmedError if
+// some of the requested commits have been deleted.
 func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64, toEnd bool) (*CommitLogReader, error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
@@ -260,7 +260,7 @@ func (r *CommitLogReader) Lag() int64 {
 	return lag
 }
 
-// Failing returns the reason why the commit log cannot be read, or "" if there is none.
+// Failing returns the reason why the commit log cannot be read, or "" if it can be read.
 func (r *CommitLogReader) Failing() string {
 	s := r.reader.Stats()
 	return s.Failing()
@@ -270,9 +270,10 @@ func (r *CommitLogReader) Failing() string {
 // It retries until it is certain, or until ctx ends. The error is a *TrimmedError for places before the start of the
 // log.
 //
-// A broker that was paused may not know that another broker now leads the partition, and may report an end that is too
-// early. So before Chunk returns nil for a place beyond the end, it writes an empty record to the partition, which such
-// a broker does not acknowledge. A reader with toEnd writes nothing. It repeats the request for RequestTimeout instead.
+// A broker that was paused may still respond as the leader of a partition that another broker now leads. It may report
+// an end that is too early. So Chunk writes an empty record to the partition before it returns nil for a place beyond
+// the end. Such a broker does not acknowledge this record. A reader with toEnd writes nothing. It repeats the request
+// for RequestTimeout instead.
 func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {
@@ -301,7 +302,7 @@ func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err
 	return data, err
 }
 
-// past is what a reader knows about a place that seems to be beyond the end of its partition.
+// past is the state of a search for a place that seems to be beyond the end of its partition.
 type past struct {
 	began time.Time
 	end   int64 // certain end of the partition, or -1 if unknown
@@ -363,8 +364,8 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 	return nil, r.outside(ctx, at, seems)
 }
 
-// outside handles a place without a record. Before the start of the log the record was deleted; after the end it does
-// not exist. If the record has appeared in the meantime, it is requested again.
+// outside handles a place without a record. A record before the start of the log was deleted, and a record after the
+// end does not exist. If the record has appeared in the meantime, it is requested again.
 func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)

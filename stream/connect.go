@@ -336,7 +336,7 @@ func (k *cluster) forget(epoch int) {
 	}
 }
 
-// cause returns the true cause of a failed call. Without metadata the Transport reports "topic not found" for any
+// cause returns the true cause of a failed call. The Transport without metadata reports "topic not found" for any
 // cause, so cause requests the metadata itself.
 func (k *cluster) cause(ctx context.Context, err error) error {
 	var code kafka.Error
@@ -564,7 +564,7 @@ func (k *cluster) twoCopies(ctx context.Context, topic string) error {
 }
 
 // offsets returns the offset at a time of each partition. at is in ms, or kafka.FirstOffset or kafka.LastOffset. The
-// result is -1 for a time after the last record. With committed, kafka.LastOffset is the last stable offset.
+// result is -1 for a time after the last record. If committed is true, kafka.LastOffset is the last stable offset.
 func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(partitions))
 	err := k.retry(ctx, "asking for offsets of topic "+topic, func() error {

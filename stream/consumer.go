@@ -155,8 +155,8 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
-// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and one that looks for
-// new partitions. Close ends them.
+// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another that looks
+// for new partitions. Close ends them.
 //
 // It delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps left by
 // compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders move or
@@ -345,8 +345,9 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 }
 
 // certainEnd returns the true end of a partition; end is the end that a broker has reported. A broker that was paused
-// may not know that another broker now leads the partition, and may report an end that is too early. If end is before
-// next, which is after the last record read, certainEnd repeats the request until RequestTimeout has passed.
+// may still respond as the leader of a partition that another broker now leads, and may report an end that is too
+// early. If end is before next, which is after the last record read, certainEnd repeats the request until
+// RequestTimeout has passed.
 func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
 	began := time.Now()
 	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {
@@ -409,8 +410,8 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 	})
 }
 
-// watch starts reading partitions that are added to the topics. When the ID of a topic changes, it makes the fetchers
-// check whether it is still the same topic. While Next is not called, watch requests the ends of the partitions.
+// watch starts reading partitions that are added to the topics. If the ID of a topic changes, it makes the fetchers
+// check whether it is still the same topic. watch requests the ends of the partitions while Next is not called.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()

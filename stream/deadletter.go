@@ -39,7 +39,7 @@ type DeadLetterConfig struct {
 //
 // with key and value in base64.
 //
-// A letter that is too large for its topic, or larger than 32 MiB, is cut: the longer of value and key is shortened
+// A letter that is too large for its topic, or larger than 32 MiB, is cut. The longer of value and key is shortened
 // until the letter is accepted. Then the header (in a file, the number) truncated has the original size of the value,
 // and truncated_key has the original size of the key.
 //
@@ -219,7 +219,7 @@ func shrinkLetter(m *Message) bool {
 	return true
 }
 
-// write writes the pending lines. After an error the next call continues with the rest.
+// write writes the pending lines. If write fails, the next call continues with the rest.
 func (d *DeadLetters) write() error {
 	n, err := d.file.Write(d.pending)
 	d.dirty = d.dirty || n > 0
@@ -277,8 +277,8 @@ func (d *DeadLetters) inPlace() (bool, error) {
 	return true, nil
 }
 
-// again recreates the file and its directory, and writes the lines that no Flush has stored yet. After an error it may
-// be called again.
+// again recreates the file and its directory, and writes the lines that no Flush has stored yet. If it fails, it may be
+// called again.
 func (d *DeadLetters) again() error {
 	lost, err := io.ReadAll(io.NewSectionReader(d.file, d.safe, math.MaxInt64-d.safe))
 	if err != nil {

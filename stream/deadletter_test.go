@@ -300,8 +300,9 @@ func TestDeadLetterErrors(t *testing.T) {
 	must.Fails(t, full.Close(), "Close with a letter that was not written")
 }
 
-// TestLetters checks that dead letters are read as they were stored, from a topic and from a file: null and empty
-// bytes, reasons, and cut values. A record that is not a letter must only give an error for its position.
+// TestLetters checks that dead letters are read as they were stored, from a topic and from a file. The letters have
+// null and empty bytes, reasons, and cut values. A record that is not a letter must only give an error for its
+// position.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := connectTo(b)

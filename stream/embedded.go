@@ -19,8 +19,8 @@ type EmbeddedConfig struct {
 }
 
 // Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. It uses the
-// real protocol, but it is not Kafka: it has one node. With a DataDir, acknowledged records are written but not synced
-// to disk.
+// real protocol, but it is not Kafka: it has one node. If DataDir is set, acknowledged records are written but not
+// synced to disk.
 type Embedded struct {
 	cluster *kfake.Cluster
 }

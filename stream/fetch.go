@@ -201,8 +201,8 @@ func (c *cursor) err() error {
 	return nil
 }
 
-// fetched is the result of a fetch: consecutive batches of records, or only a new position of the partition. After
-// reading, it returns to the free list of its fetcher.
+// fetched is the result of a fetch: consecutive batches of records, or only a new position of the partition. It returns
+// to the free list of its fetcher once it has been read.
 type fetched struct {
 	from      *fetcher
 	exchange  *fetchExchange // owns the bytes that batches borrow
@@ -431,7 +431,7 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
-		// After a canceled context the connection may still write into the buffer of the exchange. Never use that
+		// The connection may still write into the buffer of the exchange after the context was canceled. Never use that
 		// buffer again.
 		buf.exchange = nil
 		return err

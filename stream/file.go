@@ -105,9 +105,9 @@ func (f *File) Place(offset int64) string { return f.scanner.Place(offset) }
 // record.Config.Growing). Otherwise it returns 0. It may be called after Close.
 func (f *File) Held() int64 { return f.scanner.Held() }
 
-// Next fills b with the next examples. After the last example it returns io.EOF. Other errors name the file and line;
+// Next fills b with the next examples. It returns io.EOF after the last example. Other errors name the file and line;
 // all earlier records have been returned. b shares no memory with the File, so a caller with several Batches may read
-// ahead while it learns. After a call of Ahead, b is borrowed until the next call.
+// ahead while it learns. If Ahead has been called, b is borrowed until the next call.
 func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -503,6 +503,6 @@ func (r *Records) Close() error {
 	return r.file.Close()
 }
 
-// Next reads the next record. After the last record it returns io.EOF. The bytes are valid until the next call. A line
+// Next reads the next record. It returns io.EOF after the last record. The bytes are valid until the next call. A line
 // of more than max_bytes is an error.
 func (r *Records) Next(out *record.Record) error { return r.scanner.Next(out) }

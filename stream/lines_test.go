@@ -155,7 +155,7 @@ func TestSourceName(t *testing.T) {
 	}
 }
 
-// TestReplacedFile checks that a file that was replaced by a longer one is not continued, because it does not begin
+// TestReplacedFile checks that a file that was replaced by a longer file is not continued, because it does not begin
 // with the learned records.
 func TestReplacedFile(t *testing.T) {
 	for _, test := range []struct {

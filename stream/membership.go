@@ -42,7 +42,7 @@ type MembershipConfig struct {
 	Instance string
 	// SessionTimeout is the time without a heartbeat after which brokers reassign a member's partitions. It is also the
 	// time that a member continues without a response. Brokers accept 6 s and more, unless group.min.session.timeout.ms
-	// says otherwise.
+	// is set to another minimum.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is the time that members have to rejoin in a rebalance.
 	RebalanceTimeout time.Duration
@@ -113,8 +113,8 @@ func (g *Generation) Done() <-chan struct{} { return g.ctx.Done() }
 // fails too.
 func (g *Generation) Err() error { return context.Cause(g.ctx) }
 
-// Membership is a membership in a group. It belongs to one goroutine. After Next, a second goroutine sends heartbeats
-// until the following Next or Leave.
+// Membership is a membership in a group. It belongs to one goroutine. A second goroutine sends heartbeats between Next
+// and the following Next or Leave.
 type Membership struct {
 	config  MembershipConfig
 	cluster *cluster
@@ -152,8 +152,8 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 	return &Membership{config: config, cluster: k}, nil
 }
 
-// Next ends the current Generation and returns the next Generation. It retries until ctx ends or an error is final: a
-// missing permission, another kind of program in the group, or a static member with the same name.
+// Next ends the current Generation and returns the next Generation. It retries until ctx ends or an error is final.
+// Final errors are a missing permission, another kind of program in the group, and a static member with the same name.
 func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 	m.endGeneration()
 	doing := "joining group " + m.config.Group

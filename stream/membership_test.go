@@ -271,7 +271,7 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 }
 
 // TestHeartbeatIsSentAgainAtOnce checks that a heartbeat on a broken connection is repeated within an eighth of the
-// interval. After nine broken heartbeats in a row the member must still be in the group, although nine intervals exceed
+// interval. The member must still be in the group after nine broken heartbeats in a row, although nine intervals exceed
 // two sessions.
 func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	noLeaks(t)

@@ -1,7 +1,7 @@
 package stream
 
 // This file implements OAUTHBEARER. A client requests a token from an authority with its ID and secret (client
-// credentials, RFC 6749, section 4.4), and sends the token to the broker (RFC 7628).
+// credentials, RFC 6749, section 4.4). It sends the token to the broker (RFC 7628).
 
 import (
 	"context"

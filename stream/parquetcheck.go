@@ -142,8 +142,8 @@ var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), e
 
 var errPageSize = errors.New("it unpacks to more bytes than it says")
 
-// checkPage decompresses a page, without storing it, to check that it is no longer than its header says. The parquet
-// package allocates the length in the header.
+// checkPage decompresses a page, without storing it, to check that it is no longer than the length in its header. The
+// parquet package allocates that length.
 func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.CompressionCodec) error {
 	if head.levels < 0 || head.levels > min(head.compressed, head.size) {
 		return errThrift

@@ -33,8 +33,8 @@ type ProducerConfig struct {
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // number of partitions of a created topic
 	TopicSettings    []string      `toml:"-"`                 // settings of a created topic, for example cleanup.policy=compact
-	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. With fewer
-	// replicas, this setting would stop writing when one broker stops.
+	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. If there
+	// are fewer replicas, this setting would stop writing when one broker stops.
 	TwoCopies bool `toml:"-"`
 	// Shrink reduces a record that is too large for the topic, and reports whether it could. If Shrink is nil, such a
 	// record is an error.
@@ -206,7 +206,7 @@ func (p *Producer) identify(ctx context.Context) error {
 
 // Write adds a record. Kafka's default partitioner (murmur2) selects its partition by its key. Records without a key
 // are written to the partitions in turn, one batch each. A full batch is sent with the next record, and Flush sends the
-// rest. After an error m was not added, but all earlier records are kept: call Write or Flush again.
+// rest. If Write returns an error, m was not added, but all earlier records are kept: call Write or Flush again.
 func (p *Producer) Write(ctx context.Context, m Message) error {
 	i := p.keyless
 	if m.Key != nil {
@@ -305,8 +305,8 @@ func (p *Producer) pace(ctx context.Context) error {
 }
 
 // Append writes a record to a partition immediately, after the waiting records, and returns its offset. The offset is
-// -1 if the brokers do not report it, because they acknowledged the record long before. After an error the record may
-// still have been written, or may be written later.
+// -1 if the brokers do not report it, because they acknowledged the record long before. If Append returns an error, the
+// record may still have been written, or may be written later.
 func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i >= 0 && p.partitions[i].batch.count > 0 {
@@ -332,8 +332,8 @@ func (p *Producer) Partitions() (out []int32) {
 }
 
 // AppendAll writes records to a partition immediately, after the waiting records. It returns the offset of the first
-// record, or -1 if the brokers do not report it. After an error some records may still have been written, or may be
-// written later.
+// record, or -1 if the brokers do not report it. If AppendAll returns an error, some records may still have been
+// written, or may be written later.
 func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i < 0 {

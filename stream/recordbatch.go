@@ -212,7 +212,7 @@ func varbytes(b []byte) (field, rest []byte, ok bool) {
 }
 
 // unpacker decompresses the records of a batch into its own memory, which is valid until the next call. gzip and lz4
-// use kafka-go's codecs. Snappy and zstd are decompressed directly: kafka-go's snappy trusts the length in the data and
+// use kafka-go's codecs. Snappy and zstd are decompressed directly. kafka-go's snappy trusts the length in the data and
 // may allocate 4 GB, and its zstd does not limit the window.
 type unpacker struct {
 	limit  int // largest uncompressed size of a batch
@@ -233,7 +233,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 		u.out, err = appendSnappy(u.out, src, u.limit)
 	case compress.Zstd:
 		if u.zstd == nil {
-			// With a concurrency of 1 the decoder starts no goroutines.
+			// The decoder starts no goroutines with a concurrency of 1.
 			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(u.limit)))
 			if err != nil {
 				return nil, err

@@ -269,8 +269,8 @@ func TestReadDamagedRecords(t *testing.T) {
 	}
 }
 
-// FuzzResponse uses arbitrary bytes as the records of a fetch response. With seal it repairs the checksums, so that the
-// bytes after them are used.
+// FuzzResponse uses arbitrary bytes as the records of a fetch response. If seal is true, it repairs the checksums, so
+// that the bytes after them are used.
 func FuzzResponse(f *testing.F) {
 	for codec := range int16(5) {
 		b := makeBatch(f, batchOrigin{base: 7, producer: 3, attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})

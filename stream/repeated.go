@@ -8,9 +8,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// repeated detects events that a producer has written twice to a partition: another event with the same key (or ID) is
-// at most window offsets before. The result depends only on the records of the partition, because a Consumer that
-// starts in the middle first reads the window before its start.
+// repeated detects events that a producer has written twice to a partition. The other event has the same key (or ID)
+// and is at most window offsets before. The result depends only on the records of the partition, because a Consumer
+// that starts in the middle first reads the window before its start.
 //
 // It takes about 56 bytes for each of the last window records that has a key.
 type repeated struct {

@@ -81,7 +81,7 @@ func TestRepeated(t *testing.T) {
 		}
 		c.Close()
 	}
-	// Without dedup_window every record is returned.
+	// Every record is returned without dedup_window.
 	must.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
 	// The part of the window that is no longer in the log is not needed.
 	client := streamtest.Client(t, b.Brokers())

@@ -53,7 +53,7 @@ func same(a, b []byte) bool {
 }
 
 // TestCrashAdopting kills a program while it solves for, adopts or saves an exact solution. The newest checkpoint then
-// holds the state before or after the adoption. The final state equals that of a run without kills.
+// holds the state before or after the adoption. The final state must equal the final state of a run without kills.
 func TestCrashAdopting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -120,7 +120,7 @@ func TestCrashAdopting(t *testing.T) {
 }
 
 // TestCrashAfterWaiting checks that a learner saves the expiry of a wait for a solution before it learns more. The
-// final state then equals that of a run without kills, however fast the solver is after a restart.
+// final state must then equal the final state of a run without kills, however fast the solver is after a restart.
 func TestCrashAfterWaiting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -193,7 +193,7 @@ func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	return a, offsets, err
 }
 
-// decided reports whether the newest checkpoint records that a solution came too late.
+// decided reports whether the newest checkpoint records that a solution was too late.
 func (l *learner) decided(t *testing.T) bool {
 	a, _ := must.Get2(l.newest())(t)
 	return slices.Equal(a.TimedOut, []uint64{adoptEvery})

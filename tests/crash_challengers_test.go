@@ -18,8 +18,8 @@ import (
 	"blankout/internal/run"
 )
 
-// challengerTables configures two challengers. One has its own columns, because it has the field x that determines the
-// label, and becomes the lead.
+// challengerTables configures two challengers. One challenger has separate columns, because it has the field x that
+// determines the label. It becomes the lead.
 const challengerTables = `
 [learner]
 noise = "none"

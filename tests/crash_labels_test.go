@@ -17,9 +17,9 @@ import (
 )
 
 // This file has the crash tests of delayed labels. Events and labels are in two partitions each, and their learner is
-// killed. Its checkpoint must have the same bytes as that of a learner that was not killed. This holds for several
-// partitions too, because the order of events and labels depends only on the logs. Learners of classes and of numbers
-// alternate.
+// killed. Its checkpoint must have the same bytes as the checkpoint of a learner that was not killed. This holds for
+// several partitions too, because the order of events and labels depends only on the logs. Learners of classes and of
+// numbers alternate.
 
 // joinBroker starts a broker with a topic of clicks and a topic of answers (their labels). Some answers are late,
 // repeated, early, missing or invalid.

@@ -30,7 +30,7 @@ import (
 )
 
 // The crash tests run the real program with a broker in this process. They kill and restart the program until it has
-// learned everything. Then its checkpoint must have the same bytes as that of a run without kills.
+// learned everything. Then its checkpoint must have the same bytes as the checkpoint of a run without kills.
 
 // crashTopics are the topics that the learners of the crash tests read.
 var crashTopics = map[string]struct {
@@ -257,8 +257,9 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	return data, offsets, model.Events
 }
 
-// check compares a finished learner with reference, which was not killed. With one partition the states must have equal
-// bytes, with several the counts of records must be equal. No dead letter may be missing, but some may be repeated.
+// check compares a finished learner with reference, which was not killed. If there is one partition, the states must
+// have equal bytes. If there are several, the counts of records must be equal. No dead letter may be missing, but some
+// may be repeated.
 func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)

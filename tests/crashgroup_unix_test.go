@@ -31,8 +31,8 @@ import (
 	"blankout/stream/record"
 )
 
-// written records what was produced to a topic. For each partition it holds the sum of the fingerprints of all records
-// before each offset.
+// written describes the records that were produced to a topic. For each partition it holds the sum of the fingerprints
+// of all records before each offset.
 type written struct {
 	mu   sync.Mutex
 	sums [][]uint64

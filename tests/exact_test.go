@@ -39,7 +39,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 }
 
 // TestExactIsTrain makes a learner adopt the exact solution for a whole topic. The reported objective must equal three
-// others: that of the adopted weights, that of a validation of the checkpoint, and that of train on the same events.
+// others: the objective of the adopted weights, of a validation of the checkpoint, and of train on the same events.
 // (Short runs compare validations with train in ../batch and test adoptions in ../internal/run. This test compiles the
 // program again, with failpoints.)
 func TestExactIsTrain(t *testing.T) {

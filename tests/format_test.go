@@ -43,8 +43,8 @@ func formatConfig() online.Config {
 	return config
 }
 
-// writeFormat writes four files and the scores of each for formatEvents: a checkpoint in the middle of a stream, a
-// snapshot, a batch model and a kernel model.
+// writeFormat writes four files: a checkpoint in the middle of a stream, a snapshot, a batch model and a kernel model.
+// It also writes the scores of each for formatEvents.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
 	must.Do(t, os.MkdirAll(dir, 0o755))

@@ -46,8 +46,8 @@ func (f *frozen) leftOut() bool {
 // TestFrozen compares results of the program with testdata/frozen.txt: measures, and hashes of predictions, forecasts,
 // weights and states. The results cover every loss, optimizer, record format and kind of label, streams with missing
 // fields, and a group. A change that only moves code must not change any line. A change of results updates the file
-// with -update-frozen, and its commit message says which lines changed and why. A short run tests a fourth of the
-// models and runs, unless -run names this test.
+// with -update-frozen, and its commit message lists the changed lines and the reasons. A short run tests a fourth of
+// the models and runs, unless -run names this test.
 //
 // To find the cause of a changed line, build the program of the older commit and compare the hashed data:
 //
@@ -255,7 +255,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// measuresOf returns those of the named measures that a JSON object contains.
+// measuresOf returns the named measures that a JSON object contains.
 func measuresOf(t *testing.T, data []byte, names ...string) string {
 	t.Helper()
 	var all map[string]any

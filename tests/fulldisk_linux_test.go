@@ -18,8 +18,8 @@ import (
 )
 
 // TestFullDiskUnderLabels fills the disk that stores events waiting for labels. The learner must report it and not be
-// ready. SIGTERM must end the learner with exit code 1. After kills, and once the disk has space, it must reach the
-// same bytes as a learner without faults.
+// ready. SIGTERM must end the learner with exit code 1. It must reach the same bytes as a learner without faults, after
+// kills and once the disk has space.
 func TestFullDiskUnderLabels(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t)

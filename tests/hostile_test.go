@@ -99,7 +99,7 @@ func goodRecord(format string, i int, r *rand.Rand) string {
 	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, color, r.IntN(3))
 }
 
-// records is a Source of the records of one partition. An empty record stands for a compressed batch that cannot be
+// records is a Source of the records of one partition. An empty record represents a compressed batch that cannot be
 // decompressed.
 type records struct {
 	decoder record.Decoder
@@ -153,7 +153,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	return state, r.Status().RefusedBy, dead
 }
 
-// TestHostileRecords checks that a stream with one hostile record in a hundred, and a few at its start, leads to the
+// TestHostileRecords checks a stream with one hostile record in a hundred, and a few at its start. It must lead to the
 // same bits as the stream without them. It compares weights, statistics, fields, names and measures. Every hostile
 // record must be a dead letter with its reason.
 //

@@ -478,7 +478,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 }
 
 // learner repeatedly kills the program while it learns from the broker, and sometimes kills the broker. The final state
-// must equal that of a run without faults.
+// must equal the final state of a run without faults.
 func (k *kafkaTest) learner(t *testing.T) {
 	const topic = "one"
 	must.Get(k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic))(t)

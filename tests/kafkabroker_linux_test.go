@@ -49,8 +49,8 @@ type kafkaBroker struct {
 	process    *exec.Cmd
 	exited     chan struct{}
 	controller string
-	// behind is another listener without TLS. The broker tells clients to connect to it through proxy. Both are "" if
-	// there is no proxy.
+	// behind is another listener without TLS. The broker directs clients to it through proxy. Both are "" if there is
+	// no proxy.
 	behind, proxy string
 	env           []string // additional environment variables of the broker
 }
@@ -170,8 +170,8 @@ func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	return libs, nil
 }
 
-// freePorts returns free loopback addresses below the range of outgoing connections, so that no other process takes the
-// port of a broker while the broker is down.
+// freePorts returns free loopback addresses below the range of outgoing connections. So no other process takes the port
+// of a broker while the broker is down.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string

@@ -10,7 +10,7 @@ import (
 )
 
 // TestKafkaJarsAreNotFetchedUnasked checks that nothing is downloaded for the real broker unless requested. The message
-// must say how to request the download, and name its source and target.
+// must explain how to request the download, and name its source and target.
 func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	dir := t.TempDir()
 	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")

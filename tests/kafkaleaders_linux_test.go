@@ -16,7 +16,7 @@ import (
 )
 
 // TestKafkaLeaders runs a learner of a topic on three real brokers while the topic's leader moves, is killed and is
-// paused. The learner's state must have the same bytes as that of a learner that reads the same topic afterwards.
+// paused. The learner's state must have the same bytes as the state of a learner that reads the same topic afterwards.
 func TestKafkaLeaders(t *testing.T) {
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string

@@ -95,7 +95,7 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 }
 
 // TestLearnOverHTTP checks that acknowledged events are learned exactly once and in order, however often the program is
-// killed. The weights must equal those of a learner that reads the events from a file.
+// killed. The weights must equal the weights of a learner that reads the events from a file.
 func TestLearnOverHTTP(t *testing.T) {
 	kills := max(4, crashKills(t)/4)
 	l := newHTTPLearner(t)
@@ -199,8 +199,8 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 	return out
 }
 
-// TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately with the number of the
-// event and of the byte, and that nothing of the request is stored.
+// TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately. The error must have the
+// number of the event and of the byte. Nothing of the request may be stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {
 	l := newHTTPLearner(t)
 	process := l.start(t)

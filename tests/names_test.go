@@ -56,8 +56,8 @@ func published(t *testing.T) (names []string) {
 }
 
 // TestFormerNames checks that no old public name is left in code, documents or help. Keys, flags and metrics must occur
-// nowhere, JSON fields neither in Go tags nor in code font, Python names neither in the package nor on its page. Only
-// config/fixed.go may contain them, because an old key or flag is an error that names the new one.
+// nowhere. JSON fields must not occur in Go tags or in code font. Python names must not occur in the package or on its
+// page. Only config/fixed.go may contain them, because an old key or flag is an error that names the new one.
 func TestFormerNames(t *testing.T) {
 	quoted := func(names []string) string {
 		var out []string

@@ -38,9 +38,10 @@ import (
 // a random schedule with seed BLANKOUT_NEMESIS_SEED.
 //
 // Afterwards all faults are repaired and the history is checked. Every record in the log was learned once or is a dead
-// letter. Every acknowledged record is in the log. Versions of models never went back. No response came from a model
-// older than promised. Memory did not grow. With an odd seed the topic has one partition, and the state must have the
-// same bytes as that of a learner that reads the topic afterwards. With an even seed it has three.
+// letter. Every acknowledged record is in the log. Versions of models never went back. No response used a model older
+// than promised. Memory did not grow. If the seed is odd, the topic has one partition. The state must then have the
+// same bytes as the state of a learner that reads the topic afterwards. If the seed is even, the topic has three
+// partitions.
 //
 // The clocks are wrong by up to an hour. Each start of a broker gets another time, through libfaketime if it is
 // installed. libfaketime does not affect Go programs. So the learner is built with a modified package time, whose Now
@@ -818,7 +819,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 	}
 }
 
-// stop ends the program with SIGTERM. Without faults the program must save a checkpoint.
+// stop ends the program with SIGTERM. The program must save a checkpoint if there are no faults.
 func (n *nemesis) stop(t *testing.T) {
 	must.Require(t, n.process != nil, "the program does not run at the end")
 	n.end(t, syscall.SIGTERM)

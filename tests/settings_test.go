@@ -15,8 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// writeMachines writes n events that resemble those of machines: nulls, omitted fields, texts, amounts with heavy
-// tails, and readings up to 1e30. kind is the kind of their label.
+// writeMachines writes n events that resemble the readings of machines. They have nulls, omitted fields, texts, amounts
+// with heavy tails, and readings up to 1e30. kind is the kind of their label.
 func writeMachines(t *testing.T, name, kind string, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(n), 3))

@@ -30,7 +30,7 @@ import (
 // with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic, and responds to requests for
 // predictions, models and metrics.
 //
-// Memory, file descriptors and goroutines in the last quarter of the time must be as in the second quarter, and every
+// Memory, file descriptors and goroutines in the last quarter of the time must be as in the second quarter. Every
 // record must have been counted. BLANKOUT_SOAK_RACE=1 builds the program with the race detector. BLANKOUT_SOAK_RATE is
 // the number of records a second. Its default is low, because the test does not measure speed.
 func TestSoak(t *testing.T) {

@@ -36,9 +36,9 @@ func readUnit(t *testing.T) systemdUnit {
 	return unit
 }
 
-// restarts reports whether systemd restarts the service after its main process has ended with this status. With
-// Restart=on-failure it does so after every signal (except the four of a clean end) and every exit code except 0.
-// RestartPreventExitStatus names further exceptions.
+// restarts reports whether systemd restarts the service after its main process has ended with this status.
+// Restart=on-failure restarts it after every signal (except the four signals of a clean end) and every exit code except
+// 0. RestartPreventExitStatus names further exceptions.
 func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	prevented := strings.Fields(u["RestartPreventExitStatus"])
 	if w.Signaled() {
@@ -50,8 +50,7 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 }
 
 // TestUnitRestarts checks that the unit restarts the real program after a panic, after a failed allocation, and after a
-// kill by MemoryMax, and that the program then continues. The unit must not restart the program after a wrong
-// configuration.
+// kill by MemoryMax. The program must then continue. The unit must not restart the program after a wrong configuration.
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	broker := crashBroker(t, "short")

@@ -15,8 +15,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is the objective of the classifier that is optimal under the worst deletion of at most K features per
-// example (Globerson & Roweis 2006, section 3),
+// Objective is the objective of a classifier for the worst deletion of at most K features per example (Globerson &
+// Roweis 2006, section 3),
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
 //
@@ -297,7 +297,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
-// none is the index of the unused part of an example's cost, instead of a variant.
+// none is an index in place of a variant: it stands for the unused part of an example's cost.
 const none = -1
 
 // visit moves dual weight between the deletions of example i and returns the increase of the dual.

@@ -10,8 +10,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is one of two objectives of van der Maaten et al. 2013. One is the expected exponential loss (section 3.2).
-// The other is the upper bound on the expected logistic loss by Jensen's inequality (section 3.3). Both have the form
+// Objective is one of two objectives of van der Maaten et al. 2013. The first is the expected exponential loss (section
+// 3.2). The second is the upper bound on the expected logistic loss by Jensen's inequality (section 3.3). Both have the
+// form
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n outer(h_n),
 //	h_n = log E exp(-y_n f~_n) = -y_n b + sum_d psi(w_d, x_nd),

@@ -121,9 +121,9 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 	return m
 }
 
-// Expansion returns gamma = (K + 2q M)^-1 K beta for the solution beta of the dual with Kbar: f(x) = sum gamma_i k(x_i,
-// x) + b. If there is no penalty, gamma is beta, which is nonzero for support vectors only. Otherwise gamma is nonzero
-// for every example.
+// Expansion returns the coefficients gamma = (K + 2q M)^-1 K beta of f(x) = sum gamma_i k(x_i, x) + b. beta is the
+// solution of the dual with Kbar. If there is no penalty, gamma is beta, which is nonzero for support vectors only.
+// Otherwise gamma is nonzero for every example.
 func (d *DropKernel) Expansion(beta []float64) []float64 {
 	gamma := append([]float64(nil), beta...)
 	if d.a == nil {

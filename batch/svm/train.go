@@ -60,9 +60,15 @@ type Fit struct {
 //
 //	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
 //
-// with w in the feature space of the kernel (of Kbar for DropSVM). Here l2 = 1 and kappa = 2c, or l2 = L2 and kappa =
-// 1. Its dual is a batch.DualProblem with C_n = kappa m_n/(2 l2), and J = 2 l2 times the primal of the DualProblem. For
-// the square loss kappa = c and J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, plus l2 |w|^2 if Ridge is set.
+// with w in the feature space of the kernel (of Kbar for DropSVM). If L2 is set, l2 is L2 and kappa is one. Otherwise
+// l2 is one and kappa is 2c. The dual of J is a batch.DualProblem with C_n = kappa m_n/(2 l2), and J is 2 l2 times the
+// primal of the DualProblem.
+//
+// For the square loss kappa is c, and
+//
+//	J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2,
+//
+// plus l2 |w|^2 if Ridge is set.
 //
 // One-against-one solves each pair of classes on its own examples, with its own K and M.
 func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {

@@ -125,9 +125,9 @@ func TestAdoptDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestAdoptOptimizers checks that every optimizer continues from the adopted solution. After more events its distance from
-// the minimum may be at most twice the distance of the replaced weights. A larger distance must be at most 1.5 times
-// the distance that the replaced weights have after the same events.
+// TestAdoptOptimizers checks that every optimizer continues from the adopted solution. Its distance from the minimum
+// after more events may be at most twice the distance of the replaced weights. A larger distance must be at most 1.5
+// times the distance that the replaced weights have after the same events.
 func TestAdoptOptimizers(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){

@@ -17,7 +17,7 @@ import (
 // events whose position in the stream has the smallest hash. So it depends only on the set of events, not on their
 // order or on restarts. Every event has the same chance, including held-out events.
 //
-// The features take up at most limit bytes. If there are too many events, or they are too large, the events with the
+// The features use at most limit bytes. If there are too many events, or they are too large, the events with the
 // largest hashes are removed. An event that takes more than a sixteenth of limit is not kept.
 type Reservoir struct {
 	size   int
@@ -143,7 +143,7 @@ func (k *keptEvent) code(c *coder.Coder) {
 }
 
 // NewReservoir returns a Reservoir of at most size events. It continues from data, a result of Encode, or starts empty
-// for nil. It never keeps an event whose hash is larger than that of a removed event.
+// for nil. It never keeps an event whose hash is larger than the hash of a removed event.
 func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
 	if data == nil || size == 0 {

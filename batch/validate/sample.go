@@ -22,8 +22,8 @@ type Sample struct {
 	kept      int
 }
 
-// SampleBytes is the limit of a learner's Sample. A validation uses a copy. Until it ends, removed events and the rest
-// of a halved sample stay in memory too, 64 MiB in all.
+// SampleBytes is the limit of a learner's Sample. A validation uses a copy. Removed events and the rest of a halved
+// sample stay in memory until the validation ends, 64 MiB in all.
 const SampleBytes = 24 << 20
 
 const chunkBytes = 256 << 10

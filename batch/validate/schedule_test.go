@@ -7,8 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// TestAlarm checks that under the policy alarm every gap raises an alarm unless it is known to be small. A gap that
-// could not be computed must raise one too.
+// TestAlarm checks that under the policy alarm a gap that is not small raises an alarm. A gap that could not be
+// computed must raise an alarm too.
 func TestAlarm(t *testing.T) {
 	c := DefaultConfig()
 	gap := func(x float64) *float64 { return &x }

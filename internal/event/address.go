@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Address is a URL, a path or other text. When it is printed, logged or marshaled, it hides the user and the query of a
-// URL, which may be secrets. string(a) is the full text.
+// Address is a URL, a path or other text. Printing, logging and marshaling hide the user and the query of a URL, which
+// may be secrets. string(a) is the full text.
 type Address string
 
 const hidden = "***"

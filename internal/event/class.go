@@ -16,8 +16,8 @@ import (
 // A class is named by the first text of its label. Another text is another class, except for the spellings of -1, 0 and
 // 1 (SameLabel). Joined has the first other spelling.
 //
-// With two classes, the second is the positive class. If the first label is the larger of a usual pair (1 of -1/1 or
-// 0/1, true), it becomes the second class. The first class is then named "" until its label arrives.
+// If there are two classes, the second is the positive class. If the first label is the larger of a usual pair (1 of
+// -1/1 or 0/1, true), it becomes the second class. The first class is then named "" until its label arrives.
 func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if len(label) == 0 {
 		return 0, false

@@ -200,8 +200,8 @@ func comparePosition(a, b Position) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// At returns the Position of a partition. If there is none, At creates a Position that starts at offset next. The
-// pointer is valid until the next call of At.
+// At returns the Position of a partition. If the partition has no Position, At creates a Position that starts at offset
+// next. The pointer is valid until the next call of At.
 func (o *Offsets) At(topic string, partition int32, next int64) *Position {
 	p := Position{Topic: topic, Partition: partition, Next: next, First: next}
 	i, ok := slices.BinarySearchFunc(*o, p, comparePosition)

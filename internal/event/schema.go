@@ -146,8 +146,8 @@ func ClassList(classes []string) string {
 	return fmt.Sprintf("%.40q", classes)
 }
 
-// Outputs returns the number of outputs of a linear model for the current classes: 1 for regression and for at most two
-// classes, else one per class.
+// Outputs returns the number of outputs of a linear model for the current classes. It is 1 for regression and for at
+// most two classes, else one per class.
 func (s *Schema) Outputs() int {
 	if len(s.Classes) <= 2 || s.Target != loss.Sign {
 		return 1

@@ -58,9 +58,9 @@ func (k RBF) Scalar() bool                  { return true }
 func (k RBF) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
 func (k RBF) String() string                { return "rbf" + formatSigma(k.Sigma) }
 
-// Chi2 is the kernel exp(-d/(2 Sigma^2)) with the chi-squared distance d = sum (x_d - y_d)^2/(x_d + y_d) of nonnegative
-// features (Tran 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the distance is s(x, x) +
-// s(y, y) - 2 s(x, y), as in [RBF].
+// Chi2 is the kernel exp(-d/(2 Sigma^2)) for histograms (Tran 2016, section 4). d is the chi-squared distance sum (x_d
+// - y_d)^2/(x_d + y_d) of nonnegative features. If s(x, y) = sum 2 x_d y_d/(x_d + y_d), the distance is s(x, x) + s(y,
+// y) - 2 s(x, y), as in [RBF].
 type Chi2 struct{ Sigma float64 }
 
 func (k Chi2) Scalar() bool                  { return false }

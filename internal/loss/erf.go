@@ -8,9 +8,9 @@ import "math"
 //
 //	1 - erf(u),  u = 2 y f/sqrt(1 + 8 v).
 //
-// It is between 0 and 2 and not convex: for large negative margins the loss hardly increases further, so wrong labels
-// have little influence. There, noise decreases the loss: dv is negative if y f is negative. (Probit, -log Phi(y f), is
-// another loss.)
+// The loss is between 0 and 2 and not convex. For large negative margins it hardly increases further, so wrong labels
+// have little influence. Noise decreases the loss for negative margins: dv is negative if y f is negative. (Probit,
+// -log Phi(y f), is another loss.)
 type Erf struct{}
 
 func (Erf) At(y, f, v float64) (value, df, dv float64) {

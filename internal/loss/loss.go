@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Loss is the expected loss of one example under feature noise, as a function of the target y, the score f = w.x and
+// Loss is the expected loss of one example under feature noise. It is a function of the target y, the score f = w.x and
 // the variance v = w'Vw of the noisy score. Its derivatives determine all quantities that solvers need:
 //
 //	gradient        df x + 2 dv V w
@@ -34,24 +34,24 @@ type Loss interface {
 type Facts struct {
 	// Target is the set of valid y.
 	Target Target
-	// Regression says that labels are the numbers y themselves. Otherwise labels are classes, and y is -1 or +1.
+	// Regression is true if labels are the numbers y themselves. Otherwise labels are classes, and y is -1 or +1.
 	Regression bool
-	// Convex says that the loss is a convex function of f and sqrt(v) and does not decrease with v. Because sqrt(v) is
+	// Convex is true if the loss is a convex function of f and sqrt(v) and does not decrease with v. Because sqrt(v) is
 	// a norm of w, the loss is then convex in w under any noise.
 	Convex bool
-	// CleanConvex says that the loss is a convex function of f without noise (v = 0).
+	// CleanConvex is true if the loss is a convex function of f without noise (v = 0).
 	CleanConvex bool
-	// Falls says that the loss decreases with v for some arguments. Then 2 dv is not a curvature: it can be negative,
+	// Falls is true if the loss decreases with v for some arguments. Then 2 dv is not a curvature: it can be negative,
 	// so it gives no accumulator and no majorizer.
 	Falls bool
 	// Kink returns the score at which the loss has no derivative at v = 0. It is nil for a loss without kinks.
 	Kink func(y float64) float64
 	// Lower returns a lower bound of the loss at y, for all f and v. Nil means that the bound is 0.
 	Lower func(y float64) float64
-	// LabelFree says that the noising penalty (the loss at v minus the loss at 0) does not depend on y. Then unlabeled
+	// LabelFree is true if the noising penalty (the loss at v minus the loss at 0) does not depend on y. Then unlabeled
 	// examples have a penalty too (Wager et al. 2013, section 6).
 	LabelFree bool
-	// Probability says that exp(-loss) at v = 0 is the probability of y given f.
+	// Probability is true if exp(-loss) at v = 0 is the probability of y given f.
 	Probability bool
 	// Margin is ell if the loss at v = 0 is the hinge max(0, ell - y f). Otherwise it is 0.
 	Margin float64
@@ -125,7 +125,7 @@ func LabelsOf(name string) Target {
 	name, _, _ = strings.Cut(name, ":")
 	for _, l := range table {
 		if l.name == name {
-			// The kind of labels does not depend on the parameter, so NaN suffices. With a valid parameter t-logistic
+			// The kind of labels does not depend on the parameter, so NaN suffices. For t-logistic, a valid parameter
 			// would compute its partition function, which takes milliseconds.
 			x, _ := l.make(l.standard)
 			if f := x.Facts(); f.Regression {
@@ -149,8 +149,8 @@ func Bounds(name string) []string {
 	return bounds
 }
 
-// Parameter returns the name of the parameter of a loss and bound, such as ell, the margin of a hinge. It returns "" if
-// there is none.
+// Parameter returns the name of the parameter of a loss and bound, such as ell, the margin of a hinge. It returns ""
+// for a loss without a parameter.
 func Parameter(name string) string {
 	for _, l := range table {
 		if l.name == name {
@@ -171,8 +171,8 @@ func Names() []string {
 	return names
 }
 
-// All returns one loss for each line of the table, for tests of all losses. It uses a valid parameter if one is
-// required.
+// All returns one loss for each line of the table, for tests of all losses. A loss that requires a parameter gets a
+// valid one.
 func All() []Loss {
 	var out []Loss
 	for _, l := range table {

@@ -317,8 +317,8 @@ func expectation(g func(f float64) float64, f, s float64) float64 {
 	return sum
 }
 
-// TestLimits checks that each classification loss is the plain loss without noise, and that the Gaussian
-// expectation lies between the plain loss and the bound of Chen et al.
+// TestLimits checks that each classification loss is the plain loss without noise. The Gaussian expectation must lie
+// between the plain loss and the bound of Chen et al.
 func TestLimits(t *testing.T) {
 	plain := map[string]func(m float64) float64{
 		"hinge":    func(m float64) float64 { return max(0, 1-m) },

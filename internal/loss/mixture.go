@@ -21,7 +21,7 @@ var logisticT2 = func() (t2 [8]float64) {
 //	sum p_i (u Phi(u/s_i) + s_i phi(u/s_i)),  sum p_i Phi(u/s_i),
 //	sum p_i phi(u/s_i)/(2 s_i)
 //
-// They are the loss and its derivatives by u and v. Phi is phi times a rational approximation of their ratio (Hart
+// The sums are the loss and its derivatives by u and v. Phi is phi times a rational approximation of their ratio (Hart
 // 1968, no. 5666, as given by West 2005), so one exponential serves for both. Their absolute error is below 1e-12.
 func logisticTermsGo(u, v float64) (value, du, dv float64) {
 	var values, dus, dvs [4]float64

@@ -50,8 +50,8 @@ func exps(x []float64) (done int) {
 	return done
 }
 
-// expConstants has the constants of math.Exp: 1/ln 2, the two halves of ln 2, the divisor of the argument, the series
-// from its highest power, then 2, the limit of exps, and the bias of the exponent.
+// expConstants has the constants of math.Exp: 1/ln 2, the two halves of ln 2, the divisor of the argument, and the
+// series from its highest power. The last three are 2, the limit of exps, and the bias of the exponent.
 var expConstants = func() (vectors [15][8]float64) {
 	for i, c := range [...]float64{math.Log2E, 0.69314718055966295651160180568695068359375, 0.28235290563031577122588448175013436025525412068e-12, 0.0625,
 		2.4801587301587301587e-5, 1.9841269841269841270e-4, 1.3888888888888888889e-3, 8.3333333333333333333e-3, 4.1666666666666666667e-2, 1.6666666666666666667e-1, 0.5, 1,

@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is unbiased noise on every feature, E[x~] = x, independent between features (Chen et al. 2014, section 2; van
-// der Maaten et al. 2013, table 1). There are two exceptions: GroupDropout makes the features of a group dependent, and
-// Silent is biased. The intercept has no noise.
+// Noise is unbiased noise on every feature: E[x~] = x. It is independent between features (Chen et al. 2014, section 2;
+// van der Maaten et al. 2013, table 1). There are two exceptions: GroupDropout makes the features of a group dependent,
+// and Silent is biased. The intercept has no noise.
 //
 // The variance of a feature is a quadratic in x for every noise here:
 //
@@ -58,18 +58,18 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
-// GroupDropout sets features to zero in two ways: a whole group with probability Groups in [0, 1) or its own
-// probability, and independently a single feature with probability Q in [0, 1). The survivors are scaled by
+// GroupDropout sets features to zero in two independent ways. A whole group is zero with probability Groups in [0, 1),
+// or with its own probability. A single feature is zero with probability Q in [0, 1). The survivors are scaled by
 // 1/((1-Q)(1-Groups)). See Grouping for the groups of features. The product of features of two groups is zero if either
 // group is, and is scaled for both.
 //
-// With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sum s_g of w_d x_d over the features d of group g, a score has the
-// variance
+// Let r = Q/(1-Q), r_g = Groups/(1-Groups), and let s_g be the sum of w_d x_d over the features d of group g. A score
+// has the variance
 //
 //	v = sum_g [ r_g s_g^2 + (1 + r_g) r sum_{d in g} w_d^2 x_d^2 ]
 //
-// if there are no products of two groups. With products, let s_c be the sum of w_d x_d over the products of the two
-// groups c = {a, b}. Then
+// if there are no products of two groups. Otherwise let s_c be the sum of w_d x_d over the products of the two groups c
+// = {a, b}. Then
 //
 //	v = sum_g r_g (s_g + sum_{c with g} s_c)^2 + sum_c r_a r_b s_c^2
 //	  + r sum_d w_d^2 x_d^2 prod_{g of d} (1 + r_g).
@@ -201,8 +201,8 @@ type Poisson struct{}
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
 func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 	if x > 1e6 {
-		// Knuth's product would take too many steps. With such a large mean the normal distribution is accurate to a
-		// thousandth.
+		// Knuth's product would take too many steps. The normal distribution is accurate to a thousandth for such a
+		// large mean.
 		return max(0, math.Round(x+math.Sqrt(x)*r.NormFloat64()))
 	}
 	if x > 500 {
@@ -286,8 +286,8 @@ func ShortNoise(noise string) string {
 	return noise
 }
 
-// LevelOf returns the level of a noise: Q of Dropout, Groups or the largest of the Rates of GroupDropout, D of Silent,
-// SD of Gaussian, B of Laplace. It returns 0 for a noise without a level.
+// LevelOf returns the level (strength) of a noise. This is Q of Dropout, D of Silent, SD of Gaussian, and B of Laplace.
+// For GroupDropout it is Groups or the largest of the Rates. It returns 0 for a noise without a level.
 func LevelOf(noise Noise) float64 {
 	switch n := noise.(type) {
 	case Dropout:

@@ -103,8 +103,8 @@ func (l tTheta) String() string { return "t-logistic-theta:" + format(l.t) }
 // phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.
 //
 // A cubic in x = log(1+u) between 1024 nodes gives h with an error of at most bound. One step of Newton's method then
-// makes h accurate to the last digit. Its error is at most t 2^t bound^2, because phi is convex, its second derivative
-// is at most 2t and its slope is at most -2^-t.
+// makes h accurate to the last digit. Its error is at most t 2^t bound^2: phi is convex, its second derivative is at
+// most 2t, and its slope is at most -2^-t.
 type tPartition struct {
 	t     float64
 	bound float64
@@ -190,7 +190,7 @@ func (g *tPartition) slope(u, h float64) float64 {
 	return 0.5 * (p - q) / (p + q)
 }
 
-// at does the last step of Newton's method and returns all values at u. One pair of logarithms suffices: p = exp_t(-h)
+// at does the last step of Newton's method and returns all values at u. One pair of logarithms suffices. p = exp_t(-h)
 // and q = exp_t(-u-h) are updated to first order, which is exact because the step is at most bound.
 func (g *tPartition) at(u float64) tPoint {
 	var h float64

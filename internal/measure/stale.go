@@ -25,8 +25,8 @@ type StaleLoss struct {
 	ConstantLogLoss *float64 `json:"constant_log_loss,omitempty"`
 }
 
-// staleAfter is the number of events from which an age is judged. staleSpread is the spread of single losses in nats:
-// an age with few events must be worse by a large margin.
+// staleAfter is the number of events that an age needs before it is judged. staleSpread is the spread of single losses
+// in nats. An age with few events must be worse by a large margin.
 const staleAfter, staleSpread = 20, 2
 
 // Stale returns a warning that lists the ages at which the weights predict worse than the class frequencies up to each

@@ -126,7 +126,7 @@ func (c *Covariance) state(w *coder.Coder) {
 	}
 }
 
-// readCovariance reads the Covariance of a model file, or returns nil if there is none.
+// readCovariance reads the Covariance of a model file, or returns nil if the file has no Covariance.
 func readCovariance(blocks []event.Block) (*Covariance, error) {
 	data, err := event.FindBlock(blocks, blockCovariance)
 	if err != nil {
@@ -169,9 +169,9 @@ func (p ColumnRoles) Indices(part byte, at []int) []int {
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
-// and their covariance is R = C_mm - C_mo B. With the inverse P of C, and u for all columns that are not observed, B' =
-// -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form factorizes a matrix; the Imputation uses the form
-// with the smaller matrix.
+// and their covariance is R = C_mm - C_mo B. Let P be the inverse of C, and let u be all columns that are not observed.
+// Then B' = -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form factorizes a matrix; the Imputation uses
+// the form with the smaller matrix.
 type Imputation struct {
 	c                 *Covariance
 	observed, imputed []int // indices of columns

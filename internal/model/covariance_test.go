@@ -297,7 +297,7 @@ func TestScoreImputed(t *testing.T) {
 			}
 		}
 	}
-	// With the policy none, or without a covariance, only the present features count.
+	// Only the present features count under the policy none, or without a covariance.
 	e := partly(c, ColumnRoles{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
@@ -388,8 +388,8 @@ func weightsOf(m *Linear, output int) (w []float64) {
 	return w
 }
 
-// TestOutlier checks what counts as an outlier: a value beyond the Scaler's limit, even if the column has a large
-// deviation, or a value far from its column's mean.
+// TestOutlier checks two kinds of outliers. One is a value beyond the Scaler's limit, even if the column has a large
+// deviation. The other is a value far from its column's mean.
 func TestOutlier(t *testing.T) {
 	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{OutlierAt * OutlierAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)

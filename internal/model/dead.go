@@ -15,9 +15,9 @@ type SilentValue string
 
 // The choices of SilentValue.
 const (
-	// SilentAuto selects SilentZero for a column if at least one in a hundred of its readings is 0, and at least one in
-	// a hundred of all numbers. Otherwise it selects SilentMean. If other numbers are never 0, an occasional 0 is an
-	// ordinary value.
+	// SilentAuto selects SilentZero for a column if zeros are at least a hundredth of its readings, and at least a
+	// hundredth of the readings of all numbers. Otherwise it selects SilentMean. If other numbers are never 0, an
+	// occasional 0 is an ordinary value.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"
@@ -102,10 +102,10 @@ func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, le
 	h.Dead.Delete(e, h.Schema.Fields, columns, dead, m.Center, left)
 }
 
-// Delete sets left to a copy of an event in which some features have died silently: a number has its dead value, other
-// features are absent, and nothing is declared missing. columns are the columns of the event's features as Standardized
-// returns them, and dead marks the dead columns. With the nil Dead, a dead number gets the center of its column. Delete
-// reuses the memory of left.
+// Delete sets left to a copy of an event in which some features have died silently. A dead number has its dead value,
+// other dead features are absent, and nothing is declared missing. columns are the columns of the event's features as
+// Standardized returns them, and dead marks the dead columns. If the Dead is nil, a dead number gets the center of its
+// column. Delete reuses the memory of left.
 func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
 	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
 	field, named := left.Field[:0], e.Field != nil

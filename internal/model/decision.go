@@ -56,8 +56,8 @@ func (d Decision) Cut() float64 { return d.Link.cut(d.Least()) }
 func (d Decision) Probability(score float64) float64 { return sigmoid(d.Link.logOdds(score)) }
 
 // Probabilities writes the probability of every class to out, whose capacity must be at least max(2, K) for K classes.
-// With one output the probabilities are 1 - p and p, with p from Probability. With more outputs they are the
-// one-against-all probabilities divided by their sum.
+// If there is one output, the probabilities are 1 - p and p, with p from Probability. If there are several outputs, the
+// probabilities are the one-against-all probabilities divided by their sum.
 func (d Decision) Probabilities(scores, out []float64) []float64 {
 	if d.Pairs {
 		return append(out[:0], scores...)
@@ -137,8 +137,9 @@ func (d Decision) Judge(scores []float64, label int) (j Judged) {
 	return j
 }
 
-// Predict returns the predicted class for the scores of an event. With one output it returns 1 if the score is
-// positive, else 0. With more outputs it returns the class of the largest score, and the first of several equal scores.
+// Predict returns the predicted class for the scores of an event. If there is one output, it returns 1 if the score is
+// positive, else 0. If there are several outputs, it returns the class of the largest score, and the first of several
+// equal scores.
 func Predict(scores []float64) (class int) {
 	if len(scores) == 1 {
 		if scores[0] > 0 {

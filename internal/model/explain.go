@@ -37,16 +37,16 @@ type Term struct {
 	// Contribution is Weight times Value plus Spline. If fields are missing, it is also multiplied by the factor of
 	// Head.Handling.
 	Contribution float64
-	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the score.
-	// It is negative for a feature that compensates for others of its group. Without noise it is the fraction under
-	// dropout, which is the same at any rate.
+	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the
+	// score. It is negative for a feature that compensates for others of its group. If there is no noise, it is the
+	// fraction under dropout, which is the same at any rate.
 	Fraction float64
 	Known    bool // the model has a row for the column
 }
 
-// Explain explains the score of a class for an event. It explains the score of the class's output. With one output for
-// two classes, this is the score for class 1, and its negative for class 0. With pairs, it is the sum of the class's
-// margins over the others. Columns that the Scaler fills in are terms too.
+// Explain explains the score of a class for an event. It explains the score of the class's output. If there are two
+// classes with one output, this is the score for class 1, and its negative for class 0. If the model separates pairs of
+// classes, it is the sum of the class's margins over the others. Columns that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.ClassSigns(class)
 	a := m.Handling(e)

@@ -42,7 +42,7 @@ const (
 	// standard deviations.
 	fence = 9
 	// A transform may be selected from chooseFrom readings on. It is selected if its gain in log-likelihood is at least
-	// chooseAt nats per reading. With 32 readings, normal and uniform readings gain nothing. Exponential readings, and
+	// chooseAt nats per reading. Normal and uniform readings gain nothing after 32 readings. Exponential readings, and
 	// lognormal readings whose logarithm has deviation 1, reach this gain in less than 1 % of cases. Lognormal readings
 	// of deviation 3 reach it in 95 %.
 	chooseFrom, chooseAt = 16, 0.7
@@ -53,8 +53,8 @@ const (
 
 // Begin sets the statistics of a numeric column from its first n readings. readings has at most FirstReadings of them;
 // the others are assumed to be at the median. A minority of outliers does not affect the center, the scale and the
-// transform: outliers are counted as if they were close to the other readings. If FirstReadings readings are almost all
-// equal, the column has no scale yet.
+// transform, because outliers count as if they were close to the other readings. If FirstReadings readings are almost
+// all equal, the column has no scale yet.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)

@@ -14,7 +14,7 @@ import (
 )
 
 // Grouping maps the features of a Schema to units that die together under GroupDropout. A unit is a group, or a pair of
-// groups for the product of two fields of different groups; the pair dies if either group dies. The group of a named
+// groups for the product of two fields of different groups. The pair dies if either group dies. The group of a named
 // field is Field.Group, else the field itself (by name, for all of its kinds). The group of a column of the anonymous
 // field is defined by Schema.ColumnGroups; without them the anonymous field is one group.
 //

@@ -143,8 +143,8 @@ func (m *Linear) MarkOutliers(x event.Vec, roles ColumnRoles) {
 	}
 }
 
-// AnswerOutputs writes the outputs for standardized features to out, by the policy weights in a. With one output, or
-// one output per class, the outputs are the scores.
+// AnswerOutputs writes the outputs for standardized features to out, by the policy weights in a. If there is one
+// output, or one output per class, the outputs are the scores.
 func (m *Linear) AnswerOutputs(x event.Vec, a MissingHandling, out []float64) []float64 {
 	return m.outputs(x, a, out)
 }

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestLink checks that a Link is linear between its knots and constant beyond them. With a nil Link, scores are
+// TestLink checks that a Link is linear between its knots and constant beyond them. If the Link is nil, scores must be
 // log-odds.
 func TestLink(t *testing.T) {
 	d := model.Decision{Link: &model.Link{Scores: []float64{-1, 0, 2}, LogOdds: []float64{-2, -1, 3}}}

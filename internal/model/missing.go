@@ -133,9 +133,9 @@ func EveryRange(policy MissingPolicy) (r MissingPolicies) {
 // Missing determines which fields of an event are missing, and how the event is then scored. Learning, forecasts,
 // validation and predictions all use it.
 //
-// A field is missing if it is null, or if it is a usual field, one that most events have, and is absent. In bags of
-// words and sparse text formats an absent word or column is 0. It is then never missing, unless the Schema says that
-// columns can be missing (event.AbsentMissing).
+// A field is missing if it is null. A usual field, which most events have, is also missing if it is absent. An absent
+// word in a bag of words is 0, and so is an absent column in a sparse text format. Such a word or column is never
+// missing, unless the Schema declares that columns can be missing (event.AbsentMissing).
 //
 // The nil Missing treats only null fields as missing, with the policy none. A Missing is immutable.
 type Missing struct {
@@ -488,10 +488,10 @@ func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (r
 	return roles, some
 }
 
-// Delete sets left to the rest of an event after some of its features die, including what is then missing. x has the
-// event's features as ScoreVec takes them, field has their fields (see Example.FieldsOf), and dead marks the dead
-// features. A field that has lost all features is null. Features of a sparse text format are missing only if declared
-// is set. Delete reuses the memory of left.
+// Delete sets left to the rest of an event after some of its features die. left also lists the fields that are then
+// missing. x has the event's features as ScoreVec takes them, field has their fields (see Example.FieldsOf), and dead
+// marks the dead features. A field that has lost all features is null. Features of a sparse text format are missing
+// only if declared is set. Delete reuses the memory of left.
 func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
 	e = h.declared(e)
 	left.Field, left.Missing, left.MissingColumns, left.Declared = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0], true

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// missingModel returns a model of the numbers a, b, c, d with the weights 1, 2, 4, 8, the words of field w with weight
-// 16, the product a^b with weight 32, and the intercept -1.
+// missingModel returns a model of the numbers a, b, c, d with the weights 1, 2, 4, 8. It also has the words of field w
+// with weight 16, the product a^b with weight 32, and the intercept -1.
 func missingModel() *Linear {
 	s := event.NewSchema(5, nil, 2)
 	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
@@ -112,7 +112,8 @@ func TestMissingExplained(t *testing.T) {
 	}
 }
 
-// TestMissingUnknownField checks that fields that only the decoder knows do not change a prediction.
+// TestMissingUnknownField checks that fields that the decoder has and the model does not have leave a prediction
+// unchanged.
 func TestMissingUnknownField(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)

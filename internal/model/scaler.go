@@ -200,9 +200,9 @@ func (s *Scaler) beyond(stats []float64) float64 {
 	return 1
 }
 
-// Standardization describes the function Apply of a column. With t = x, or asinh(x/Unit) if Unit is not 0, Apply
-// returns z = (t - Center)/Scale, or +-Beyond if z is beyond +-ScalerClip. Scale is 0 for a column without a scale, for
-// which Apply returns 0.
+// Standardization describes the function Apply of a column. Apply computes t = x, or t = asinh(x/Unit) if Unit is not
+// 0. It returns z = (t - Center)/Scale, or +-Beyond if z is beyond +-ScalerClip. Scale is 0 for a column without a
+// scale, for which Apply returns 0.
 type Standardization struct {
 	Transform Transform `json:"transform,omitempty"` // asinh if Unit is not 0
 	Unit      float64   `json:"unit,omitempty"`
@@ -240,7 +240,8 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 }
 
 // Renews reports whether the n-th reading of a column updates the current scale. It does for the first readings, and
-// then whenever n reaches a sixteenth of the power of two below n, where all but four bits of the mantissa are 0.
+// then whenever n is a multiple of a sixteenth of the power of two below n. All but four bits of the mantissa of such
+// an n are 0.
 func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
 // Gather is Observe without an update of the current scale, for a learner in a group. It reports whether x is an
@@ -279,7 +280,7 @@ func RenewsBetween(from, to float64) bool {
 // Observe does.
 func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
-// renew implements Renew; outlier says that the latest reading was an outlier.
+// renew implements Renew; outlier is true if the latest reading was an outlier.
 func renew(stats []float64, outlier bool) (ratio, shift float64) {
 	n, mean, center, inverse := stats[StatCount], stats[StatMean], stats[StatCenter], stats[StatInverse]
 	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))
@@ -294,7 +295,7 @@ func renew(stats []float64, outlier bool) (ratio, shift float64) {
 	return inverse / renewed, (mean - center) * math.Abs(inverse)
 }
 
-// For a column that is only divided, two of the statistics have another meaning. statWatched is the reading from which
+// Two of the statistics have another meaning for a column that is only divided. statWatched is the reading from which
 // the column is watched, for watchScale readings. statLargest is the largest |x| within the scale during that time, or
 // minus the number of consecutive outliers.
 const (

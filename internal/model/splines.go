@@ -13,8 +13,8 @@ import (
 )
 
 // Splines are piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum of basis
-// functions for its knots: basis function j is 1 at knot j, 0 at every other knot, and linear in between. Beyond the
-// first and the last knot a spline is constant.
+// functions, one for each of its knots. Basis function j is 1 at knot j, 0 at every other knot, and linear in between.
+// Beyond the first and the last knot a spline is constant.
 //
 // A basis function is a separate column (a "hat"), in addition to its source column. Its value is computed from the
 // source column's raw value, before standardization. At most two basis functions are nonzero at any value.
@@ -100,7 +100,7 @@ func KnotsOf(readings []float64, n int) []float64 {
 }
 
 // BasisValues returns the knot of the first nonzero basis function of spline i at x, and the values of that basis
-// function and of the next. next is 0 if there is no next.
+// function and the next one. next is 0 after the last basis function.
 func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
 	at := 0 // branch-free binary search for x

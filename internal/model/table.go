@@ -261,8 +261,8 @@ func (t *Table) slot(slot uint32) []float64 {
 	return t.blocks[slot>>t.perBits].rows[at : at+t.width : at+t.width]
 }
 
-// Touch returns the row of a column for writing, and creates a row of zeros if there is none. The row counts as written
-// until the next Snapshot. To write it after that Snapshot, call Touch again.
+// Touch returns the row of a column for writing, and creates a row of zeros if the column has no row. The row counts as
+// written until the next Snapshot. To write it after that Snapshot, call Touch again.
 func (t *Table) Touch(column uint32) []float64 {
 	if slot := t.index.slot(column); slot != 0 {
 		t.write(&t.blocks[(slot-1)>>t.perBits])

@@ -1,5 +1,5 @@
-// Package pages allocates memory by the megabyte, in large pages if the kernel supports them. With small pages (4 KB),
-// random access would also wait for the address translation of nearly every page.
+// Package pages allocates memory by the megabyte, in large pages if the kernel supports them. If pages are small (4
+// KB), random access also waits for the address translation of nearly every page.
 package pages
 
 import (

@@ -14,16 +14,16 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// With validate.on_solution = "adopt", the exact solution over the first N records replaces the learned state after N
-// records, for every multiple N of validate.Config.Events. Learning waits for the solution. So the state after a number
-// of records depends only on those records, not on the speed of the solver:
+// If validate.on_solution is "adopt", the exact solution over the first N records replaces the learned state after N
+// records. This happens for every multiple N of validate.Config.Events. Learning waits for the solution. So the state
+// after a number of records depends only on those records, not on the speed of the solver:
 //
-//  1. After exactly N records, wherever a batch ends, the state is frozen and saved, and
+//  1. The state is frozen and saved after exactly N records, wherever a batch ends, and
 //     the solver runs on a goroutine. In the meantime models are served and checkpoints
 //     are written.
-//  2. When the solution is ready, a Learner with the solution replaces the current Learner.
+//  2. A Learner with the solution replaces the current Learner when the solution is ready.
 //     The learned state stays if the solution is not certified, is not over exactly the
-//     counted records, or is not better on the newest of them. It also stays if there is
+//     counted records, or is not better on the newest records. It also stays if there is
 //     no solution after validate.Config.AdoptWait.
 //  3. The decision is saved, and learning continues after that.
 //

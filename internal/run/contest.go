@@ -304,7 +304,7 @@ type frozenContest struct {
 	others []frozenContender
 }
 
-// freeze copies the state. It copies only what has changed since the last copy.
+// freeze copies the state. It copies only the parts that have changed since the last copy.
 func (c *Contest) freeze() *frozenContest {
 	if c == nil {
 		return nil

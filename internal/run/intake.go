@@ -28,7 +28,7 @@ import (
 // Intake processes the batches of a stream. For each batch, call these methods in order:
 //
 //  1. Admit stores the records that cannot be used.
-//  2. Learn counts all records, and learns events, or measures those that are held out.
+//  2. Learn counts all records, and learns events, or measures held-out events.
 //  3. StoreMislabeled passes mislabeled events to Mislabeled; Flush returns once they are safe.
 //
 // A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
@@ -102,9 +102,9 @@ const maxNewest = 1 << 16
 
 // DeadLetters stores records that cannot be used.
 type DeadLetters interface {
-	// Add stores a refused event. After an error it was not stored, and Add may be called again.
+	// Add stores a refused event. If Add returns an error, the event was not stored, and Add may be called again.
 	Add(ctx context.Context, topic string, partition int32, e *event.Example) error
-	// Flush returns nil once all added records are stored safely. After an error it may be called again.
+	// Flush returns nil once all added records are stored safely. If Flush returns an error, it may be called again.
 	Flush(ctx context.Context) error
 }
 
@@ -112,7 +112,8 @@ type DeadLetters interface {
 // others.
 type Mislabeled interface {
 	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
-	// health.MislabeledEvent. After an error the event was not stored, and AddMislabeled may be called again.
+	// health.MislabeledEvent. If AddMislabeled returns an error, the event was not stored, and AddMislabeled may be
+	// called again.
 	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
 	// Flush returns nil once all added events are stored safely. After an error it may be called again.
 	Flush(ctx context.Context) error
@@ -170,7 +171,7 @@ func firstUnusable(list []event.Example) int {
 
 // Admit returns the number of events of a batch to learn. These are all events or, under PolicyFail, the events before
 // a refused record that ends the run. Admit stores refused records and waiting events before the first event is
-// learned, so that no checkpoint or commit includes a record that is not stored safely.
+// learned. So no checkpoint or commit includes a record that is not stored safely.
 func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
 	if in.Unnamed {
@@ -438,7 +439,8 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// StoreMislabeled passes the mislabeled events of a batch to Mislabeled. After an error it keeps them for another attempt.
+// StoreMislabeled passes the mislabeled events of a batch to Mislabeled. If that fails, it keeps the events for another
+// attempt.
 func (in *Intake) StoreMislabeled(ctx context.Context, b *event.Batch) error {
 	if len(in.mislabeled) == 0 {
 		return nil

@@ -266,7 +266,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	return nil
 }
 
-// position returns the position of a batch's partition before the batch. found says whether it was saved before.
+// found is true if that position was saved before.
 func (l *loop) position(b *event.Batch, found bool) *event.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {
@@ -321,7 +321,7 @@ func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 		"on_drift", l.Learner.Config().OnDrift)
 }
 
-// warned records what has been logged about one kind of Warning.
+// warned is the state of the log messages about one kind of Warning.
 type warned struct {
 	on      bool   // the Warning is current
 	records uint64 // number of records when the Warning was last logged

@@ -47,8 +47,8 @@ type Runner struct {
 	Fingerprint online.Fingerprint
 
 	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls it on a goroutine,
-	// one call at a time. After an error learning continues, and a later save is attempted. But a FinalError ends the
-	// run, and nothing more is saved.
+	// one call at a time. If Save returns an error, learning continues, and a later save is attempted. But a FinalError
+	// ends the run, and nothing more is saved.
 	Save func(blocks iter.Seq[event.Block]) (name string, size int64, err error)
 	// Commit commits saved offsets to the broker, so that lag displays show them. An error is only logged. Commit may
 	// be nil.
@@ -64,8 +64,8 @@ type Runner struct {
 	// records. It may be nil. If its Open is nil, it only holds out records.
 	Validator *validate.Validator
 	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
-	// With Labels the run cannot validate by Open, adopt solutions, or store Mislabeled events, because these need to
-	// read the events or their bytes again.
+	// If Labels is set, the run cannot validate by Open, adopt solutions, or store Mislabeled events. These tasks would
+	// have to read the events or their bytes again.
 	Labels *labels.Join
 	// Saved describes the checkpoint from which the run continues: its name, bytes and time.
 	Saved SaveStatus
@@ -185,7 +185,7 @@ func (e FinalError) Unwrap() error { return e.Err }
 // saves and returns nil, within ShutdownTimeout. If it has learned almost nothing, it saves nothing at the end and
 // returns a *FruitlessError.
 //
-// If the Source fails, or a record is refused under PolicyFail, Run saves what it has learned and returns the error. If
+// If the Source fails, or a record is refused under PolicyFail, Run saves the learned state and returns the error. If
 // learning panics, Run does not save the state, which may be inconsistent, and the error names the record.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.Config.Check(); err != nil {

@@ -34,7 +34,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testStream is a Source of n artificial records in batches of random sizes. Fields and classes appear over time, as
-// with a decoder. When a Batch is reused, its old content is overwritten.
+// with a decoder. Reusing a Batch overwrites its old content.
 type testStream struct {
 	schema  *event.Schema
 	n       int
@@ -517,7 +517,7 @@ func TestRefusedFails(t *testing.T) {
 		t.Errorf("saved at %+v", p)
 	}
 	s.store.Close()
-	// With another policy, the run continues from that record.
+	// The run continues from that record under another policy.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	must.Do(t, s.Run(t.Context()))

@@ -107,8 +107,8 @@ func (l *loop) beginSave() {
 	})
 }
 
-// write writes a checkpoint of a frozen state, and then commits its offsets to the broker. Before that it stores the
-// waiting events safely; afterwards it frees waiting events that no checkpoint needs.
+// write writes a checkpoint of a frozen state, and then commits its offsets to the broker. It stores the waiting events
+// safely first. Finally it frees waiting events that no checkpoint needs.
 func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen) (r saveResult) {
 	began := time.Now()
 	var err error

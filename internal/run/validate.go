@@ -86,8 +86,8 @@ func (l *loop) startValidating() (err error) {
 	return nil
 }
 
-// validateIfDue starts a validation if one is due or requested, or queues it while another runs. A requested validation
-// is queued without a state.
+// validateIfDue starts a due or requested validation, or queues it while another validation runs. A requested
+// validation is queued without a state.
 func (l *loop) validateIfDue() {
 	v, records := &l.validator, l.before+l.records
 	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
@@ -125,7 +125,7 @@ func (l *loop) validateIfDue() {
 	}
 }
 
-// autoDue returns the number of events for a validation that is due by "auto", or 0 if none is due.
+// autoDue returns the number of events for a validation that is due by "auto", or 0 if no validation is due.
 func (l *loop) autoDue() int {
 	v := &l.validator
 	if v.auto == nil || v.running() {

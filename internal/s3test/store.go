@@ -52,7 +52,7 @@ func (s *Store) Put(path string, data []byte) {
 	}
 }
 
-// Get returns an object, or nil if there is none.
+// Get returns an object, or nil if the object does not exist.
 func (s *Store) Get(path string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

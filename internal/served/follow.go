@@ -40,8 +40,8 @@ type Options struct {
 	Missing model.MissingPolicy
 	// Wait lets Follow start if no model has been published yet, or if the server does not respond.
 	Wait bool
-	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. Until it
-	// returns, it is not called again, and no newer model is read. It may be nil.
+	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. It is not
+	// called again, and no newer model is read, until it returns. It may be nil.
 	Updated func(*Model)
 	// Log receives a message when Follow cannot check for a newer model, and when it can again; it may be nil.
 	Log *slog.Logger
@@ -121,7 +121,8 @@ func (f forced) Look(ctx context.Context) (*Model, error) {
 
 // Source is a source of newer models. It belongs to one goroutine.
 type Source interface {
-	// Look returns the newest model, or nil if Look has already returned it. After an error it may be called again.
+	// Look returns the newest model, or nil if Look has already returned it. If Look returns an error, it may be called
+	// again.
 	Look(ctx context.Context) (*Model, error)
 	Close() error
 }
@@ -178,7 +179,7 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
-	// Request no compression: a transport that requests gzip by itself also decompresses the response, up to a
+	// Request no compression. If the transport requests gzip itself, it also decompresses the response, up to a
 	// thousandfold. And gzip hardly makes a model smaller.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
@@ -329,8 +330,8 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 	}
 }
 
-// Model returns the newest model and the error of the latest check. After an error the model is still the newest that
-// was read. It is nil before the first model (see Options.Wait).
+// Model returns the newest model and the error of the latest check. If the check failed, the model is still the newest
+// model that was read. It is nil before the first model (see Options.Wait).
 func (f *Follower) Model() (*Model, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

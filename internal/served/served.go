@@ -1,7 +1,7 @@
-// Package served makes predictions with a learner's model. The model comes from a learner's server, a checkpoint or a
-// model file. With a package next to this one it can come from a topic of snapshots (served/kafka). A prediction needs
-// no server; [Follow] follows the newer models of a learner. Without those packages your program contains no Kafka
-// client.
+// Package served makes predictions with a learner's model. It reads the model from a learner's server, a checkpoint or
+// a model file. Packages next to this one add other sources, for example a topic of snapshots (served/kafka). A
+// prediction needs no server; [Follow] follows the newer models of a learner. Your program contains no Kafka client
+// unless you import served/kafka.
 //
 //	m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
 //	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
@@ -170,8 +170,8 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 type Prediction struct {
 	ID string `json:"id,omitempty"` // id of the event, if it has one
 	// Value is the predicted value for regression (loss.IsRegression). Low and High bound its interval with coverage
-	// 0.9, or learner.coverage, if the model has residuals (model.Head.Interval). With two classes and imputed numbers,
-	// they bound Probability (model.Linear.ChanceInterval).
+	// 0.9, or learner.coverage, if the model has residuals (model.Head.Interval). If there are two classes and numbers
+	// were imputed, Low and High bound Probability (model.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -206,8 +206,8 @@ type Prediction struct {
 	Unseen []string `json:"unseen,omitempty"`
 	// OnlyUnseen means that the event has features, and the model has seen none of them.
 	OnlyUnseen bool `json:"-"`
-	// Explanation has the largest contributions to the score of Class, the largest first, if requested. With two
-	// classes it explains the score of the positive class.
+	// Explanation has the largest contributions to the score of Class, the largest first, if requested. If there are
+	// two classes, it explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
 }
 
@@ -496,8 +496,8 @@ func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]
 	return names, nil
 }
 
-// nameOf returns the names of a feature of an event: its names in the event if there are any, else the name of its
-// numeric field, or the names in the model's dictionary. s is the event's Schema.
+// nameOf returns the names of a feature of an event. These are its names in the event, if it has any. Otherwise they
+// are the name of its numeric field, or its names in the model's dictionary. s is the event's Schema.
 func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 	field := s.Fields[f.Field]
 	isNumber := field.Kind == event.Numeric

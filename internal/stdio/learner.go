@@ -57,8 +57,8 @@ type saved struct {
 	Client   json.RawMessage `json:"client,omitempty"`
 }
 
-// parse parses a configuration from a list of settings. Settings that are not in the list come from base, or from the
-// defaults.
+// parse parses a configuration from a list of settings. Settings that are not in the list have the values of base, or
+// the defaults.
 func parse(base *config.Config, settings []byte) (c *config.Loaded, list []string, err error) {
 	if err := json.Unmarshal(settings, &list); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errSettings, err)

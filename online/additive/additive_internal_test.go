@@ -146,8 +146,8 @@ func taught(outputs int) (*Expert, func(e *Expert, x []float64) []float64) {
 	}
 }
 
-// TestMove checks that Move changes no score, and changes nothing if it would extrapolate too far. After Renew the
-// column's weights are 0.
+// TestMove checks that Move changes no score, and changes nothing if it would extrapolate too far. Renew must set the
+// column's weights to 0.
 func TestMove(t *testing.T) {
 	e, score := taught(2)
 	was, weight := score(e, []float64{0.5, 0.2}), e.Weights(0, 0)[0]

@@ -11,7 +11,8 @@ import (
 )
 
 // Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
-// far: a weight that would change the intercept, or the score of the value 1, by more than mostMove keeps its number.
+// far. A weight keeps its number if the change would shift the intercept, or the score of the value 1, by more than
+// mostMove.
 func (e *Expert) Move(column uint32, ratio, shift float64) {
 	i, known := slices.BinarySearch(e.columns, column)
 	if !known {

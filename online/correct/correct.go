@@ -133,7 +133,7 @@ func (x *Experts) Groups() float64 { return x.groups }
 // Lanes returns the number of lanes (mixed models) of all experts.
 func (x *Experts) Lanes() int { return x.lanes }
 
-// HasColumns reports whether any columns are followed. Without columns the experts are not used.
+// HasColumns reports whether any columns are followed. The experts are not used without columns.
 func (x *Experts) HasColumns() bool { return len(x.columns) > 0 }
 
 // Counts reports whether the experts may have mixture weight in predictions.

@@ -41,7 +41,7 @@ const (
 	mostClassEvents, normEvents = 1000, 500
 	// Weights are solved every solveEvery events. At the start of a stream they are solved every solveFirst events.
 	solveEvery, solveFirst = 256, 32
-	// With more than wideColumns columns, only a sample of the events is added to the scatter: one in
+	// If there are more than wideColumns columns, only a sample of the events is added to the scatter: one in
 	// columns/wideColumns.
 	wideColumns = 32
 	// S is regularized by leastScatter times the identity matrix, and by firstEvents events with the identity as

@@ -4,7 +4,7 @@ package correct
 
 import "blankout/online/newton"
 
-// second is the second-order expert. With one output it also learns a weight for the base score.
+// second is the second-order expert. If there is one output, it also learns a weight for the base score.
 type second struct {
 	*newton.Expert
 	outputs int

@@ -27,8 +27,8 @@ import (
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
 // times, where m is the number of the event's features. For a column that every learner sees in an interval, c_i is up
-// to R, and for a rare column it is about 1. With several outputs c_i is at most mostImportance. The weights change by
-// u_i in an interval. The Delta contains the fraction
+// to R, and for a rare column it is about 1. If there are several outputs, c_i is at most mostImportance. The weights
+// change by u_i in an interval. The Delta contains the fraction
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
@@ -37,8 +37,8 @@ import (
 // alpha_i is 1. The mean is used because the sum of steps that are not too long may be too long. The change of G is
 // divided by c_i in the Delta. R = 1 gives c = alpha = 1.
 //
-// With a half-life of H events, G decays between intervals, by the merged model's events. G then covers at most H/ln 2
-// events, and this number replaces t in a_i.
+// If there is a half-life of H events, G decays between intervals, by the merged model's events. G then covers at most
+// H/ln 2 events, and this number replaces t in a_i.
 //
 // All noise levels use the same c_i, which is computed from the mean of their a_i.
 type Interval struct {

@@ -1,8 +1,8 @@
 package encode
 
-// This file declares readings missing that carry no information: readings of stuck fields and, if silently missing
-// fields are expected, the first zeros of a field and readings far outside its limits. It also estimates the values
-// that features have when they are silently missing.
+// This file declares readings missing that carry no information. These are readings of stuck fields. If silently
+// missing fields are expected, they are also the first zeros of a field and readings far outside its limits. The file
+// also estimates the values that features have when they are silently missing.
 
 import (
 	"math"

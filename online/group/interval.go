@@ -217,8 +217,8 @@ func (l *running) publish(ctx context.Context) error {
 	return l.begin()
 }
 
-// await returns the result of call, which writes to the commit log. While call runs, await publishes the status as
-// usual.
+// await returns the result of call, which writes to the commit log. await publishes the status as usual while call
+// runs.
 func (l *running) await(call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()

@@ -465,7 +465,7 @@ func TestMembersThatCrash(t *testing.T) {
 	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
 }
 
-// TestMemberStops checks that a stopped member commits what it has learned. A member with other settings must be
+// TestMemberStops checks that a stopped member commits its learned changes. A member with other settings must be
 // rejected before it adds anything to the model.
 func TestMemberStops(t *testing.T) {
 	e := newEvents(t, 2, 700)

@@ -301,7 +301,7 @@ func TestBeginFromGroup(t *testing.T) {
 	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {
 		t.Errorf("%+v", r)
 	}
-	// After the group has started, From is ignored.
+	// From is ignored once the group has started.
 	again := from("again")
 	again.From = "nobody"
 	again.Until = e.all

@@ -6,7 +6,7 @@ import (
 	"blankout/internal/coder"
 )
 
-// Drift is the state of the drift detector on the progressive log-loss. It is the Page-Hinkley test: it sums the excess
+// Drift is the state of the drift detector on the progressive log-loss. It is the Page-Hinkley test. It sums the excess
 // of the loss over its mean, and raises an alarm when the sum is far above its minimum.
 type Drift struct {
 	Alarms uint64 `json:"alarms"`

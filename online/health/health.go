@@ -191,7 +191,7 @@ func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 //
 //	E exp(lambda (y - mean)) <= exp(lambda^2 variance / (2 (1 - lambda reach/3))).
 //
-// With lambda = 2 allowance / (variance + 2 allowance reach/3) the right side is exp(lambda allowance), so the
+// If lambda = 2 allowance / (variance + 2 allowance reach/3), the right side is exp(lambda allowance). So the
 // expectation of exp(step) is at most 1. So exp of the cumulative sum is below a Shiryaev-Roberts sum R for which R -
 // (number of blocks) is a supermartingale. The expected number of blocks until the cumulative sum reaches h is at least
 // e^h.

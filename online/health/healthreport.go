@@ -382,7 +382,7 @@ func percentText(x float64) string {
 // BlockHealth is the name of the checkpoint block with the Health.
 const BlockHealth = "health" // JSON
 
-// ReadHealth decodes the Health in a checkpoint. It returns nil if there is none.
+// ReadHealth decodes the Health in a checkpoint. It returns nil if the blocks contain no Health.
 func ReadHealth(blocks []event.Block) (*Health, error) {
 	data, err := event.FindBlock(blocks, BlockHealth)
 	if err != nil {

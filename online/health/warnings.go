@@ -23,8 +23,8 @@ type Warning struct {
 // WarningKinds lists the kinds of Warnings.
 var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
-// OfRecords reports whether a Warning is about the records, and not about what was learned from them. When the same
-// records are read again, such a Warning is redundant.
+// OfRecords reports whether a Warning is about the records, rather than about the learned model. When the same records
+// are read again, such a Warning is redundant.
 func (w Warning) OfRecords() bool {
 	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnUndeclared && w.Kind != WarnCoverage
 }

@@ -27,7 +27,7 @@ type Settings struct {
 	// FreeRate is true if the user has not set Rate. A noise level with silent noise may then use another rate.
 	FreeRate bool
 	Start    float64 // initial value of the accumulators
-	// Ridge is the factor of w_d^2/2 in the objective of one pass, spread over the events of feature d. With one
+	// Ridge is the factor of w_d^2/2 in the objective of one pass, spread over the events of feature d. If there is one
 	// output, a large enough Start replaces the ridge in the first pass.
 	Ridge float64
 	L1    float64
@@ -223,8 +223,8 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 // Active returns the number of outputs in use.
 func (e *Expert) Active() int { return e.active }
 
-// Width returns the number of values per row for the given number of outputs: the values of all parts, followed by more
-// values per output, padded to whole cache lines.
+// Width returns the number of values per row for the given number of outputs. These are the values of all parts,
+// followed by more values per output, padded to whole cache lines.
 func (c *Settings) Width(outputs, more int) int {
 	const line = 8
 	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
@@ -272,7 +272,7 @@ func (e *Expert) Published(s *Scores, out []float64) {
 	}
 }
 
-// AppendLanes appends the scores of the iterates, followed by those of the averages.
+// AppendLanes appends the scores of the iterates, followed by the scores of the averages.
 func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 	out = append(out, s.Iterate...)
 	for j, f := range s.Iterate {
@@ -331,9 +331,9 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 	return parts
 }
 
-// maxMove bounds two changes when a column's scale changes: the change of an intercept, which affects all events, and
-// the change of the score at one standard deviation from the center. Larger changes would extrapolate the weights too
-// far.
+// maxMove bounds two effects of a change of a column's scale. One is the change of an intercept, which affects all
+// events. The other is the change of the score at one standard deviation from the center. Larger changes would
+// extrapolate the weights too far.
 const maxMove = 1
 
 // Move converts the weights of a row to its column's new scale. A noise level whose change would exceed maxMove keeps

@@ -12,8 +12,9 @@ import (
 )
 
 // Adopt sets the iterates and averages to the given weights, by column, noise level and output; intercept is true for
-// the intercepts. Weights that are not known stay. All adaptation to the old weights and the accumulators are
-// discarded. The caller must recompute the accumulators, with Remeasure for each event and then Fit.
+// the intercepts. A weight stays unchanged if the function weight reports that it is not known. All adaptation to the
+// old weights and the accumulators are discarded. The caller must recompute the accumulators, with Remeasure for each
+// event and then Fit.
 //
 // An average over the stream is over the last fraction 1/(1+p) of the steps (package schedule). The adopted weights
 // count as the iterate of every earlier step, so the average continues as if it had seen 1+p times as many steps.

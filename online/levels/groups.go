@@ -15,7 +15,7 @@ import (
 	"blankout/online/rows"
 )
 
-// kind says how the variance of a feature's noise depends on the feature's value.
+// kind describes how the variance of a feature's noise depends on the feature's value.
 type kind int
 
 const (
@@ -100,9 +100,9 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
 }
 
-// Deaths fills to with the groups of an event's features that are dropped together, and the part of the noise levels'
-// mixed score that each group adds. A pair of groups counts pairs times. to is empty unless the event was scored to be
-// learned. features are indices in the event.
+// Deaths fills to with the groups of an event's features that are dropped together. It also adds, for each group, the
+// part of the noise levels' mixed score that the group contributes. A pair of groups counts pairs times. to is empty
+// unless the event was scored to be learned. features are indices in the event.
 func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
 	g := own.together
 	if to.Keys = to.Keys[:0]; g == nil {
@@ -256,8 +256,9 @@ func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	}
 }
 
-// segmentPairs divides the rows of the step into pairs and the rows between them. A pair's gradient has its own factor:
-// the derivative with respect to the score plus the derivative with respect to the variance, which both features share.
+// segmentPairs divides the rows of the step into pairs and the rows between them. The gradient of a pair has a separate
+// factor. It is the derivative with respect to the score plus the derivative with respect to the variance, which both
+// features share.
 func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 	s, n := &e.step, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep

@@ -70,7 +70,7 @@ func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
 	return n.order, n.x
 }
 
-// arrange sorts the features by the last copy in which they are present. Features that are missing in all copies come
+// arrange sorts the features by the last copy in which they are present. Features that are missing in all copies are
 // first. If silent is true, values are relative to the values when silently missing.
 func (n *Nested) arrange(in *encode.Input, last []int8, silent bool) {
 	features := in.Features()

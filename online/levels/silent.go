@@ -71,9 +71,9 @@ func (e *Expert) stepSilent(weight float64) {
 	})
 }
 
-// silentPace is the factor of the silent level's rate, unless the user has set the rate. With several outputs, whose
-// steps are not proximal, the default rate is too small for the silent level, because its gradients shrink with the
-// missing features.
+// silentPace is the factor of the silent level's rate, unless the user has set the rate. If there are several outputs,
+// steps are not proximal. The default rate is then too small for the silent level, because its gradients shrink with
+// the missing features.
 const silentPace = 10.0 / 3
 
 // rate returns the negative learning rate of a level.

@@ -65,7 +65,7 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 	}
 }
 
-// After comparesSeldom steps, averages and iterates are compared at one step in seldom.
+// Averages and iterates are compared at one step in seldom after comparesSeldom steps.
 const comparesSeldom, seldom = 65_536, 16
 
 // comparesEvery returns the number of steps per comparison of averages and iterates. Each comparison counts once. If it
@@ -167,8 +167,8 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	return s.ridge
 }
 
-// compare compares each level's average with its iterate at one event in the given number. Without lanes it compares
-// expected losses under the level's noise. With lanes it compares losses without noise of the scores when the event
+// compare compares each level's average with its iterate at one event in the given number. If lanes is nil, it compares
+// expected losses under the level's noise. Otherwise it compares losses without noise of the scores when the event
 // arrived, because readers of the model predict complete events.
 func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
 	s, k := &e.step, e.Outputs

@@ -1,7 +1,7 @@
 package levels
 
-// This file solves windows of the latest events by IRLS (iteratively reweighted least squares), in addition to the
-// optimizer's steps or instead of them (package refresh).
+// This file solves windows of the latest events by IRLS (iteratively reweighted least squares, package refresh). The
+// windows supplement or replace the optimizer's steps.
 
 import (
 	"blankout/internal/event"
@@ -18,7 +18,7 @@ func (c *Settings) parts() int {
 // Windows reports whether windows of events are solved by IRLS.
 func (c *Settings) Windows() bool { return c.Window.Size > 0 }
 
-// odd reports whether the values of a part change sign when the weights do. Accumulators do not.
+// odd reports whether the values of a part change sign when the weights do. Accumulators keep their sign.
 func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part == e.layout.Refresh) }
 
 // setIntercept sets an intercept to b, and its value at the start of the window to center.

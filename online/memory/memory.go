@@ -17,8 +17,8 @@ func Bytes(rows, width int) int64 { return 8 * int64(rows) * int64(width) }
 func (b Bound) Fits(rows, width int) bool { return b == 0 || Bytes(rows, width) <= int64(b) }
 
 // First returns the index of the first column whose row would exceed the Bound, and the number of rows including it.
-// The rows are those of the Table and of the columns up to it, with width values each. i is -1 if all rows fit. columns
-// must have no duplicates.
+// The rows are the rows of the Table and of the columns up to that column, with width values each. i is -1 if all rows
+// fit. columns must have no duplicates.
 func (b Bound) First(t *model.Table, columns []uint32, width int) (i, n int) {
 	n = t.Len()
 	if b.Fits(n+len(columns), width) {

@@ -152,7 +152,7 @@ func (f *ErrorCurve) Add(point int, wrong float64) {
 	f.wrong[point] = f.wrong[point]*keep + wrong
 }
 
-// keep returns the decay factor of older samples when one is added.
+// keep returns the decay factor of older samples when a sample is added.
 func (f *ErrorCurve) keep(point int) float64 {
 	return 1 - 1/min(forecastMemory, 8+f.samples[point]/forecastDecay)
 }

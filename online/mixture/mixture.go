@@ -3,8 +3,8 @@
 // set of weights for each range of the fraction of an event's fields that is missing (Table).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
-// (Mask), and estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no model
-// weights.
+// (Mask). It estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no
+// model weights.
 package mixture
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 // Mixture holds the mixture weights of lanes (mixed models) and of missing policies, by range of the missing fraction
-// (see Range), and the forecasts. Each lane is also mixed with its scores multiplied by each of several scales, so that
-// an overconfident lane gets less influence (temperatures; Guo et al. 2017).
+// (see Range), and the forecasts. Each lane is also mixed with its scores multiplied by each of several scales
+// (temperatures; Guo et al. 2017). So an overconfident lane gets less influence.
 type Mixture struct {
 	Table   *Table
 	policy  model.MissingPolicy // the configured policy

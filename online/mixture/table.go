@@ -82,7 +82,7 @@ const alike = 0.01
 const middleWeight = 0.8
 
 // NewTable returns a table with initial weights of noise levels and of missing policies. Each level is also mixed with
-// its scores multiplied by each of the scales, an odd number (temperatures; Guo et al. 2017).
+// its scores multiplied by each of the scales, whose number must be odd (temperatures; Guo et al. 2017).
 func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	t := &Table{scales: scales}
 	levels = t.spread(levels)
@@ -283,8 +283,8 @@ func (t *Table) Policies() (policies model.MissingPolicies) {
 	return policies
 }
 
-// Merge adds the observations of another learner from base to now: those of complete events and the forecasts. The
-// result takes effect immediately.
+// Merge adds the observations that another learner has made from base to now: the observations of complete events and
+// the forecasts. The result takes effect immediately.
 func (t *Table) Merge(base, now *Table) {
 	t.levels[0].Merge(&base.levels[0], &now.levels[0])
 	for i, splines := range t.forecasts() {

@@ -9,7 +9,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Weights holds the mixture weights of N predictions. After an event with the losses l_i
+// Weights holds the mixture weights of N predictions. An event with the losses l_i changes the weights by
 //
 //	weight_i <- weight_i exp(-min(most, l_i - least)/2), normalized,
 //	weight_i <- (1 - s) weight_i + s prior_i

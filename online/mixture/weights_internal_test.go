@@ -74,8 +74,8 @@ func TestMixtureWeightsByFormula(t *testing.T) {
 	}
 }
 
-// TestMixtureWeightsAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight, infinite
-// losses do not exclude a prediction forever, and a weight below 0.01 counts as 0.
+// TestMixtureWeightsAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight.
+// Infinite losses do not exclude a prediction forever. A weight below 0.01 counts as 0.
 func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})

@@ -1,6 +1,6 @@
 package monitor
 
-// This file calibrates: it learns the log-odds that scores stand for.
+// This file calibrates: it learns the function from scores to log-odds.
 
 import (
 	"math"
@@ -25,7 +25,7 @@ type link struct {
 	bounded  *model.Link // the Link after cautious, nil before it is computed
 }
 
-// newLink returns a link. With "auto" it learns nothing if there are class weights, because these shift scores on
+// newLink returns a link. It learns nothing under "auto" if there are class weights, because these shift scores on
 // purpose.
 func newLink(s Settings, m *health.Measures) link {
 	l := link{always: s.Calibrate == "on", stale: uint64(s.ServingStaleness), measures: m}

@@ -8,8 +8,8 @@ import (
 	"blankout/online/health"
 )
 
-// positive chooses the positive class: the configured one. If none is configured and the two labels are no known pair,
-// it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
+// positive chooses the positive class: the configured class, if any. If no class is configured and the two labels are
+// no known pair, it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
 type positive struct {
 	schema     *event.Schema
 	measures   *health.Measures

@@ -72,8 +72,8 @@ func (m *Monitors) Masked(e *Event) {
 	}
 }
 
-// Interval returns the prediction interval of a value, or NaN if none is known. lacks describes the missing fields of
-// the event.
+// Interval returns the prediction interval of a value, or NaN before the first residual. missing describes the missing
+// fields of the event.
 func (m *Monitors) Interval(residual *model.Residual, value float64, missing model.MissingVariance) (low, high float64) {
 	return m.sets.Interval(m.sets.target, residual, value, missing)
 }

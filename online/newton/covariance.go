@@ -99,7 +99,7 @@ func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 }
 
 // update replaces A by A + a z z', where z is the argument of the latest call of leverage, with result h. It writes the
-// old P z to gain and returns 1 + a h, which must be above 0: P <- P - a/(1 + a h) P z z'P.
+// old P z to gain and returns 1 + a h, which must be above 0. P becomes P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 	alpha = 1
 	for j, f := range p.f {

@@ -19,10 +19,10 @@ type Groups struct {
 	Sums []float64
 }
 
-// deaths holds what noise of groups adds to A, as far as it is not applied yet.
+// deaths holds the terms that noise of groups adds to A and that are not applied yet.
 //
-// With r = Settings.Groups, B_g the part of the base score from group g, and m_g the entries of z in the group (for one
-// output, the entry of the base is B_g), the score of output k has the variance
+// Let r = Settings.Groups, let B_g be the part of the base score from group g, and let m_g be the entries of z in the
+// group. (If there is one output, the entry of the base is B_g.) The score of output k has the variance
 //
 //	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // groups returns the groups of the current event: columns 3 and 8 form a group, 20 and 31 another, and column 9 is
-// alone. Each group, and a fourth one without columns, has a fraction of the base score.
+// alone. Each group, and a fourth group without columns, has a fraction of the base score.
 func (s *stream) groups() Groups {
 	g := Groups{Keys: []uint64{11, 12, 13, 14}, Sums: make([]float64, 4*len(s.y))}
 	for _, column := range s.at {
@@ -188,7 +188,7 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 }
 
 // TestGroupNoiseIsMinimized checks that an expert without forgetting approaches the minimum of the expected loss under
-// group noise: only a small part of the initial gradient remains.
+// group noise. Only a small part of the initial gradient may remain.
 func TestGroupNoiseIsMinimized(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, squared(t)} {
 		for _, outputs := range []int{1, 3} {

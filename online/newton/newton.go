@@ -59,7 +59,7 @@ const (
 	mostEventCurvature = 1e6
 )
 
-// Wanted reports whether the package supports a loss: the loss must be convex, and its derivative with respect to the
+// Wanted reports whether the package supports a loss. The loss must be convex, and its derivative with respect to the
 // variance must be half of its curvature.
 func Wanted(l loss.Loss) bool {
 	f := l.Facts()
@@ -398,7 +398,7 @@ func (e *Expert) variance(k int) (v float64) {
 }
 
 // derive returns the derivatives df and dv of the loss, and its curvature r. r is the curvature at the score, or a
-// larger one that keeps a step from overshooting. If the label is the less likely class, r is the curvature of a
+// larger value that keeps a step from overshooting. If the label is the less likely class, r is the curvature of a
 // majorizer: the slope of the derivative from the score to its negative. If targets are real numbers, r moves the score
 // at most to the target. If the event alone would move the score far, or the loss has a kink, r is the mean curvature
 // along the step.

@@ -241,7 +241,7 @@ func TestAgainstSlowVersion(t *testing.T) {
 	compare(t, Settings{l, 2, 60, 0.1, 0}, newStreamOf(many, 7, l, 1), learnAll+100)
 }
 
-// compare compares the scores and places of an Expert with those of slow.
+// compare compares the scores and places of an Expert with the results of slow.
 func compare(t *testing.T, set Settings, s *stream, events int) {
 	outputs := len(s.y)
 	e, want := New(set, outputs), newSlow(set, s.columns, outputs)

@@ -14,25 +14,25 @@ import (
 //
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
-// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it minimizes the loss plus the distance from
+// An event's step is proximal (implicit updates, Kulis & Bartlett 2010). It minimizes the loss plus the distance from
 // the old weights in the metric of the preconditioner. Along the step, every unit of -df changes the score by
 //
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
 // so the rates are multiplied by the fraction a in [0, 1] for which a df is the derivative at f - a df kappa. a is far
-// below 1 if an event has many new features, as texts have, where the plain step overshoots. With several outputs,
-// which all share a row, only steps of events with new features (rows.Step.Young) are proximal, because the sums would
-// cost as much as the step.
+// below 1 if an event has many new features, as texts have, where the plain step overshoots. If there are several
+// outputs, which all share a row, only steps of events with new features (rows.Step.Young) are proximal. Otherwise the
+// sums would cost as much as the step.
 //
-// A row may count c_i times, see rows.Step: it adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
-// Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. With a alone,
-// frequent columns would shorten the steps of rare columns, which would then learn too little.
+// A row may count c_i times, see rows.Step. It adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
+// Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. If only a were
+// used, frequent columns would shorten the steps of rare columns, which would then learn too little.
 type adagrad struct {
 	plain
 	fused rows.Fused
 	kappa []float64
-	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, part is
-	// a part of kappa. share and fractionOnce are a and a', which are 1 if steps are not proximal.
+	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, and
+	// part is a part of kappa. fraction and fractionOnce are a and a', which are 1 if steps are not proximal.
 	once, part, fraction, fractionOnce []float64
 	// Ridges for a decaying preconditioner (times root) and, for one output, the gradient and the inverse square root
 	// by row.
@@ -130,7 +130,7 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 }
 
 // weigh multiplies the factors of each row's gradient by the square root of its count c_i. So the accumulators and
-// kappa grow by what all events that the row stands for would add.
+// kappa grow as if all events that the row represents were added.
 func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
 	r.x, r.basis, r.ridge = append(r.x[:0], s.X...), append(r.basis[:0], s.Basis...), append(r.ridge[:0], ridges...)
 	for i, w := range s.Roots {

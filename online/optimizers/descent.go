@@ -2,15 +2,15 @@ package optimizers
 
 import "blankout/online/rows"
 
-// descent is dropout descent (Wager, Wang & Liang 2013, section 5): mirror descent whose preconditioner is the Hessian
-// of the noising penalty, summed over the stream including the current event:
+// descent is dropout descent (Wager, Wang & Liang 2013, section 5). It is mirror descent whose preconditioner is the
+// Hessian of the noising penalty, summed over the stream including the current event:
 //
 //	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A.
 //
 // For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. The paper uses the clean gradient, that is, the gradient
-// of the loss without noise. Then 2 dL/dv is A”(f). With the noisy gradient, 2 dL/dv is the expectation of A” under the
-// noise. The ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood,
-// and with the noisy one the dropout-regularized optimum. The optimizer supports only one fixed noise.
+// of the loss without noise. Then 2 dL/dv is A”(f). If the gradient is noisy, 2 dL/dv is the expectation of A” under
+// the noise. The ridge is the initial preconditioner. The weights approach the maximum likelihood with the clean
+// gradient, and the dropout-regularized optimum with the noisy gradient. The optimizer supports only one fixed noise.
 type descent struct{ plain }
 
 func newDescent(c Settings) Optimizer { return &descent{plain{c}} }

@@ -12,8 +12,8 @@ import (
 	"blankout/online/rows"
 )
 
-// TestOptimizersKeepTheAverage checks that a step changes the lags opposite to the weights, so that averages stay. It must
-// not change other parts of a row. With learning rate 0, and for unlabeled events, no weight changes.
+// TestOptimizersKeepTheAverage checks that a step changes the lags opposite to the weights, so that averages stay. It
+// must not change other parts of a row. No weight changes with learning rate 0, or for unlabeled events.
 func TestOptimizersKeepTheAverage(t *testing.T) {
 	for _, entry := range Table {
 		for _, levels := range []int{1, 2} {

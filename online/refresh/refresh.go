@@ -24,11 +24,11 @@ import (
 // where R is the ridge of the objective. This is the proximal step of dropout descent with the exact loss instead of
 // its linearization (docs/mathematics.md). A row stores the sums of D as one more value for each level and output,
 // after the values of the optimizer. Only columns that occur in the window change. Under silent noise an event counts
-// once for each rate, see batch.Expected, and so do its terms of D.
+// once for each rate, see batch.Expected. Its terms of D also count once for each rate.
 //
 // By default the window is the Size events since the last refresh, and c is the iterate. A sliding window has the
 // latest Reach events, a multiple of Size, of which the oldest leave after every refresh. The leaving events are
-// expanded to second order at the solution w. With h their terms of D and g their gradient,
+// expanded to second order at the solution w. Let h be their terms of D, and g their gradient. Then
 //
 //	c <- (D c + h w - g)/(D + h),  D <- D + h,
 //
@@ -180,7 +180,7 @@ func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 		return false
 	}
 	r.window.add(e, weight)
-	// After each refresh the number of events in the window is a multiple of Size.
+	// The number of events in the window is a multiple of Size after each refresh.
 	return len(r.window.ends)%r.Size == 0
 }
 
@@ -329,7 +329,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 }
 
-// LeastVariance is the smallest variance of a score for computing D. Without noise the hinge loss has no curvature that
+// LeastVariance is the smallest variance of a score for computing D. The hinge loss without noise has no curvature that
 // could be summed.
 const LeastVariance = 0.01
 

@@ -6,8 +6,8 @@ import (
 	"blankout/online/rows"
 )
 
-// TestRescaleShiftForget checks that the quadratic summary has the same value for the converted weights after a
-// feature's scale or center changes, and that Forget scales D.
+// TestRescaleShiftForget checks a change of a feature's scale or center. The quadratic summary must have the same value
+// for the converted weights. Forget must scale D.
 func TestRescaleShiftForget(t *testing.T) {
 	for _, reach := range []int{40, 80} {
 		x := Refresh{Settings: Settings{Size: 40, Reach: reach}, Layout: rows.Layout{Outputs: 2, N: 2, Refresh: 3}}

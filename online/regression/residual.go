@@ -13,7 +13,8 @@ import (
 const (
 	residualMemory = 2000
 	// A residual more than residualClip standard deviations from the mean is an outlier and is clipped. If there are
-	// more than residualBudget outliers among residualWindow targets, none is clipped, because the stream has changed.
+	// more than residualBudget outliers among residualWindow targets, no outlier is clipped, because the stream has
+	// changed.
 	residualClip, residualWarmup = 8, 32
 	residualWindow               = 256
 	residualBudget               = 12

@@ -16,9 +16,9 @@ import (
 //
 // For the first targetWarmup targets the median and a robust spread (see spread) determine the unit. Later the running
 // mean and standard deviation (for counts: the mean) determine it, with decay. An outlier counts as if it were at the
-// bounds. All weights must be converted when the unit changes, so it changes rarely: if it is wrong by a tenth when the
-// number of targets is a power of two, or wrong by a factor of two at any time. The unit restarts if a sample of recent
-// targets contradicts it (see contradicted).
+// bounds. All weights must be converted when the unit changes, so it changes rarely. It changes if it is wrong by a
+// tenth when the number of targets is a power of two, or by a factor of two at any time. The unit restarts if a sample
+// of recent targets contradicts it (see contradicted).
 type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64
@@ -60,7 +60,7 @@ func NewUnit(t loss.Target, halfLife float64) Unit {
 // unknownCount is the scale of counts while all counts are 0, so that the prediction is 0.
 const unknownCount = 1e-300
 
-// Known reports whether at least two targets have differed. Before that only the center can be learned.
+// Known reports whether at least two targets have differed. Only the center can be learned before that.
 func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
@@ -234,8 +234,8 @@ func (u *Unit) restart() {
 // maxCount is the largest predicted count, so that sums of squares stay finite.
 const maxCount = 1e100
 
-// gradientRatio returns the factor of a loss's derivative when targets and scores are multiplied by ratio: ratio for
-// the squared loss, 1 for a quantile loss.
+// gradientRatio returns the factor of a loss's derivative when targets and scores are multiplied by ratio. The factor
+// is ratio for the squared loss, and 1 for a quantile loss.
 func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	if u.Target == loss.Count {
 		return ratio

@@ -12,11 +12,11 @@ import (
 )
 
 // Groups holds the sums over the units of an event that GroupDropout needs. A unit is a group, or a pair of groups
-// whose product of features is dropped with either group, see model.Grouping. With the sums
+// whose product of features is dropped with either group, see model.Grouping. The sums of w_d x_d are
 //
 //	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
 //
-// of w_d x_d, a score has the variance
+// A score has the variance
 //
 //	v = sum_g r_g F_g^2 + sum_c r_g^2 F_c^2 + sum_d own_d w_d^2 x_d^2,
 //
@@ -26,17 +26,17 @@ import (
 //	dv/dw_d = 2 x_d (r_g F_a + r_g F_b + r_g^2 F_c) + 2 own_d w_d x_d^2  in a pair.
 //
 // The first term is added to df and is the same for all features of a unit. So optimizers step over the features unit
-// by unit, in segments. A feature that is alone in its group needs no sum, because its variance equals that of ordinary
-// dropout. Neighboring features of this kind share a segment. Each level has its rates r_g and own; a level without
-// noise of groups has r_g = 0.
+// by unit, in segments. A feature that is alone in its group needs no sum, because its variance equals the variance
+// under ordinary dropout. Neighboring features of this kind share a segment. Each level has its rates r_g and own; a
+// level without noise of groups has r_g = 0.
 //
 // A number with a spline is one feature with several columns. These columns form a separate unit, with the sum s of
 // their w_d x_d, which is part of the group's F_g, and
 //
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 //
-// If each group has its own rate (loss.GroupDropout.Rates, one level without noise of single features), a pair has the
-// factor r_a r_b, own is 0, and every feature is in a unit with a sum.
+// Each group may have its own rate (loss.GroupDropout.Rates, one level without noise of single features). Then a pair
+// has the factor r_a r_b, own is 0, and every feature is in a unit with a sum.
 type Groups struct {
 	arrangement
 	noiseRates
@@ -115,8 +115,8 @@ func (g *Groups) SetRates(n loss.GroupDropout) {
 // Follow replaces the Schema by a later version.
 func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 
-// Restore makes Met true for the groups that events had before a restart: the groups of the Schema's fields and, for a
-// sparse text format, of the columns of t.
+// Restore makes Met true for the groups that events had before a restart. These are the groups of the Schema's fields
+// and, for a sparse text format, of the columns of t.
 func (g *Groups) Restore(t *model.Table) { g.grouping.Restore(t) }
 
 // Met reports whether any event had a feature of the group with this name.
@@ -305,9 +305,9 @@ func (g *arrangement) GroupOf(feature int) int {
 	return int(place)
 }
 
-// AddPublished adds parts of the published scores to sums, by unit in the order of Keys and by output. A part is share
-// times F_g for the weights w + coefficient lag of the outputs from index at; for a pair it is also multiplied by
-// pairs. The weights begin at index first of a row. A number with a spline counts only in its group.
+// AddPublished adds parts of the published scores to sums, by unit in the order of Keys and by output. A part is
+// fraction times F_g for the weights w + coefficient lag of the outputs from index at. For a pair it is also multiplied
+// by pairs. The weights begin at index first of a row. A number with a spline counts only in its group.
 func (g *Groups) AddPublished(s *Event, first, at, outputs int, fraction, coefficient, pairs float64, sums []float64) {
 	for i, u := range g.units {
 		by := fraction

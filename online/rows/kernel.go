@@ -1,14 +1,14 @@
 package rows
 
-// This file has the loops over the outputs of every feature of an event, where learning spends most of its time. After
-// each loop is a slow reference in Go, which defines the result bit by bit. kernel_amd64.s does the same in the same
+// This file has the loops over the outputs of every feature of an event, where learning spends most of its time. A slow
+// reference in Go follows each loop and defines the result bit by bit. kernel_amd64.s computes the same in the same
 // order, with four or eight outputs at a time. Products are added to sums with a single rounding, as math.FMA does on
 // every machine.
 //
 // All loops take the rows of an event, or consecutive ones of them. The values by noise level and output begin at index
-// at of a row: first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or
-// df is the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to
-// rows. Slices that are added to must not overlap.
+// at of a row. They are n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q
+// or df is the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel
+// to rows. Slices that are added to must not overlap.
 
 import "math"
 
@@ -16,7 +16,7 @@ import "math"
 //
 //	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2.
 //
-// f, lag and q must have equal length. With n = 0, for rows that have only weights, lag becomes equal to f.
+// f, lag and q must have equal length. If n is 0, for rows that have only weights, lag becomes equal to f.
 func Sum(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	if n == 1 {
 		sum1(rows, at, x, basis, &f[0], &lag[0], &q[0])

@@ -69,8 +69,8 @@ func (y Layout) Gather(s *Step) {
 	}
 }
 
-// Regroup fills to, by noise level and output, with one output for each list in from: the mean of the outputs on the
-// list in of. outputs is the number of outputs in of.
+// Regroup fills to from the values in of, by noise level and output. Each list in from gives one output of to: the mean
+// of the outputs of that are on the list. outputs is the number of outputs in of.
 func Regroup(to, of []float64, from [][]int, outputs int) {
 	for at := 0; at < len(of); at += outputs {
 		for _, list := range from {
@@ -122,7 +122,7 @@ type Step struct {
 	Importance   float64
 	Count        uint64  // number of steps, including this one
 	InverseDecay float64 // factor of new terms of the preconditioner, so that older events decay
-	// NoOvershoot is true for the first steps, when large values are not known yet, and for steps that count more than once.
+	// NoOvershoot is true for the first steps, before large values are known, and for steps that count more than once.
 	// Such a step must not overshoot, with any number of outputs.
 	NoOvershoot bool
 	// By row: square root of the number of times that the step counts; nil means once.

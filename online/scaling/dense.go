@@ -12,14 +12,14 @@ import (
 	"blankout/internal/model"
 )
 
-// denseFinder finds the columns of sparse text formats that are treated as numeric: columns present in at least nine of
-// ten of the first denseEvents events, and of all later events. Columns that are always 1 are excluded. It decides
-// after 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
+// denseFinder finds the columns of sparse text formats that are treated as numeric. These columns are present in at
+// least nine of ten of the first denseEvents events, and of all later events. Columns that are always 1 are excluded.
+// It decides after 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
 //
 // It also finds "spread" columns, which are divided by their standard deviation over all events. Dividing them by their
 // largest value would make most readings tiny. It does so only if events have at least a tenth of all columns, as rows
-// of a table have and texts do not. Spread columns vary and are present in six of ten events, or in one of 32 if their
-// usual value is below a third of the largest.
+// of a table have and texts do not. Spread columns vary and are present in six of ten events. One event in 32 suffices
+// if their usual value is below a third of the largest.
 type denseFinder struct {
 	Events     uint64   // number of observed events
 	candidates []uint32 // columns that can become dense
@@ -46,8 +46,7 @@ func (d *denseFinder) isTable() bool {
 }
 
 // isNumber reports whether a column of a table, in seen of n events, is divided by its standard deviation. Its readings
-// have the given mean and variance, and are currently multiplied by inverse. With few readings the largest one is
-// uncertain.
+// have the given mean and variance, and are currently multiplied by inverse. The largest of few readings is uncertain.
 func isNumber(seen, n, mean, variance, inverse float64) bool {
 	usual := math.Sqrt(mean*mean+variance) * inverse
 	return variance > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
@@ -188,8 +187,8 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	return gone
 }
 
-// promote changes a column that was divided by its largest value to one that is centered and scaled. Events without the
-// column count as 0. mean and m2 are the mean and the sum of squared deviations of its readings.
+// promote centers and scales a column that was divided by its largest value. Events without the column count as 0. mean
+// and m2 are the mean and the sum of squared deviations of its readings.
 func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	n, total := row[model.StatCount], float64(s.Events)
 	if s.Scaler.Unfilled {
@@ -212,8 +211,8 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	return still
 }
 
-// divideByDeviation changes a column that was divided by its largest value to one that is divided by its standard
-// deviation over all events. Its readings have the given mean and variance.
+// divideByDeviation changes the divisor of a column from its largest value to its standard deviation over all events.
+// Its readings have the given mean and variance.
 func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move {
 	was := row[model.StatInverse]
 	row[model.StatMean], row[model.StatSquares] = mean, variance*row[model.StatCount]

@@ -35,8 +35,8 @@ const (
 	// from a broken sensor does not show the scale.
 	lasting, changesEvery = 64, 4
 	// The latest readings of a column are compared with the first ones at the 64th, 128th, … watchUntil-th reading n.
-	// The first ones were misleading in two cases: the latest span less than misledBy/n of the column's scale (an
-	// eighth of what readings of a counter span), or the latest need a transform.
+	// The first readings were misleading in two cases. Either the latest readings span less than misledBy/n of the
+	// column's scale (an eighth of the span of a counter's readings), or they need a transform.
 	watchUntil, misledBy = 2048, 4
 )
 

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// KnotEvents is the number of events whose readings determine the knots, as quantiles. After that the knots do not
-// change.
+// KnotEvents is the number of events whose readings determine the knots, as quantiles. The knots do not change after
+// that.
 const KnotEvents = 1000
 
 // mostPresent is the largest number of rows with which a learner still looks for presence columns.

@@ -3,7 +3,7 @@ package schedule
 import "testing"
 
 // TestHalfLifeStep checks wrong event times. A single time far ahead does not count, and a pause of the stream counts
-// as one step. After many wrong times the clock returns to the right time.
+// as one step. The clock must return to the right time after many wrong times.
 func TestHalfLifeStep(t *testing.T) {
 	const start, step, year = 1_700_000_000_000, 60_000, 365 * 24 * 3600 * 1000
 	f := NewClock(0, 1, step/1000)

@@ -79,13 +79,13 @@ func (p *Schedule) SumsState(c *coder.Coder) { p.adaptation.state(c) }
 // adaptation tunes two things by what would have been better for the next event: which weights are published, and the
 // learning rate.
 //
-// The average is published unless the stream has changed so much that the iterate is better. Before an event is
-// learned, both expected losses are known, each with its own variance under the noise. The differences are summed since
-// the average began. The sum is compared with the square root of the sum of their squares, which is its standard
-// deviation under chance alone. The two are not mixed, although a mixture predicts the next event better on nearly
-// every stream. The reason is similar neighboring events, such as digits written by one hand: weight on the latest
-// steps helps only with the next event. The iterate alone is better only if its noise costs less than the lag of the
-// average, that is, after a permanent change.
+// The average is published unless the stream has changed so much that the iterate is better. Both expected losses are
+// computed before an event is learned, each with its own variance under the noise. The differences are summed since the
+// average began. The sum is compared with the square root of the sum of their squares, which is its standard deviation
+// under chance alone. The two are not mixed, although a mixture predicts the next event better on nearly every stream.
+// The reason is similar neighboring events, such as digits written by one hand: weight on the latest steps helps only
+// with the next event. The iterate alone is better only if its noise costs less than the lag of the average, that is,
+// after a permanent change.
 //
 // If the average is clearly better, the stream is stationary. Then the average covers more of the past, and steps are a
 // little shorter.
@@ -221,8 +221,8 @@ func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/me
 
 // average keeps the average of a noise level's iterates lazily, so that an event only updates its own features.
 //
-// The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With e = a - w and a step w_t = w_{t-1} +
-// delta_t this is
+// The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. If e = a - w and w_t = w_{t-1} + delta_t, this
+// is
 //
 //	e_t = (1 - beta_t) (e_{t-1} - delta_t),
 //
@@ -232,9 +232,9 @@ func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/me
 //
 // which changes only if delta_t is not zero. Rows store u, the lag, and a = w + g u.
 //
-// With beta_t = (1+p)/(t+1+p) it is the average over the stream with weights that grow as t^p (Shamir & Zhang 2013).
-// The length of the stream need not be known. The average is over the last fraction 1/(1+p) of the stream, or of the
-// steps since a restart. In a stationary stream (see adaptation) it covers steadyReach times as much.
+// If beta_t = (1+p)/(t+1+p), it is the average over the stream with weights that grow as t^p (Shamir & Zhang 2013). The
+// length of the stream is not needed. The average is over the last fraction 1/(1+p) of the stream, or of the steps
+// since a restart. In a stationary stream (see adaptation) it covers steadyReach times as much.
 type average struct {
 	power, steadyPower float64 // exponent p, also in a stationary stream; if negative, the iterate is published
 	// Coefficient is g_t, and Inverse is 1/g_t.

@@ -9,8 +9,8 @@ import (
 )
 
 // Event is the current event for a level with silent noise. Its values are the differences between the features x and
-// their values z when silently missing (dead), with one value for each output of the level. All slices are valid until
-// the next call of Take.
+// their values z when silently missing (dead). Each difference has one value for each output of the level. All slices
+// are valid until the next call of Take.
 type Event struct {
 	Noise loss.Silent
 	Loss  loss.Loss
@@ -329,7 +329,7 @@ const (
 	leastMove = 1e-3
 	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
 	shortStep = 0.1
-	// The fraction is found to the relative tolerance stepTolerance in at most mostSteps steps. After mostNewton steps
-	// only bisection is used.
+	// The fraction is found to the relative tolerance stepTolerance in at most mostSteps steps. Only bisection is used
+	// after mostNewton steps.
 	stepTolerance, mostSteps, mostNewton = 0.01, 20, 6
 )

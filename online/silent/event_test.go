@@ -192,8 +192,8 @@ func TestAverages(t *testing.T) {
 	})
 }
 
-// TestStep checks that a step moves each weight against its gradient at the rate of AdaGrad, adds the squared
-// gradients, and does not change other levels. A proximal step must not increase the loss. Decay changes only the unit
+// TestStep checks that a step moves each weight against its gradient at the rate of AdaGrad, and adds the squared
+// gradients. It must not change other levels. A proximal step must not increase the loss. Decay changes only the unit
 // of the squares.
 func TestStep(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {

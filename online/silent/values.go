@@ -1,4 +1,4 @@
-// Package silent trains a noise level for features that are silently missing (loss.Silent): such a dead feature has a
+// Package silent trains a noise level for features that are silently missing (loss.Silent). Such a dead feature has a
 // neutral value, and the event does not declare it missing. Values estimates these neutral values, Event makes the
 // level's step of AdaGrad for an event, and Mask draws dead features.
 package silent

@@ -56,7 +56,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMask checks that a mask removes one of the rates' fractions of the features, in whole units, and that it is the
+// TestMask checks that a mask removes one of the rates' fractions of the features, in whole units. The mask must be the
 // same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}

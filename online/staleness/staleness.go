@@ -1,9 +1,9 @@
 // Package staleness measures how the loss of predictions depends on the age of the weights.
 //
 // Progressive measures use current weights, but readers of exports and snapshots have older ones. So a learner freezes
-// its model from time to time, and the frozen model predicts labeled events that arrive about 100, 1,000 and 10,000
-// events later. The losses of the current weights at the same events are summed too, so that both can be compared event
-// by event. Sums are over the whole stream, without decay.
+// its model from time to time. The frozen model predicts labeled events that arrive about 100, 1,000 and 10,000 events
+// later. The losses of the current weights at the same events are summed too, so that both can be compared event by
+// event. Sums are over the whole stream, without decay.
 //
 // All decisions depend only on the numbers of events and of their features, and are part of the state. So threads,
 // clocks and restarts change nothing. The package stores frozen models but does not create them.
@@ -19,7 +19,7 @@ import (
 var Ages = [...]uint64{100, 1000, 10000}
 
 // every is, by age, the number of suitable events per predicted event. everyWide is the same for models with rows of at
-// least wide values: they are frozen so rarely that more predictions cost little.
+// least wide values. Such models are frozen so rarely that more predictions cost little.
 var every, everyWide = [len(Ages)]uint64{2, 5, 15}, [len(Ages)]uint64{1, 3, 12}
 
 const (
@@ -96,7 +96,7 @@ func (a *Stale) Due(i int, n uint64) *model.Linear {
 	return x.model
 }
 
-// drawn reports whether an event is in a random sample of one in n, so that the sample does not follow a period of the
+// drawn reports whether an event is in a random sample of one in n. A random sample does not follow a period of the
 // stream.
 func drawn(number, n uint64) bool {
 	var r rand.PCG

@@ -81,7 +81,7 @@ func (s *sums) state(c *coder.Coder) {
 	}
 }
 
-// EachBlock yields the encoded blocks. There are none before the first event.
+// EachBlock yields the encoded blocks. There are no blocks before the first event.
 func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 	var models []*model.Linear
 	var each []iter.Seq[event.Block]

@@ -12,11 +12,11 @@ import (
 
 // Limits learns, for each numeric field, the range of its readings and whether it is ever 0.
 //
-// Two kinds of readings are suspicious and do not count. One is a reading of exactly 0 in a field that has never been
-// 0. The other is a reading whose distance from all others is more than far times their range. A correct suspicious
+// Two kinds of readings are suspicious and do not count. The first kind is a zero in a field that has never been zero.
+// The second kind is a reading whose distance from all others is more than far times their range. A correct suspicious
 // reading must count eventually, but the value of a dead sensor must not. The difference is that a dead sensor keeps
 // its value. So suspicious readings are evidence only after another value has followed, at most runEvidence per run of
-// one value. After enough evidence, or a large enough fraction of the readings, the value 0 or the larger range becomes
+// one value. If the evidence, or its fraction of the readings, is large enough, the value 0 or the larger range becomes
 // usual. A sensor that dies repeatedly reaches that as well; Detector then detects it.
 //
 // The zero value is for a new stream.

@@ -51,8 +51,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// TestDeadSensorsDoNotCount checks that the value of a dead sensor, 0 or far outside the range, never counts, however
-// long it lasts and even if it recurs.
+// TestDeadSensorsDoNotCount checks that the value of a dead sensor never counts, however long it lasts and even if it
+// recurs. The value is 0 or far outside the range.
 func TestDeadSensorsDoNotCount(t *testing.T) {
 	for _, dead := range []float64{0, -9999, 1e9} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(1, 2))

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// Least is the smallest number of repeats of a stuck run. With 16, three fields of five real streams raise an
-	// alarm; with 50, no field of nine streams does.
+	// Least is the smallest number of repeats of a stuck run. A value of 16 raises an alarm for three fields of five
+	// real streams, and a value of 50 for no field of nine streams.
 	Least = 50
 	// chance is the probability of a false alarm under independent repeats, over all fields.
 	chance = 1e-9
@@ -92,7 +92,7 @@ type runs struct {
 	byValue [values]longest // longest run of a value, by hash; the first is for 0
 }
 
-// longest is the longest run of a value, 0 if there is none.
+// longest is the longest run of a value, or 0 if the value has no run.
 type longest struct {
 	value   float64
 	repeats uint64

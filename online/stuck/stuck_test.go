@@ -86,9 +86,9 @@ func TestNullsDoNotEndARun(t *testing.T) {
 	}
 }
 
-// TestNoFalseAlarms checks that healthy streams raise no alarm. They have constants, status values, values in long runs
-// of random length, a field that is mostly 0, files sorted by a column, or a number that is constant at first. Rain
-// raises an alarm at most in its first dry spell.
+// TestNoFalseAlarms checks that healthy streams raise no alarm. The streams have constants, status values, values in
+// long runs of random length, a field that is mostly 0, files sorted by a column, or a number that is constant at
+// first. Rain raises an alarm at most in its first dry spell.
 func TestNoFalseAlarms(t *testing.T) {
 	rainy := 0
 	for seed := range uint64(40) {

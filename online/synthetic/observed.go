@@ -7,7 +7,7 @@ import (
 )
 
 // MortalSensors is a stream of two classes and three sensors with three readings each. Each sensor fails as a whole at
-// its own rate. Its readings are then null, except one that is absent.
+// its own rate. The readings of a failed sensor are null, except one reading that is absent.
 type MortalSensors struct {
 	R     *rand.Rand
 	Rates [3]float64

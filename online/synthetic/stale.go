@@ -7,7 +7,7 @@ import (
 	"blankout/internal/event"
 )
 
-// StaleEvents returns events of four correlated numbers whose relation to the class rotates. With more than two
+// StaleEvents returns events of four correlated numbers whose relation to the class rotates. If there are more than two
 // classes, the third and fourth first appear at the 1,500th event.
 func StaleEvents(n, classes int) (out []*event.Example) {
 	_, ids := NumberFields(4)

@@ -42,9 +42,9 @@ func (c *Classes) On() bool { return c.on }
 func (c *Classes) Known() int { return len(c.output) }
 
 // Merge makes the young classes share one output, the last, together with the classes that already share it. It
-// returns, for each new output, the old outputs whose mean it starts as. young reports whether a class is young, and
-// events returns its number of events. Only the first call uses known, the number of classes seen so far, and shown,
-// the smallest number of scores that Expand returns.
+// returns, for each new output, the old outputs whose mean is its initial value. young reports whether a class is
+// young, and events returns its number of events. Only the first call uses known, the number of classes seen so far,
+// and shown, the smallest number of scores that Expand returns.
 func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
 	was := *c
 	if was.on {
@@ -112,9 +112,9 @@ func (c *Classes) Add(output int) (shift float64) {
 	return math.Log(c.all / was)
 }
 
-// Promote gives a young class a separate output. If there is no other young class, that is the shared output, otherwise
-// it is the argument output, which must be a copy of the shared output. It returns the shifts of the class's output
-// (own) and of the shared one with which all scores stay the same.
+// Promote gives a young class a separate output. If there is no other young class, the class gets the shared output.
+// Otherwise it gets the output with the index output, which must be a copy of the shared output. It returns the shifts
+// of the class's output (own) and of the shared one with which all scores stay the same.
 func (c *Classes) Promote(class, output int) (own, shared float64) {
 	own, was := c.offset[class], c.all
 	c.weight[class] = 0

@@ -20,7 +20,7 @@ type stream struct {
 	events  []uint64
 }
 
-// begin returns a stream of known classes, of which every third has had Ripe events. The others share an output.
+// begin returns a stream of known classes. Every third class has had Ripe events. The other classes share an output.
 func begin(seed uint64, known int) *stream {
 	s := &stream{r: rand.New(rand.NewPCG(seed, 1))}
 	for class := range known {

@@ -76,7 +76,7 @@ type segmentFile interface {
 	Close() error
 }
 
-// The errors of Append. After each of them, no event of the request is stored.
+// The errors of Append. If Append returns one of them, no event of the request is stored.
 var (
 	ErrBehind   = errors.New("learning is behind: too many events wait")
 	ErrDiskFull = errors.New("the disk is nearly full")
@@ -389,8 +389,8 @@ func (l *Log) write() {
 	}
 }
 
-// writeAll writes posts and syncs them. A failed write is undone, so that the next attempt may succeed. After a failed
-// sync the content of the disk is unknown, and the Log is broken.
+// writeAll writes posts and syncs them. A failed write is undone, so that the next attempt may succeed. If a sync
+// fails, the content of the disk is unknown, and the Log is broken.
 func (l *Log) writeAll(posts []*post) (err error) {
 	g := l.segments[len(l.segments)-1] // no other goroutine changes this segment
 	if g.size >= l.options.Segment {

@@ -83,7 +83,7 @@ func (n *Source) damaged() error {
 	return &DamageError{n.log.name(n.log.reader.segment), fmt.Sprintf("event %d is not what was written", n.next)}
 }
 
-// read reads the next request. It returns false if there is none yet.
+// read reads the next request. It returns false if the next request has not arrived yet.
 func (n *Source) read() (ok bool, err error) {
 	l := n.log
 	for {

@@ -8,9 +8,9 @@ import (
 )
 
 // index maps IDs to the numbers of their newest entries. It is a hash table with linear probing. A slot has 31 bits of
-// the ID's hash, with the lowest bit set so that a used slot is not 0, and the low 32 bits of the number. IDs with
-// equal bits have separate slots; comparing the entries distinguishes them. Slots of deleted entries remain until the
-// table is rebuilt.
+// the ID's hash and the low 32 bits of the number. The lowest bit of the hash is set, so that a used slot is not 0. IDs
+// with equal bits have separate slots; comparing the entries distinguishes them. Slots of deleted entries remain until
+// the table is rebuilt.
 //
 // A slot has 8 bytes, and .62 to .85 of the slots are used: 9 to 13 bytes per ID.
 type index struct {

@@ -22,10 +22,10 @@ import (
 // Join matches labels with events. One goroutine calls its methods, with the records of a Merge in their order. Its
 // results depend only on those records.
 //
-// An event arrives and waits. When its label arrives, the event is learned. A different label within the wait is a
-// correction: the event is learned again with the new label, and the earlier learning is not undone. A label that
-// arrives before its event waits for the event, for the same time. When its wait is over, an event without a label is
-// learned with Config.TimeoutLabel, and a later label is late.
+// An event arrives and waits. It is learned when its label arrives. A different label within the wait is a correction:
+// the event is learned again with the new label, and the earlier learning is not undone. A label that arrives before
+// its event waits for the event, for the same time. If its wait ends without a label, an event is learned with
+// Config.TimeoutLabel, and a later label is late.
 type Join struct {
 	config Config
 	wait   int64 // wait in milliseconds
@@ -185,8 +185,8 @@ func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 // KeepsLate reports whether late labels are stored as dead letters.
 func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }
 
-// SetDefault sets the configured TimeoutLabel on an event without a label. It does nothing if none is configured, or if
-// the label is not one of the classes or, for regression, not a number.
+// SetDefault sets the configured TimeoutLabel on an event without a label. It does nothing if no TimeoutLabel is
+// configured. It also does nothing if the label is not one of the classes or, for regression, not a number.
 func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	if j.config.TimeoutLabel == "" || e.Label != event.Unlabeled {
 		return
@@ -241,8 +241,8 @@ func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Clocks[i].Time = e.Arrival
 }
 
-// Expired returns the next event whose wait is over without a label, or nil if there is none. The event's Label is
-// event.Unlabeled. After Advance, call it until it returns nil.
+// Expired returns the next event whose wait is over without a label, or nil if no such event exists. The event's Label
+// is event.Unlabeled. Call it after Advance, until it returns nil.
 func (j *Join) Expired() (*Waited, error) {
 	s := &j.state
 	for {
@@ -425,8 +425,9 @@ func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// Flush writes waiting events to disk if there are many. Call it regularly before a record. After an error, such as a
-// full disk, nothing is lost and Flush may be called again. Until then the events stay in memory.
+// Flush writes waiting events to disk if there are many. Call it regularly before a record. If Flush returns an error,
+// for example because the disk is full, nothing is lost and Flush may be called again. The events stay in memory until
+// a call succeeds.
 func (j *Join) Flush() error {
 	if err := j.store.flushIfMuch(); err != nil {
 		return fmt.Errorf("writing the events that wait for labels: %w", err)

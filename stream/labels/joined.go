@@ -63,7 +63,7 @@ func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
 }
 
 // Records fills b with the next records of events or labels in the order of the Merge, for callers that count records.
-// Then call Settled for the events that these records have settled. After the last record Records returns io.EOF, and
+// Then call Settled for the events that these records have settled. Records returns io.EOF after the last record, and
 // Settled may have more events.
 func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	err := s.merge.Next(ctx, b)

@@ -20,8 +20,8 @@ import (
 )
 
 // slowJoined computes the result of a Joined by searching all records. It returns the events in order, each with the
-// last label of its ID that arrived while the event waited. If there is none, it uses the last earlier label that no
-// event has taken.
+// last label of its ID that arrived while the event waited. If no such label arrived, the event gets the last earlier
+// label that no event has taken.
 func slowJoined(records []arrived, wait int64) []told {
 	learned, _ := slowJoin(records, wait, func(int) float64 { return 0 })
 	last := map[[2]string]told{} // keeps the last label for each event

@@ -18,11 +18,11 @@ import (
 	"blankout/stream/record"
 )
 
-// Merge is a Source of the records of partitions of events and labels, in the order of their log time: the earliest of
-// the partitions' next records is first. So Merge waits until every partition has a next record or has ended. At equal
-// times events precede labels, and then the order is by topic, partition and offset. Within a partition time never
-// decreases: an older record gets the time of the previous record. A single record with a wrong time does not advance
-// the time either, see lane.decide.
+// Merge is a Source of the records of partitions of events and labels, in the order of their log time. It returns the
+// earliest of the partitions' next records first. So Merge waits until every partition has a next record or has ended.
+// At equal times events precede labels, and then the order is by topic, partition and offset. Within a partition time
+// never decreases: an older record gets the time of the previous record. A single record with a wrong time does not
+// advance the time either, see lane.decide.
 //
 // Events and labels are decoded in this order too, so that the numbers of fields and classes depend only on the logs.
 // Batch.Labels reports whether a batch has labels, and Example.Arrival is the time when a record arrived.
@@ -119,8 +119,8 @@ const neighbors = 16
 // are about as late or later, the clock of the partition has advanced. If not, the record does not fit, and gets the
 // time of the previous record. So one wrong clock among many producers, or one wrong record, has no effect.
 //
-// decide returns false if it needs more neighbors than have been read. At the end of a partition it uses those that
-// exist. Without any it accepts a record that is at most most ahead.
+// decide returns false if it needs more neighbors than have been read. It uses fewer neighbors at the end of a
+// partition. If there are no neighbors, it accepts a record that is at most most ahead.
 func (l *lane) decide(now, near, most int64) bool {
 	says := l.batch.Examples[l.index].Time
 	latest := max(l.clock, now)

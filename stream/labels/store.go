@@ -191,7 +191,7 @@ func (g *segment) encode() []byte {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// A body begins with its checksum and its length. After its removal, it begins with forgotten.
+// A body begins with its checksum and its length. It begins with forgotten after its removal.
 const (
 	bodyHead  = 8
 	forgotten = 0x544f4746
@@ -603,7 +603,7 @@ func (s *store) oldest() (*entry, error) {
 	return &s.next[0], nil
 }
 
-// pass removes the oldest entry from those that oldest returns.
+// pass removes the oldest entry from the entries that oldest returns.
 func (s *store) pass() {
 	s.expired++
 	s.next = s.next[1:]
@@ -612,8 +612,8 @@ func (s *store) pass() {
 // flushBytes is the number of unwritten bytes from which flushIfMuch writes.
 const flushBytes = 1 << 20
 
-// flushIfMuch writes the unwritten bytes if there are many, and starts a new segment if the last one is full. After an
-// error it may be called again.
+// flushIfMuch writes the unwritten bytes if there are many, and starts a new segment if the last one is full. If it
+// fails, it may be called again.
 func (s *store) flushIfMuch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

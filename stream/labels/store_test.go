@@ -117,8 +117,8 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// TestStoreThatCannotWrite checks that a file that cannot be written loses nothing. Once it can be written, the run
-// must reach the same state.
+// TestStoreThatCannotWrite checks that a file that cannot be written loses nothing. The run must reach the same state
+// once the file can be written.
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()

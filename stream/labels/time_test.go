@@ -133,8 +133,8 @@ func TestClockPutForward(t *testing.T) {
 	}
 }
 
-// TestTimeOutOfOrderOfTheLastRecord checks a partition that ends with a record far ahead. After Config.IdleTimeout its time
-// must be accepted up to the wall clock.
+// TestTimeOutOfOrderOfTheLastRecord checks a partition that ends with a record far ahead. Its time must be accepted up
+// to the wall clock after Config.IdleTimeout.
 func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 	now := time.Now().UnixMilli()
 	for _, c := range []struct {

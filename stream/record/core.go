@@ -314,8 +314,8 @@ func (d *core) factorName(i int32) string {
 	return d.nameIn(d.s.Names, d.hash[i])
 }
 
-// miss marks the field with that name, and all fields below it, as missing. The result depends only on the Schema, so
-// that a restart makes no difference: a field that has never had a value is not a field yet.
+// miss marks the field with that name, and all fields below it, as missing. A field that has never had a value is not a
+// field yet. So the result depends only on the Schema, and a restart makes no difference.
 //
 // A record can contain null at thousands of places that refer to the same fields, because a name with dots also means
 // nesting. So each name and each field is marked only once per record.
@@ -336,7 +336,7 @@ func (d *core) miss(n *named) {
 	}
 }
 
-// missNumber treats a NaN or infinite number as null if the configuration says so. n is nil for a dropped number.
+// missNumber treats a NaN or infinite number as null if the configuration requests it.
 func (d *core) missNumber(n *named) bool {
 	if d.c.NaN == nanRefuse {
 		return false

@@ -44,7 +44,7 @@ func newCSV(c core) (Decoder, error) {
 		}
 		d.columns = append(d.columns, d.named(name))
 	}
-	// With a wrong name, every event would be without its label, weight, ID or time.
+	// If a name were wrong, every event would be without its label, weight, ID or time.
 	for role, name := range c.c.special() {
 		if name != "" && !met[name] && !(c.c.Unlabeled && fieldRole(role) == isLabel) {
 			return nil, &MissingColumnError{name, names}

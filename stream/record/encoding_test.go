@@ -69,8 +69,8 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	}
 }
 
-// TestEncodingIsNamed checks that text that is not UTF-8 is refused with advice how to convert it: the file for UTF-16,
-// otherwise the record, in every text format.
+// TestEncodingIsNamed checks that text that is not UTF-8 is refused in every text format. The error must advise how to
+// convert the file for UTF-16, otherwise the record.
 func TestEncodingIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xff\xfel\x00a\x00":       "UTF-16LE",

@@ -8,8 +8,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestGroups checks that groups come from a file or the configuration, for fields or for columns. A feature must be in
-// at most one group.
+// TestGroups checks that groups are read from a file or the configuration, for fields or for columns. A feature must be
+// in at most one group.
 func TestGroups(t *testing.T) {
 	groups, err := ReadGroups(strings.NewReader("# sensors\nfront 1-8,17\n\nengine rpm  oil # and\n"))
 	if err != nil || len(groups) != 2 || strings.Join(groups["front"], " ") != "1-8 17" || strings.Join(groups["engine"], " ") != "rpm oil" {

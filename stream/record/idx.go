@@ -14,9 +14,9 @@ import (
 	"blankout/internal/event"
 )
 
-// idx is a pair of files in the format of the MNIST digits. One has images of bytes, and the other has one byte per
-// image, its label. Pixel j of an image, row by row, is in column j (svmlight index j+1) with the value byte/255. A
-// black pixel is absent.
+// idx is a pair of files in the format of the MNIST digits. The first file has images of bytes, and the second has one
+// byte per image, its label. Pixel j of an image, row by row, is in column j (svmlight index j+1) with the value
+// byte/255. A black pixel is absent.
 //
 //	offset  size  of either file
 //	0       2     0
@@ -31,8 +31,8 @@ type idx struct {
 	text   [256]string // byte/255 as the shortest decimal that parses to the same number
 }
 
-// NewIdxScanner returns a Scanner of the images in a file. labels opens the file with their labels. It is not called if
-// the configuration says that there are no labels.
+// NewIdxScanner returns a Scanner of the images in a file. labels opens the file with their labels. labels is not
+// called if the configuration declares that there are no labels.
 func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.ReadCloser, error)) (*Scanner, error) {
 	x, err := readIdx(images, c)
 	if err != nil {

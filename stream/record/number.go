@@ -13,9 +13,9 @@ import (
 var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// number parses the decimal number at data[p:]: digits, optionally with a point and an exponent. With strict it uses
-// JSON's grammar. Otherwise it also allows a + sign and an empty integer or fractional part. next is -1 if there is no
-// number. The result is the same as from strconv; beyond the range it is an infinity.
+// number parses the decimal number at data[p:]: digits, optionally with a point and an exponent. If strict is true, it
+// uses JSON's grammar. Otherwise it also allows a + sign and an empty integer or fractional part. next is -1 if there
+// is no number. The result is the same as from strconv; beyond the range it is an infinity.
 func number(data []byte, p int, strict bool) (x float64, next int) {
 	start := p
 	negative := false

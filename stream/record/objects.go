@@ -1,7 +1,7 @@
 package record
 
-// This file splits a JSON text that is not JSON lines into objects: the elements of an array, objects over several
-// lines, or several objects in one line.
+// This file splits a JSON text that is not JSON lines into objects. The text is an array, or has objects over several
+// lines, or has several objects in one line.
 
 import (
 	"bytes"

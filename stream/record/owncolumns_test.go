@@ -34,7 +34,7 @@ func apartSchema(bits uint) *event.Schema {
 }
 
 // TestNumbersHaveColumnsOfTheirOwn checks that a numeric field shares its column with no other name, earlier or later.
-// A decoder that continues with the Schema must do the same. Without Schema.Apart they share columns.
+// A decoder that continues with the Schema must do the same. They must share columns without Schema.Apart.
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {

@@ -314,7 +314,7 @@ func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bo
 	return !r.tooMany() || r.tooManyFeatures()
 }
 
-// single adds a field with one value: the last value, or the merged parts of a message. Without any value, a message is
+// single adds a field with one value: the last value, or the merged parts of a message. A message without any value is
 // empty.
 func (r *protoReader) single(f *protoField, own []uint64, body []byte, p *place, depth int) bool {
 	switch {

@@ -100,8 +100,8 @@ type Config struct {
 	Positive string `toml:"positive"`
 	MaxNames int    `toml:"max_names"` // capacity of the dictionary of names for reports
 
-	// NaN determines how a NaN or infinite number in JSON, CSV or a record with a schema is handled: it is missing, as
-	// null is, or the record is refused.
+	// NaN determines how a NaN or infinite number in JSON, CSV or a record with a schema is handled. The number is
+	// missing, as null is, or the record is refused.
 	NaN string `toml:"nan"`
 
 	// Records beyond these limits are refused.
@@ -391,7 +391,7 @@ func (c Config) checkGroups() error {
 	return nil
 }
 
-// columnGroups returns the groups of columns in c, or nil if there are none.
+// columnGroups returns the groups of columns in c, or nil if c has no groups.
 func (c Config) columnGroups() *event.ColumnGroups {
 	g := &event.ColumnGroups{Every: c.GroupEvery}
 	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
@@ -484,7 +484,7 @@ func (c Config) Schema() *event.Schema {
 }
 
 // Declares reports whether records in a file can declare that a feature is missing. The file at path determines the
-// format; the path "" means c.Format. An omitted column without a name is 0, unless Absent says otherwise.
+// format; the path "" means c.Format. An omitted column without a name is 0, unless Absent declares it missing.
 func (c Config) Declares(path string) bool {
 	return c.Absent == event.AbsentMissing || !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(FormatOf(path), c.Format))
 }

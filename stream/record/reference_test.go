@@ -354,8 +354,8 @@ func (r *reference) csv(data []byte) {
 	}
 }
 
-// fuzz compares the decoder of a format with the reference: for a record seen for the first time, and for the same
-// record with everything known.
+// fuzz compares the decoder of a format with the reference. It decodes each record twice: when it is new, and when all
+// its names are known.
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
 	c.NaN = nanRefuse // encoding/json refuses NaN too

@@ -182,7 +182,7 @@ func (s *Scanner) Line() int64 {
 	return s.line
 }
 
-// Next reads the next record. After the last record it returns io.EOF. The bytes are valid until the next call. An
+// Next reads the next record. It returns io.EOF after the last record. The bytes are valid until the next call. An
 // image of an idx pair becomes a line of svmlight. A line of more than max_bytes is an error.
 func (s *Scanner) Next(r *Record) error {
 	for !s.Scan(r) {

@@ -65,8 +65,8 @@ func (c *shortColumns) at(field uint64, t shortText) *shortColumn {
 	return &c.table[((t.low^field)*0x9e3779b97f4a7c15^t.high)*0xff51afd7ed558ccd>>(64-shortBits)]
 }
 
-// shortPair is pair for a short value t. It caches the column of a value whose name the dictionary no longer needs.
-// With crosses it caches nothing, because they need the hash. It updates n.strange.
+// shortPair is pair for a short value t. It caches the column of a value whose name the dictionary no longer needs. It
+// caches nothing if there are crosses, because they need the hash. It updates n.strange.
 func (d *core) shortPair(n *named, t shortText, value []byte) {
 	c := d.shortColumns.at(n.hash, t)
 	if c.text == t && c.field == n.hash && c.taken == d.taken && len(d.crosses) == 0 {

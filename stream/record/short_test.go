@@ -194,8 +194,8 @@ func FuzzJSONAsFresh(f *testing.F) {
 	})
 }
 
-// TestEscapedKeyIsNoOther checks that a key with escapes is identified by its decoded text. Once, a key with a control
-// character was confused with a key with another byte in its place.
+// TestEscapedKeyIsNoOther checks that a key with escapes is identified by its decoded text. A key with a control
+// character was once confused with a key with another byte in its place.
 func TestEscapedKeyIsNoOther(t *testing.T) {
 	c := DefaultConfig()
 	d, _ := NewDecoder(c, c.Schema())

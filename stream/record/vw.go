@@ -48,7 +48,7 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error 
 }
 
 // head reads the text before the first bar. It returns the position of the bar, or the end of the line without a bar.
-// After a refusal it returns -1.
+// It returns -1 after a refusal.
 func (d *vwDecoder) head(r *Record, e *event.Example) int {
 	data := r.Value
 	bar := bytes.IndexByte(data, '|')

@@ -1,7 +1,7 @@
 package record
 
-// This file reads records in Confluent's wire format: a zero byte, the ID of a schema in a registry, and a value
-// encoded with that schema.
+// This file reads records in Confluent's wire format. A record has a zero byte, the ID of a schema in a registry, and a
+// value encoded with that schema.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type wire struct {
 	schemas  map[uint32]compiled
 }
 
-// valueDecoder adds the content of a value to d. After a failure it returns false, and d has stored the reason.
+// valueDecoder adds the content of a value to d. It returns false if it fails, and d has stored the reason.
 type valueDecoder func(d *places, value []byte) bool
 
 type compiled struct {

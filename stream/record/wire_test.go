@@ -279,8 +279,8 @@ func TestJSONSchema(t *testing.T) {
 	refuses(t, d, `{"x":2}`, event.ReasonSchemaFormat)
 }
 
-// TestWireWithoutRegistry checks that schemas come from the configured registry. A decoder without a registry must
-// report the setting to change. If its context ends, the record must be returned again.
+// TestWireWithoutRegistry checks that schemas are requested from the configured registry. A decoder without a registry
+// must report the setting to change. If its context ends, the record must be returned again.
 func TestWireWithoutRegistry(t *testing.T) {
 	c := DefaultConfig()
 	for _, c.Format = range []string{"avro", "protobuf"} {

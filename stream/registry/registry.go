@@ -149,7 +149,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 type Schema struct {
 	Type string // AVRO, PROTOBUF or JSON
 	Text string
-	// References are the schemas that Text refers to by name. Each schema comes after the schemas that it refers to.
+	// References are the schemas that Text refers to by name. Each schema follows the schemas that it refers to.
 	References []Reference
 }
 
@@ -259,9 +259,8 @@ const (
 	maxDenied = 10_000
 )
 
-// Schema returns the schema with an ID. While the registry fails or is unreachable, Schema retries until ctx ends, and
-// then returns the error of ctx. It returns a *DeniedError if the registry denies the ID or the schema exceeds the
-// limits.
+// Schema returns the schema with an ID. Schema retries while the registry fails or is unreachable. When ctx ends, it
+// returns the error of ctx. It returns a *DeniedError if the registry denies the ID or the schema exceeds the limits.
 func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	c.mu.Lock()
 	known, denied := c.known[id], c.denied[id]

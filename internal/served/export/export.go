@@ -150,7 +150,7 @@ func (x *weights) print(to io.Writer) error {
 	return w.Flush()
 }
 
-// OutputNames returns a name for each output of a model: its class or, with pairs, a:b for the output that separates
+// OutputNames returns a name for each output of a model. The name is the class, or a:b for the output that separates
 // class a from class b. It returns nil for one output.
 func OutputNames(h *model.Head) (names []string) {
 	if !h.Pairs {

@@ -1,5 +1,5 @@
-// Package kafka distributes models through a snapshot topic. Its Publisher writes the models. With its Opener, package
-// client reads and follows them.
+// Package kafka distributes models through a snapshot topic. Its Publisher writes the models. Package client reads and
+// follows the models with the Opener of this package.
 package kafka
 
 // A snapshot topic holds the newest model in one partition of a compacted topic. A model is the blocks of a file
@@ -371,14 +371,15 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 	return nil
 }
 
-// Version returns the version of the newest model in the topic, or 0 if there is none.
+// Version returns the version of the newest model in the topic, or 0 if the topic has no model.
 func (p *Publisher) Version() uint64 { return p.version }
 
 // Written returns the bytes of all pieces written by the Publisher.
 func (p *Publisher) Written() uint64 { return p.wrote }
 
-// Publish writes the pieces of a model that the topic does not contain, and returns once they are acknowledged. After
-// an error the newest model in the topic is either the previous model or this model. Publish may be called again.
+// Publish writes the pieces of a model that the topic does not contain, and returns once they are acknowledged. If
+// Publish returns an error, the newest model in the topic is either the previous model or this model. Publish may be
+// called again.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {

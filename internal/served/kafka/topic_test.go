@@ -119,7 +119,7 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 }
 
 // TestSnapshotTopic checks that a model read from the topic has the same bytes as the published model. Only changes
-// must be written, and the version must be known after a restart.
+// must be written, and a restart must keep the version.
 func TestSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	p := publisher(t, connect)

@@ -32,7 +32,7 @@ func OpenCheckpoints(c Config, where string) (*Checkpoints, error) {
 // patience limits a request, so that a store that does not respond cannot block a learner forever.
 const patience = 5 * time.Minute
 
-// Where returns s3://BUCKET/PREFIX.
+// Where returns the address s3://BUCKET/PREFIX.
 func (c *Checkpoints) Where() string { return c.at.where }
 
 // object returns the object with the given name below the prefix.

@@ -1,5 +1,5 @@
-// Package s3 distributes models through an object in an S3-compatible store. Its Publisher replaces the object. With
-// its Opener, package client reads and follows the object.
+// Package s3 distributes models through an object in an S3-compatible store. Its Publisher replaces the object. Package
+// client reads and follows the object with the Opener of this package.
 //
 // The object is a whole model, in the format of a file (docs/checkpoint-format.md). A writer sends the entity tag of
 // the object that it replaces, so that one of two concurrent writers is rejected. A reader sends the tag of the object
@@ -30,7 +30,7 @@ import (
 	"blankout/internal/served"
 )
 
-// Config is the section [s3] of the configuration. It never contains keys. They come from AWS_ACCESS_KEY_ID and
+// Config is the section [s3] of the configuration. It never contains keys. The keys are read from AWS_ACCESS_KEY_ID and
 // AWS_SECRET_ACCESS_KEY, from ~/.aws/credentials, or from the role of the machine or pod.
 type Config struct {
 	Endpoint event.Address `toml:"endpoint"` // http:// or https:// and HOST[:PORT]
@@ -289,12 +289,12 @@ func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, erro
 	return p, nil
 }
 
-// Version returns the version of the model in the object, or 0 if there is none.
+// Version returns the version of the model in the object, or 0 if the object has no model.
 func (p *Publisher) Version() uint64 { return p.version }
 
-// Publish replaces the object by a model, and returns once it is stored. After an error the object contains either the
-// previous model or this model, and Publish may be called again. Once another program has written the object, every
-// call returns a *TakenError.
+// Publish replaces the object by a model, and returns once it is stored. If Publish returns an error, the object
+// contains either the previous model or this model, and Publish may be called again. Every call returns a *TakenError
+// once another program has written the object.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	var data bytes.Buffer
 	if err := m.Encode(&data); err != nil {

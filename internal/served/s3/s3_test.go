@@ -106,7 +106,7 @@ func TestObject(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// After a restart the publisher reads the version from the object.
+	// The publisher reads the version from the object after a restart.
 	if again := publisher(t, s); again.Version() != 2 {
 		t.Errorf("version %d", again.Version())
 	}

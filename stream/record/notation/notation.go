@@ -105,8 +105,8 @@ func trimUnit(s string) string {
 	return s
 }
 
-// ungrouped removes the thousands separators from a whole number. A number without separators may have any digits. With
-// separators, the first group has one to three digits and no leading 0, and each other group has three.
+// ungrouped removes the thousands separators from a whole number. A number without separators may have any digits. If
+// there are separators, the first group has one to three digits and no leading 0, and each other group has three.
 func (n Notation) ungrouped(whole string) (digits string, ok bool) {
 	groups := strings.FieldsFunc(whole, func(r rune) bool { return n.separates(r) })
 	marks := strings.Count(whole, n.Thousands)
