@@ -116,9 +116,9 @@ func (o *outputs) promotes(label, k, columns int) bool {
 	return own < o.most || alone > 0
 }
 
-// merge assigns young classes (classes with few events) to a shared output, except the at most but young classes with
-// the most events. known is the number of classes, and k the number of outputs. For each new output merge returns the
-// old outputs whose mean it starts as.
+// merge assigns young classes (classes with few events) to a shared output. The young classes with the most events, at
+// most but of them, are excepted. known is the number of classes, and k the number of outputs. For each new output
+// merge returns the old outputs whose mean it starts as.
 func (o *outputs) merge(known, k, but int) (from [][]int) {
 	least := uint64(young.SeparateAfter) // classes with fewer events share an output
 	var count [young.SeparateAfter]int

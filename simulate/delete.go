@@ -174,8 +174,8 @@ func speaks(outputs []float64, sides []side) (sum float64) {
 
 func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
 
-// Group removes a group of features, for example a sensor. The group is a field or a group of fields of the Schema, a
-// group of columns of the Stage, or columns by number in a sparse text format, such as 3 or 1-8.
+// Group removes a group of features, for example a sensor. The group is a field or a group of fields of the Schema, or
+// a group of columns of the Stage. In a sparse text format it is columns by number, such as 3 or 1-8.
 type Group struct {
 	deletion
 	Name string

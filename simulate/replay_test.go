@@ -282,9 +282,9 @@ func TestSilentLearner(t *testing.T) {
 	}
 }
 
-// TestSilentLoss checks which subjects the report names. Among the subjects that do not expect silently missing
-// features, it names the one with the largest increase of the error, if that increase is large enough. It also names
-// the best subject that expects them.
+// TestSilentLoss checks which subjects the report names. It names the subject with the largest increase of the error
+// that does not expect silently missing features, if that increase is large enough. It also names the best subject that
+// expects them.
 func TestSilentLoss(t *testing.T) {
 	spline := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
 		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}

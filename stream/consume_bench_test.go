@@ -298,8 +298,8 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 }
 
 // TestEventAllocatesNothing processes events from the bytes of a response to the update of the weights. Only four
-// things may allocate: imputing the numbers that a mask deletes, new policy weights (which models keep), a new link,
-// and the models that measure older weights.
+// operations may allocate: imputing the numbers that a mask deletes, new policy weights (which models keep), a new
+// link, and the models that measure older weights.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int

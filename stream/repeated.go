@@ -12,7 +12,7 @@ import (
 // and is at most window offsets before. The result depends only on the records of the partition, because a Consumer
 // that starts in the middle first reads the window before its start.
 //
-// It takes about 56 bytes for each of the last window records that has a key.
+// repeated uses about 56 bytes for each of the last window records that has a key.
 type repeated struct {
 	window int64
 	last   map[uint64]int64 // latest offset by hash of the key

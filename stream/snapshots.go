@@ -121,7 +121,7 @@ func (b *snapshotRecords) data() ([]byte, error) {
 }
 
 // read returns the snapshots in the topic, by offset. foreign describes the first record that does not belong to a
-// snapshot; it is nil if there is none. Such records are logged and skipped.
+// snapshot; it is nil if no such record exists. Such records are logged and skipped.
 func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log

@@ -297,7 +297,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
-// none is an index in place of a variant: it stands for the unused part of an example's cost.
+// none is an index that stands for the unused part of an example's cost, instead of a variant.
 const none = -1
 
 // visit moves dual weight between the deletions of example i and returns the increase of the dual.

@@ -22,8 +22,8 @@ func (x Vec) Clone() Vec {
 	return Vec{slices.Clone(x.Index), slices.Clone(x.Value)}
 }
 
-// Check returns an error for the first violation of Vec's contract: slices of different length, columns that do not
-// ascend, or a value that is not finite.
+// Check returns an error for the first violation of Vec's contract. Violations are slices of different length, columns
+// that do not ascend, and values that are not finite.
 func (x Vec) Check() error {
 	if len(x.Index) != len(x.Value) {
 		return fmt.Errorf("%d columns but %d values", len(x.Index), len(x.Value))

@@ -1,7 +1,7 @@
 package loss
 
-// This file holds the complementary error function. The coefficients and the form of the tail are those of FreeBSD's
-// s_erf.c, which came with this notice:
+// This file holds the complementary error function. The coefficients and the form of the tail are from FreeBSD's
+// s_erf.c, which has this notice:
 //
 // ====================================================
 // Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved.

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Huber is the loss of Huber (1964), expected over f~ ~ N(f, v). With m = y - f the loss is m^2/2 for |m| <= D and D
-// |m| - D^2/2 beyond. The derivatives, with s = sqrt(v), a = (-D - m)/s and b = (D - m)/s, are
+// Huber is the loss of Huber (1964), expected over f~ ~ N(f, v). The loss is m^2/2 for |m| <= D and D |m| - D^2/2
+// beyond, with m = y - f. The derivatives, with s = sqrt(v), a = (-D - m)/s and b = (D - m)/s, are
 //
 //	d/dm = m (Phi(b) - Phi(a)) + s (phi(a) - phi(b)) + D Phi(-b) - D Phi(a),
 //	d/dv = (Phi(b) - Phi(a))/2.

@@ -138,8 +138,8 @@ func newTPartition(t float64) *tPartition {
 		// error.
 		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 0, 100)))
 	}
-	// The second derivative at 0 is known. The next two terms are fitted through two points where g' is still accurate
-	// to 14 digits.
+	// The second derivative at 0 has a closed form. The next two terms are fitted through two points where g' is still
+	// accurate to 14 digits.
 	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 0, 100)) / u }
 	a := t * math.Exp2(-t-1)
 	s2 := tSeries * tSeries

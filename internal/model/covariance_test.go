@@ -388,8 +388,8 @@ func weightsOf(m *Linear, output int) (w []float64) {
 	return w
 }
 
-// TestOutlier checks two kinds of outliers. One is a value beyond the Scaler's limit, even if the column has a large
-// deviation. The other is a value far from its column's mean.
+// TestOutlier checks two kinds of outliers. The first is a value beyond the Scaler's limit, even if the column has a
+// large deviation. The second is a value far from its column's mean.
 func TestOutlier(t *testing.T) {
 	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{OutlierAt * OutlierAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// ahead reads and decodes ahead of learning. It has three Batches: one is being decoded, one waits, one is being
-// learned.
+// ahead reads and decodes ahead of learning. It has three Batches: one Batch is being decoded, one waits, and one is
+// being learned.
 type ahead struct {
 	filled chan filledBatch
 	free   chan *event.Batch

@@ -23,12 +23,12 @@ import (
 // Champion is the contender name of the learner that the section [learner] configures.
 const Champion = "learner"
 
-// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead: it
-// learns like a single Learner, and predictions, snapshots, validations and dead letters come from it. The others learn
+// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead. It
+// learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The others learn
 // the same events and are compared with it.
 //
-// The state depends only on the records. The others learn exactly the events that the lead has counted, differences are
-// averaged over blocks of records, and automatic promotion depends on the number of records.
+// The state depends only on the records. The others learn exactly the events that the lead has counted. Differences are
+// averaged over blocks of records. Automatic promotion depends on the number of records.
 type Contest struct {
 	Contenders []*Contender // the first contender is the Champion
 	Lead       int          // index of the contender with the lead
@@ -40,8 +40,8 @@ type Contender struct {
 	Fingerprint online.Fingerprint
 	Standing
 
-	// Decoder decodes the contender's columns from a record's bytes, with Schema. It is nil if the columns equal those
-	// of the Champion.
+	// Decoder decodes the contender's columns from a record's bytes, with Schema. It is nil if the columns equal the
+	// columns of the Champion.
 	Decoder record.Decoder
 	Schema  *event.Schema
 	// Validator validates the contender while it has the lead; it may be nil.

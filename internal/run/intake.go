@@ -115,7 +115,7 @@ type Mislabeled interface {
 	// health.MislabeledEvent. If AddMislabeled returns an error, the event was not stored, and AddMislabeled may be
 	// called again.
 	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
-	// Flush returns nil once all added events are stored safely. After an error it may be called again.
+	// Flush returns nil once all added events are stored safely. If Flush returns an error, it may be called again.
 	Flush(ctx context.Context) error
 }
 

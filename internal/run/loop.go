@@ -266,7 +266,8 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	return nil
 }
 
-// found is true if that position was saved before.
+// position returns the position of a batch's partition before the batch. found is true if that position was saved
+// before.
 func (l *loop) position(b *event.Batch, found bool) *event.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {

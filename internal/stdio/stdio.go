@@ -1,11 +1,11 @@
 // Package stdio serves another program that learns and predicts. Requests and responses are frames on standard input
 // and output, for many learners in one process. The Python package starts it.
 //
-// A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each, the number of a
-// learner (uint16), the number of events in the payload (uint32) and its size in bytes (uint64). A response has a
-// status (uint32), the number of values per event (uint32), a size (uint64) and a payload of that size. The status is
-// 0, 1 for a refused event, or 2 for any other error. The payload is numbers, JSON, the bytes of a file, or the error
-// as JSON. Numbers are little-endian; in payloads they are float64 unless stated otherwise.
+// A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each. The number of a
+// learner (uint16), the number of events in the payload (uint32) and the size of the payload in bytes (uint64) follow.
+// A response has a status (uint32), the number of values per event (uint32), a size (uint64) and a payload of that
+// size. The status is 0, 1 for a refused event, or 2 for any other error. The payload is numbers, JSON, the bytes of a
+// file, or the error as JSON. Numbers are little-endian; in payloads they are float64 unless stated otherwise.
 package stdio
 
 import (

@@ -4,9 +4,9 @@ package newton
 
 import "blankout/internal/model"
 
-// covariance is a positive definite matrix P = U D U', where U is upper triangular with a unit diagonal and D is
-// diagonal (Bierman 1977). Updates in this form keep it positive in spite of rounding. Row j of data has column j of U
-// above the diagonal, followed by the entry of D: j + 1 values.
+// covariance is a positive definite matrix P = U D U' (Bierman 1977). U is upper triangular with a unit diagonal, and D
+// is diagonal. Updates in this form keep it positive in spite of rounding. Row j of data has column j of U above the
+// diagonal, followed by the entry of D: j + 1 values.
 type covariance struct {
 	n    int
 	data []float64

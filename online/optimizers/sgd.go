@@ -8,8 +8,8 @@ import (
 	"blankout/online/rows"
 )
 
-// sgd is stochastic gradient descent with step eta/sqrt(t). A step is shortened if it would overshoot a loss with
-// curvature max(1, h), where h is the curvature of the expected loss times the importance:
+// sgd is stochastic gradient descent with step eta/sqrt(t). Let h be the curvature of the expected loss times the
+// importance. A step is shortened if it would overshoot a loss with curvature max(1, h):
 //
 //	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
 //

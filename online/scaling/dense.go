@@ -129,9 +129,9 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 	return false
 }
 
-// Review recomputes the dense columns. After the first denseEvents events it only removes columns that have become too
-// rare. row returns the row of a column, and move converts the weights of a row to changed statistics. gone lists the
-// removed columns.
+// Review recomputes the dense columns. It adds columns only in the first denseEvents events, and always removes columns
+// that have become too rare. row returns the row of a column, and move converts the weights of a row to changed
+// statistics. gone lists the removed columns.
 func (s *Scaling) Review(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	was, wasSeen := s.Scaler.Dense, s.seen
 	s.Scaler.Dense, s.seen = nil, nil // snapshots share the old memory

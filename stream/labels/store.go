@@ -612,7 +612,7 @@ func (s *store) pass() {
 // flushBytes is the number of unwritten bytes from which flushIfMuch writes.
 const flushBytes = 1 << 20
 
-// flushIfMuch writes the unwritten bytes if there are many, and starts a new segment if the last one is full. If it
+// flushIfMuch writes the unwritten bytes if there are many, and starts a new segment if the last segment is full. If it
 // fails, it may be called again.
 func (s *store) flushIfMuch() error {
 	s.mu.Lock()

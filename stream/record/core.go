@@ -336,7 +336,7 @@ func (d *core) miss(n *named) {
 	}
 }
 
-// missNumber treats a NaN or infinite number as null if the configuration requests it.
+// missNumber treats a NaN or infinite number as null if the configuration requests it. n is nil for a dropped number.
 func (d *core) missNumber(n *named) bool {
 	if d.c.NaN == nanRefuse {
 		return false

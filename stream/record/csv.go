@@ -326,8 +326,8 @@ func (s *Scanner) ends(size int) int {
 	return s.at + size
 }
 
-// tooLong returns the end of the first line of a record of at least size bytes, if the record is too long and has
-// further lines. Otherwise it returns -1.
+// If a record of at least size bytes is too long and has further lines, tooLong returns the end of its first line.
+// Otherwise it returns -1.
 func (s *Scanner) tooLong(size int) int {
 	if size > s.c.MaxBytes && s.newline > 0 {
 		return s.at + s.newline - 1

@@ -201,7 +201,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocs checks that decoding allocates nothing once the names are known.
+// TestDecodeAllocs checks that decoding allocates nothing once all names have been decoded.
 func TestDecodeAllocs(t *testing.T) {
 	for _, f := range formats {
 		d := benchDecoder(t, f.name)

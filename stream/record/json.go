@@ -21,10 +21,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// jsonDecoder decodes events that are JSON objects (RFC 8259). It keeps the known names as a tree of nodes. In every
-// object it expects the key that followed last time, in the same spelling. So events of the same shape only need one
-// comparison for each key, instead of scanning, unescaping and a lookup. It also caches the columns of short repeated
-// values (short.go).
+// jsonDecoder decodes events that are JSON objects (RFC 8259). It keeps the names that it has decoded as a tree of
+// nodes. In every object it expects the key that followed last time, in the same spelling. So events of the same shape
+// only need one comparison for each key, instead of scanning, unescaping and a lookup. It also caches the columns of
+// short repeated values (short.go).
 type jsonDecoder struct {
 	core
 	root  *node

@@ -14,9 +14,9 @@ import (
 	"blankout/internal/event"
 )
 
-// Scanner splits the text of a file into records: lines, CSV lines that quotes join, images of an idx pair, or JSON
-// objects that are not lines (objects.go). The offset of a record is the number of its first line, image or JSON
-// object, from 0. Blank lines, comments and a CSV header are counted but skipped.
+// Scanner splits the text of a file into records. A record is a line, CSV lines that quotes join, an image of an idx
+// pair, or a JSON object that is not a line (objects.go). The offset of a record is the number of its first line, image
+// or JSON object, from 0. Blank lines, comments and a CSV header are counted but skipped.
 //
 // Scan returns records from a buffer that Refill fills. A Scanner belongs to one goroutine.
 type Scanner struct {

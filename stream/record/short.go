@@ -38,7 +38,7 @@ func shortString(data []byte, p int) (t shortText, ok bool) {
 }
 
 // notPlain returns the highest bit of each of eight bytes that is a quote, a backslash, a control character or not
-// ASCII; the first byte is the lowest. Bits after the first such bit may be wrong.
+// ASCII. The first byte is the lowest. Bits after the first such bit may be wrong.
 func notPlain(x uint64) uint64 {
 	const low = 0x0101010101010101
 	quote, slash := x^('"'*low), x^('\\'*low)

@@ -75,7 +75,7 @@ func TestTimeFeatures(t *testing.T) {
 		t.Errorf("New York: %s", got)
 	}
 	must.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
-	// A null time is missing once the features are known. A record without record.time has no age.
+	// A null time is missing once the features exist. A record without record.time has no age.
 	_, d := newDecoder(t, c)
 	var e event.Example
 	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {

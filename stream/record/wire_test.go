@@ -186,7 +186,7 @@ func TestAvroEvolves(t *testing.T) {
 		must.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
 	must.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
-	// Decode the older version again, after the newer version with its default of 1 is known.
+	// Decode the older version again, after the newer version with its default of 1 has been decoded.
 	if d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, 1}, double(5)...)}, &e); e.Refused != nil || total(&e) != 5 || slices.Contains(e.Field, 2) {
 		t.Errorf("a record of version 1 has features of sum %v of the fields %v: the default of a later version is no reading", total(&e), e.Field)
 	}

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Show returns the content of an Example as text, with names instead of numbers: its class, entries with the
-// dictionary's names, missing fields, or the refusal.
+// Show returns the content of an Example as text, with names instead of numbers. The text has its class, entries with
+// the dictionary's names, and missing fields, or the refusal.
 func Show(s *event.Schema, e *event.Example) string {
 	if e.Refused != nil {
 		return e.Refused.Error()
