@@ -101,19 +101,6 @@ func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 	stats[StatCenter], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
 }
 
-// Unit returns the divisor u of a column's values in the transform asinh(x/u), or 0 for no transform. readings must
-// ascend. Unit uses at most FirstReadings of them, evenly selected.
-func (s *Scaler) Unit(readings []float64, t Transform) float64 {
-	var room [FirstReadings]float64
-	sample := room[:0]
-	for i := range min(len(readings), FirstReadings) {
-		sample = append(sample, readings[(2*i+1)*len(readings)/(2*min(len(readings), FirstReadings))])
-	}
-	var stats [ScalerWidth]float64
-	s.Begin(stats[:], float64(len(sample)), sample, t)
-	return unitOf(stats[StatInverse])
-}
-
 // equal returns the number of readings in x that equal a.
 func equal(x []float64, a float64) (n int) {
 	for _, v := range x {

@@ -316,17 +316,6 @@ func scale(s PolicyWeights, k MissingCount) float64 {
 	return 1
 }
 
-// VarianceFactor returns the relative increase of Scale if one more named field becomes null.
-func (m *Missing) VarianceFactor(k MissingCount) float64 {
-	present := k.Named + k.AlwaysPresent
-	if m == nil || present <= 0 {
-		return 0
-	}
-	rescaled := m.weights(k).Plain()[1]
-	scale := m.Scale(k)
-	return (scale - 1 + rescaled) / (scale * present) // the remaining features compensate for the lost feature
-}
-
 // CountMissing counts the fields of an event of a Schema with these fields. It overwrites present with the set of
 // present fields. present must have capacity for all fields.
 func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present FieldSet) (k MissingCount) {

@@ -231,13 +231,6 @@ func (e *Expert) score(x, base, out []float64) {
 	}
 }
 
-// Scores returns the scores of the last scored event. The result is valid until the next call of Score.
-func (e *Expert) Scores() []float64 { return e.event.scores }
-
-// Added returns, by output, the scores of the last scored event from the Expert's own weights, without the base scores.
-// The result is valid until the next call of Score.
-func (e *Expert) Added() []float64 { return e.event.added }
-
 // Places returns the index in Columns of each column of the last scored event, or -1. The result is valid until the
 // next call of Score.
 func (e *Expert) Places() []int { return e.event.places }

@@ -98,13 +98,6 @@ func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, splin
 	return g
 }
 
-// Widen returns the sums for the given number of outputs, with the groups that g has seen and their rates.
-func (g *Groups) Widen(noises []loss.Noise, outputs int) *Groups {
-	wide := NewGroups(g.grouping, noises, outputs, true)
-	wide.byGroup, wide.keys = g.byGroup, g.keys
-	return wide
-}
-
 // SetRates sets the rates of a noise with a separate rate for each group.
 func (g *Groups) SetRates(n loss.GroupDropout) {
 	if g.byGroup != nil {
@@ -114,13 +107,6 @@ func (g *Groups) SetRates(n loss.GroupDropout) {
 
 // Follow replaces the Schema by a later version.
 func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
-
-// Restore makes Met true for the groups that events had before a restart. These are the groups of the Schema's fields
-// and, for a sparse text format, of the columns of t.
-func (g *Groups) Restore(t *model.Table) { g.grouping.Restore(t) }
-
-// Met reports whether any event had a feature of the group with this name.
-func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
 
 // groupOdds holds the odds r_g of a noise with a separate rate for each group.
 type groupOdds struct {

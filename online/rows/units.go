@@ -46,7 +46,6 @@ type unitPart struct {
 	parents [2]int32 // indices in units of a pair's groups, or of a spline's group (first); -1 for none
 	parent  bool     // it is a group of a pair or of a spline
 	count   int      // number of features
-	last    int8     // last point of a mask at which it is present, see Draw
 	at      int      // index of its first row
 	next    int      // index of its next row, while features are ordered
 }
@@ -272,47 +271,11 @@ func (g *arrangement) move() {
 	}
 }
 
-// Draw appends to last, for each row of a feature, the last point at which it is present if groups are dropped. That is
-// the point of its group, or the smaller point of two groups. draw draws a point.
-func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
-	for i := range g.units {
-		if g.units[i].kind == grouped {
-			g.units[i].last = draw()
-		}
-	}
-	for i := range g.units {
-		if u := &g.units[i]; u.kind == paired {
-			u.last = min(g.units[u.parents[0]].last, g.units[u.parents[1]].last)
-		} else if u.kind == splined {
-			u.last = g.units[u.parents[0]].last
-		}
-	}
-	for _, p := range g.parts {
-		for range p.to - p.from {
-			if p.kind == alone {
-				last = append(last, draw())
-			} else {
-				last = append(last, g.units[p.unit].last)
-			}
-		}
-	}
-	return last
-}
-
 // Splines yields the range of rows of each number that has a spline.
 func (g *arrangement) Splines(yield func(from, to int) bool) {
 	for _, p := range g.parts {
 		if p.kind == splined && !yield(p.from, p.to) {
 			return
-		}
-	}
-}
-
-// Together sets the values in last of all columns of a number with a spline to the value of the first one.
-func (g *arrangement) Together(last []int8) {
-	for from, to := range g.Splines {
-		for i := from + 1; i < to; i++ {
-			last[i] = last[from]
 		}
 	}
 }

@@ -50,9 +50,6 @@ func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 	}
 }
 
-// Units returns the units of Take.
-func (e *Event) Units() []int32 { return e.units }
-
 // zeros returns n zeros, in the memory of list if possible.
 func zeros(list []float64, n int) []float64 {
 	list = slices.Grow(list[:0], n)[:n]
