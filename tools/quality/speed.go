@@ -84,20 +84,20 @@ func (c *comparison) speed() error {
 	}
 	fmt.Fprintf(c.w, `# Speed
 
-Made by %[1]s with vw %[10]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn.
-Prefer processor time to wall clock if other programs share the cores.
+%[1]s writes this page. It ran with vw %[10]s in %[2]d minutes on %[3]d cores (%[4]s).
+The programs take turns, and times are medians of %[5]d runs. If other programs share the cores, prefer processor time.
 
 ## Compared with Vowpal Wabbit
 
-Whole processes, one pass, from a file of text to a file of weights. The fixed level is %[7]s.
-Processor time / wall clock of %[6]s on the same events is 1; above it vw is faster:
+Each process makes one pass, from a text file to a file of weights. The fixed level is %[7]s.
+A cell is processor time / wall-clock time, divided by that time of %[6]s. Above 1, vw is faster:
 
 | one pass over | blankout, fixed level | blankout, the default | vw, squared loss |
 |---|---|---|---|
 %[8]s
-In seconds, with the fraction of events that are predicted wrongly before they are learned:
+The next table has times in seconds. The progressive error is the fraction of events that are predicted wrongly before they are learned:
 
-| one pass over | learner | wall | processor | progressive error, %% |
+| one pass over | learner | wall-clock time | processor time | progressive error, %% |
 |---|---|---|---|---|
 %[9]s
 `, "`make speed DATA=DIR VW=vw KAFKA=HOST:PORT PYTHON=python`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String(), version)

@@ -22,7 +22,7 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 	if c.brokers == "" || c.python == "" {
 		return errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")
 	}
-	const title = "the same from a Kafka topic"
+	const title = "JSON from a Kafka topic"
 	events, topic := filepath.Join(c.work, "topic.json"), fmt.Sprint("speed-", os.Getpid())
 	if err := writeEvents(events, topicEvents); err != nil {
 		return err

@@ -29,7 +29,7 @@ var ways = []struct{ name, of string }{
 	{"`Consumer`, no decoding", "consumer/fetch"},
 	{"`Consumer` with JSON", "decode/fetch"},
 	{"the whole run loop, fixed level", "learn/fetch"},
-	{"the same, the default", "default/fetch"},
+	{"the whole run loop, the default", "default/fetch"},
 }
 
 // measured has the median value over all rounds, by name.
@@ -125,9 +125,9 @@ func (c *comparison) works() (m, rates measured, err error) {
 func writeWorks(w io.Writer, m, rates measured) {
 	fmt.Fprint(w, `## What an event costs
 
-Processor time of a JSON event of 11 features, also as a multiple of the time that `+"`json.Valid`"+` takes for such an
-event in the same round. That multiple is comparable between machines; `+"`.ci/run`"+` reports rows that exceed it by over
-5 %. The stages are `+"`go test -run xxx -bench Event ./stream`"+`, one goroutine; the others are whole processes.
+The table has the processor time of a JSON event of 11 features, in ns and as a multiple of the time of `+"`json.Valid`"+`.
+The multiple is comparable between machines. `+"`.ci/run`"+` reports rows that exceed it by over 5 %. The stages run in one
+goroutine of `+"`go test -run xxx -bench Event ./stream`"+`, and `+"`blankout train`"+` is a whole process.
 
 | work | ns | / json.Valid |
 |---|---|---|
@@ -139,7 +139,7 @@ event in the same round. That multiple is comparable between machines; `+"`.ci/r
 ## A topic compared with a consumer that only counts
 
 `+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process. The
-reference counts events with kafka-go's `+"`Client.Fetch`"+`; rates are by the wall clock:
+reference counts events with kafka-go's `+"`Client.Fetch`"+`. A rate is events per second of wall-clock time:
 
 | way | rate / Client.Fetch |
 |---|---|
