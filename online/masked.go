@@ -1,8 +1,8 @@
 package online
 
-// This file evaluates predictions of masked events: copies of labeled events from which features are removed, before
-// the event is learned. Forecasts and the mixture weights for events with missing fields are learned from these
-// predictions.
+// This file evaluates predictions of masked events: copies of a labeled event from which features are removed. It does
+// so before the event is learned. The predictions update the forecasts, and the mixture weights for events with missing
+// fields.
 
 import (
 	"blankout/internal/event"
@@ -15,7 +15,7 @@ import (
 	"blankout/online/silent"
 )
 
-// masked draws masks and evaluates masked events. All fields except drawn are reusable memory.
+// masked draws masks and evaluates masked events. All its fields except drawn are reusable memory.
 type masked struct {
 	*predictor
 	monitors *monitor.Monitors
@@ -58,8 +58,8 @@ type labeled struct {
 	trains  bool // masked copies train mixture weights
 }
 
-// evaluate draws the masks of an event, if its number is due for masks, and predicts the masked copies. If groups are
-// declared, mixture weights learn from masks of groups, otherwise from masks of single features.
+// evaluate draws the masks of an event, if masks are due at its number, and predicts the masked copies. Mixture weights
+// learn from masks of groups if groups are declared. Otherwise they learn from masks of single features.
 func (m *masked) evaluate(e *labeled) {
 	if !masks(e.number) {
 		return
@@ -72,12 +72,12 @@ func (m *masked) evaluate(e *labeled) {
 	}
 }
 
-// evaluatesGroups reports whether the error with missing groups is forecast. A field without a group counts as its own
-// group.
+// evaluatesGroups reports whether the error with missing groups is forecast. Each field without a group counts as its
+// own group.
 func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() || m.levels.Grouped() }
 
-// evaluateMask draws one mask, of groups or of single features, and predicts the masked copy at each point (missing
-// fraction). If trains is true, mixture weights learn from it.
+// evaluateMask draws one mask, of groups or of single features. It predicts the masked copy of the event at each point
+// (missing fraction). If trains is true, mixture weights learn from the predictions.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	in := m.draw(e, groups)
 	splines, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
@@ -118,8 +118,8 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	}
 }
 
-// draw draws a mask for an event. It returns the event including the columns that are known to be 0, which can be
-// missing as well.
+// draw draws a mask for an event. It returns the event, with the absent columns that are known to be 0 added, because
+// the mask can also remove these.
 func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	schema := m.encoder.Schema()
 	in := m.encoder.WithZeros(e.in, &m.whole)
@@ -144,8 +144,8 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	return in
 }
 
-// removeDead fills left with an event without the features that are missing at a point. all is the missing count of the
-// event before features were removed. If features is false, left has no features.
+// removeDead sets left to the event without the features that are missing at a point. all is the missing count of the
+// event before the mask. If features is false, left has no features.
 func (m *masked) removeDead(in *encode.Input, all model.MissingCount, point int, features bool) {
 	if features {
 		in.Mask(m.dead, &m.left)
@@ -168,7 +168,7 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 	m.monitors.Masked(seen)
 }
 
-// evaluateSilent predicts an event in which the features are silently missing.
+// evaluateSilent predicts a copy of an event in which the features that the mask removes are silently missing.
 func (m *masked) evaluateSilent(e *labeled, in *encode.Input, splines *mixture.ErrorCurves, point int) {
 	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
 		in.Silently(m.dead, &m.silently)
@@ -178,8 +178,9 @@ func (m *masked) evaluateSilent(e *labeled, in *encode.Input, splines *mixture.E
 	m.record(splines, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 
-// judged returns the scores by which lanes (mixed models) are compared at an event without missing fields. They are the
-// scores of the event or, if a level has silent noise, of a copy in which some features are silently missing.
+// judged returns the scores by which lanes (mixed models) are compared at an event without missing fields. If a level
+// has silent noise, they are the scores of a copy in which some features are silently missing. Otherwise they are the
+// scores of the event.
 func (m *masked) judged(e *labeled, s laneScores) laneScores {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s
@@ -188,9 +189,9 @@ func (m *masked) judged(e *labeled, s laneScores) laneScores {
 	return m.laneScores(&m.scored, nil, nil)
 }
 
-// drawSilent fills silently with a copy of an event in which some features are silently missing, drawn from the
-// distribution that the silent level learns. The numbers of the event and of the copy determine the copy. The result is
-// false if no level has silent noise or no feature is missing.
+// drawSilent sets silently to a copy of an event in which some features are silently missing. These features are drawn
+// from the distribution of the silent level's noise, with a seed made of the event's number and the index copy. The
+// result is false if no level has silent noise or no feature is missing in the copy.
 func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
 	noise, some := m.levels.Silent()
 	if !some {
@@ -210,8 +211,8 @@ func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
 // events. They learn one copy of every other event.
 const firstCopies, earlyGroups = 3, 2000
 
-// trainExperts trains the correcting experts with an event or, if a level has silent noise, with silently masked copies
-// of it.
+// trainExperts trains the correcting experts with an event. If a level has silent noise, it trains them with silently
+// masked copies of the event instead.
 func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 	if !e.scored.some {
 		return
@@ -231,7 +232,8 @@ func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 	}
 }
 
-// record adds the loss of a prediction to the forecast at a point. For classification it returns the judged prediction.
+// record adds the loss of a prediction to the forecast at a point. For classification, j describes whether the
+// prediction was right.
 func (m *masked) record(splines *mixture.ErrorCurves, point int, e *labeled, scores []float64) (j model.Judged) {
 	if t := m.targets; t != nil {
 		recordSquare(splines, point, e.Example, t.unit.Value(scores[0]))

@@ -15,8 +15,9 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestLevelsByMissing checks that events with many missing fields are mostly predicted by levels with high noise. The
-// learner must find this from masks or from such events. The error must be lower, and the forecast must match it.
+// TestLevelsByMissing checks that levels with high noise get most mixture weight for events with many missing fields.
+// The learner must find this from masks or from events with missing fields. The error must be lower than with one
+// level, and the forecast must match the error.
 func TestLevelsByMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
@@ -59,8 +60,8 @@ func TestLevelsByMissing(t *testing.T) {
 	}
 }
 
-// BenchmarkLearnNumbers learns events with 24 correlated numbers with default settings. A profile of it shows the cost
-// of forecasts on masks and of imputation.
+// BenchmarkLearnNumbers learns events with 24 correlated numbers with default settings. A profile of the benchmark
+// shows the cost of forecasts on masks and of imputation.
 func BenchmarkLearnNumbers(b *testing.B) {
 	const n = 24
 	schema := event.NewSchema(8, []string{"0", "1"}, 2)

@@ -1,6 +1,6 @@
 package online
 
-// This file predicts events with missing fields: it mixes the missing policies (none, rescale, impute), and learns
+// This file predicts events with missing fields. It mixes the missing policies (none, rescale, impute), and learns
 // their mixture weights.
 
 import (
@@ -13,8 +13,9 @@ import (
 	"blankout/online/mixture"
 )
 
-// predictor makes predictions from encoded events. The ensemble scores the event, and the scores are mixed with weights
-// for the event's missing fraction. predictor shares its parts with the Learner, which trains them.
+// predictor makes predictions from encoded events. The ensemble scores the event. The scores are then mixed with the
+// mixture weights for the event's missing fraction. The fields of predictor are also used by the Learner, which trains
+// them.
 type predictor struct {
 	ensemble
 	encoder *encode.Encoder
@@ -24,7 +25,7 @@ type predictor struct {
 	mixed   mixed
 }
 
-// imputed is the imputation of an event's missing numeric values, with the scores that the imputed values add.
+// imputed holds the imputed values of an event's missing numeric columns, and the scores that these values add.
 type imputed struct {
 	numbers  impute.Numbers
 	some     bool // whether the fields below are valid for the current event
@@ -45,7 +46,7 @@ func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
 	if in.Range == 0 {
 		return
 	}
-	// A regression interval depends on the imputed values under every policy.
+	// The width of a regression interval depends on the imputed values under every policy.
 	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.mixture.Policies()[in.Range-1][2] > 0 {
 		x.expect(in, awake, f)
 	}
@@ -65,7 +66,7 @@ func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
 	}
 }
 
-// policy returns the mixed missing policies of an event.
+// policy returns the mixture of the missing policies for an event.
 func (x *predictor) policy(in *encode.Input, f *imputed) model.MissingHandling {
 	var parts model.ColumnRoles
 	if f.some {
@@ -98,14 +99,14 @@ func newMixed(x *predictor) mixed {
 	}
 }
 
-// mix mixes the scores of all lanes (mixed models) with the mixture weights of the event's missing range. The result is
-// valid until the next call.
+// mix mixes the scores of all lanes (mixed models) with the mixture weights for the event's range of the missing
+// fraction. The result is valid until the next call.
 func (x *predictor) mix(in *encode.Input, lanes []float64, f *imputed) *mixed {
 	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
 	return x.mixBy(x.mixture.Weights(in.Range), lanes, f)
 }
 
-// mixBy is mix with the given weights. It reuses the intercepts of the last call of mix.
+// mixBy is mix with the given mixture weights. It uses the intercepts that the last call of mix has computed.
 func (x *predictor) mixBy(weights, lanes []float64, f *imputed) *mixed {
 	m, active := &x.mixed, x.levels.Active()
 	mixture.Mix(weights, m.bases, active, m.base)
@@ -117,8 +118,8 @@ func (x *predictor) mixBy(weights, lanes []float64, f *imputed) *mixed {
 	return m
 }
 
-// widen returns the score whose prediction equals the mean prediction over normally distributed scores with mean f and
-// variance v.
+// widen returns a score that predicts the mean of a prediction. The mean is over normally distributed scores with mean
+// f and variance v.
 func (x *predictor) widen(f, v float64) float64 {
 	switch t := x.targets; {
 	case t == nil:
@@ -129,8 +130,8 @@ func (x *predictor) widen(f, v float64) float64 {
 	return f
 }
 
-// sum writes to out the scores with the present features multiplied by scale and the imputed values multiplied by
-// share.
+// sum writes scores to out. The part of the present features is multiplied by scale, and the part of the imputed values
+// is multiplied by fraction.
 func (m *mixed) sum(scale, fraction float64, out []float64) []float64 {
 	copy(out[m.active:], m.left[m.active:])
 	for k, b := range m.base[:m.active] {
@@ -141,7 +142,7 @@ func (m *mixed) sum(scale, fraction float64, out []float64) []float64 {
 	return out
 }
 
-// answer returns the result of sum, adjusted by widen for the variance of the imputed values.
+// answer returns the result of sum, corrected by widen for the variance of the imputed values.
 func (m *mixed) answer(scale, fraction float64) []float64 {
 	out := m.sum(scale, fraction, m.out)
 	for k := range m.active {
@@ -152,9 +153,9 @@ func (m *mixed) answer(scale, fraction float64) []float64 {
 	return out
 }
 
-// answer returns the scores that the model predicts for an event, by class, given the scores of all lanes (mixed
-// models). Regression scores are in the Learner's unit. The result is in out, which must have room for all outputs, or
-// in byClass if classes share an output.
+// answer returns the scores that the model predicts for an event, by class. lanes holds the scores of all lanes (mixed
+// models). Regression scores are in the Learner's unit. The result is in out, which must have room for all outputs. If
+// classes share an output, the result is in byClass instead.
 func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
 		x.mixture.Score(lanes, in.Range, x.levels.Active(), out)
@@ -178,9 +179,9 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 	return scores
 }
 
-// missingVariance returns how much the missing fields of an event widen a regression interval. The variance is the
-// variance of the imputed values. For the part of the mixture that does not impute, the square of the omitted score is
-// added.
+// missingVariance returns how much the missing fields of an event widen a regression interval. It is the variance of
+// the imputed values. For the fraction of the mixture that does not impute, it includes the square of the omitted part
+// of the score.
 func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *imputed) model.MissingVariance {
 	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
@@ -190,8 +191,9 @@ func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *impute
 	return by
 }
 
-// observeMissing updates the mixture weights of an event's missing range. Each policy is compared using the mixed
-// lanes, and each lane using the mixed policies. If corrected is true, the correcting experts are compared too.
+// observeMissing updates the mixture weights for the event's range of the missing fraction. Policies are compared by
+// the mixture of the lanes, and lanes are compared by the mixture of the policies. If corrected is true, the correcting
+// experts are also compared.
 func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected bool, f *imputed, by *mixture.Event) {
 	how, m := x.policy(in, f), x.mix(in, lanes, f)
 	regression := by.Lose != nil

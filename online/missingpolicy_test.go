@@ -14,7 +14,7 @@ import (
 )
 
 // TestImputed checks that missing numbers are imputed. Under every policy the model of a Snapshot must predict the same
-// as Predict. The test uses events with any missing fields, and columns that are 0 when omitted.
+// as Predict. The test events lack arbitrary fields, or have columns that are 0 if omitted.
 func TestImputed(t *testing.T) {
 	for _, kind := range []string{"sensors", "columns"} {
 		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -49,8 +49,8 @@ func TestImputed(t *testing.T) {
 	}
 }
 
-// TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling, and that "auto" is nearly
-// as good as the best policy.
+// TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling. The loss of "auto" must be
+// close to the loss of the best policy.
 func TestImputingPays(t *testing.T) {
 	lost := map[string]float64{}
 	for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -78,8 +78,8 @@ func numberConfig(name string) online.Config {
 	return c
 }
 
-// TestImputedRegression checks for regression that the Snapshot predicts the same as Predict. The error on complete events
-// must not depend on the number of events with missing numbers.
+// TestImputedRegression checks that for regression the Snapshot predicts the same as Predict. The error on complete
+// events must not depend on how many events have missing numbers.
 func TestImputedRegression(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
 		c, s := numberConfig(name), sensors(11)
@@ -151,8 +151,8 @@ func TestFewerImputed(t *testing.T) {
 	}
 }
 
-// TestImputedClasses checks for several classes, which share an output while they have few events, that the Snapshot
-// predicts the same as Predict.
+// TestImputedClasses checks several classes, which share an output while they have few events. The Snapshot must
+// predict the same as Predict.
 func TestImputedClasses(t *testing.T) {
 	for _, missing := range []float64{0, 0.4} {
 		c := plain()
@@ -188,7 +188,7 @@ func TestImputedClasses(t *testing.T) {
 	}
 }
 
-// without returns a copy of an event. In half of the calls some of its numbers are null.
+// without returns a copy of an event. In half of the calls some numbers of the copy are null.
 func without(e *event.Example, r *rand.Rand) *event.Example {
 	fraction := 0.0
 	if r.IntN(2) == 0 {
@@ -205,8 +205,8 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 	return left
 }
 
-// TestLevelsForMissingFields checks that with one noise level its model predicts the same as the published model, also with missing
-// fields.
+// TestLevelsForMissingFields checks a learner with one noise level. The model of that level must predict the same as
+// the published model, also for events with missing fields.
 func TestLevelsForMissingFields(t *testing.T) {
 	c := plain()
 	c.Noise = "none"
@@ -255,8 +255,8 @@ func (s *lackingStream) next() *event.Example {
 	return e
 }
 
-// TestMissingPolicyIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a restart
-// changes nothing.
+// TestMissingPolicyIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a
+// restart does not change the choice.
 func TestMissingPolicyIsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -31,22 +31,23 @@ type Settings struct {
 	// output, a large enough Start replaces the ridge in the first pass.
 	Ridge float64
 	L1    float64
-	// Average is the fraction of the stream over which weights are averaged, 0 for no averages. Adapts lets each noise
-	// level choose between its average and its iterate (current weights), and adapt its learning rate.
+	// Average is the fraction of the stream over which weights are averaged, or 0 for no averages. If Adapts is true,
+	// each noise level chooses between its average and its iterate (current weights), and adapts its learning rate.
 	Average float64
 	Adapts  bool
 	// Intercept adds an intercept. Penalized applies the ridge to it.
 	Intercept, Penalized bool
-	// Clean selects gradients of the loss without noise. Only the optimizer's preconditioner then uses the noise.
+	// Clean selects gradients of the loss without noise. Only the preconditioner of the optimizer then depends on the
+	// noise.
 	Clean bool
-	// Grouping defines which features are dropped together, for noise of groups. If Observed is true, SetRates sets the
-	// rates at which groups are dropped.
+	// Grouping defines which features are dropped together, for noise of groups. If Observed is true, the rates at
+	// which groups are dropped are those that SetRates sets.
 	Grouping *model.Grouping
 	Observed bool
 	Window   refresh.Settings // settings of the event windows that IRLS solves
 }
 
-// Expert holds the noise levels. All levels' weights of a feature are in the feature's row, see rows.Layout.
+// Expert holds the noise levels. The row of a feature contains the feature's weights at all levels, see rows.Layout.
 type Expert struct {
 	Settings
 	levels       []level
@@ -63,7 +64,7 @@ type Expert struct {
 	silent       *silentLevel     // nil if no level has silent noise
 	rated        int              // number of calls of SetRates that changed rates
 	interval     *deltas.Interval // nil outside a group of learners
-	// Rewritten counts changes of all rows at once. It is not part of the state.
+	// Rewritten is the number of times that all rows were changed at once. It is not part of the state.
 	Rewritten uint64
 }
 
@@ -126,12 +127,12 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// StartRow initializes a new row, which has zeros.
+// StartRow initializes a new row, whose values must be 0.
 func (e *Expert) StartRow(row []float64) { e.optimizer.Start(row) }
 
-// Grow increases the number of outputs to one per class, and returns the function that converts a row. Outputs keep
-// their weights. A single output for two classes becomes the output of the second class, and its negation becomes the
-// output of the first.
+// Grow increases the number of outputs to one per class, and returns the function that converts a row. Existing outputs
+// keep their weights. If there was a single output for two classes, it becomes the output of the second class, and its
+// negation becomes the output of the first.
 func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(outputs)
@@ -158,8 +159,8 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	}
 }
 
-// Regroup replaces the outputs by one for each list in from, and returns the function that converts a row. A new output
-// starts as the mean of the old outputs on its list. All outputs are in use.
+// Regroup replaces the old outputs by one new output for each list in from, and returns the function that converts a
+// row. A list holds the indices of old outputs, and the new output starts as their mean. All new outputs are in use.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(len(from))
@@ -175,14 +176,15 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	}
 }
 
-// Shift adds by to an output's intercepts at all noise levels, and to their averages.
+// Shift adds by to the intercepts of an output at all noise levels. It also adds by to the averages of these
+// intercepts.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
-// Together returns, by noise level, the intercept of a class that is as probable as the given outputs together.
+// Together returns, by noise level, the intercept of a class that is as probable as all given outputs together.
 func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
@@ -194,7 +196,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	return by
 }
 
-// Place sets an output's intercepts, by noise level, and their averages.
+// Place sets the intercepts of an output, and their averages, to by. by is indexed by noise level.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
@@ -203,8 +205,8 @@ func (e *Expert) Place(output int, by, intercepts []float64) {
 	}
 }
 
-// Activate sets the number of outputs in use to n, if there are several. A new output starts as if all earlier events
-// had been of other classes.
+// Activate sets the number of outputs in use to n, if there are several outputs. A new output starts as if all earlier
+// events had been of other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
 		if !e.Intercept {
@@ -230,10 +232,11 @@ func (c *Settings) Width(outputs, more int) int {
 	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
 }
 
-// End returns the index in a row after the last part.
+// End returns the index in a row after the last part that belongs to the Expert.
 func (e *Expert) End() int { return rows.FirstPart + e.parts()*e.layout.N }
 
-// NewScores returns memory for the scores of an event. NewOwn returns memory for an event that may be learned.
+// NewScores returns memory for the scores of an event that is only scored. NewOwn returns memory for an event that may
+// also be learned.
 func (e *Expert) NewScores() Scores {
 	n := e.layout.N
 	all := make([]float64, 3*n)
@@ -260,7 +263,7 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	e.scorePairs(in, s)
 }
 
-// Published writes the score that each noise level predicts to out, by level and output: the score of its average or of
+// Published writes the published score of each noise level to out, by level and output: the score of its average or of
 // its iterate.
 func (e *Expert) Published(s *Scores, out []float64) {
 	k := e.Outputs
@@ -292,8 +295,8 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 	}
 }
 
-// PublishedIntercepts writes the scores that each noise level predicts for an event without features to out, by level
-// and output.
+// PublishedIntercepts writes to out, by level and output, the score that each noise level predicts for an event without
+// features.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
 	for j := range out {
@@ -301,7 +304,7 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
-// Weight returns the weight of a row for an output, averaged over the noise levels with the mixture weights.
+// Weight returns the mixed weight of a row for an output. mixture holds the mixture weights of the noise levels.
 func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
 	for v, fraction := range mixture {
@@ -313,8 +316,8 @@ func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	return sum
 }
 
-// Parts returns the index in a row of the weights of each noise level that has mixture weight, with their factors. It
-// adds the mixed intercepts to intercepts, by output.
+// Parts returns the index in a row of the weights of each noise level with mixture weight, and the factors of these
+// weights. It adds the mixed intercepts to intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
 	n, k := e.layout.N, e.Outputs
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
@@ -336,8 +339,8 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 // extrapolate the weights too far.
 const maxMove = 1
 
-// Move converts the weights of a row to its column's new scale. A noise level whose change would exceed maxMove keeps
-// its weights.
+// Move converts the weights of a row to the new scale of its column. A noise level keeps its weights if the conversion
+// would exceed maxMove.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
 		e.optimizer.Forget(m.Row, false, m.Keep)
@@ -404,7 +407,7 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 	}
 }
 
-// each calls do with each row. do may change the row.
+// each calls do with each row. intercept is true for the row of the intercepts. do may change the row.
 func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
 	e.Rewritten++
 	do(intercepts, true)
@@ -429,7 +432,7 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	})
 }
 
-// rebase multiplies a noise level's lags, so that the Coefficient of its average becomes 1.
+// rebase multiplies the lags of a noise level, so that the Coefficient of its average becomes 1.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
 	e.each(t, intercepts, func(row []float64, _ bool) {
@@ -441,7 +444,7 @@ func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 }
 
 // EndPass marks the end of one pass over a finite data set, before the next pass. From then on the ridge counts once
-// per pass, the learning rate is the configured one, and the averages predict.
+// per pass, the learning rate is the configured rate, and predictions use the averages.
 func (e *Expert) EndPass() {
 	if e.period > 0 {
 		return

@@ -17,8 +17,8 @@ import (
 
 var rule, _ = optimizers.Find("adagrad")
 
-// slow is one noise level, computed directly from the formulas: weights by column, all of which are visited at every
-// event. Its intercept is column 0.
+// slow is one noise level, computed directly from the formulas. It has weights by column, and visits all of them at
+// every event. Its intercept is column 0.
 type slow struct {
 	loss                   loss.Loss
 	strength, rate, start  float64
@@ -30,7 +30,7 @@ type slow struct {
 	paired                 bool // columns 5 and 7 are a pair, and 6 and 8
 }
 
-// with returns the part of the score from a column and its paired column.
+// with returns the part of the score that a column and its paired column add.
 func (s *slow) with(w, x []float64, d int) float64 {
 	sum := x[d] * w[d]
 	if other := map[int]int{5: 7, 6: 8, 7: 5, 8: 6}[d]; s.paired && other > 0 && x[5+(d+1)%2] != 0 {
@@ -67,7 +67,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 	}
 	a := 1.0
 	if s.proximal {
-		// a solves the equation: a df is the derivative at f - a df kappa. It is found by bisection.
+		// a solves the equation that a df equals the derivative at f - a df kappa. It is found by bisection.
 		low, high := 0.0, 1.0
 		for range 60 {
 			a = (low + high) / 2
@@ -89,7 +89,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 }
 
 // TestAgainstSlow checks that each level of the Expert learns like slow, for several losses, noises and kinds of
-// settings. The Expert finds the fraction a of a proximal step only to within 1 %, which determines the tolerance.
+// settings. The tolerance is needed because the Expert computes the fraction a of a proximal step to within 1 % only.
 func TestAgainstSlow(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.Probit{}, loss.LogisticQuadratic{}, loss.Quadratic{}} {
 		for _, levels := range [][]loss.Noise{{loss.NoNoise{}}, {loss.Dropout{Q: 0.5}}, {loss.Dropout{Q: 0}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, {loss.NoNoise{}, loss.Dropout{Q: 0.2}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.4}, loss.Dropout{Q: 0.5}}} {
@@ -175,7 +175,7 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// TestMove checks that a row scores the same after it is converted to its column's new scale.
+// TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
 func TestMove(t *testing.T) {
 	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
@@ -201,7 +201,7 @@ func TestMove(t *testing.T) {
 	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
 		t.Errorf("sum of squares %v, was %v", got, sum)
 	}
-	// A change that would extrapolate too far is not made.
+	// A change that would extrapolate too far must not be made.
 	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
 	again := e.NewScores()
 	e.Score(in, &again)
@@ -212,7 +212,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestWidth checks that rows have room for all parts, in whole cache lines.
+// TestWidth checks that the width of a row is enough for all parts, and is a multiple of a cache line.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
 		if got := (&Settings{Optimizer: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {

@@ -1,6 +1,6 @@
 package levels
 
-// This file adopts weights from another solver.
+// This file replaces the weights by those of another solver.
 
 import (
 	"math"
@@ -16,8 +16,8 @@ import (
 // old weights and the accumulators are discarded. The caller must recompute the accumulators, with Remeasure for each
 // event and then Fit.
 //
-// An average over the stream is over the last fraction 1/(1+p) of the steps (package schedule). The adopted weights
-// count as the iterate of every earlier step, so the average continues as if it had seen 1+p times as many steps.
+// An average is over the last fraction 1/(1+p) of the steps (package schedule). The adopted weights count as the
+// iterate of every earlier step. So the average continues as if it had covered 1+p times as many steps.
 func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column uint32, intercept bool, level, output int) (w float64, known bool)) {
 	place := func(row []float64, column uint32, intercept bool) {
 		w := e.layout.Weights(row)
@@ -80,7 +80,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 	}
 }
 
-// Fit adapts the optimizer's other state to the new weights.
+// Fit adapts the remaining state of the optimizer to the new weights.
 func (e *Expert) Fit(t *model.Table, intercepts []float64) {
 	e.each(t, intercepts, func(row []float64, intercept bool) { e.optimizer.Forget(row, intercept, 1) })
 }

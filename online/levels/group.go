@@ -1,6 +1,7 @@
 package levels
 
-// This file lets an Expert learn in a group of learners, and merges what other members have learned (package deltas).
+// This file lets an Expert learn in a group of learners, and merges what other members of the group have learned
+// (package deltas).
 
 import (
 	"math"
@@ -12,11 +13,12 @@ import (
 	"blankout/online/schedule"
 )
 
-// Join makes the Expert learn for the group during an interval; nil ends that. During an interval averages and
-// iterates are compared, but the choice between them is made when the group's intervals are merged.
+// Join makes the Expert learn for the group during an interval. If in is nil, the Expert no longer learns for a group.
+// During an interval averages and iterates are compared, but the choice between them is made when the intervals of the
+// group are merged.
 func (e *Expert) Join(in *deltas.Interval) { e.interval = in }
 
-// InverseDecay returns the factor of new terms of the accumulators.
+// InverseDecay returns the factor by which new terms of the accumulators are multiplied.
 func (e *Expert) InverseDecay() float64 { return e.inverseDecay }
 
 // IntervalSettings returns the Expert's settings that an interval needs.
@@ -38,7 +40,7 @@ func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s.Roots = e.step.roots
 }
 
-// Sums holds an Expert's counts that are merged by addition.
+// Sums holds the counts of an Expert that are merged by addition.
 type Sums struct {
 	Steps  uint64
 	Active int
@@ -63,8 +65,8 @@ func (s *Sums) State(c *coder.Coder) {
 	}
 }
 
-// AddChanges adds the changes of the weights, multiplied by ratio, and of the accumulators to a row. The averages stay
-// the same, so the lags change with the weights.
+// AddChanges adds changes to a row: the changes of the weights, multiplied by ratio, and of the accumulators. The
+// averages do not change, so the lags change with the weights.
 func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	w, m, lag := e.layout.Weights(row), e.layout.Accumulators(row), e.layout.Lags(row)
 	for j := range w {
@@ -75,7 +77,8 @@ func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	}
 }
 
-// AddShift adds to the intercepts the effect of a column's weight changes if the column has another center here.
+// AddShift adds shift times the weight changes of a column to the intercepts. This is needed if the column has another
+// center here than for the author of the changes.
 func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	if shift == 0 || !e.Intercept {
 		return
@@ -88,8 +91,8 @@ func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	}
 }
 
-// Merge merges the adaptation and counts of an interval, from base to now, with the given number of comparisons. It
-// then chooses between averages and iterates.
+// Merge adds the changes of the counts and of the adaptation in an interval, from base to now. compared is the number
+// of comparisons in the interval. Merge then chooses between averages and iterates.
 func (e *Expert) Merge(base, now *Sums, compared uint64, t *model.Table, intercepts []float64) {
 	steps := now.Steps - base.Steps
 	e.steps += steps

@@ -1,8 +1,8 @@
 package levels
 
 // This file implements noise that removes whole groups of features (rows.Groups), and noise whose variance is not
-// proportional to the square of a feature's value. Pairs of features that are dropped together have a faster
-// implementation.
+// proportional to the square of a feature's value. Groups that are pairs of a number and its presence column have a
+// separate, faster implementation.
 
 import (
 	"slices"
@@ -44,12 +44,13 @@ func (c *Settings) Square() bool {
 	return !slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) != square })
 }
 
-// Grouped reports whether any level has noise of groups.
+// Grouped reports whether any level drops whole groups.
 func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.IsGrouped) }
 
-// basis returns, in the memory of to, the factor of each feature's noise variance that depends on its value; it is 0
-// for the intercepts. Constant noise also acts on features that are absent from an event. To compensate, a present
-// feature counts Number/n times, where n is the number of events that had it.
+// basis returns the factor of each feature's noise variance that depends on the feature's value. The factor is 0 for
+// the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, a present
+// feature counts Number/n times, where n is the number of events that had the feature. The result uses the memory of
+// to.
 func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	if cap(to) < len(in.X) {
 		to = make([]float64, 2*len(in.X))
@@ -73,8 +74,8 @@ func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	return to
 }
 
-// together describes an event whose features are dropped together in groups: its rows, ordered by group, and the score
-// that each group adds.
+// together describes an event whose features are dropped together in groups. It has the event's rows, ordered by group,
+// and the part of the score from each group.
 type together struct {
 	groups *rows.Groups
 	event  rows.Event
@@ -88,7 +89,8 @@ func (e *Expert) newTogether() *together {
 	return &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
 }
 
-// scoreTogether is Score for features that are dropped together. The features of a pair are dropped with their group.
+// scoreTogether is Score for features that are dropped together. If the features of a pair have a group, they are
+// dropped with that group.
 func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	g, n := s.together, in.Features()
 	if g.rated != e.rated {
@@ -156,8 +158,8 @@ func (e *Expert) variances(own *Scores, out []float64) {
 	}
 }
 
-// averageVariances returns the variances of the averages' scores. For constant noise it returns the variances of the
-// iterates' scores, which are close.
+// averageVariances returns the variances of the averages' scores. If the noise is constant, it returns the variances of
+// the iterates' scores, which are nearly equal.
 func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 	s := &e.step
 	if e.Clean || e.kind == constant {
@@ -188,7 +190,7 @@ func (e *Expert) squares() (all [][]float64) {
 	return all
 }
 
-// addSquares adds sign times the squared weights of an event's features to the sums.
+// addSquares adds sign times the squared weights of an event's features to the sums of squares.
 func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	if e.kind != constant {
 		return
@@ -201,8 +203,8 @@ func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	}
 }
 
-// SetRates sets the rates at which groups are dropped, for the noise of the only level. nil changes nothing. The caller
-// must not change rates later.
+// SetRates sets the rates at which groups are dropped, for the noise of the only level. If rates is nil, nothing
+// changes. The caller must not change rates later.
 func (e *Expert) SetRates(rates map[string]float64) {
 	if !e.Observed || rates == nil {
 		return
@@ -229,7 +231,7 @@ func (e *Expert) ratesState(c *coder.Coder) {
 	}
 }
 
-// scorePairs adds the squares of the scores that pairs add.
+// scorePairs adds, for each pair, the square of the pair's part of the score.
 func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	n := e.layout.N
 	s.pairs = s.pairs[:0]
@@ -244,7 +246,7 @@ func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	}
 }
 
-// comparePairs is scorePairs for the averages. It adds to square.
+// comparePairs is scorePairs for the scores of the averages. It adds to square.
 func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	for _, p := range in.Pairs {
 		a, b := in.Rows[p[0]], in.Rows[p[1]]

@@ -1,10 +1,10 @@
 package levels
 
-// This file measures the influence of an event on the loss.
+// This file measures the influence of an event on the weights.
 
-// Influence returns the factor in (0, 1] by which the loss weighs an event, for an output of a level. y is the target
-// and f the predicted score. A small factor means that the label is probably wrong. The factor is 1 for losses that
-// weigh all events equally. own must hold the scores of the event.
+// Influence returns the factor in (0, 1] by which the loss reduces the weight of an event, for an output of a level. y
+// is the target, and f is the predicted score. A small factor means that the label is probably wrong. The factor is 1
+// if the loss gives all events equal weight. own must hold the scores of the event.
 func (e *Expert) Influence(own *Scores, level, output int, y, f float64) float64 {
 	of, ok := e.Loss.(interface {
 		Influence(y, f, v float64) float64

@@ -1,7 +1,7 @@
 package levels
 
-// This file scores nested copies of an event, each with more missing features than the one before. All copies together
-// cost one or two passes over the features, because the score is a sum over them.
+// This file scores nested copies of an event. Each copy has more missing features than the copy before. Because the
+// score is a sum over features, all copies together need only one or two passes over the features.
 
 import (
 	"slices"
@@ -12,7 +12,8 @@ import (
 
 // Nested holds the scores of nested copies of an event, and reusable memory.
 type Nested struct {
-	// At has the scores by copy; copy 0 is not scored. Their sums of squares, which only training needs, are 0.
+	// At has the scores by copy. Copy 0 is not scored. The sums of squares in the scores are 0, because only training
+	// needs them.
 	At    []Scores
 	order [][]float64 // rows, sorted by the last copy in which the feature is present
 	x     []float64
@@ -29,8 +30,8 @@ func (e *Expert) NewNested(copies int) Nested {
 	return n
 }
 
-// ScoreNested scores copies of an event in which feature i is present up to copy last[i], -1 for none. A missing
-// feature is left out or, if silent is true, has the value in.Dead[i].
+// ScoreNested scores copies of an event. Feature i is present up to copy last[i], or in no copy if last[i] is -1. A
+// missing feature is omitted or, if silent is true, has the value in.Dead[i].
 func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nested) {
 	features, copies := in.Features(), len(n.At)
 	sum := &n.At[copies-1]
@@ -56,10 +57,10 @@ func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nest
 	}
 }
 
-// maxCopies is one more than the largest number of copies.
+// maxCopies is the largest number of copies, plus one.
 const maxCopies = 16
 
-// dead returns the rows and values of all features when silently missing, omitting values of 0.
+// dead returns the rows and the values that the features have when silently missing. It omits values of 0.
 func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
 	n.order, n.x = n.order[:0], n.x[:0]
 	for i, x := range in.Dead[:in.Features()] {

@@ -12,7 +12,7 @@ import (
 	"blankout/online/optimizers"
 )
 
-// TestNestedScores compares ScoreNested with Score of each copy.
+// TestNestedScores compares the results of ScoreNested with those of Score for each copy.
 func TestNestedScores(t *testing.T) {
 	const copies = 10
 	adagrad, _ := optimizers.Find("adagrad")
@@ -64,7 +64,8 @@ func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []in
 	return in, last
 }
 
-// deadCopy returns a copy of an event without the features whose last copy is an earlier one.
+// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one. If
+// silent is true, these features have their values when silently missing instead.
 func deadCopy(in *encode.Input, last []int8, copy int, silent bool) *encode.Input {
 	var dead []bool
 	for _, until := range last {

@@ -1,7 +1,8 @@
 package levels
 
 // This file has the noise level with silent noise (loss.Silent), which is the last level. Only its gradient differs
-// from the other levels: its weights are in the same rows, and scales, averages and rates apply to it as well.
+// from the gradients of other levels. Its weights are in the same rows, and scales, averages and rates are handled in
+// the same way.
 
 import (
 	"blankout/internal/loss"
@@ -16,7 +17,7 @@ type silentLevel struct {
 	rows  rows.Event
 }
 
-// setSilent allocates everything that depends on the number of outputs.
+// setSilent allocates everything in the silent level that depends on the number of outputs.
 func (e *Expert) setSilent() {
 	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
 		k := e.Outputs
@@ -24,7 +25,7 @@ func (e *Expert) setSilent() {
 	}
 }
 
-// Silent returns the silent noise; some reports whether a level has it.
+// Silent returns the silent noise. some reports whether a level has silent noise.
 func (e *Expert) Silent() (n loss.Silent, some bool) {
 	if e.silent == nil {
 		return n, false
@@ -32,7 +33,8 @@ func (e *Expert) Silent() (n loss.Silent, some bool) {
 	return e.silent.event.Noise, true
 }
 
-// others returns the number of levels with other than silent noise. isSilent reports whether a level has silent noise.
+// others returns the number of levels whose noise is not silent. isSilent reports whether the given level has silent
+// noise.
 func (e *Expert) others() int {
 	if e.silent != nil {
 		return len(e.levels) - 1

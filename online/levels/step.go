@@ -12,7 +12,7 @@ import (
 	"blankout/online/schedule"
 )
 
-// step is reusable memory for one step, by noise level and output. Nothing in it is kept between events.
+// step is reusable memory for one step, by noise level and output. Its contents are valid only during one event.
 type step struct {
 	rows.Step
 	value       []float64 // losses of the iterates
@@ -33,9 +33,10 @@ func newStep(strength []float64, outputs int) step {
 	return s
 }
 
-// Update learns an event that Score has scored with the current weights. target holds y by output. weight multiplies the
-// gradients; it is at most 1, except for parts of very large weights. Averages and iterates are compared by lanes,
-// which AppendLanes appended when the event arrived, or by their current scores if lanes is nil.
+// Update learns an event that Score has scored with the current weights. target holds y by output. weight multiplies
+// the gradients. It is at most 1, except for parts of very large weights. Averages and iterates are compared by their
+// scores in lanes, which AppendLanes appended when the event arrived. If lanes is nil, they are compared by their
+// current scores.
 func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
 	s := &e.step
 	if e.silent != nil {
@@ -68,8 +69,9 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 // Averages and iterates are compared at one step in seldom after comparesSeldom steps.
 const comparesSeldom, seldom = 65_536, 16
 
-// comparesEvery returns the number of steps per comparison of averages and iterates. Each comparison counts once. If it
-// counted for all of these steps, the few late comparisons would outweigh all earlier ones, and chance would decide.
+// comparesEvery returns the number of steps per comparison of averages and iterates. Each comparison counts once, even
+// if it represents several steps. Otherwise the few late comparisons would outweigh all earlier comparisons, and chance
+// would decide.
 func (e *Expert) comparesEvery() uint64 {
 	if e.steps > comparesSeldom {
 		return seldom
@@ -144,7 +146,7 @@ func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 	}
 }
 
-// ridges returns the factor of the weight w in the gradient of the ridge, by row. The ridge of one pass is spread over
+// ridges returns, by row, the factor of the weight w in the gradient of the ridge. The ridge of one pass is spread over
 // the events of a feature.
 func (e *Expert) ridges(of [][]float64) []float64 {
 	s, n, ridge, passes := &e.step, len(of), e.ridge, 1.0
@@ -202,8 +204,8 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 }
 
-// decide updates a noise level's choice between average and iterate. gain is the loss of the average minus the loss of
-// the iterate at one event.
+// decide updates a noise level's choice between average and iterate. At one event, gain is the loss of the average
+// minus the loss of the iterate.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
 	if lv.Compare(gain, every); e.interval == nil {
 		lv.Choose()

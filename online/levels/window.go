@@ -21,14 +21,14 @@ func (c *Settings) Windows() bool { return c.Window.Size > 0 }
 // odd reports whether the values of a part change sign when the weights do. Accumulators keep their sign.
 func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part == e.layout.Refresh) }
 
-// setIntercept sets an intercept to b, and its value at the start of the window to center.
+// setIntercept sets the intercept with index j to b. center becomes its value at the start of the window.
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
 	e.optimizer.Set(intercepts, j, b)
 	e.window.CenterOf(intercepts)[j] = center
 }
 
-// Learned adds a learned event to the window, and solves the window if it is complete. m standardizes events, output
-// returns the output of a class, and dead returns the standardized value of a silently missing column.
+// Learned adds a learned event to the window. If the window is complete, Learned solves it. m standardizes events,
+// output returns the output of a class, and dead returns the standardized value of a silently missing column.
 func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, intercepts []float64, output func(class int) int, dead func(column uint32) float64) {
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
@@ -40,10 +40,11 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, inte
 	e.window.Solve(w)
 }
 
-// Failures returns the number of windows that had no solution and therefore changed nothing.
+// Failures returns the number of windows that had no solution. Such windows change nothing.
 func (e *Expert) Failures() uint64 { return e.window.Failures }
 
-// gather adds the curvature of a remeasured event to the curvature before the window.
+// gather adds the curvature of an event to the curvature of the events before the window. It is called when an event is
+// remeasured.
 func (e *Expert) gather(in *encode.Input, own *Scores, target []float64, weight float64) {
 	if !e.Windows() {
 		return

@@ -1,4 +1,4 @@
-// Package memory limits the bytes of a learner's rows. It computes them from counts, so that the result is the same on
+// Package memory limits the bytes of a learner's rows. It computes the bytes from counts, so the result is the same on
 // every machine and after a restart.
 package memory
 
@@ -7,7 +7,7 @@ import "blankout/internal/model"
 // Bound is the largest number of bytes of rows; 0 means no limit.
 type Bound int64
 
-// Least is the smallest Bound other than 0, and Default is the default.
+// Least is the smallest Bound that is not 0, and Default is the default Bound.
 const Least, Default Bound = 1 << 20, 4 << 30
 
 // Bytes returns the number of bytes of the rows, with width float64 values each.

@@ -7,8 +7,8 @@ import (
 	"blankout/online/memory"
 )
 
-// TestFirst checks that a column that is already in the table needs no memory, and that First returns the first column
-// that does not fit.
+// TestFirst checks that a column that is already in the table needs no additional memory, and that First returns the
+// first column that does not fit.
 func TestFirst(t *testing.T) {
 	table := model.NewTable(10)
 	for column := range uint32(5) {

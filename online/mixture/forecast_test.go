@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSplineKeeps checks that a forecast is the mean over its first samples, and later the mean over about the last
+// TestSplineKeeps checks that a forecast is first the mean over all samples, and later the mean over about the last
 // forecastMemory samples.
 func TestSplineKeeps(t *testing.T) {
 	var f ErrorCurve

@@ -22,22 +22,22 @@ type Features struct {
 	Known   bool           // sparse format in which absent columns count as missing
 }
 
-// Mask removes features from an event. It has a mask for each of several points (missing fractions), and these are
-// nested: a feature is present up to its last point.
+// Mask removes features from an event. It removes increasing fractions of features at several points (missing
+// fractions). The masks are nested: a feature is present at all points up to its last point.
 type Mask struct {
 	Last []int8          // by feature: the last point where it is present
 	Dead [Points]float64 // number of missing fields at each point
 	dies []int8          // by field: the last point where it is present, -1 if it is not in the event
 }
 
-// Draw draws the mask with this number. If groups is not nil, groups are removed as a whole, otherwise each feature
+// Draw draws the mask with this number. If groups is not nil, whole groups are removed, otherwise each feature
 // independently. named reports whether the event has features that can be declared missing.
 func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
 	point := func(key uint64) int8 {
 		var r rand.PCG
-		// Eight consecutive masks give each key (field or group) each eighth of the rates once. So their mean is more
-		// precise than the mean of independent masks.
+		// In eight consecutive masks each key (field or group) gets a rate in each eighth of [0, 1] once. The mean over
+		// these masks is therefore more precise than over independent masks.
 		r.Seed(key^0x626c616e6b6f7574, 1<<32^number/8)
 		return PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
@@ -101,14 +101,14 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 	return named
 }
 
-// die counts a field by its last point.
+// die counts a field that is present up to the point last.
 func (m *Mask) die(last int8) {
 	if last+1 < Points {
 		m.Dead[last+1]++
 	}
 }
 
-// Alone removes single features with the given probability, in addition to groups.
+// Alone also removes single features with the given probability, after Draw has removed groups.
 func (m *Mask) Alone(rate float64, event uint64) {
 	if rate == 0 {
 		return
@@ -128,16 +128,16 @@ const Points = 10
 // Missing returns the deletion rate of a point.
 func Missing(point int) float64 { return float64(point) / Points }
 
-// ErrorCurve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
-// regression it estimates the squared error. It is measured on a sample of the events, before they are learned. Old
-// samples decay.
+// ErrorCurve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9.
+// For regression it estimates the squared error. Samples are measured at some of the events, before the event is
+// learned. Old samples decay.
 type ErrorCurve struct {
 	samples, weight, wrong [Points]float64
 }
 
 const (
 	forecastMemory = 10_000 // number of samples
-	// The decay covers the latest 1/forecastDecay of the samples, up to forecastMemory samples.
+	// An estimate covers the latest 1/forecastDecay of the samples, but at most forecastMemory samples.
 	forecastDecay = 2
 )
 
@@ -160,7 +160,7 @@ func (f *ErrorCurve) keep(point int) float64 {
 // At returns the estimate at a point, or NaN before the first sample.
 func (f *ErrorCurve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
 
-// Merge adds the samples of an interval, from base to now.
+// Merge adds the samples of an interval: the difference from base to now.
 func (f *ErrorCurve) Merge(base, now *ErrorCurve) {
 	keeps := func(samples, n float64) float64 {
 		keep, g := 1.0, ErrorCurve{}
@@ -216,5 +216,6 @@ func (f *ErrorCurves) within(base *ErrorCurves, events float64) bool {
 	return true
 }
 
-// PointOf returns the last point at which a feature is present, given the 64-bit fraction u/2^64.
+// PointOf returns the last point at which a feature is present. u/2^64 is a fraction in [0, 1) that is drawn for the
+// feature.
 func PointOf(u uint64) int8 { return int8(u >> 32 * Points >> 32) }

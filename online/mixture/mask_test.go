@@ -10,7 +10,7 @@ import (
 )
 
 // TestMask checks that every field is missing at a point with the probability of that point, independently of other
-// fields. In eight consecutive masks each field must have each eighth of the rates once.
+// fields. In eight consecutive masks each field must get a rate in each eighth of [0, 1] once.
 func TestMask(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	x := Features{Schema: schema}

@@ -1,6 +1,6 @@
-// Package mixture mixes the scores that several experts give to an event, and the policies for missing fields. Each of
-// these lanes (mixed models) and policies has a mixture weight, which is learned from its losses (Weights). There is a
-// set of weights for each range of the fraction of an event's fields that is missing (Table).
+// Package mixture mixes the scores of several experts for an event, and the policies for missing fields. Each of these
+// lanes (mixed models) and policies has a mixture weight, which is learned from its losses (Weights). There is a set of
+// mixture weights for each range of the missing fraction of an event (Table).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
 // (Mask). It estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no
@@ -23,7 +23,8 @@ type Mixture struct {
 	policy  model.MissingPolicy // the configured policy
 	imputes bool                // numeric values can be imputed
 	lanes   int
-	// correctable adds one more model: the correcting experts together. corrects reports whether they may have weight.
+	// If correctable is true, there is one more model: all correcting experts together. corrects reports whether they
+	// may have mixture weight.
 	correctable, corrects bool
 	weights               [Ranges][]float64 // results of method Weights
 	scales                []float64
@@ -31,8 +32,8 @@ type Mixture struct {
 	scaled                []float64 // scratch scores by output
 }
 
-// Event describes an event by which models are compared. Scores are by model and output; the first Active outputs are
-// in use.
+// Event describes an event by which models are compared. Lists of scores are by model and output. Only the first Active
+// outputs are in use.
 type Event struct {
 	Outputs, Active int
 	Label           int // index of the class
@@ -41,7 +42,7 @@ type Event struct {
 	room []float64
 }
 
-// NoClass is the score of an output that has no class yet.
+// NoClass is the score of an output that no class has yet.
 const NoClass = -30
 
 // firstWeight is the initial mixture weight of the model that is expected to be best.
@@ -83,8 +84,8 @@ func New(c Settings) *Mixture {
 	return m
 }
 
-// firstPolicies returns the initial weights of the missing policies. The largest weight is for imputation if numeric
-// values can be imputed, otherwise for rescaling.
+// firstPolicies returns the initial weights of the missing policies. If numeric values can be imputed, imputation gets
+// the largest weight. Otherwise rescaling gets the largest weight.
 func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.PolicyWeights {
 	if policy != model.MissingAuto {
 		return model.OnePolicy(policy)
@@ -99,11 +100,11 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
-// Weights returns the weights of all models in a range. They are products of mixture weights and scales, so they need
-// not sum to 1. The caller must not change them.
+// Weights returns the weights of all models in range r. Each is the product of a mixture weight and a scale, so their
+// sum need not be 1. The caller must not change the result.
 func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
 
-// Uncorrected returns the weights without the correcting experts.
+// Uncorrected returns the mixture weights in range r without the correcting experts.
 func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
 
 // Correct sets whether the correcting experts may have mixture weight.
@@ -120,7 +121,7 @@ func (m *Mixture) CorrectAgain() {
 	m.weigh()
 }
 
-// CorrectAlone gives the correcting experts all mixture weight, until other models prove better.
+// CorrectAlone gives the correcting experts the mixture weight 1, until the losses of other models are lower.
 func (m *Mixture) CorrectAlone() {
 	m.Table.SecondAlone()
 	m.takeForce()
@@ -153,7 +154,7 @@ func (m *Mixture) weigh() {
 // Largest returns the index of the model with the largest weight in a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
-// Restart gives all mixture weight to the model that has the most. Policies keep their weights.
+// Largest returns the index of the model with the largest mixture weight in range r.
 func (m *Mixture) Restart() {
 	first := make([]float64, m.lanes)
 	first[m.Largest(0)] = 1
@@ -161,7 +162,7 @@ func (m *Mixture) Restart() {
 	m.takeForce()
 }
 
-// Policies returns the weights of the missing policies by range.
+// Restart gives mixture weight 1 to the model with the largest mixture weight. The policies keep their weights.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Policies() }
 
 // Score writes the mixed scores in a range to out, by output.
@@ -169,8 +170,8 @@ func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
 	Mix(m.weights[r], lanes, active, out)
 }
 
-// Base writes the scores that the correcting experts correct to out, by output: the other models mixed with the weights
-// for complete events. They are 0 for outputs that are not in use.
+// Base writes to out, by output, the scores that the correcting experts correct. They are the scores of the other
+// models, mixed with the weights for complete events. They are 0 for outputs that are not in use.
 func (m *Mixture) Base(lanes []float64, active int, out []float64) {
 	Mix(m.Uncorrected(0), lanes, active, out)
 	clear(out[active:])
@@ -201,8 +202,8 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	m.Table.TakeLevels(r, m.room)
 }
 
-// ObserveCorrected updates the weight of the correcting experts, given the losses of the other models together (others)
-// and of the correcting experts.
+// ObserveCorrected updates the weight of the correcting experts. others is the loss of all other models together, and
+// corrected is the loss of the correcting experts.
 func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 	m.Table.TakeSecond(r, others, corrected)
 }
@@ -210,7 +211,7 @@ func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 // Chooses reports whether the policy is "auto", so that ObservePolicies has an effect.
 func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
 
-// ObservePart is Observe for a learner in a group, at an event without missing fields.
+// ObservePart is Observe for a learner in a group. It is only for events without missing fields.
 func (m *Mixture) ObservePart(lanes []float64, e *Event) {
 	if m.lanes*len(m.scales) > 1 {
 		m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
@@ -230,7 +231,7 @@ func (e *Event) Lost(scores []float64) float64 {
 	return model.Decision{}.LogLoss(scores, e.Label)
 }
 
-// LostTimes returns the loss of a model's scores multiplied by a factor.
+// LostTimes returns the loss of a model's scores after multiplication by factor.
 func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(factor * lane[0])
@@ -244,7 +245,7 @@ func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	return e.Lost(e.room)
 }
 
-// losses appends the loss of each model at each scale.
+// losses appends the loss of each model with each scale to out.
 func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	switch {
 	case e.Lose != nil:
@@ -272,7 +273,7 @@ func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	return out
 }
 
-// binary is losses for a single output for two classes.
+// binary is losses for two classes with a single output.
 func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	sign := 1.0
 	if label == 1 {
@@ -295,7 +296,7 @@ func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	return out[:n]
 }
 
-// Merge adds the observations of another learner between base and now.
+// Merge adds the observations that another learner has made between base and now.
 func (m *Mixture) Merge(base, now *Table) {
 	m.Table.Merge(base, now)
 	m.takeForce()
@@ -307,8 +308,8 @@ func (m *Mixture) Apply() {
 	m.takeForce()
 }
 
-// takeForce computes the weights in effect. A configured policy gets all weight, and imputation gets none if no value
-// can be imputed.
+// takeForce computes the weights in effect. A configured policy gets weight 1. Imputation gets weight 0 if no value can
+// be imputed.
 func (m *Mixture) takeForce() {
 	for r := 1; r < Ranges; r++ {
 		switch p := &m.Table.InForce[r].Policies; {
@@ -321,8 +322,8 @@ func (m *Mixture) takeForce() {
 	m.weigh()
 }
 
-// ByRange returns, for each range, the index of its weights (as in model.Missing.Levels), and the ranges that have
-// their own weights. Both results are nil if all ranges use the weights for complete events.
+// ByRange returns which ranges have their own weights (ranges). For each range it also returns the index of its weights
+// (weights), as in model.Missing.Levels. Both results are nil if all ranges use the weights for complete events.
 func (m *Mixture) ByRange() (weights, ranges []int) {
 	weights = make([]int, model.MissingBins)
 	for bin := range weights {

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Ranges is the number of ranges of the fraction of an event's fields that is missing: one for complete events, and the
-// ranges of model.MissingBin.
+// Ranges is the number of ranges of an event's missing fraction: one range for complete events, and the ranges of
+// model.MissingBin.
 const Ranges = 1 + model.MissingBins
 
 // Range returns the range of an event with this missing count.
@@ -41,20 +41,21 @@ func (m *RangeWeights) Largest() int {
 }
 
 // Table holds the mixture weights of noise levels and of missing policies by range, and the forecasts. Levels are
-// compared using the mixed policies, and policies using the mixed levels.
+// compared by the mixture of the policies, and policies are compared by the mixture of the levels.
 type Table struct {
 	scales   []float64
 	levels   [Ranges]Weights  // weights by noise level and scale
 	policies [Ranges]Weights  // not used for complete events
 	second   *[Ranges]Weights // weights of the mixed noise levels and of the second-order expert; nil without that expert
-	// own is the decayed number of events of each range whose fields were really missing, without a mask.
+	// own is the decayed number of events in each range that arrived with missing fields. Masked copies are not
+	// counted.
 	own     [Ranges]float64
 	mixes   [Ranges][]float64
 	weights []float64 // scratch
 	// InForce holds the weights in effect, which Apply changes.
 	InForce [Ranges]RangeWeights
-	// The forecasts: Features and Groups for features and groups that are declared missing, SilentFeatures and
-	// SilentGroups for silently missing ones.
+	// The forecasts. Features and Groups are for features and groups that are declared missing. SilentFeatures and
+	// SilentGroups are for features and groups that are silently missing.
 	Features, Groups, SilentFeatures, SilentGroups ErrorCurves
 }
 
@@ -63,8 +64,9 @@ func (t *Table) forecasts() [4]*ErrorCurves {
 	return [4]*ErrorCurves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
-// wholeRates are the switching rates of noise levels for complete events, rangeRate is the rate for other ranges, and
-// policyRates are the rates of policies. The best policy differs more between streams than the best level.
+// wholeRates are the switching rates of noise levels for complete events, rangeRate is the switching rate for other
+// ranges, and policyRates are the switching rates of policies. The rates of policies are different because the best
+// policy differs more between streams than the best level.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
 // secondRates are the switching rates between the mixed noise levels and the second-order expert.
@@ -74,11 +76,12 @@ const rangeRate = 0.01
 
 var policyRates = []float64{1e-3, 1e-2}
 
-// alike is the smallest difference from other ranges at which a range has its own weights. Files store each set of
-// weights, so equal sets are shared.
+// A range has its own weights if they differ from the weights of other ranges by at least alike. Ranges with smaller
+// differences share one set of weights, to make files smaller.
 const alike = 0.01
 
-// middleWeight is the initial fraction of a noise level's weight for the middle one of its scales.
+// Each noise level is mixed with several scales of its scores. middleWeight is the initial fraction of the level's
+// weight for the middle scale.
 const middleWeight = 0.8
 
 // NewTable returns a table with initial weights of noise levels and of missing policies. Each level is also mixed with
@@ -111,7 +114,7 @@ func (t *Table) AddSecond(weight float64) {
 	t.Apply()
 }
 
-// SecondAlone gives the second-order expert all mixture weight, until the noise levels prove better.
+// SecondAlone gives the second-order expert the mixture weight 1, until the losses of the noise levels are lower.
 func (t *Table) SecondAlone() {
 	for r := range t.second {
 		t.second[r].Begin([]float64{0, 1})
@@ -119,7 +122,8 @@ func (t *Table) SecondAlone() {
 	t.Apply()
 }
 
-// SecondAgain gives the second-order expert this weight for complete events. Other ranges then start from that weight.
+// SecondAgain gives the second-order expert this weight for complete events. The weights for other ranges start again
+// from that weight.
 func (t *Table) SecondAgain(weight float64) {
 	for r := range t.second {
 		t.second[r].Again()
@@ -137,8 +141,8 @@ func (t *Table) RemoveSecond() {
 	}
 }
 
-// Counts reports whether the second-order expert has weight for real events: complete events, and ranges for which
-// events with missing fields have arrived.
+// Counts reports whether the second-order expert has mixture weight for events that occur: complete events, and ranges
+// in which events with missing fields have arrived.
 func (t *Table) Counts() bool {
 	for r := range t.InForce {
 		if t.InForce[r].Second > 0 && (r == 0 || !t.LearnsFromMasks(r)) {
@@ -148,8 +152,8 @@ func (t *Table) Counts() bool {
 	return false
 }
 
-// TakeSecond updates the weight of the second-order expert with the losses at an event of the mixed noise levels and of
-// the expert.
+// TakeSecond updates the weight of the second-order expert at an event. levels is the loss of the mixed noise levels,
+// and second is the loss of the expert.
 func (t *Table) TakeSecond(r int, levels, second float64) {
 	s := &t.second[r]
 	if r > 0 && s.taken == 0 {
@@ -193,7 +197,8 @@ func (t *Table) mix(r int) []float64 {
 	return levels
 }
 
-// TakeLevels updates the weights of noise levels with their losses at each scale, at an event of range r.
+// TakeLevels updates the weights of noise levels at an event of range r. losses holds the loss of each level with each
+// of its scales.
 func (t *Table) TakeLevels(r int, losses []float64) {
 	s := &t.levels[r]
 	if r > 0 && s.taken == 0 { // a range starts with the weights for complete events
@@ -209,18 +214,18 @@ func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 func (t *Table) TakePolicies(r int, losses model.PolicyWeights) { t.policies[r].Take(losses[:]) }
 
 const (
-	// A range stops learning from masks after ownEnough real events of the range, without a mask. Their count decays
-	// over ownMemory masks.
+	// A range stops learning from masks after ownEnough events of the range arrived with missing fields. The count of
+	// these events decays over ownMemory masks.
 	ownEnough, ownMemory = 100, 1000
 )
 
-// Own counts a real event of a range, whose fields are missing without a mask.
+// Own counts an event of a range that arrived with missing fields.
 func (t *Table) Own(r int) { t.own[r]++ }
 
 // LearnsFromMasks reports whether a range still learns from masks.
 func (t *Table) LearnsFromMasks(r int) bool { return t.own[r] < ownEnough }
 
-// Masked counts a masked event, so that the counts of Own decay.
+// Masked counts a masked event. This makes the counts of Own decay.
 func (t *Table) Masked() {
 	for r := range t.own {
 		t.own[r] *= 1 - 1.0/ownMemory
@@ -263,7 +268,7 @@ func apart(a, b []float64) (most float64) {
 	return most
 }
 
-// Restart sets the weights of noise levels and of policies, because the levels have new model weights.
+// Restart sets the mixture weights of noise levels and of policies. It is used when the levels get new model weights.
 func (t *Table) Restart(levels []float64, policies model.MissingPolicies) {
 	levels = t.spread(levels)
 	for r := range Ranges {
@@ -313,7 +318,7 @@ func (t *Table) State(c *coder.Coder) {
 	}
 }
 
-// SumsState encodes or decodes the sums that Merge uses.
+// SumsState encodes or decodes the sums that another learner needs for Merge.
 func (t *Table) SumsState(c *coder.Coder) {
 	t.levels[0].SumsState(c)
 	for _, splines := range t.forecasts() {
@@ -321,12 +326,12 @@ func (t *Table) SumsState(c *coder.Coder) {
 	}
 }
 
-// Sums returns a copy of the sums that Merge uses.
+// Sums returns a copy of the sums that another learner needs for Merge.
 func (t *Table) Sums() *Table {
 	return &Table{levels: [Ranges]Weights{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups, SilentFeatures: t.SilentFeatures, SilentGroups: t.SilentGroups}
 }
 
-// Fits reports whether the observations that Merge would add, from base to now, are of at most the given number of
+// Fits reports whether the observations from base to now, which Merge would add, are possible for the given number of
 // events.
 func Fits(base, now *Table, events float64) bool {
 	if n := now.levels[0].waiting - base.levels[0].waiting; !(n >= 0 && n <= events) {

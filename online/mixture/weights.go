@@ -1,6 +1,6 @@
 package mixture
 
-// This file learns the mixture weights of several predictions.
+// This file learns the mixture weights of several predictors.
 
 import (
 	"math"
@@ -14,33 +14,33 @@ import (
 //	weight_i <- weight_i exp(-min(most, l_i - least)/2), normalized,
 //	weight_i <- (1 - s) weight_i + s prior_i
 //
-// (fixed share; Herbster & Warmuth 1998). The switching rate s determines how fast a prediction's weight can recover.
-// It is learned: there are weights for each of several s, and these are mixed by their losses so far (Monteleoni &
-// Jaakkola 2003).
+// (fixed share; Herbster & Warmuth 1998), where least is the smallest loss and most is mostLoss. The switching rate s
+// determines how fast the weight of a predictor can recover. It is learned: there are weights for each of several s,
+// and these are mixed by their losses so far (Monteleoni & Jaakkola 2003).
 type Weights struct {
 	prior []float64
 	rates []float64 // the switching rates s
-	// Mixture weights by rate and prediction (shares), and the weight of each rate (trust).
+	// values has the mixture weights by switching rate and prediction, and trust has the weight of each switching rate.
 	values, trust []float64
 	taken         float64 // number of events
-	// mean is the mixture weights, averaged over the latest events.
+	// mean has the mixture weights, averaged over the latest events.
 	mean []float64
-	// pending has the losses of events that are not processed yet: by prediction the sum of min(most, l_i - least). In
-	// a group, an interval only adds to it.
+	// pending has the losses of events that are not processed yet: for each prediction the sum of min(most, l_i -
+	// least). In a group, events of an interval only add to pending.
 	pending []float64
 	waiting float64 // number of events in pending
 }
 
 const (
-	// mostLoss bounds how much worse a prediction can count than the best one at an event. A smaller bound would favor
-	// overconfident predictions.
+	// mostLoss bounds the difference between the loss of a prediction and the smallest loss at an event. A smaller
+	// bound would favor overconfident predictions, whose rare large losses would count too little.
 	mostLoss = 8
-	// lossRate multiplies losses.
+	// lossRate is the factor of losses in the exponent.
 	lossRate = 0.5
 	// leastWeight is the smallest mixture weight in effect; smaller weights count as 0.
 	leastWeight = 0.01
-	// meanMemory is the number of events over which weights are averaged, because they fluctuate randomly from event to
-	// event.
+	// meanMemory is the number of events over which weights are averaged. Averaging is needed because weights fluctuate
+	// randomly from event to event.
 	meanMemory = 64
 )
 
@@ -57,7 +57,7 @@ func NewWeights(prior []float64, rates ...float64) Weights {
 // Taken returns the number of processed events.
 func (s *Weights) Taken() float64 { return s.taken }
 
-// Begin sets all mixture weights.
+// Begin sets all mixture weights to with.
 func (s *Weights) Begin(with []float64) {
 	for r := range s.rates {
 		copy(s.of(r), with)
@@ -79,14 +79,14 @@ func (s *Weights) of(rate int) []float64 {
 	return s.values[rate*n : (rate+1)*n : (rate+1)*n]
 }
 
-// Take updates the weights with the losses of an event. NaN marks a prediction that is not available; its weight
-// relative to the sum of the others stays the same.
+// Take updates the weights with the losses of an event. NaN marks a prediction that is not available. The weight of
+// such a prediction does not change relative to the sum of the other weights.
 func (s *Weights) Take(losses []float64) {
 	s.Add(losses)
 	s.settle()
 }
 
-// Add is Take for a learner in a group: the event takes effect when the sums of the members are merged.
+// Add is Take for a learner in a group. The event takes effect when the sums of the group's members are merged.
 func (s *Weights) Add(losses []float64) {
 	least := math.Inf(1)
 	for _, l := range losses {
@@ -146,7 +146,7 @@ func (s *Weights) settle() {
 	clear(s.pending)
 }
 
-// now returns the current weight of a prediction.
+// now returns the current weight of prediction i, mixed over the switching rates.
 func (s *Weights) now(i int) (x float64) {
 	for _, trust := range s.trust {
 		x += trust * s.values[i]
@@ -155,7 +155,7 @@ func (s *Weights) now(i int) (x float64) {
 	return x
 }
 
-// Mix appends the weights in effect. Weights below leastWeight are 0, and the sum is 1.
+// Mix appends the weights in effect. Weights below leastWeight become 0, and the rest is scaled to the sum 1.
 func (s *Weights) Mix(out []float64) []float64 {
 	from, sum := len(out), 0.0
 	for _, x := range s.mean {
@@ -174,7 +174,7 @@ func (s *Weights) Mix(out []float64) []float64 {
 	return out
 }
 
-// Merge adds the losses that another learner has observed from base to now.
+// Merge adds the losses that another learner has observed between base and now.
 func (s *Weights) Merge(base, now *Weights) {
 	for i := range s.pending {
 		s.pending[i] += now.pending[i] - base.pending[i]

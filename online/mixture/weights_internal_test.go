@@ -33,7 +33,8 @@ func (s *slow) take(losses []float64) {
 	}
 }
 
-// TestMixtureWeightsByFormula compares the mixture weights with the formula, for several s, mixed by their losses.
+// TestMixtureWeightsByFormula compares the mixture weights with the formula. They are the weights for several s, mixed
+// by the losses of each s.
 func TestMixtureWeightsByFormula(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	rates := []float64{1e-4, 1e-2, 0.3}
@@ -103,8 +104,8 @@ func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestMixtureWeightsRegret checks that the mixture's loss is at most the loss of the best prediction plus a small amount for
-// finding it.
+// TestMixtureWeightsRegret checks that the total loss of the mixture exceeds the total loss of the best prediction by
+// only a small amount.
 func TestMixtureWeightsRegret(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	s := NewWeights(prior, wholeRates...)
@@ -125,8 +126,8 @@ func TestMixtureWeightsRegret(t *testing.T) {
 	}
 }
 
-// TestTableMergesAndRestores checks that merging the events of several learners equals learning all of them. It also
-// checks that a state is decoded as encoded, and that an inconsistent state is rejected.
+// TestTableMergesAndRestores checks that merging the events of several learners gives the same result as learning all
+// events. Decoding must return the encoded state, and an inconsistent state must be rejected.
 func TestTableMergesAndRestores(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
@@ -224,8 +225,8 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 }
 
-// TestMixtureWeightsOfLostIntervals checks that weights stay the same, for every s, if the pending losses are so large that all
-// weights underflow.
+// TestMixtureWeightsOfLostIntervals checks pending losses that are so large that all weights underflow. The weights
+// must then not change, for every s.
 func TestMixtureWeightsOfLostIntervals(t *testing.T) {
 	s := NewWeights(prior, 1e-4, 1e-2)
 	for range 50 {
@@ -246,15 +247,15 @@ func TestMixtureWeightsOfLostIntervals(t *testing.T) {
 	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
 		t.Errorf("the s have %v", s.trust)
 	}
-	// An event without available predictions changes nothing, for any s.
+	// An event without available predictions must change nothing, for any s.
 	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
 	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
 		t.Errorf("after an event of which none was to be had a share is %v", got)
 	}
 }
 
-// TestMixtureWeightsRecover checks that an s with high losses keeps a small weight, so that it recovers within some
-// hundred events.
+// TestMixtureWeightsRecover checks that an s with high losses keeps a small weight. With that weight it must recover
+// within some hundred events.
 func TestMixtureWeightsRecover(t *testing.T) {
 	s := NewWeights(prior, 1e-5, 0.4)
 	for range 20_000 {

@@ -13,8 +13,8 @@ import (
 
 var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
 
-// TestTableScales checks that overconfident noise levels get smaller weights times scales, and underconfident levels
-// get larger ones.
+// TestTableScales checks the scale factors that noise levels get. The mean factor must be below 1 for overconfident
+// levels, and above 1 for underconfident levels.
 func TestTableScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
@@ -44,8 +44,8 @@ func TestTableScales(t *testing.T) {
 	}
 }
 
-// TestTableSecondOrder checks that a second-order expert has a weight relative to the mixed noise levels, by range. A range
-// starts with the weight for complete events. The weight is part of the state.
+// TestTableSecondOrder checks the mixture weight of a second-order expert, relative to the mixed noise levels, by
+// range. A range must start with the weight for complete events. The weight must be part of the state.
 func TestTableSecondOrder(t *testing.T) {
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	make := func() *mixture.Table {

@@ -1,20 +1,20 @@
 package monitor
 
-// This file detects drift, and requests what the learner does about it.
+// This file detects drift. After an alarm it requests a reaction from the learner.
 
 import (
 	"blankout/internal/coder"
 	"blankout/online/health"
 )
 
-// drift is the drift detector, with the request that an alarm makes.
+// drift is the drift detector. At an alarm it returns a request to the learner.
 type drift struct {
 	health.Detector
 	asks *Request // nil requests nothing
 }
 
-// The fraction of the weight of old events that remains after an alarm: forgetKeep if on_drift is "forget", expertKeep
-// if it is "expert".
+// After an alarm the weight of old events is multiplied by forgetKeep if on_drift is "forget", and by expertKeep if it
+// is "expert".
 const forgetKeep, expertKeep = 0.1, 0.3
 
 func newDrift(s Settings) (d drift) {

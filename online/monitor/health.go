@@ -36,8 +36,8 @@ func (h *fieldHealth) Report(r *Report) {
 	r.Health = h.Fields.Report(r.Events, h.schema.Fields, r.expected, h.repeats)
 }
 
-// Cost records the ablation of a field: the errors of a prediction with and without the field, 1 if the prediction is
-// wrong, else 0.
+// Cost records an ablation of a field: the errors of a prediction with and without the field. An error is 1 if the
+// predicted class is wrong, else 0.
 func (m *Monitors) Cost(id uint16, with, without float64) {
 	if int(id) < m.fieldHealth.Len() {
 		m.fieldHealth.Cost(id, with, without)
@@ -55,14 +55,16 @@ func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
 	}
 }
 
-// Restored updates which fields are stuck after a state has been decoded, because the settings may have changed.
+// Restored updates which fields are stuck after a state has been decoded. It is needed because the settings may have
+// changed.
 func (m *Monitors) Restored(on []stuck.Run) {
 	m.fieldHealth.Unstick(m.fieldHealth.logged, func(field int) bool {
 		return !slices.ContainsFunc(on, func(r stuck.Run) bool { return int(r.Field) == field })
 	})
 }
 
-// Alarms returns all alarms so far. Its Latest holds the field alarms after the first n changes.
+// Alarms returns all alarms so far. Its field Latest holds the field alarms that were raised or ended after the first
+// n.
 func (m *Monitors) Alarms(n uint64) Alarms {
 	a := Alarms{Mislabeled: m.mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.fieldHealth.Raised()}
 	a.Latest, a.Changes = m.fieldHealth.Changes(n, m.fieldHealth.schema.Fields)

@@ -12,8 +12,8 @@ import (
 	"blankout/online/health"
 )
 
-// link learns a Link from the predicted scores. If readers have older weights, it learns from the scores of such
-// weights.
+// link learns a Link from the predicted scores. If readers have older weights (ServingStaleness), it learns from the
+// scores of weights of that age.
 type link struct {
 	calibration.Link
 	learns   bool
@@ -34,10 +34,10 @@ func newLink(s Settings, m *health.Measures) link {
 	return l
 }
 
-// reset starts again, because the outputs have changed.
+// reset discards the Link, because the outputs have changed.
 func (l *link) reset() { l.Link, l.bounded = calibration.NewLink(), nil }
 
-// inForce returns the Link in effect, or nil if scores count as log-odds.
+// inForce returns the Link in effect, or nil if scores are used as log-odds.
 func (l *link) inForce() *model.Link {
 	if !l.learns {
 		return nil
@@ -55,10 +55,10 @@ func (l *link) inForce() *model.Link {
 	return l.bounded
 }
 
-// cautious bounds a Link around the log-odds of the class frequencies while few models of the readers' age have been
-// observed. The losses of few models predict the next one's loss poorly. At first the bound allows a prediction that is
-// right half of the time to lose 0.05 nats more than the frequencies. From the fourth model on, the bound grows with
-// their number.
+// cautious bounds a Link around the log-odds of the class frequencies, as long as only few models of the age that
+// readers use have been observed. The losses of few models predict the loss of the next model poorly. At first the
+// bound is small: a prediction that is right half of the time can lose at most 0.05 nats more than the class
+// frequencies. From the fourth model on, the bound grows with the number of models.
 func (l *link) cautious(of *model.Link) *model.Link {
 	seen := 0.0
 	if l.Age == l.stale {
@@ -71,11 +71,11 @@ func (l *link) cautious(of *model.Link) *model.Link {
 	return of.Bounded(center-bound, center+bound)
 }
 
-// cautionFirst is the first bound, and cautionModels is the number of models after which it grows.
+// cautionFirst is the initial bound. The bound grows after cautionModels models.
 const cautionFirst, cautionModels = 0.6, 4
 
-// Observe must be called after Measures has observed the event, because the bound uses the class frequencies including
-// the event.
+// Observe must be called after Measures has observed the event. The bound uses the class frequencies, which must
+// include the event.
 func (l *link) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again || !l.learns {
 		return nil
@@ -102,7 +102,7 @@ func (l *link) Observe(e *Event) *Request {
 	return nil
 }
 
-// The Link in effect is updated every followFirst events, and every followEvery events once there are followAfter
+// The Link in effect is updated every followFirst events. After followAfter events it is updated every followEvery
 // events.
 const followFirst, followEvery, followAfter = 64, 512, 65_536
 

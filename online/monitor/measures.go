@@ -1,6 +1,6 @@
 package monitor
 
-// This file measures predictions, and the baselines' losses.
+// This file measures the losses of predictions and of the baselines.
 
 import (
 	"blankout/internal/coder"

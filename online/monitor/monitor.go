@@ -13,9 +13,10 @@ import (
 
 // Monitor observes events before they are learned.
 type Monitor interface {
-	// Observe processes an event. It returns what the learner must do before it learns the event, or nil.
+	// Observe processes an event. It returns a request to the learner that the learner must carry out before it learns
+	// the event, or nil.
 	Observe(e *Event) *Request
-	// State encodes or decodes the state. The reader must have the same settings and outputs.
+	// State encodes or decodes the state. The reader of the state must have the same settings and outputs.
 	State(c *coder.Coder)
 	// Report adds the monitor's results to r.
 	Report(r *Report)
@@ -33,36 +34,36 @@ type Event struct {
 	Active   int                   // number of classes seen so far
 	Missing  model.MissingVariance // variance and range due to missing fields
 	Residual *model.Residual       // residuals of earlier values, nil if not known
-	// Now has the scores of the current weights, and Fresh has their predicted value. They differ from Scores and Value
-	// if the label is delayed.
+	// Now has the scores by the current weights, and Fresh has the value that the current weights predict. If the label
+	// is delayed, they differ from Scores and Value.
 	Now   []float64
 	Fresh float64
-	// Older has the scores of weights that are learner.serving_staleness events old.
+	// Older has the scores by the weights that are learner.serving_staleness events old.
 	Older Older
-	// Influence is the factor in (0, 1] by which the loss weighs the event, or 0 if it is not computed.
+	// Influence is the factor in (0, 1] by which the loss reduces the weight of the event, or 0 if it is not computed.
 	Influence float64
 	Due       Due
 }
 
-// Older has the scores of older weights, for the classes that existed then (Active). Scores is nil if there are no such
-// weights.
+// Older has the scores by older weights. The first Active classes existed when these weights were current. Scores is
+// nil if there are no such weights.
 type Older struct {
 	Scores []float64
 	Active int
 }
 
-// Due selects which expensive monitors observe an event.
+// Due determines which expensive monitors observe an event.
 type Due struct {
 	Gain   bool // measure how much calibration reduces the loss
 	Scores bool // add the nonconformity score even if the class already has many
 }
 
-// Request is what a monitor requests from the learner.
+// Request describes the actions that a monitor requests from the learner.
 type Request struct {
-	// Keep is the decay factor for the memory of earlier events, 0 for no change. The weights stay, but later steps are
-	// larger.
+	// Keep is the decay factor for the memory of earlier events, or 0 for no change. The weights do not change, but
+	// later steps are larger.
 	Keep float64
-	// Fresh requests a new expert in addition to the others.
+	// Fresh requests that the second-order expert starts again.
 	Fresh bool
 }
 
@@ -82,8 +83,8 @@ type Monitors struct {
 	list        []Monitor
 }
 
-// Report holds the results of all monitors. Progressive measures use the predictions that were published before the
-// event was learned. Sums are weighted by importance.
+// Report holds the results of all monitors. Progressive measures use the predictions that were published before an
+// event was learned. Sums are weighted by the importance of events.
 type Report struct {
 	health.Measures
 	Events     uint64 // number of events with a weight above 0, including unlabeled events
@@ -93,14 +94,14 @@ type Report struct {
 	Drift      health.Drift
 	Prior      health.Prior
 	Baselines  health.Baselines
-	// Sets reports the coverage of prediction sets or intervals by range of the missing fraction, and CoverageByClass
-	// reports it by class.
+	// Sets reports the coverage of prediction sets or intervals by range of the missing fraction. CoverageByClass
+	// reports the coverage by class.
 	Sets            []measure.Coverage
 	CoverageByClass []measure.ClassCoverage
 	Health          *health.Health // fieldHealth of the fields
-	// ByAge has the error and the loss by staleness (age) of the weights.
+	// ByAge has the error and the loss by staleness (age of the weights).
 	ByAge []measure.StaleLoss
-	// Positive is the name of the positive class of Binary, "" if it is not known yet.
+	// Positive is the name of the positive class in Binary, or "" if it is not known yet.
 	Positive string
 
 	expected float64 // expected error rate of classifications of complete events; -1 if not known
@@ -115,7 +116,7 @@ type Alarms struct {
 	Latest     []health.FieldAlarm // the latest changes of field alarms, oldest first
 }
 
-// Settings are the settings of Monitors. The first fields equal the fields of online.Config with the same names.
+// Settings are the settings of Monitors. The first fields have the names and values of fields of online.Config.
 type Settings struct {
 	OnDrift, Stuck, Calibrate, Positive  string
 	MislabeledBelow, Coverage, Threshold float64
@@ -158,19 +159,19 @@ func (m *Monitors) Follow(s *event.Schema) {
 	m.positive.schema, m.fieldHealth.schema, m.sets.schema, m.stale.schema = s, s, s, s
 }
 
-// Decision returns how scores become a class.
+// Decision returns the rule by which scores become a class.
 func (m *Monitors) Decision() model.Decision {
 	return model.Decision{Link: m.link.inForce(), Threshold: m.positive.threshold()}
 }
 
-// Publish adds to a model's head how to interpret its scores.
+// Publish adds the interpretation of scores to a model's head: calibration, positive class and prediction sets.
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
 	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
 	h.Stale = m.stale.warning(m.loss)
 }
 
-// Observe passes an event to all monitors, and returns their combined request, or nil.
+// Observe passes an event to all monitors. It returns their combined request, or nil if there is none.
 func (m *Monitors) Observe(e *Event) (r *Request) {
 	for _, x := range m.list {
 		if asked := x.Observe(e); asked != nil {
@@ -180,8 +181,8 @@ func (m *Monitors) Observe(e *Event) (r *Request) {
 	return r
 }
 
-// Report returns the results of all monitors after the given number of events. expected is the expected error rate of
-// classifications of complete events, or -1 if it is not known.
+// Report returns the results of all monitors after the given number of events. expected is the expected error rate for
+// complete events, or -1 if it is not known or the task is regression.
 func (m *Monitors) Report(events uint64, expected float64) Report {
 	refused := m.Refused.Clone()
 	r := Report{Events: events, Refused: refused.Count, RefusedBy: refused.By, expected: expected}
@@ -191,7 +192,7 @@ func (m *Monitors) Report(events uint64, expected float64) Report {
 	return r
 }
 
-// State encodes or decodes the state except Refused, on which no prediction depends.
+// State encodes or decodes the state. It omits Refused, because no prediction depends on it.
 func (m *Monitors) State(c *coder.Coder) {
 	for _, x := range m.list {
 		x.State(c)

@@ -1,6 +1,6 @@
 package monitor
 
-// This file chooses the positive class of two. No weight depends on it.
+// This file determines which of two classes is positive. No weight depends on it.
 
 import (
 	"blankout/internal/coder"
@@ -26,7 +26,7 @@ func newPositive(s Settings, m *health.Measures) positive {
 	return positive{schema: s.Schema, measures: m, configured: s.Threshold, given: s.Positive != "", name: s.Positive}
 }
 
-// Observe updates the choice. It must be called after Measures has observed the event.
+// Observe updates the positive class. It must be called after Measures has observed the event.
 func (p *positive) Observe(e *Event) *Request {
 	if p.found || !e.Labeled || e.Regression || len(e.Scores) != 1 {
 		return nil
@@ -39,7 +39,7 @@ func (p *positive) Observe(e *Event) *Request {
 	return nil
 }
 
-// now returns the name of the positive class, "" for the second class.
+// now returns the name of the positive class, or "" for the second class.
 func (p *positive) now() string {
 	classes, events := p.schema.Classes, p.measures.Classes
 	if p.name == "" && len(classes) == 2 && len(events) == 2 && events[0] < events[1] && p.measures.Labeled() <= positiveAfter && !event.UsualPair(classes[0], classes[1]) {
@@ -59,7 +59,7 @@ func (p *positive) threshold() float64 {
 	return p.configured
 }
 
-// published returns the name that a model contains, "" for the second class.
+// published returns the name of the positive class in a published model, or "" for the second class.
 func (p *positive) published() string {
 	if name := p.now(); p.schema.PositiveClass(name) == 0 {
 		return name
@@ -67,7 +67,7 @@ func (p *positive) published() string {
 	return ""
 }
 
-// State encodes or decodes the chosen name. A configured name replaces a decoded one.
+// State encodes or decodes the name of the positive class. A configured name takes precedence over a decoded name.
 func (p *positive) State(c *coder.Coder) {
 	name := []byte(p.name)
 	if c.Bytes(&name); c.Decode && !p.given && p.measures.Labeled() >= positiveAfter {

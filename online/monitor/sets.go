@@ -28,8 +28,8 @@ func newSets(s Settings) sets {
 	return out
 }
 
-// scoresFew is the number of scores of a range, or of a class in it, that are added at every event. Later scores are
-// sampled, see Due.
+// The first scoresFew scores of a range, and of each class in a range, are all added. Later scores are sampled, see
+// Due.
 const scoresFew = 1000
 
 // Observe adds the nonconformity score of an event's label.
@@ -48,7 +48,7 @@ func (s *sets) Observe(e *Event) *Request {
 	return nil
 }
 
-// observe adds the score of an event. arrived is false for a masked copy.
+// observe adds the nonconformity score of an event. arrived is false for a masked copy.
 func (s *sets) observe(e *Event, arrived bool) {
 	if e.Regression {
 		if e.Residual != nil && !math.IsNaN(e.Value) {
@@ -62,10 +62,10 @@ func (s *sets) observe(e *Event, arrived bool) {
 	})
 }
 
-// The size of sets for more than two classes is measured at one in 2^sizedBits events.
+// If there are more than two classes, the size of prediction sets is measured at one in 2^sizedBits events.
 const sizedBits = 4
 
-// Masked adds the prediction of a masked event.
+// Masked adds the nonconformity score of the prediction of a masked event.
 func (m *Monitors) Masked(e *Event) {
 	if m.sets.Predictor != nil && !e.Again {
 		m.sets.observe(e, false)
@@ -78,7 +78,7 @@ func (m *Monitors) Interval(residual *model.Residual, value float64, missing mod
 	return m.sets.Interval(m.sets.target, residual, value, missing)
 }
 
-// State encodes or decodes the scores. It skips scores of other settings.
+// State encodes or decodes the nonconformity scores. Scores from other settings are skipped.
 func (s *sets) State(c *coder.Coder) {
 	data := s.Encode()
 	if c.Bytes(&data); c.Decode && len(data) > 0 && !s.Decode(data) {

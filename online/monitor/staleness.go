@@ -1,6 +1,6 @@
 package monitor
 
-// This file measures staleness: the loss of older weights.
+// This file measures the loss of predictions by older weights (staleness).
 
 import (
 	"iter"
@@ -27,8 +27,8 @@ type olderWeights struct {
 	scores   []float64
 }
 
-// Observe must be called before Measures observes the event, because the baseline's loss uses the earlier class
-// frequencies.
+// Observe must be called before Measures observes the event. The baseline's loss uses the class frequencies, which must
+// not include the event.
 func (s *olderWeights) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again {
 		return nil
@@ -51,7 +51,7 @@ func (s *olderWeights) Observe(e *Event) *Request {
 	return nil
 }
 
-// older returns the loss of an older model at an event.
+// older returns the loss of the older model due at an event.
 func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	s.old = *due
 	m := &s.old
@@ -68,7 +68,7 @@ func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	return s.lost(e, Widened(scores, len(e.Now), &s.scores), d, value)
 }
 
-// Widened appends scores for the classes that were added since an event was scored, in the memory of room.
+// Widened appends scores for the classes that were added after an event was scored. The result uses the memory of room.
 func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	if len(scores) == classes {
 		return scores
@@ -84,7 +84,7 @@ func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	return out
 }
 
-// lost returns the losses of scores, or of a regression value, at an event.
+// lost returns the losses at an event of predicted scores or, for regression, of a predicted value.
 func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value float64) (x staleness.Lost) {
 	if e.Regression {
 		return staleness.Lost{Error: math.Abs(e.Target - value), Loss: measure.Deviance(s.measures.Numbers.Loss, e.Target, value)}
@@ -96,7 +96,8 @@ func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value 
 	return x
 }
 
-// constant returns the losses of predicting the class frequencies before an event, or zero for regression.
+// constant returns the losses at an event of predicting the class frequencies of the earlier events. It returns zero
+// for regression.
 func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	if e.Regression {
 		return x
@@ -115,27 +116,27 @@ func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	return x
 }
 
-// Learned records that the event with this number has been learned. It reports whether the current model should be
-// kept, in which case the caller must call Keep. The decision depends on the number of the event's features, and on the
-// number and size of the model's rows.
+// Learned records that the event with this number has been learned. features is the number of the event's features,
+// rows is the number of the model's rows, and bytes is their size. If the result is true, the caller must call Keep
+// with the current model.
 func (m *Monitors) Learned(number uint64, features, rows, bytes int) bool {
 	return m.stale.Learned(number, features, rows, bytes)
 }
 
-// Keep keeps a model that has learned this number of events, to measure its predictions of later events. The model
-// needs no Schema.
+// Keep stores a model that has learned the given number of events. Its predictions of later events are then measured.
+// The model needs no Schema.
 func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number, of) }
 
-// Stop discards all older models and measures nothing more.
+// Stop discards all older models and ends the measurement.
 func (m *Monitors) Stop() { m.stale.Stop() }
 
-// ReuseStale makes m measure the older models that others keeps.
+// ReuseStale makes m use the older models that others stores.
 func (m *Monitors) ReuseStale(others *Monitors) { m.stale.Stale = others.stale.Stale }
 
-// State does nothing, because the models have their own blocks.
+// State does nothing, because the older models have their own checkpoint blocks.
 func (s *olderWeights) State(*coder.Coder) {}
 
-// Blocks returns the encoded older models.
+// Blocks returns the older models as encoded blocks.
 func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.EachBlock() }
 
 // Restore decodes the older models in blocks. A model may have at most the given number of outputs.
@@ -145,7 +146,8 @@ func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
 
 func (s *olderWeights) Report(r *Report) { r.ByAge = s.Stale.Report(s.measures.Numbers != nil) }
 
-// warning returns a sentence about the ages at which weights predict worse than the class frequencies, or "".
+// warning describes the ages at which weights predict worse than the class frequencies. It returns "" if there are
+// none.
 func (s *olderWeights) warning(of loss.Loss) string {
 	byAge := s.Stale.Report(s.measures.Numbers != nil)
 	return measure.Stale(measure.StaleLossPercent(byAge), strings.HasPrefix(of.String(), "logistic"))

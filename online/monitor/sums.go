@@ -54,8 +54,8 @@ func (m *Monitors) ObservePart(e *Event) {
 	m.sets.Observe(e)
 }
 
-// Merge adds the measures from base to now, up to the event with this number. It returns what the learner must do, or
-// nil.
+// Merge adds the changes of the measures from base to now. number is the number of the last event that they include.
+// The result is a request to the learner, or nil.
 func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
 	m.stale.Stale = staleness.Stale{} // no group member receives all later events
 	m.Refused.Merge(&base.Refused, &now.Refused)

@@ -10,7 +10,7 @@ import (
 	"blankout/online/health"
 )
 
-// Counted holds the counts on which warnings depend.
+// Counted holds the counts from which warnings are computed.
 type Counted struct {
 	counts *health.Counts
 	texts  *health.Texts
@@ -30,7 +30,7 @@ func (m *Monitors) Counted() Counted {
 	return c
 }
 
-// Clone returns a copy that does not change.
+// Clone returns a copy that shares no memory with c.
 func (c Counted) Clone() Counted {
 	c.counts.Measures, c.counts.Refused, c.texts = c.counts.Measures.Clone(), c.counts.Refused.Clone(), &health.Texts{}
 	return c

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// Follow makes columns, at most MostColumns, the columns of the expert. New columns start with weight 0; columns that
-// are not in the list are removed.
+// Follow makes columns the columns of the expert. There must be at most MostColumns. New columns start with weight 0,
+// and columns that are not in the list are removed.
 func (e *Expert) Follow(columns []uint32) {
 	wanted := slices.Compact(slices.Sorted(slices.Values(columns)))
 	for i := len(e.columns) - 1; i >= 0; i-- {
@@ -29,11 +29,11 @@ func (e *Expert) Follow(columns []uint32) {
 	}
 }
 
-// certain is the factor by which fix reduces the variance of a weight that must be 0.
+// fix divides the variance of a weight that must be 0 by certain.
 const certain = 1e12
 
-// remove removes variable i from z, and its row and column from A. The other weights stay. Weights that fit the past
-// better without the variable may be far from the weights that fit later events.
+// remove removes variable i from z, and its row and column from A. The other weights do not change: refitting them to
+// past events without the variable could move them far away from the weights that fit later events.
 func (e *Expert) remove(i int) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -45,7 +45,7 @@ func (e *Expert) remove(i int) {
 	}
 }
 
-// place returns the index of a column in z, or -1.
+// place returns the index of a column's variable in z, or -1 if there is none.
 func (e *Expert) place(column uint32) int {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		return e.first + i
@@ -76,10 +76,10 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// mostMove is small because the weights fit the first events closely, and scales change most among those.
+// mostMove is small because the weights closely fit the first events, during which scales change most.
 const mostMove = 0.1
 
-// Renew resets a column, because the meaning of its values changes.
+// Renew resets the weights of a column, because the meaning of its values changes.
 func (e *Expert) Renew(column uint32) {
 	if i := e.place(column); i >= 0 {
 		e.deaths.reset()
@@ -88,8 +88,8 @@ func (e *Expert) Renew(column uint32) {
 	}
 }
 
-// Rescale replaces targets y and all scores by factor y + shift, including the scores of the base learner and of the
-// current event. It is only for one output.
+// Rescale replaces each target y by factor y + shift. It converts all scores in the same way, including the scores of
+// the base learner and of the current event. It is only for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
 	e.deaths.rescale(factor)
@@ -107,9 +107,9 @@ func (e *Expert) Rescale(factor, shift float64) {
 	}
 }
 
-// Widen increases the number of outputs. A single output for two classes becomes the output of the second class, and
-// its negation becomes the output of the first. The base's coefficient becomes 1. Widen returns its old value, by which
-// the caller must multiply scores.
+// Widen increases the number of outputs. If there was a single output for two classes, it becomes the output of the
+// second class, and its negation becomes the output of the first. The coefficient of the base score becomes 1. Widen
+// returns its old value, and the caller must multiply scores by that value.
 func (e *Expert) Widen(outputs int) (coefficient float64) {
 	single := e.first == 2 && outputs > 1
 	coefficient = 1
@@ -135,8 +135,8 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 	return coefficient
 }
 
-// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
-// list. Regroup is only for several outputs.
+// Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
+// and the new output starts as their mean. Regroup is only for several outputs.
 func (e *Expert) Regroup(from [][]int) {
 	was := e.u
 	e.outputs, e.u = len(from), nil
@@ -157,17 +157,17 @@ func (e *Expert) Regroup(from [][]int) {
 	e.deaths.reset()
 }
 
-// leastCoefficient is the smallest base coefficient by which Widen divides.
+// leastCoefficient is the smallest coefficient of the base score by which Widen divides.
 const leastCoefficient = 0.1
 
-// Set sets the weight of a column for output k, after Restart.
+// Set sets the weight of a column for output k. It must be called after Restart.
 func (e *Expert) Set(column uint32, k int, w float64) {
 	if i := e.place(column); i >= 0 {
 		e.u[k][i] = w
 	}
 }
 
-// Forget multiplies A by keep. The weights stay, but later steps are larger.
+// Forget multiplies A by keep. The weights do not change, but later steps are larger.
 func (e *Expert) Forget(keep float64) {
 	for i := range e.p.n {
 		d := &e.p.column(i)[i]
@@ -175,7 +175,7 @@ func (e *Expert) Forget(keep float64) {
 	}
 }
 
-// State encodes or decodes the state. The reader must have the same settings and outputs.
+// State encodes or decodes the state. The reader of the state must have the same settings and outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {

@@ -1,6 +1,6 @@
 package newton
 
-// This file has the factorized matrix A^-1, which acts as the covariance of the weights.
+// This file has the matrix A^-1, which acts as the covariance of the weights, in factorized form.
 
 import "blankout/internal/model"
 
@@ -13,13 +13,14 @@ type covariance struct {
 	f    []float64 // U'z of the latest call of leverage
 }
 
-// column returns column j of U above the diagonal, followed by the entry of D.
+// column returns column j of U above the diagonal, followed by the entry D_jj.
 func (p *covariance) column(j int) []float64 {
 	at := j * (j + 1) / 2
 	return p.data[at : at+j+1 : at+j+1]
 }
 
-// with returns a copy with one more variable at index i, uncorrelated, with the given variance.
+// with returns a copy of the matrix with an additional variable at index i. The variable has the given variance and is
+// uncorrelated with the others.
 func (p covariance) with(i int, variance float64) covariance {
 	out := covariance{n: p.n + 1, data: make([]float64, 0, len(p.data)+p.n+1)}
 	for j := range out.n {
@@ -36,7 +37,7 @@ func (p covariance) with(i int, variance float64) covariance {
 	return out
 }
 
-// remove returns a copy without variable i, whose variance must be almost 0.
+// remove returns a copy of the matrix without variable i. The variance of the variable must be almost 0.
 func (p covariance) remove(i int) covariance {
 	out := covariance{n: p.n - 1, data: make([]float64, 0, len(p.data)-p.n)}
 	for j := range p.n {
@@ -49,7 +50,7 @@ func (p covariance) remove(i int) covariance {
 	return out
 }
 
-// leverage returns h = z'P z, where z is 0 before the index first. The next call of update uses this z.
+// leverage returns h = z'P z. The entries of z before the index first must be 0. The next call of update uses this z.
 func (p *covariance) leverage(z []float64, first int) (h float64) {
 	if len(p.f) != p.n {
 		p.f = make([]float64, p.n)
@@ -66,10 +67,10 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 	return h
 }
 
-// fewIndices is the largest number of indices for which leverageAt iterates over the indices.
+// leverageAt iterates over the indices in at if there are at most fewIndices.
 const fewIndices = 32
 
-// leverageAt is leverage for a z that is 0 except at the given ascending indices.
+// leverageAt is leverage for a z that is 0 except at the indices at, which must ascend.
 func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	if len(at) > max(fewIndices, p.n/4) {
 		return p.leverage(z, at[0])
@@ -124,7 +125,7 @@ func sweep(c, gain []float64, v, l float64) {
 	}
 }
 
-// scale multiplies variable i of the weights by ratio, and adds shift times its old value to variable 0.
+// scale multiplies the weight of variable i by ratio. It adds shift times the old weight to the weight of variable 0.
 func (p *covariance) scale(i int, ratio, shift float64) {
 	for j := i; j < p.n; j++ {
 		c := p.column(j)

@@ -13,9 +13,9 @@ import (
 // Groups holds the groups of an event's columns. The noise removes each group as a whole.
 type Groups struct {
 	Keys []uint64 // key of each group
-	// Of has, for each column of the last scored event, the index of its group, or -1 for a column without a group.
+	// Of has the index of the group of each column of the last scored event, or -1 for a column without a group.
 	Of []int
-	// Sums has, by group and output, the part of the base score from the group's columns.
+	// Sums has, by group and output, the part of the base score from the columns of the group.
 	Sums []float64
 }
 
@@ -26,12 +26,13 @@ type Groups struct {
 //
 //	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
 //
-// so that an event adds
+// so that an event adds for each group
 //
-//	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g
+//	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g,
 //
-// for each group, where dv is the largest over the outputs. Both S_g and c_gk are summed by group. In turn, each
-// group's sum is factorized as L L', and one column l of L is applied per event:
+// where dv_k is the derivative of the loss with respect to the variance, and dv is the largest dv_k. S_g and c_gk are
+// summed by group over events. In turn, the sum of S_g of each group is factorized as L L', and one column l of L is
+// applied per event:
 //
 //	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
 //
@@ -54,7 +55,7 @@ type deaths struct {
 	slope  []float64
 }
 
-// block holds the sums of a group; s is a full matrix.
+// block holds the sums of a group. s is a full matrix.
 type block struct {
 	key    uint64
 	places []int     // indices in z of the group's variables, ascending
@@ -103,7 +104,7 @@ func (b *block) join(variable, outputs int) {
 // Learns reports whether Learn will learn the next event, and not skip it.
 func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
 
-// Die sets the groups of the last scored event. The Expert borrows them until Learn.
+// Die sets the groups of the last scored event. The Expert uses the memory of g until Learn returns.
 func (e *Expert) Die(g Groups) {
 	d, ev := &e.deaths, e.event
 	d.groups = g
@@ -184,10 +185,10 @@ func (e *Expert) sumGroups(importance float64, active int) {
 	}
 }
 
-// others is the common key of all groups in which the expert has no column.
+// others is the common key of all groups without a column of the expert.
 const others = 0
 
-// find sets at to the event's indices of the variables of block i. The base's variable is in every block.
+// find sets at to the indices, in the event, of the variables of block i. The base's variable belongs to every block.
 func (d *deaths) find(i, outputs int) {
 	b := &d.blocks[i]
 	for x, variable := range d.at {
@@ -204,7 +205,7 @@ func (d *deaths) find(i, outputs int) {
 	}
 }
 
-// takeGroup applies one column of a group's factor.
+// takeGroup applies one column of the factor of a group.
 func (e *Expert) takeGroup() {
 	d, ev := &e.deaths, e.event
 	if d.column >= len(d.places) {
@@ -230,7 +231,7 @@ func (e *Expert) takeGroup() {
 	}
 }
 
-// factorize computes the factor of the next block, and the targets w_k of its columns.
+// factorize computes the factor L of the next block, and the target w_k of each column of L.
 func (e *Expert) factorize(b *block) {
 	d := &e.deaths
 	n := len(b.places)
@@ -277,7 +278,7 @@ func (e *Expert) factorize(b *block) {
 	clear(b.c)
 }
 
-// leastPivot is the smallest pivot, as a fraction of the variable's diagonal entry; smaller pivots count as 0.
+// leastPivot is the smallest pivot, as a fraction of the diagonal entry of the variable. Smaller pivots count as 0.
 const leastPivot = 1e-9
 
 // zeros returns n zeros, in the memory of x if possible.
@@ -287,7 +288,8 @@ func zeros(x []float64, n int) []float64 {
 	return x
 }
 
-// scale adapts the sums to a new scale: it divides a variable's values by ratio, and multiplies its weights by ratio.
+// scale adapts the sums to a new scale. It divides the values of a variable by ratio, and multiplies the weights of the
+// variable by ratio.
 func (d *deaths) scale(variable int, ratio float64) {
 	for i := range d.blocks {
 		b := &d.blocks[i]

@@ -27,7 +27,8 @@ func (s *stream) groups() Groups {
 	return g
 }
 
-// TestGroupVariance compares the variance with the variance of the scores over all masks of groups.
+// TestGroupVariance compares the result of the method variance with the variance of the scores over all masks of
+// groups.
 func TestGroupVariance(t *testing.T) {
 	const q = 0.3
 	for _, outputs := range []int{1, 3} {
@@ -68,7 +69,8 @@ func TestGroupVariance(t *testing.T) {
 	}
 }
 
-// TestGroupNoiseAgainstSlowVersion checks that the sums of a group are applied as the solution with full matrices requires.
+// TestGroupNoiseAgainstSlowVersion checks that applying the sums of a group gives the same result as solving with full
+// matrices.
 func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -244,8 +246,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 	}
 }
 
-// TestGroupNoiseFollowsScales checks that changes of column scales and of the target unit do not change the result,
-// because the sums are converted.
+// TestGroupNoiseFollowsScales checks that the sums are converted if column scales or the target unit change, so that
+// the result is the same.
 func TestGroupNoiseFollowsScales(t *testing.T) {
 	run := func(when int) (last []float64) {
 		s := newStream(5, squared(t), 1)

@@ -1,6 +1,6 @@
 // Package newton has a second-order linear expert that corrects a base learner. It uses iteratively reweighted least
-// squares over few dense columns, and forgets along the direction of each event. It keeps a matrix of the columns, so
-// it is for numbers and their splines, not for categories.
+// squares over few dense columns. It stores a matrix over pairs of columns, so it is for numbers and their splines, not
+// for categories.
 //
 // For output k the expert's score is the base score b_k plus a correction,
 //
@@ -13,14 +13,14 @@
 //	h = z'A^-1 z,  phi = min(d (1 - 2^(-1/H)) min(1, 4 r), 1/2),
 //
 // where df is the loss's derivative, r its curvature (the largest over the outputs), d the number of variables in z and
-// H the half-life. So A only forgets in the direction of the event. A direction that one event in d has loses half of
-// its curvature in H events. Under dropout of strength s = q/(1-q), the loss is the expected loss of the noisy score,
-// and an event adds
+// H the half-life. So A decays only in the direction of the event. A direction in which one event in d lies loses half
+// of its curvature in H events. Under dropout of strength s = q/(1-q), the loss is the expected loss of the noisy
+// score, and an event adds
 //
 //	A += V,  u_k -= A^-1 V u_k,  V = 2 s dv diag(x^2),
 //
-// where dv is the largest derivative with respect to the variance. V is summed, and one column of the sum is applied
-// per event, in turn. A^-1 is kept in factorized form, see covariance. All sums have a fixed order.
+// where dv is the largest derivative with respect to the variance. V is summed over events, and one column of the sum
+// is applied per event, in turn. A^-1 is stored in factorized form, see covariance. All sums have a fixed order.
 package newton
 
 import (
@@ -44,14 +44,15 @@ const (
 	// MostColumns is the largest number of columns. mostCurvature is the largest product of columns and outputs, if
 	// there are several outputs.
 	MostColumns, mostCurvature = 256, 20_000
-	// The first learnAll events are learned, then one in columns/everyColumns, but at least one in learnEvery.
+	// The first learnAll events are learned. After them, one event in columns/everyColumns is learned, but at least one
+	// in learnEvery.
 	learnAll, learnEvery, everyColumns = 2000, 4, 12
-	// mostForgotten is the largest phi, the fraction that is forgotten.
+	// mostForgotten is the largest phi, the fraction of the curvature that an event forgets.
 	mostForgotten = 0.5
-	// longStep is the change of a score above which a step uses the mean curvature along the step instead of the
+	// If a step would change the score by more than longStep, it uses the mean curvature along the step instead of the
 	// curvature at its start.
 	longStep = 0.5
-	// mostWeight is the largest valid weight. An expert with a larger weight restarts.
+	// mostWeight is the largest valid weight. If a weight is larger, the expert restarts.
 	mostWeight = 1e6
 	// pulled is the curvature that Pull adds.
 	pulled = 8
@@ -134,7 +135,7 @@ func (e *Expert) NewEvent() *Event { return newEvent(e.outputs) }
 // On selects the Event that Score and Learn use from now on.
 func (e *Expert) On(ev *Event) { e.event = ev }
 
-// insert adds variable i to z. It is 0 in all earlier events.
+// insert adds variable i to z. The value of the variable counts as 0 in all earlier events.
 func (e *Expert) insert(i int) {
 	e.p = e.p.with(i, 1/e.set.Ridge)
 	e.noise = slices.Insert(e.noise, i, 0)
@@ -146,7 +147,8 @@ func (e *Expert) insert(i int) {
 // Columns returns the columns, ascending. The result is valid until the next call of Follow.
 func (e *Expert) Columns() []uint32 { return e.columns }
 
-// Weights are the coefficients of the expert's score of an output: Intercept + Base b + sum Columns x.
+// Weights are the coefficients of the expert's score of one output: Intercept + Base b + sum Columns x, where b is the
+// base score.
 type Weights struct {
 	Intercept, Base float64
 	Columns         []float64 // in the order of Expert.Columns; valid until the next call of Learn
@@ -165,16 +167,16 @@ func (e *Expert) Weights(k int) Weights {
 // Weight returns Weights(k).Columns[i].
 func (e *Expert) Weight(k, i int) float64 { return e.u[k][e.first+i] }
 
-// Score writes the scores of an event to out, given the scores of the base learner. columns must ascend; columns that
-// the Expert does not have are ignored. known is the number of columns that it has.
+// Score writes the scores of an event to out. base holds the scores of the base learner. columns must ascend. Columns
+// that the Expert does not have are ignored, and known is the number of the other columns.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 	known, e.event.places = Locate(e.columns, columns, e.event.places[:0])
 	e.score(x, base, out)
 	return known
 }
 
-// ScoreAt is Score for columns with known indices; -1 marks a column that the Expert does not have. Indices after the
-// end of Columns are ignored.
+// ScoreAt is Score for columns whose indices in Columns are known. places holds these indices, or -1 for a column that
+// the Expert does not have. Indices after the end of Columns are ignored.
 func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	ev := e.event
 	ev.places = append(ev.places[:0], places...)
@@ -186,8 +188,8 @@ func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	e.score(x, base, out)
 }
 
-// Locate appends the index in followed of each column to places, -1 if the column is not in it. Both lists must ascend.
-// It also returns the number of columns found.
+// Locate appends to places the index in followed of each column, or -1 if followed does not have the column. Both lists
+// of columns must ascend. Locate also returns the number of columns found.
 func Locate(followed, columns []uint32, places []int) (int, []int) {
 	at, known := 0, 0
 	for _, column := range columns {
@@ -204,7 +206,7 @@ func Locate(followed, columns []uint32, places []int) (int, []int) {
 	return known, places
 }
 
-// score is Score for the columns with indices event.places.
+// score is Score for the columns whose indices are in event.places.
 func (e *Expert) score(x, base, out []float64) {
 	ev := e.event
 	e.deaths.groups, e.deaths.of = Groups{}, e.deaths.of[:0]
