@@ -25,14 +25,15 @@ func ordinary(r *rand.Rand, x []float64) float64 {
 	return 1.5*x[0] - 1.25*x[1] + x[2] + 0.02*(x[3]-33) + 0.06*(x[4]-11.5)
 }
 
-// payment draws a shop's event with a rare class, whose probability depends on the logarithm of the amount.
+// payment draws data like a shop's with a rare class. The probability of the class depends on the logarithm of the
+// amount.
 func payment(r *rand.Rand, x []float64) float64 {
 	ordinary(r, x)
 	return -6 + 1.2*x[0] - x[1] + 0.8*x[2] + math.Log(x[3]) - 3
 }
 
-// heavy returns a draw of three normal and two lognormal fields; sigma is the standard deviation of their logarithms.
-// Predicting only the class frequencies has a log-loss of .54.
+// heavy returns a draw with three normal and two lognormal fields. sigma is the standard deviation of the logarithms of
+// the lognormal fields. Predicting only the class frequencies has a log-loss of .54.
 func heavy(sigma float64) draw {
 	return func(r *rand.Rand, x []float64) float64 {
 		for d := range x {
@@ -49,7 +50,7 @@ type (
 	spoil func(i int, e *event.Example)
 )
 
-// source is a stream of two classes, of which a test corrupts some events.
+// source is a stream of two classes. A test corrupts some of its events.
 type source struct {
 	name  string
 	start func(t *testing.T, seed uint64) (l *online.Learner, next func() *event.Example)
@@ -113,8 +114,8 @@ func fewSources() (out []source) {
 
 type outcome struct{ error, loss float64 } // in percent; in nats
 
-// follow learns n events, each changed by spoil first. It returns the measures from event from on, against the labels
-// before spoil.
+// follow learns n events, each after a change by spoil. It returns the measures of the events from index from on. The
+// measures use the labels before spoil changed them.
 func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	l, next := s.start(t, seed)
@@ -137,7 +138,7 @@ func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o o
 	return o
 }
 
-// each runs f as a subtest for each source.
+// each runs f as a subtest for each source. k is the index of the source.
 func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]source) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -146,7 +147,7 @@ func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]sour
 	}
 }
 
-// TestOrdinaryAmount checks the loss on a stream with an ordinary amount, for all events and for the first ones.
+// TestOrdinaryAmount checks the loss on the stream ordinary, for all events and for the first events.
 func TestOrdinaryAmount(t *testing.T) {
 	each(t, func(t *testing.T, _ int, s source) {
 		for seed := range uint64(2) {
@@ -160,7 +161,7 @@ func TestOrdinaryAmount(t *testing.T) {
 	}, fieldSources("ordinary", ordinary, 3))
 }
 
-// TestOneOutlier checks that one outlier of any size, at any position, increases the error only a little.
+// TestOneOutlier adds one outlier of different sizes at different positions. The error must increase only a little.
 func TestOneOutlier(t *testing.T) {
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
@@ -186,8 +187,8 @@ func TestOneOutlier(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
 }
 
-// TestExtremeSequences checks the error after sequences of outliers that once ruined a model permanently, and after 2,000
-// further events.
+// TestExtremeSequences checks sequences of outliers that permanently damaged the model of an earlier version. It checks
+// the error directly after a sequence and after 2,000 further events.
 func TestExtremeSequences(t *testing.T) {
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
 	each(t, func(t *testing.T, k int, s source) {
@@ -274,7 +275,8 @@ func TestOutlierFraction(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// TestHeavyTails checks that lognormal fields with any standard deviation do no harm.
+// TestHeavyTails checks that lognormal fields do not increase the error, for any standard deviation of their
+// logarithms.
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

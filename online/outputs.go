@@ -1,7 +1,7 @@
 package online
 
-// This file assigns classes to outputs. If separate outputs would need too much memory, classes with few events
-// ("young" classes) share one output, see package young.
+// This file assigns classes to outputs. If separate outputs for all classes would need too much memory, classes with
+// few events ("young" classes) share one output, see package young.
 
 import (
 	"fmt"
@@ -26,14 +26,14 @@ type outputs struct {
 	width   func(outputs int) int  // returns the number of values of a row
 	memory  memory.Bound
 	several bool // classification, not regression
-	// These adapt when the number of outputs changes.
+	// The number of outputs in these changes with the number of outputs here.
 	ensemble *ensemble
 	encoder  *encode.Encoder
 	resized  bool // set by addClass
 }
 
-// youngBytes is the default memory limit for separate outputs of young classes. If it is exceeded, young classes share
-// an output, and the classes with the most events keep separate outputs up to half of the limit.
+// youngBytes is the default memory limit for separate outputs of young classes. If the limit is exceeded, young classes
+// share an output. The young classes with the most events keep separate outputs, up to half of the limit.
 const youngBytes = 128 << 20
 
 func (l *Learner) newOutputs() *outputs {
@@ -49,9 +49,9 @@ func (l *Learner) newOutputs() *outputs {
 	}
 }
 
-// after returns the number of outputs after an event of class label, given k outputs now and the largest number of
-// columns after the event. begins reports whether young classes start to share an output. full reports that the limit
-// on classes or memory forces them to.
+// after returns the number of outputs after an event whose class is label. k is the current number of outputs, and
+// columns is the largest number of columns after the event. begins reports whether young classes start to share an
+// output. full reports that the limit on classes or on memory forces them to.
 func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) {
 	switch {
 	case o.young.On():
@@ -74,12 +74,12 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	return outputs, o.cost(columns, count-1) > o.bytes, false
 }
 
-// isYoung reports whether a class has too few events for a separate output when memory is short.
+// isYoung reports whether a class has too few events for a separate output if memory is short.
 func (o *outputs) isYoung(class int) bool {
 	return class >= young.AlwaysSeparate && o.events(class) < young.SeparateAfter
 }
 
-// alone returns how many of the first classes are young and have a separate output.
+// alone returns how many of the first classes are young and nevertheless have a separate output.
 func (o *outputs) alone(classes int) (n int) {
 	for class := young.AlwaysSeparate; class < classes; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
@@ -89,7 +89,7 @@ func (o *outputs) alone(classes int) (n int) {
 	return n
 }
 
-// cost returns the memory in bytes for this number of outputs and columns.
+// cost returns the memory, in bytes, of rows with this number of outputs, for this number of columns.
 func (o *outputs) cost(columns, outputs int) int64 {
 	const many = 64 // rows are padded to whole cache lines
 	return memory.Bytes(columns, outputs*(o.width(2*many)-o.width(many))/many)
@@ -98,9 +98,9 @@ func (o *outputs) cost(columns, outputs int) int64 {
 // fits reports whether rows with this number of outputs are within the memory limit.
 func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns, o.width(outputs)) }
 
-// promotes reports whether an event gives its class, which shares an output, a separate output. From its second event
-// on, a class gets one if young classes then use at most half of their limit. From the eighth event on, any free memory
-// suffices.
+// promotes reports whether a class that shares an output gets a separate output at an event. label is the class of the
+// event. From its second event on, a class gets a separate output if young classes then use at most half of their
+// limit. From its eighth event on, any free memory is sufficient.
 func (o *outputs) promotes(label, k, columns int) bool {
 	if label < 0 || !o.young.IsYoung(label) {
 		return false
@@ -166,10 +166,10 @@ func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	return o.resized
 }
 
-// columnsWith returns the largest number of columns that can have rows after an event.
+// columnsWith returns the largest number of columns that can have rows after the event e.
 func (o *outputs) columnsWith(e *event.Example) int { return o.encoder.Table.Len() + e.Features.Len() }
 
-// share changes the assignment of classes to outputs, as an event of class label requires.
+// share changes the assignment of classes to outputs, as required by an event whose class is label.
 func (o *outputs) share(label, columns int, number uint64) {
 	levels := o.ensemble.levels
 	_, begins, full := o.after(label, levels.Outputs, columns)
@@ -204,8 +204,9 @@ func (o *outputs) share(label, columns int, number uint64) {
 	}
 }
 
-// mergeYoung makes young classes share one output, except at most but of those with the most events. The shared output
-// starts as the mean of their outputs, with their total probability.
+// mergeYoung makes young classes share one output. At most but young classes, those with the most events, keep a
+// separate output. The shared output starts as the mean of the outputs of the merged classes, with the total
+// probability of these classes.
 func (o *outputs) mergeYoung(but int, number uint64) {
 	levels := o.ensemble.levels
 	known := levels.Active()
@@ -221,8 +222,8 @@ func (o *outputs) mergeYoung(but int, number uint64) {
 	}
 }
 
-// promote gives a class that shares an output a separate output. If no other class uses the shared output, the class
-// keeps that.
+// promote gives a class that shares an output a separate output. If no other class uses the shared output, it becomes
+// the separate output of the class.
 func (o *outputs) promote(class int, number uint64) {
 	levels, y := o.ensemble.levels, &o.young
 	if y.Young() > 1 {
@@ -237,8 +238,8 @@ func (o *outputs) promote(class int, number uint64) {
 	levels.Shift(y.Shared(), shared, o.encoder.Intercepts)
 }
 
-// regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
-// list.
+// regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
+// and the new output starts as their mean.
 func (o *outputs) regroup(from [][]int, number uint64) {
 	o.resize(len(from), o.ensemble.regroup(from))
 	o.young.Changed = number
@@ -253,8 +254,8 @@ func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
 	o.resized = true
 }
 
-// byClass converts scores by output to scores by class. It returns scores itself if each class has an output, otherwise
-// memory of room.
+// byClass converts scores by output to scores by class. If each class has an output, it returns scores. Otherwise the
+// result uses the memory of room.
 func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	if !o.young.On() {
 		return scores
@@ -271,8 +272,8 @@ func (o *outputs) active(outputs int) int {
 	return outputs
 }
 
-// Refusal returns the reason if an event cannot be learned within learner.max_memory, because there is no memory for
-// its new columns or its new class. Otherwise it returns nil.
+// Refusal returns a reason if learner.max_memory leaves no memory for an event's new columns or new class. It returns
+// nil if the event can be learned.
 func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
 		return nil
@@ -280,7 +281,8 @@ func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)
 }
 
-// refusal is Refusal for a finite memory limit. first reports whether this would be the first refused event.
+// refusal is Refusal for a finite memory limit. first reports whether e would be the first event that is rejected for
+// this reason.
 func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	t, now := o.encoder.Table, o.ensemble.levels.Outputs
 	width := t.Width()
@@ -299,14 +301,14 @@ func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	return o.noRoom(nameFeature(o.encoder, e, i, first), n, width)
 }
 
-// noRoom returns the Refusal for what, which would need this many rows of width values.
+// noRoom returns the Refusal for something (what) that would need the given number of rows of width values.
 func (o *outputs) noRoom(what string, rows, width int) *event.Refusal {
 	return &event.Refusal{Reason: event.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
 		what, rows, width, memory.Bytes(rows, width), int64(o.memory))}
 }
 
-// nameFeature describes an event's feature i and its field. If lookup is false, it names the feature by its column
-// number, because finding the name is slow.
+// nameFeature describes feature i of an event, and its field. If lookup is false, it uses the column number instead of
+// the feature's name, because finding the name is slow.
 func nameFeature(n *encode.Encoder, e *event.Example, i int, lookup bool) string {
 	column, s := e.Features.Index[i], n.Schema()
 	name := "#" + strconv.FormatUint(uint64(column), 10)
@@ -329,13 +331,14 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-// TakeMoreClasses lets the decoder of a Schema accept more classes than max_classes. The additional, rare classes share
-// an output, so they do not displace other classes. It is for unnamed classes in a stream that a single Learner learns.
+// TakeMoreClasses lets the decoder of a Schema accept more classes than max_classes. The additional classes are rare
+// and share an output, so they do not displace other classes. It is for unnamed classes in a stream that is learned by
+// a single Learner.
 func TakeMoreClasses(s *event.Schema) {
 	if s.Target == loss.Sign && s.MaxClasses > young.AlwaysSeparate {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }
 
-// moreClasses is the number of additional classes as a multiple of max_classes.
+// The number of additional classes is moreClasses times max_classes.
 const moreClasses = 9

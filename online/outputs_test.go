@@ -28,8 +28,8 @@ func manyClasses(seed uint64) stream {
 	}}
 }
 
-// TestYoungClasses checks that rare classes share an output if there are more classes than outputs. A restart changes
-// no score, and the model predicts the same as Predict.
+// TestYoungClasses checks that rare classes share an output if there are more classes than outputs. A restart must not
+// change any score, and the model must predict the same as Predict.
 func TestYoungClasses(t *testing.T) {
 	s := manyClasses(9)
 	l, wrong, shared := newTwins(t, plain(), s.schema), 0, 0
@@ -54,8 +54,8 @@ func TestYoungClasses(t *testing.T) {
 	}
 }
 
-// TestMoreClasses checks that labels beyond max_classes are accepted and counted if the classes are not configured and
-// the learner is not in a group.
+// TestMoreClasses checks that labels beyond max_classes are accepted and counted, unless the classes are configured or
+// the learner is in a group.
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)

@@ -1,8 +1,8 @@
 package online
 
-// This file keeps earlier states of the Learner, for readers that use old weights (serving_staleness). The mixture
-// weights, the choice of averages and the calibration are then learned from predictions of such a state. This file also
-// keeps the models with which staleness is measured.
+// This file stores earlier states of the Learner, for the case that readers use old weights (serving_staleness). The
+// mixture weights, the choice of averages and the calibration are then learned from the predictions of such a state.
+// This file also stores the models with which staleness is measured.
 
 import (
 	"fmt"
@@ -12,20 +12,21 @@ import (
 	"blankout/online/monitor"
 )
 
-// past is an earlier state that no longer learns, and its blocks, whose memory it shares. The zero value is empty.
+// past is an earlier state, which no longer learns, and the encoded blocks of that state. The state shares the memory
+// of the blocks. The zero value is empty.
 type past struct {
 	*Learner
 	blocks []event.Block
 }
 
-// pasts holds two earlier states, the older one first. They are Config.ServingStaleness events apart.
+// pasts holds two earlier states, the older state first. Their ages differ by Config.ServingStaleness events.
 type pasts [2]past
 
 // pastPrefix returns the prefix of the block names of an earlier state.
 func pastPrefix(i int) string { return fmt.Sprintf("past/%d/", i) }
 
-// of returns the newest state that is at least half of Config.ServingStaleness events old and has the current number of
-// outputs, or nil.
+// of returns the newest state that is at least Config.ServingStaleness/2 events old. It returns nil if there is no such
+// state or if the number of outputs has changed since.
 func (h *pasts) of(now *Learner) *Learner {
 	for _, p := range slices.Backward(h[:]) {
 		if p.Learner != nil && p.levels.Outputs == now.levels.Outputs && p.outputs.young.Changed == now.outputs.young.Changed && 2*(now.events-p.events) >= uint64(now.config.ServingStaleness) {
@@ -47,7 +48,7 @@ func (h *pasts) predict(now *Learner, e *event.Example) (p Prediction, stale mon
 	return p, monitor.Older{Scores: p.Scores, Active: older.outputs.active(older.levels.Active())}
 }
 
-// keep saves the current state if the newest saved state is Config.ServingStaleness events old.
+// keep saves the current state if at least Config.ServingStaleness events were learned since the newest saved state.
 func (h *pasts) keep(now *Learner) {
 	every := uint64(now.config.ServingStaleness)
 	if newest := h[1].Learner; every == 0 || newest != nil && now.events-newest.events < every {
@@ -82,8 +83,8 @@ func (h *pasts) clone(c Config) (out pasts, err error) {
 	return out, err
 }
 
-// restore decodes the earlier states in the blocks of a Learner, which has learned the given number of events. It
-// ignores them if Config.ServingStaleness is 0.
+// restore decodes the earlier states from the blocks of a Learner. events is the number of events that this Learner has
+// learned. If Config.ServingStaleness is 0, restore ignores the states.
 func (h *pasts) restore(c Config, blocks []event.Block, events uint64) error {
 	for i := range h {
 		own := event.BlocksUnder(blocks, pastPrefix(i))

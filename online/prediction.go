@@ -1,7 +1,7 @@
 package online
 
-// This file has predictions, and stores predictions whose label is delayed. The progressive measures and the mixture
-// weights use the stored prediction, not the current weights.
+// This file has predictions, and stores predictions of events whose label is delayed. When the label arrives, the
+// progressive measures and the mixture weights use the stored prediction instead of a new prediction.
 
 import (
 	"fmt"
@@ -17,22 +17,22 @@ import (
 // Prediction is the prediction for an event, before the event is learned. The Learner owns its slices, which are valid
 // until the next call of Predict or Learn.
 type Prediction struct {
-	// Learned is the number of events that the Learner had learned before.
+	// Learned is the number of events that the Learner had learned before this prediction.
 	Learned uint64
 	// Scores has one score for two classes or for regression, else one score per class.
 	Scores []float64
-	// Lanes holds the scores that were mixed into Scores: of iterates and averages by noise level and output, then of
-	// the correcting experts by output. Predict returns Lanes only if Learn will need them.
+	// Lanes holds the scores that were mixed into Scores. First come the scores of iterates and averages by noise level
+	// and output, then the scores of the correcting experts by output. Predict sets Lanes only if Learn will need them.
 	Lanes []float64
 
 	Decision model.Decision // how Scores become a class
 
-	// For regression: the predicted value and its interval in the unit of the labels, and the loss in that unit. Value
-	// is NaN before the first label. The interval is NaN if it is not known; only Predict returns an interval.
+	// These are for regression: the predicted value and its interval in the unit of the labels, and the loss in that
+	// unit. Value is NaN before the first label. The interval is NaN if it is not known, and in results of Learn.
 	Value, Low, High float64
 	Loss             loss.Loss
 
-	// Refused reports that the event is invalid: it has no scores and is not learned.
+	// Refused reports that the event is invalid. Such an event has no scores and is not learned.
 	Refused bool
 	// Mislabeled is not nil if Learn has found that the label is probably wrong, see Config.MislabeledBelow.
 	Mislabeled *health.MislabeledEvent
@@ -51,7 +51,8 @@ func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 	}
 }
 
-// Append appends the prediction to out, for ReadPrediction. It includes what Learn needs of a prior.
+// Append appends the prediction to out, in the form that ReadPrediction decodes. The form contains everything that
+// Learn needs of a prior.
 func (p *Prediction) Append(out []float64) []float64 {
 	out = append(out, float64(p.Learned), float64(len(p.Scores)))
 	return append(append(out, p.Scores...), p.Lanes...)

@@ -14,7 +14,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// kept returns a Prediction after a round trip through Append and ReadPrediction.
+// kept returns a Prediction after encoding with Append and decoding with ReadPrediction.
 func kept(p online.Prediction) *online.Prediction {
 	read, err := online.ReadPrediction(p.Append(nil))
 	if err != nil {
@@ -23,8 +23,8 @@ func kept(p online.Prediction) *online.Prediction {
 	return &read
 }
 
-// TestReadPrediction checks that a stored Prediction is read back unchanged. Values that Append has not written are
-// rejected.
+// TestReadPrediction checks that a stored Prediction is decoded unchanged. Values that Append cannot have written must
+// be rejected.
 func TestReadPrediction(t *testing.T) {
 	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Lanes: []float64{3, 4}}} {
 		got := kept(p)
@@ -40,8 +40,8 @@ func TestReadPrediction(t *testing.T) {
 	}
 }
 
-// TestLearnDelayed checks that a delayed label is measured against the prediction at arrival, and that its event is
-// learned like any other. Learn returns the current prediction, which the test measures separately.
+// TestLearnDelayed checks that a delayed label is measured against the prediction at the event's arrival, and that the
+// event is learned like any other event. Learn must return the current prediction, which the test measures separately.
 func TestLearnDelayed(t *testing.T) {
 	ev := func(x float64, label int) *event.Example {
 		return &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
@@ -96,8 +96,8 @@ func TestLearnDelayed(t *testing.T) {
 	}
 }
 
-// TestPriorMovesMixture checks that mixture weights use the lanes (mixed models) of the stored prediction, not the
-// state when the label arrives. A prediction without lanes is also accepted.
+// TestPriorMovesMixture checks that mixture weights are updated with the lanes (mixed models) of the stored prediction,
+// not with the scores when the label arrives. A prediction without lanes must also be accepted.
 func TestPriorMovesMixture(t *testing.T) {
 	fraction := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
@@ -112,7 +112,7 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 	as := fraction(func(*event.Example, *online.Prediction) {})
 	alone := fraction(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
-	// The stored lanes (mixed models) are correct for noise level .7, and opposite for the other levels.
+	// The stored lanes (mixed models) are right for noise level .7, and wrong for the other levels.
 	prophet := fraction(func(e *event.Example, prior *online.Prediction) {
 		for i := range prior.Lanes {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3
@@ -141,8 +141,8 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 }
 
-// TestPriorBeforeLabels checks that a prediction made before the first label is not compared with a baseline, for any
-// number of noise levels.
+// TestPriorBeforeLabels checks that a prediction made before the first label is not compared with a baseline. It tests
+// several numbers of noise levels.
 func TestPriorBeforeLabels(t *testing.T) {
 	for _, noise := range []string{"auto", "none"} {
 		s := synthetic.NewTides(3, 2, 0)

@@ -18,9 +18,9 @@ import (
 	"blankout/online/synthetic"
 )
 
-// absences is a stream of events with numeric fields, as from JSON. The first field is always present. The second is
-// omitted in two of five events, more often in class 0. The third is null as often. The fourth is omitted in one of
-// twenty events.
+// absences is a stream of events with numeric fields, as from JSON. The first field is always present. The second field
+// is omitted in two of five events, more often in class 0. The third field is null in two of five events. The fourth
+// field is omitted in one of twenty events.
 type absences struct {
 	schema *event.Schema
 	r      *rand.Rand
@@ -54,8 +54,8 @@ func (a *absences) next() *event.Example {
 	return e
 }
 
-// TestPresence checks that a number that is often omitted gets a presence column, which improves predictions. A number
-// that is null or rarely omitted gets none.
+// TestPresence checks that a number that is often omitted gets a presence column, and that the column improves
+// predictions. A number that is null or rarely omitted must not get a presence column.
 func TestPresence(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[string]float64{}
@@ -75,7 +75,7 @@ func TestPresence(t *testing.T) {
 			t.Fatalf("auto: %+v, want one of column 20", splines)
 		}
 		errors[presence] = l.Report().Window.Error()
-		// The published model has the presence column too, and explanations name it.
+		// The published model must also have the presence column, and explanations must name it.
 		m := l.Snapshot().Model()
 		a2 := newAbsences(2)
 		for range 50 {
@@ -98,7 +98,7 @@ func TestPresence(t *testing.T) {
 }
 
 // TestPresenceOfManyRows checks that a learner with many rows after the first events adds no presence columns, before
-// and after a restart. Later rows do not change that.
+// and after a restart. Rows that are added later must not change that.
 func TestPresenceOfManyRows(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
@@ -134,8 +134,9 @@ func TestPresenceOfManyRows(t *testing.T) {
 	}
 }
 
-// TestPresenceInEveryOptimizer tests every optimizer with presence columns. The snapshot scores like Learn, all numbers are
-// finite, and a learner restored before or after presence columns are found continues with the same bits.
+// TestPresenceInEveryOptimizer tests every optimizer with presence columns. The snapshot must give the same scores as
+// Learn, and all numbers must be finite. A learner that is restored before or after presence columns are added must
+// continue bit by bit.
 func TestPresenceInEveryOptimizer(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -20,8 +20,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestWeightTwo checks that an event of weight 2 gives the same bits as learning the event twice. The settings must not
-// count events: standardize = none, no ridge, no constant noise.
+// TestWeightTwo checks that an event of weight 2 has the same effect as learning the event twice, bit by bit. The test
+// settings do not depend on the number of events: standardize = none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
 	for _, rule := range optimizers.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
@@ -133,8 +133,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestPasses checks that mixture weights, policies and the unit of targets stay the same after the first pass over a
-// finite data set. Later passes repeat learned events, which cannot be used for comparisons.
+// TestPasses checks that mixture weights, policies and the unit of targets do not change after the first pass over a
+// finite data set. Later passes repeat events that are already learned, so their losses cannot be used for comparisons.
 func TestPasses(t *testing.T) {
 	for _, classes := range []int{2, 0} {
 		c := online.DefaultConfig()
@@ -177,7 +177,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestHugeEvent checks that events with very many features do not harm later predictions.
+// TestHugeEvent checks that predictions do not become worse after events with very many features.
 func TestHugeEvent(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
@@ -209,8 +209,8 @@ func TestHugeEvent(t *testing.T) {
 	finite(t, l.Learner)
 }
 
-// TestFixedPoint compares many passes of the optimizers that use the noisy gradient with the optimum of the batch
-// objective |w|^2 + kappa sum loss. The optimum is found by slow descent.
+// TestFixedPoint makes many passes with each optimizer that uses the noisy gradient. The weights must approach the
+// optimum of the batch objective |w|^2 + kappa sum loss, which slow descent computes.
 func TestFixedPoint(t *testing.T) {
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
@@ -319,8 +319,8 @@ func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 	return best
 }
 
-// TestNoisyGradientByBound checks that dropout-descent by default uses the clean gradient with the quadratic noising
-// penalty, and the noisy gradient with other bounds.
+// TestNoisyGradientByBound checks the default gradient of dropout-descent. It must be the clean gradient with the
+// quadratic noising penalty, and the noisy gradient with other approximations of the expected loss.
 func TestNoisyGradientByBound(t *testing.T) {
 	scores := func(bound string, n online.NoisyGradient) (out []float64) {
 		c := online.DefaultConfig()

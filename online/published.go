@@ -1,6 +1,7 @@
 package online
 
-// This file describes the layout of the published model: where readers find the mixed weights and intercepts.
+// This file describes the layout of the published model: the indices in a row at which readers find the weights, their
+// factors, and the intercepts.
 
 import (
 	"blankout/internal/loss"
@@ -8,8 +9,8 @@ import (
 	"blankout/online/mixture"
 )
 
-// layout returns the index in a row of the weights of each expert, with their factors from weightsOf, and the mixed
-// intercepts by class.
+// layout returns, for each expert, the index of its weights in a row and their factor. levels and own are results of
+// weightsOf. intercept has the mixed intercepts by class.
 func (x *predictor) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
 	intercept = make([]float64, x.levels.Outputs)
 	y := &x.outputs.young
@@ -32,7 +33,7 @@ func (x *predictor) layout(levels []float64, own float64) (out model.Layout, int
 // noise returns the noise of the level with the largest mixture weight in range r.
 func (x *predictor) noise(r int) loss.Noise { return x.levels.Noises[x.mixture.Largest(r)] }
 
-// listed returns the experts with their mixture weights, or nil if there is only one.
+// listed returns the experts with their mixture weights, or nil if there is only one expert.
 func (x *predictor) listed() (experts []model.Expert) {
 	all := 0.0
 	for _, w := range x.mixture.Uncorrected(0) {

@@ -38,7 +38,7 @@ func newReference(columns int) *reference {
 	return r
 }
 
-// score returns the score of the published weights.
+// score returns the score by the published weights.
 func (r *reference) score(x []float64) (f float64) {
 	for d, w := range r.published {
 		f += w * x[d]
@@ -46,8 +46,8 @@ func (r *reference) score(x []float64) (f float64) {
 	return f
 }
 
-// slopes returns the derivatives with respect to the score and the variance of the expected log-loss under a normal
-// distribution. For quadratic noising it uses the second-order expansion of the loss.
+// slopes returns the derivatives of the expected log-loss with respect to the mean and the variance of a normally
+// distributed score. For quadratic noising it differentiates the second-order expansion of the loss.
 func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 	if !r.gaussian {
 		p := 1 / (1 + math.Exp(-f))
@@ -73,7 +73,7 @@ func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 	return df / total, second / total / 2
 }
 
-// learn makes a step.
+// learn makes a step for one event.
 func (r *reference) learn(x []float64, y float64) {
 	f, v, last := 0.0, 0.0, len(r.w)-1
 	for d, w := range r.w {
@@ -110,7 +110,7 @@ func (r *reference) learn(x []float64, y float64) {
 	}
 }
 
-// TestReference compares a learner with one noise level with the slow reference.
+// TestReference compares a learner with one noise level with reference.
 func TestReference(t *testing.T) {
 	const columns = 30
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestReference(t *testing.T) {
 }
 
 // TestFTRLAgainstItsDefinition compares FTRL-Proximal with algorithm 1 of its paper, coordinate by coordinate. Features
-// have both penalties. The intercept has the ridge if it is penalized, and otherwise no penalty.
+// have the L1 penalty and the ridge. The intercept has the ridge if it is penalized, and otherwise no penalty.
 func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalized", "none"} {

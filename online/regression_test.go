@@ -24,9 +24,9 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	return newLearner(t, c, eventtest.Schema(3, c.Loss))
 }
 
-// TestRegressionLearned checks that every regression loss learns with every optimizer that supports it, with a far smaller
-// error than the mean. The published model predicts the same as the Learner, in the unit of the targets. A restored
-// Learner continues with the same bits.
+// TestRegressionLearned checks every regression loss with every optimizer that supports it. The error must be far
+// smaller than the error of predicting the mean. The published model must predict the same as the Learner, in the unit
+// of the targets. A restored Learner must continue bit by bit.
 func TestRegressionLearned(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -92,8 +92,8 @@ func TestRegressionLearned(t *testing.T) {
 	}
 }
 
-// TestRegressionUnit checks that the unit of the targets does not matter: targets times a power of two give predictions
-// times that power, bit by bit.
+// TestRegressionUnit checks that the unit of the targets does not matter. If all targets are multiplied by a power of
+// two, all predictions must be multiplied by the same power, bit by bit.
 func TestRegressionUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
@@ -112,7 +112,7 @@ func TestRegressionUnit(t *testing.T) {
 	}
 }
 
-// TestRegressionOutliers checks that the effect of one outlier target, of any size, soon vanishes.
+// TestRegressionOutliers checks that one outlier target of any size has no effect on predictions after a few events.
 func TestRegressionOutliers(t *testing.T) {
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
 		c := online.DefaultConfig()
@@ -173,8 +173,8 @@ func predicted(l *online.Learner, e *event.Example) float64 {
 	return m.Value(m.Score(e, make([]float64, 1))[0])
 }
 
-// TestRegressionIsEquivariant checks that predictions p become a p + b if targets y become a y + b, from the second
-// event on.
+// TestRegressionIsEquivariant replaces the targets y by a y + b. From the second event on, predictions p must become a
+// p + b.
 func TestRegressionIsEquivariant(t *testing.T) {
 	longtest.NotRaced(t)
 	for h, rule := range []string{"auto", "adagrad"} {
@@ -218,8 +218,8 @@ func TestRegressionIsEquivariant(t *testing.T) {
 	}
 }
 
-// TestSecondTargetIsPredicted checks that the size of the first targets does not affect relative errors from the second
-// target on.
+// TestSecondTargetIsPredicted checks that from the second target on, relative errors do not depend on the size of the
+// first targets.
 func TestSecondTargetIsPredicted(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute"} {
 		for _, start := range []float64{0.09, 0.11, 0, 1e-9, 43, -1e6} {
@@ -237,8 +237,8 @@ func TestSecondTargetIsPredicted(t *testing.T) {
 	}
 }
 
-// TestOutliersAmongTargets checks that outliers among the targets, at any position and up to one in a hundred, hardly
-// increase the error.
+// TestOutliersAmongTargets adds outliers to the targets, at any position and up to one in a hundred. The error must
+// increase only a little.
 func TestOutliersAmongTargets(t *testing.T) {
 	longtest.NotRaced(t)
 	first := func(n int, y float64) func(i int) []float64 {
@@ -309,8 +309,8 @@ func TestOutliersAmongTargets(t *testing.T) {
 	}
 }
 
-// TestTargetsThatChange checks that the learner adapts if targets change their unit. Long runs of zeros between rare
-// sales must not make it forget the sales.
+// TestTargetsThatChange checks that the learner adapts if the unit of the targets changes. After many zeros between
+// rare sales, it must still predict the sales.
 func TestTargetsThatChange(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -350,8 +350,8 @@ func TestTargetsThatChange(t *testing.T) {
 	}
 }
 
-// TestIntervalCoversWhatIsMissing checks that nine of ten targets are in their interval for any number of missing
-// fields. The learned events have missing fields or not.
+// TestIntervalCoversWhatIsMissing checks that nine of ten targets are in their interval, for any number of missing
+// fields of the predicted event. It learns from events with missing fields, and from complete events.
 func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "absolute", "poisson"} {

@@ -35,7 +35,8 @@ func (l *Learner) Report() Report {
 	return r
 }
 
-// forecast returns the expected error at each fraction of missing features and, if groups is true, of missing groups.
+// forecast returns the expected error at each fraction of missing features. If groups is true, it also returns the
+// expected error at each fraction of missing groups.
 func forecast(level string, t *mixture.Table, groups, regression bool) Forecast {
 	f := Forecast{Level: level}
 	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
@@ -45,7 +46,8 @@ func forecast(level string, t *mixture.Table, groups, regression bool) Forecast 
 	return f
 }
 
-// forecastPoints returns the points of two forecasts. Both start with the error of complete events.
+// forecastPoints returns the points of the forecasts for declared missing (d) and for silently missing features (s).
+// Both lists start with the error of complete events.
 func forecastPoints(declared, silent *mixture.ErrorCurves, regression bool) (d, s []ForecastPoint) {
 	at := func(c *mixture.ErrorCurves, i int) ForecastPoint {
 		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
@@ -61,8 +63,8 @@ func forecastPoints(declared, silent *mixture.ErrorCurves, regression bool) (d, 
 	return d, s
 }
 
-// forecastError returns the expected error rate of classifications if no further field is missing, or -1 if it is not
-// known yet.
+// forecastError returns the expected error rate for complete events. It returns -1 for regression, or if the error rate
+// is not known yet.
 func forecastError(t *mixture.Table, regression bool) float64 {
 	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
@@ -70,17 +72,17 @@ func forecastError(t *mixture.Table, regression bool) float64 {
 	return -1
 }
 
-// Alarms returns all alarms so far. Its Latest has only the alarms after the first n changes. It is cheap enough to
-// call after each batch of events.
+// Alarms returns all alarms so far. Its field Latest has only the field alarms that were raised or ended after the
+// first n. Calling Alarms after each batch of events is cheap.
 func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), l.events} }
 
-// Warnings returns the warnings of the current state, in the order of health.WarningKinds. settings describes how
-// records are read. If final is true, the stream has ended, so there is also a warning for too few records.
+// Warnings returns the warnings about the current state, in the order of health.WarningKinds. settings describes how
+// records are read. If final is true, the stream has ended, and there may also be a warning about too few records.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
 	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
 }
 
-// counted returns the counts on which warnings depend.
+// counted returns the counts from which warnings are computed.
 func (l *Learner) counted() monitor.Counted {
 	s, c := l.encoder.Schema(), l.monitors.Counted()
 	c.Others = slices.Concat(c.Others, health.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
@@ -96,7 +98,7 @@ func (s *Snapshot) Warnings(settings Fingerprint) []health.Warning {
 	return s.counted.Warnings(h.Schema, health.Stream{Events: h.Events, Outputs: h.Layout.Outputs, Settings: settings, Final: true})
 }
 
-// ByAge returns the loss of predictions by the staleness of the weights. Errors of classifications are in percent.
+// ByAge returns the loss of predictions by the staleness of the weights. For classification, errors are in percent.
 func (s *Snapshot) ByAge() []measure.StaleLoss {
 	if s.report.Numbers != nil {
 		return s.report.ByAge

@@ -50,9 +50,9 @@ func fill(t *testing.T, l *online.Learner) int {
 	return 0
 }
 
-// TestColumnRefused checks that columns beyond the memory limit are rejected at the row that the formula gives. They
-// are reported by name and counted, with and without a label. Known columns are still learned, and rejected events have
-// no effect.
+// TestColumnRefused checks that an event is rejected if its columns would exceed the memory limit, at the number of
+// rows that the formula gives. Such columns must be reported by name and counted, for events with and without a label.
+// Events with known columns must still be learned, and rejected events must have no effect.
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
@@ -90,9 +90,9 @@ func TestColumnRefused(t *testing.T) {
 	}
 }
 
-// TestClassRefused checks that a class whose output would exceed the memory limit is rejected by name, with two classes
-// and with several. Known classes are still learned. A restart gives the same bits, and a larger limit accepts the
-// class.
+// TestClassRefused checks that a class is rejected by name if its output would exceed the memory limit, with two
+// classes and with several. Events of known classes must still be learned. A restart must give the same bits, and with
+// a larger limit the class must be accepted.
 func TestClassRefused(t *testing.T) {
 	for _, classes := range [][]string{{"no", "yes"}, {"no", "yes", "perhaps"}} {
 		l := crowd(t, nil, classes...)
@@ -165,8 +165,8 @@ func TestGroupRefusesNothing(t *testing.T) {
 	}
 }
 
-// TestBoundIsKept checks that the memory limit is in the checkpoint, for readers without a configuration. It may change
-// between runs, and is validated.
+// TestBoundIsKept checks that the memory limit is in the checkpoint, for readers without a configuration. Changing it
+// between runs must be allowed, and an invalid limit must be rejected.
 func TestBoundIsKept(t *testing.T) {
 	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")

@@ -237,8 +237,9 @@ func (e *Expert) score(x, base, out []float64) {
 // next call of Score.
 func (e *Expert) Places() []int { return e.event.places }
 
-// Learn learns the last scored event from its targets, by output, and its importance weight. Only the first active
-// outputs are in use. moved is false if the event was skipped, because only a sample is learned.
+// Learn learns the last scored event. targets is by output, and only the first active outputs are in use. importance is
+// the importance weight of the event. moved is false if the event was skipped, because only a sample of the events is
+// learned.
 func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
 	ev := e.event
 	every := e.every()
@@ -278,7 +279,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 	return true
 }
 
-// step changes the weights of output k along the latest gain.
+// step changes the weights of output k by the given factor times the latest gain (A^-1 z).
 func (e *Expert) step(k int, by float64) {
 	u := e.u[k]
 	for i, g := range e.event.gain[:len(u)] {
@@ -297,7 +298,7 @@ func (e *Expert) bounded(active int) bool {
 	return true
 }
 
-// shrink adds the noise of an event to the sums, and applies the sum of variable turn. dv is the largest derivative
+// shrink adds the noise of an event to V, and applies the sum for one variable (turn). dv is the largest derivative
 // with respect to the variance.
 func (e *Expert) shrink(dv float64, turn int) {
 	for n, i := range e.event.at {
@@ -310,7 +311,8 @@ func (e *Expert) shrink(dv float64, turn int) {
 	e.noise[i] = 0
 }
 
-// fix adds a to A_ii, and changes the weights as a quadratic penalty that pulls weight i of each output towards 0.
+// fix adds a to A_ii. It changes the weights like a quadratic penalty of curvature a that pulls weight i of each output
+// towards 0.
 func (e *Expert) fix(i int, a float64) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -318,8 +320,8 @@ func (e *Expert) fix(i int, a float64) {
 	e.fixTo(a, i)
 }
 
-// fixTo adds a v v' to A, where v is event.full, 0 before index first. It changes the weights as a quadratic penalty
-// that pulls v'u of each output towards 0.
+// fixTo adds a v v' to A, where v is event.full, whose entries before index first are 0. It changes the weights like a
+// quadratic penalty that pulls v'u of each output towards 0.
 func (e *Expert) fixTo(a float64, first int) {
 	ev := e.event
 	e.p.leverage(ev.full, first)
@@ -329,8 +331,8 @@ func (e *Expert) fixTo(a float64, first int) {
 	}
 }
 
-// Pull centers the columns from column first on: it pulls the sum of their weights times shares towards 0, with the
-// curvature pulled.
+// Pull centers the weights of consecutive columns, starting at the column first. It pulls the sum of their weights
+// times fractions towards 0. The curvature of this pull is the constant pulled.
 func (e *Expert) Pull(first uint32, fractions []float64) {
 	at, known := slices.BinarySearch(e.columns, first)
 	if !known || at+len(fractions) > len(e.columns) {
@@ -341,7 +343,7 @@ func (e *Expert) Pull(first uint32, fractions []float64) {
 	e.fixTo(pulled, e.first+at)
 }
 
-// room makes room for a z of n variables.
+// room prepares the memory for a z with n variables.
 func (ev *Event) room(n int) {
 	if len(ev.full) != n {
 		ev.full, ev.gain = make([]float64, n), make([]float64, n)
@@ -357,7 +359,7 @@ func (e *Expert) Restart() {
 	e.Follow(columns)
 }
 
-// every returns the number of events per learned event.
+// every returns the interval, in events, at which an event is learned.
 func (e *Expert) every() uint64 {
 	if e.met < learnAll {
 		return 1
@@ -365,8 +367,8 @@ func (e *Expert) every() uint64 {
 	return uint64(max(1, min(e.p.n/everyColumns, learnEvery)))
 }
 
-// forgets returns the fraction of a direction's curvature that a learned event forgets, given the number of events per
-// learned event.
+// forgets returns the fraction of the curvature, in the direction of a learned event, that is forgotten. every is the
+// interval at which an event is learned.
 func (e *Expert) forgets(every uint64) float64 {
 	if e.set.HalfLife == 0 {
 		return 0
@@ -374,7 +376,8 @@ func (e *Expert) forgets(every uint64) float64 {
 	return float64(e.p.n) * -math.Expm1(-math.Ln2*float64(every)/e.set.HalfLife)
 }
 
-// variance returns the variance of output k's score under dropout, without the base learner's part.
+// variance returns the variance of output k's score under dropout. It includes only the expert's own weights, not the
+// base learner's.
 func (e *Expert) variance(k int) (v float64) {
 	if e.set.Groups > 0 {
 		v = e.deaths.variance(k, e.outputs, e.set.Groups)

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/must"
 )
 
-// stream generates events of a few columns, some of which are often absent, and a base score with a part of the true
+// stream generates events of a few columns, some of which are often absent. The base score contains a part of the true
 // score.
 type stream struct {
 	r       *rand.Rand
@@ -79,7 +79,7 @@ func wanted() (all []loss.Loss) {
 	return all
 }
 
-// of returns an Expert for a loss, and a stream of events for it.
+// of returns an Expert for a loss with the given number of outputs, and a stream of events for the Expert.
 func of(l loss.Loss, outputs int) (*Expert, *stream) {
 	s := newStream(7, l, outputs)
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 500, Strength: 0.25}, outputs)
@@ -100,7 +100,8 @@ func (e *Expert) clone(t *testing.T) *Expert {
 	return out
 }
 
-// slow learns as the package documentation defines: with full matrices, which gonum inverts at every event.
+// slow is a slow implementation of the formulas in the package documentation. It uses full matrices, which gonum
+// inverts at every event.
 type slow struct {
 	set     Settings
 	columns []uint32
@@ -127,7 +128,7 @@ func newSlow(set Settings, columns []uint32, outputs int) *slow {
 	return s
 }
 
-// solve adds A^-1 times each of the pulls to the weights.
+// solve adds A^-1 times pulls[k] to the weights of output k.
 func (s *slow) solve(t *testing.T, pulls []*mat.VecDense) {
 	var c mat.Cholesky
 	if !c.Factorize(s.a) {
@@ -220,8 +221,8 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	return scores
 }
 
-// TestAgainstSlowVersion checks that an Expert learns like slow, under every supported loss, with one and with several
-// outputs. The last case has a short half-life, and so many columns that the Expert skips events.
+// TestAgainstSlowVersion checks that an Expert learns like slow, with every supported loss, with one and with several
+// outputs. In the last case the half-life is short, and there are so many columns that the Expert skips events.
 func TestAgainstSlowVersion(t *testing.T) {
 	for _, l := range wanted() {
 		for _, outputs := range []int{1, 3} {
@@ -268,8 +269,8 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 	}
 }
 
-// TestRidgeRegression checks that, for the squared loss without forgetting, the weights equal ridge regression on the
-// residuals of the base score.
+// TestRidgeRegression checks the squared loss without forgetting. The weights must equal the ridge regression of the
+// residuals (target minus base score).
 func TestRidgeRegression(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(1, l, 1)
@@ -304,7 +305,8 @@ func TestRidgeRegression(t *testing.T) {
 	}
 }
 
-// TestHasLowerLoss checks that the Expert's loss soon is lower than the loss of the base score, under every loss.
+// TestHasLowerLoss checks that, for every supported loss, the loss of the Expert is soon lower than the loss of the
+// base score.
 func TestHasLowerLoss(t *testing.T) {
 	for _, l := range wanted() {
 		outputs := 1
@@ -333,8 +335,8 @@ func TestHasLowerLoss(t *testing.T) {
 	}
 }
 
-// TestForgetsByHalfLife checks that an Expert with a half-life adapts to a concept change, and that an Expert without
-// one does not.
+// TestForgetsByHalfLife checks that an Expert with a half-life adapts to a concept change, and that an Expert without a
+// half-life does not.
 func TestForgetsByHalfLife(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	lost := map[float64]float64{}
@@ -364,14 +366,14 @@ func TestForgetsByHalfLife(t *testing.T) {
 	}
 }
 
-// known returns 1/P_ii, the precision of a column's weight.
+// known returns 1/P_ii, where i is the variable of a column: the precision of the column's weight.
 func known(e *Expert, column uint32) float64 {
 	i := e.place(column)
 	return 1 / e.p.at(i, i)
 }
 
-// TestForgetsAlongEvents checks that the Expert forgets nothing in a direction that no event has. In the direction of
-// all events its precision converges to the value that the half-life implies.
+// TestForgetsAlongEvents checks that the Expert forgets nothing in a direction in which no event lies. If all events
+// lie in one direction, the precision in that direction must converge to the value that follows from the half-life.
 func TestForgetsAlongEvents(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 200}, 1)
@@ -397,8 +399,8 @@ func TestForgetsAlongEvents(t *testing.T) {
 	}
 }
 
-// TestMoveChangesNoScore checks that a change of a column's unit or center changes no score, now or later. Under
-// dropout the test keeps the center, because the noise depends on it.
+// TestMoveChangesNoScore checks that a change of a column's unit or center does not change the scores of the current
+// event and of later events. Under dropout only the unit changes, because the noise depends on the center.
 func TestMoveChangesNoScore(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, strength := range []float64{0, 0.25} {
@@ -455,8 +457,8 @@ func TestMoveFar(t *testing.T) {
 	}
 }
 
-// TestRescale checks that another unit of the targets changes predictions of the squared loss only by that unit, now
-// and later.
+// TestRescale checks the squared loss with targets in another unit. The predictions, also of later events, must be
+// equal up to that unit.
 func TestRescale(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(5, l, 1)
@@ -482,7 +484,7 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// TestStateGoesOn checks that an Expert that is saved and restored after any event continues with the same bits.
+// TestStateGoesOn saves and restores an Expert after each event. The restored Expert must continue bit by bit.
 func TestStateGoesOn(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -524,8 +526,8 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// TestFollow checks added and removed columns. The remaining columns keep their weights and covariances, and events
-// without the others keep their scores.
+// TestFollow adds and removes columns. The remaining columns must keep their weights and covariances, and the scores of
+// events with only these columns must not change.
 func TestFollow(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 1)
@@ -539,7 +541,7 @@ func TestFollow(t *testing.T) {
 		return out[0]
 	}
 	p := func(a, b uint32) float64 { return e.p.at(e.place(a), e.place(b)) }
-	// The covariance given that w_8 = 0.
+	// want is the covariance of the weights of columns 3 and 20 under the condition w_8 = 0.
 	want := p(3, 20) - p(3, 8)*p(8, 20)/p(8, 8)
 	u := func(column uint32) float64 { return e.u[0][e.place(column)] }
 	weight := u(3)
@@ -580,8 +582,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWiden checks that an Expert with one output for two classes becomes an Expert with an output per class, and
-// learns a third class.
+// TestWiden changes an Expert with one output for two classes to one output per class. The Expert must then learn a
+// third class.
 func TestWiden(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 3)
@@ -616,7 +618,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestOutlyingEvents checks that scores stay finite after outliers, and that later events are learned.
+// TestOutlyingEvents checks that scores are finite after events with outliers, and that later events are still learned.
 func TestOutlyingEvents(t *testing.T) {
 	for _, l := range wanted() {
 		e, s := of(l, 1)
@@ -650,8 +652,8 @@ func TestOutlyingEvents(t *testing.T) {
 	}
 }
 
-// TestCovariance checks that a covariance is the inverse of the sum of its updates. Updates have either sign, and sizes
-// are near the limits of the loops.
+// TestCovariance checks that a covariance is the inverse of the sum of its updates. The updates have both signs. The
+// sizes of the matrices include the boundary cases of the loops.
 func TestCovariance(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := 1; n < 20; n++ {
@@ -703,8 +705,8 @@ func TestCovariance(t *testing.T) {
 	}
 }
 
-// TestCovarianceLasts checks that the covariance stays positive over very many events in which some columns are
-// sums of others.
+// TestCovarianceLasts checks that the covariance is still positive after very many events in which some columns are
+// sums of other columns.
 func TestCovarianceLasts(t *testing.T) {
 	e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1e-3, HalfLife: 500}, 1)
 	at := []uint32{1, 2, 3, 4, 5, 6}
@@ -735,8 +737,8 @@ func TestCovarianceLasts(t *testing.T) {
 	}
 }
 
-// TestNoFartherThanTheTarget checks that, for real targets, an event moves its score towards the target but not past
-// it, under every loss.
+// TestNoFartherThanTheTarget checks that, with every loss for real targets, learning an event moves its score towards
+// the target but not past the target.
 func TestNoFartherThanTheTarget(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
 		l := must.Get(loss.Parse(name))(t)
@@ -766,7 +768,8 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 	}
 }
 
-// TestPull checks that Pull equals an event with curvature pulled, the given columns, and the target score 0.
+// TestPull checks that Pull has the same effect as an event with the given columns, the target score 0, and a loss of
+// curvature pulled.
 func TestPull(t *testing.T) {
 	l := must.Get(loss.Parse("logistic"))(t)
 	const ridge = 2

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// TestRestartsWhereNothingIsKnown checks that an expert whose covariance is not positive does not learn the event,
-// restarts, and learns the next event.
+// TestRestartsWhereNothingIsKnown checks an expert whose covariance is not positive. It must restart without learning
+// the event, and must learn the next event.
 func TestRestartsWhereNothingIsKnown(t *testing.T) {
 	for name, spoil := range map[string]float64{"zero": 0, "no number": math.NaN(), "negative": -1, "endless": math.Inf(1), "too large": 1e306} {
 		e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)

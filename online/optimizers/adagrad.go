@@ -34,14 +34,14 @@ type adagrad struct {
 	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, and
 	// part is a part of kappa. fraction and fractionOnce are a and a', which are 1 if steps are not proximal.
 	once, part, fraction, fractionOnce []float64
-	// Ridges for a decaying preconditioner (times root) and, for one output, the gradient and the inverse square root
-	// by row.
+	// decayed has the ridges for a decaying preconditioner, multiplied by root. For one output, gradients and roots
+	// have the gradient and the inverse square root by row.
 	decayed, gradients, roots []float64
-	// Features, bases and ridges of a step whose rows count more than once, and rates.
+	// The features, bases and ridges of a step whose rows count more than once, and the rates of the step.
 	x, basis, ridge, rates []float64
 }
 
-// count returns the number of weights of a row that the optimizer may change.
+// count returns how many weights of a row the optimizer may change.
 func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
@@ -59,8 +59,8 @@ func (r *adagrad) Step(s *rows.Step) {
 	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.InverseDecay)
 	if root != 1 {
-		// Multiplying gradients by the square root of growth leaves the step the same, and multiplies the terms of the
-		// preconditioner by growth.
+		// Multiplying gradients by the square root of InverseDecay does not change the step, and multiplies new terms
+		// of the preconditioner by InverseDecay.
 		c.Start, c.Eps = c.Start*s.InverseDecay, c.Eps*root
 		s.Scale(root)
 		r.decayed = append(r.decayed[:0], s.Ridge...)
@@ -115,7 +115,7 @@ func (r *adagrad) Step(s *rows.Step) {
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
-// stepFused makes a proximal step for several outputs or levels.
+// stepFused makes a proximal step if there are several outputs or levels.
 func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants) {
 	clear(r.kappa)
 	r.fused.Begin(len(s.Rows), r.count())
@@ -141,12 +141,13 @@ func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float
 	return r.x, r.basis, r.ridge
 }
 
-// times returns the factor of the rate of a row whose gradient has been multiplied by w, the square root of its count.
+// times returns the factor of the learning rate of a row, for weight index j. The gradient of the row was multiplied by
+// w, which is the square root of the row's count.
 func (r *adagrad) times(j int, w float64) float64 {
 	return (r.fractionOnce[j] + (w*w-1)*r.fraction[j]) / w
 }
 
-// stepWeighed makes the step for rows that count more than once, for several outputs or levels.
+// stepWeighed makes the step for rows that count more than once, if there are several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
 	proximal := r.Proximal || s.NoOvershoot
 	if proximal {
@@ -180,7 +181,7 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 	})
 }
 
-// alike yields consecutive rows of one segment that have the same count.
+// alike yields ranges of consecutive rows that belong to one segment and have the same count.
 func (r *adagrad) alike(s *rows.Step, yield func(g *rows.Segment, from, to int)) {
 	for i := range s.Segments {
 		g := &s.Segments[i]
@@ -197,7 +198,8 @@ func fill(list []float64, x float64) {
 	}
 }
 
-// stepFractions computes the fractions a of a proximal step. kappa is divided by root, and df is multiplied by root.
+// stepFractions computes the fractions a of a proximal step, in fractions. The given kappa is kappa divided by root,
+// and the derivatives in s are df multiplied by root.
 func (r *adagrad) stepFractions(s *rows.Step, kappa []float64, root float64, fractions []float64) {
 	for j, k := range kappa {
 		fractions[j] = r.stepFraction(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
@@ -205,17 +207,17 @@ func (r *adagrad) stepFractions(s *rows.Step, kappa []float64, root float64, fra
 }
 
 const (
-	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
+	// If a step changes the score by less than shortStep, the curvature at its start is accurate enough.
 	shortStep = 0.1
 	// stepTolerance is the relative tolerance of the fraction a.
 	stepTolerance = 0.01
-	// mostNewton is the number of steps of Newton's method, after which only bisection follows. Newton's method may
-	// alternate between two points where the loss has almost no curvature.
+	// mostNewton is the number of steps of Newton's method. After these steps only bisection is used, because Newton's
+	// method may alternate between two points at which the loss has almost no curvature.
 	mostNewton = 6
 )
 
-// stepFraction solves a = df(f - a df kappa)/df by Newton's method between bounds. There is exactly one solution in [0, 1]
-// if the loss is convex.
+// stepFraction solves a = df(f - a df kappa)/df by Newton's method within bounds. If the loss is convex, there is
+// exactly one solution in [0, 1].
 func (r *adagrad) stepFraction(s *rows.Step, j int, df, kappa float64) float64 {
 	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
@@ -240,7 +242,7 @@ func (r *adagrad) stepFraction(s *rows.Step, j int, df, kappa float64) float64 {
 	return a
 }
 
-// Unlabeled adds h x^2, the expected square of a gradient, to the accumulators.
+// Unlabeled adds h x^2, the expected square of the gradient, to the accumulators.
 func (r *adagrad) Unlabeled(s *rows.Step) {
 	for i, row := range s.Rows {
 		m := r.Accumulators(row)

@@ -93,8 +93,8 @@ func TestAdagradAgainstTheSlowStep(t *testing.T) {
 	}
 }
 
-// testSlowStep makes some steps of 9 features and the intercepts. The bits of how select three options: rows count more
-// than once, rows are cut into segments, and the last outputs must stay unchanged.
+// testSlowStep makes some steps with 9 features and the intercepts. The bits of how select three options: rows count
+// more than once, rows are divided into segments, and the last outputs must not change.
 func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64) float64, levels, outputs, how int) {
 	weighed, cut, left := how&1 != 0, how&2 != 0, 0
 	y := rows.Layout{Outputs: outputs, N: levels * outputs}

@@ -2,12 +2,13 @@ package optimizers
 
 import "blankout/online/rows"
 
-// arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009): if the margin m = y f is below 1,
+// arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009). If the margin m = y f is below 1, a step
+// is
 //
 //	beta = 1/(sum s x^2 + r),  w += (1-m) beta y s x,  s -= beta (s x)^2.
 //
-// It ignores the noise, has its own loss and no ridge. eta is its r, and an event of importance i has r/i. The
-// preconditioner is s.
+// AROW ignores the noise and the configured loss, and has no ridge. Its r is eta, divided by the importance of the
+// event. The preconditioner of a row is s.
 type arow struct{ plain }
 
 func newArow(c Settings) Optimizer { return &arow{plain{c}} }
@@ -58,7 +59,7 @@ func (r *arow) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// Forget increases the variance, at most to its initial value.
+// Forget increases the variance s, at most to its initial value.
 func (r *arow) Forget(row []float64, _ bool, keep float64) {
 	m := r.Accumulators(row)
 	for j := range m {

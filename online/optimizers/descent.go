@@ -33,9 +33,9 @@ func (r *descent) Step(s *rows.Step) {
 	}
 }
 
-// variance returns what row i adds to the preconditioner: the variance of its noise, which has this strength. If the
-// variance is not a multiple of x^2, x^2 is added, because the variance alone does not show the scale of the feature.
-// The intercept has no noise, but adds what a feature with its value would.
+// variance returns what row i adds to the preconditioner: the variance of its noise, which has the given strength. If
+// the variance is not a multiple of x^2, x^2 is added, because the variance alone does not depend on the scale of the
+// feature. The intercept has no noise, but is treated like a feature with its value.
 func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 	x, basis := s.X[i], s.Basis[i]
 	if s.IsIntercept(i) {

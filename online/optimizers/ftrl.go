@@ -13,8 +13,8 @@ import (
 //	sigma = (sqrt(N + g^2) - sqrt(N))/eta,  z += g - sigma w,  N += g^2,
 //	w = 0 if |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
-// with the ridge of one pass. The intercept has no penalty unless it is "penalized", which gives it the ridge. The
-// preconditioner is N; z is a part of the row that only this optimizer uses.
+// with the ridge of one pass. The intercept has no penalty, except that it has the ridge if the setting is "penalized".
+// N is the preconditioner of a row, and z is an additional part of the row that only this optimizer uses.
 type ftrl struct{ plain }
 
 func newFTRL(c Settings) Optimizer { return &ftrl{plain{c}} }
@@ -64,7 +64,7 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	return 0, 0
 }
 
-// fit sets z at index j so that it matches a weight that other code has changed.
+// fit recomputes z at index j after other code has changed the weight at j.
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
 	if w := r.Weights(row)[j]; w != 0 {
@@ -72,7 +72,7 @@ func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	}
 }
 
-// Set sets z at index j so that it matches the intercept b.
+// Set recomputes z at index j for the intercept b.
 func (r *ftrl) Set(row []float64, j int, b float64) {
 	r.Weights(row)[j] = b
 	r.fit(row, j, true)

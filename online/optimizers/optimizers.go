@@ -1,6 +1,6 @@
-// Package optimizers has the optimizers, one per file: how a step changes the weights in an event's rows. An optimizer
-// uses the step (rows.Step), its settings, and its own parts of the rows. Any other memory is only for the current
-// step.
+// Package optimizers has the optimizers, one per file. An optimizer determines how a step changes the weights in an
+// event's rows. It uses the step (rows.Step), its settings, and its own parts of the rows. Any other memory of an
+// optimizer is valid only during a step.
 package optimizers
 
 import (
@@ -10,23 +10,24 @@ import (
 	"blankout/online/rows"
 )
 
-// Optimizer changes the weights in a step. It is created from its Settings and keeps its state in parts of the rows
-// (see rows.Layout). An index j counts noise levels and outputs. It is not safe for concurrent use.
+// Optimizer changes the weights in a step. It is created from its Settings, and stores its state in parts of the rows
+// (see rows.Layout). An index j is over noise levels and outputs. An Optimizer is not safe for concurrent use.
 //
-// An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from the lag at j.
+// An Optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from the lag at j.
 type Optimizer interface {
-	// Start initializes a new row, which has zeros.
+	// Start initializes a new row, whose values are 0.
 	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
 	//
 	//	DF[j] X[i] + (Shrink[j] Basis[i] + Ridge[i]) w,
 	//
-	// with DF and Shrink of the segment that contains the row. These slices and MinusEta are for one step, so an
-	// optimizer may change them.
+	// where DF and Shrink are of the segment that contains the row. These slices and MinusEta are valid for one step
+	// only, so an Optimizer may change them.
 	Step(s *rows.Step)
 	// Unlabeled adds the curvature s.H[j] times the features to the preconditioner.
 	Unlabeled(s *rows.Step)
-	// Rescale multiplies the weights at from <= j < to by ratio, because the feature's values are divided by ratio.
+	// Rescale multiplies the weights at from <= j < to by ratio. It is called when the feature's values are divided by
+	// ratio.
 	Rescale(row []float64, from, to int, ratio float64)
 	// Set sets the intercept at j.
 	Set(intercepts []float64, j int, b float64)
@@ -39,7 +40,7 @@ type Optimizer interface {
 // Settings are the settings of an optimizer.
 type Settings struct {
 	rows.Layout
-	// Left is the number of weights, the last of the N weights of a row, that the optimizer must not change.
+	// Left is how many of the N weights of a row the optimizer must not change. They are the last weights.
 	Left          int
 	Loss          loss.Loss
 	Eta           float64 // learning rate; r for AROW
@@ -58,7 +59,7 @@ type Entry struct {
 	Parts  int     // number of values that a row has per weight: weight, preconditioner, lag, and at most one more
 	Sums   bool    // the preconditioner is a sum over events, to which unlabeled events add and which can decay
 	Starts bool    // Start initializes rows
-	// For regression: Curvature reports that the preconditioner sums curvatures instead of squared gradients.
+	// These are for regression. Curvature reports that the preconditioner sums curvatures instead of squared gradients.
 	// ClassesOnly reports that the optimizer does not support regression.
 	Curvature, ClassesOnly bool
 	Ridges                 bool // Settings.StartSum can replace the ridge
@@ -78,7 +79,7 @@ var Table = []Entry{
 	{Name: "irls", Eta: 1, Parts: 3, Sums: true, ClassesOnly: true, Make: newIRLS},
 }
 
-// Find returns the entry with this name.
+// Find returns the entry with this name. known is false if there is none.
 func Find(name string) (e Entry, known bool) {
 	i := slices.IndexFunc(Table, func(r Entry) bool { return r.Name == name })
 	if i < 0 {
@@ -96,8 +97,8 @@ func Names() []string {
 	return names
 }
 
-// plain has the common methods of optimizers whose preconditioner is a sum of squared gradients, or which have no
-// preconditioner.
+// plain has common methods for two kinds of optimizers: those whose preconditioner is a sum of squared gradients, and
+// those without a preconditioner.
 type plain struct{ Settings }
 
 func (*plain) Start([]float64)                             {}

@@ -17,7 +17,8 @@ import (
 // past 0.
 type sgd struct{ plain }
 
-// mostMove is the largest change of a score by a step. Standardized targets and log-odds are usually smaller.
+// mostMove is the largest change of a score by a step. Standardized targets and log-odds are usually smaller than
+// mostMove.
 const mostMove = 16
 
 func newSGD(c Settings) Optimizer { return &sgd{plain{c}} }

@@ -14,9 +14,9 @@ import (
 	"blankout/online/rows"
 )
 
-// TestCenterOfAllIsTheSolution checks the center of the quadratic summary after all events have left the window: it
-// must be the solution. There the gradient of the events, including the noise, and the gradient of the earlier summary
-// cancel. Spline columns get no weight, because the second-order expert has them.
+// TestCenterOfAllIsTheSolution checks the case that all events have left the window. The center of the quadratic
+// summary must then be the solution, at which the gradient of the events, including the noise, and the gradient of the
+// earlier summary cancel. Spline columns must get no weight, because the second-order expert learns their weights.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}, loss.Silent{D: 0.5}} {
 		for _, curved := range []bool{false, true} {

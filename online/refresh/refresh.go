@@ -65,7 +65,7 @@ func (r *Refresh) Parts() int {
 	return 1
 }
 
-// CenterOf returns the center c of a row. If the window does not slide, that is the iterate.
+// CenterOf returns the center c of a row. If the window does not slide, c is the iterate.
 func (r *Refresh) CenterOf(row []float64) []float64 {
 	if !r.sliding() {
 		return r.Weights(row)
@@ -73,7 +73,7 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 	return r.Center(row)
 }
 
-// Rescale adapts D and c in a row to a change of the feature's scale by ratio, for the weights at from <= j < to.
+// Rescale adapts D and c of the weights at from <= j < to of a row to a change of the feature's scale by ratio.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	if r.Size == 0 {
 		return
@@ -90,7 +90,8 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// Shifted adapts c after shift times the weights of row have been added to the intercepts at from <= j < to.
+// Shifted adapts c of the intercepts at from <= j < to. It must be called after shift times the weights of row have
+// been added to these intercepts.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	if !r.sliding() {
 		return
@@ -146,8 +147,8 @@ func (w *window) drop(n int) {
 	}
 }
 
-// Solvable reports whether a refresh supports a loss. The loss must be convex, or t-logistic, which is solved by convex
-// steps (theta-steps).
+// Solvable reports whether a refresh supports a loss. The loss must be convex or t-logistic. The t-logistic loss is
+// solved by convex steps (theta-steps).
 func Solvable(l loss.Loss) bool {
 	if _, ok := l.(loss.TLogistic); ok {
 		return true
@@ -155,7 +156,7 @@ func Solvable(l loss.Loss) bool {
 	return l.Facts().Convex
 }
 
-// Weights are the weights that a refresh changes, in rows with the Layout.
+// Weights are the weights that a refresh changes. They are in rows with the given Layout.
 type Weights struct {
 	Table        *model.Table
 	Bias         []float64     // row of the intercepts
@@ -164,7 +165,8 @@ type Weights struct {
 	Active       int                 // number of outputs in use
 	Output       func(class int) int // returns the output of a class
 	InverseDecay float64             // factor of new terms of D
-	// Dead returns the standardized value of a silently missing column, under silent noise; nil means 0.
+	// Dead returns the standardized value of a column when silently missing, for silent noise. If Dead is nil, the
+	// value is 0.
 	Dead func(column uint32) float64
 }
 
@@ -174,7 +176,7 @@ type Level struct {
 	Inverse float64 // as in rows.Step
 }
 
-// Add adds a learned event to the window. due reports whether it is time to call Solve.
+// Add adds a learned event to the window. due reports whether Solve must be called.
 func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 	if r.Size == 0 || weight == 0 {
 		return false
@@ -222,7 +224,8 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// withoutBasisColumns returns x without spline columns, which are last and belong to the second-order expert.
+// withoutBasisColumns returns x without spline columns, which are its last columns. The second-order expert learns
+// their weights.
 func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= model.FirstBasisColumn {
@@ -231,7 +234,8 @@ func withoutBasisColumns(x event.Vec) event.Vec {
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
-// solveOutput updates the values at index j of the rows, which belong to the data's columns and to the intercept.
+// solveOutput solves the window for index j (a noise level and output). It updates the values at j of rows, the rows of
+// the columns of d and of the intercept.
 func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	if failpoint.Here("learn.refresh") != nil {
 		r.Failures++
@@ -333,12 +337,12 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 // could be summed.
 const LeastVariance = 0.01
 
-// view is one form in which an event counts under a noise. The event counts with the fraction part of its weight.
-// Differences between feature values and their values when missing are multiplied by keep. The noise variance is linear
-// (c1) and quadratic (c2) in that difference.
+// view is one form in which an event counts under a noise. part is the fraction of the event's weight that this form
+// has. Differences between feature values and their values when missing are multiplied by keep. The noise variance has
+// a linear term (c1) and a quadratic term (c2) in that difference.
 type view struct{ part, keep, c1, c2 float64 }
 
-// viewsOf returns the views of a noise: one per rate of silent noise, otherwise one.
+// viewsOf returns the views of a noise: one view per rate for silent noise, and a single view for other noise.
 func viewsOf(noise loss.Noise) []view {
 	silent, ok := noise.(loss.Silent)
 	if !ok || silent.D == 0 {
@@ -353,14 +357,14 @@ func viewsOf(noise loss.Noise) []view {
 	return views
 }
 
-// of returns the feature's value in a score, given its raw value x and its value dead when missing, and the variance of
-// its noise.
+// of returns the value of a feature in a score, and the variance of the feature's noise. x is the raw value of the
+// feature, and dead is its value when missing.
 func (v *view) of(x, dead float64) (value, variance float64) {
 	x -= dead
 	return v.keep*x + dead, v.c1*x + v.c2*x*x
 }
 
-// deadUnder returns the values of silently missing columns, for silent noise.
+// deadUnder returns the function for the values of silently missing columns if the noise is silent.
 func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	if w.Dead == nil || !loss.IsSilent(noise) {
 		return func(uint32) float64 { return 0 }
@@ -368,7 +372,8 @@ func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	return w.Dead
 }
 
-// eachOf calls f with the score of every event in each view, and the score's noise variance, given the weights.
+// eachOf calls f for every event in each view, with the score of the event by the given weights, and with the noise
+// variance of the score.
 func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views []view, weights []float64, f func(i, view int, score, variance float64)) {
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -404,7 +409,7 @@ func (w *window) state(c *coder.Coder) {
 	c.Floats(&w.weights)
 }
 
-// consistent reports whether the lists of a decoded state have fitting lengths.
+// consistent reports whether the lengths of the lists in a decoded state match.
 func (w *window) consistent() bool {
 	n := len(w.ends)
 	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&

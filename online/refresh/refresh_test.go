@@ -15,8 +15,9 @@ import (
 	"blankout/online/rows"
 )
 
-// TestRefresh checks that a refresh minimizes the loss over its window plus the penalty 1/2 (w-c)' D (w-c): neighboring
-// weights have a higher sum. The published average stays, and D grows by the curvature of the leaving events.
+// TestRefresh checks that a refresh minimizes the loss over its window plus the penalty 1/2 (w-c)' D (w-c): the sum
+// must be larger at neighboring weights. The published average must not change, and D must increase by the curvature of
+// the leaving events.
 func TestRefresh(t *testing.T) {
 	dead := []float64{0.8, 0, -1.5, 0.2}
 	for _, c := range []struct {
@@ -28,8 +29,8 @@ func TestRefresh(t *testing.T) {
 		reach, r := c.reach, rand.New(rand.NewPCG(1, 2))
 		layout := rows.Layout{Outputs: 1, N: 1, Refresh: 3}
 		l := loss.Loss(loss.LogisticGaussian{})
-		// Events count at each rate of silent noise. A feature then has the value keep (x-z) + z, with variance spread
-		// (x-z)^2.
+		// An event counts at each rate of silent noise. A feature then has the value keep (x-z) + z with variance
+		// spread (x-z)^2, where z is its value when missing.
 		rates, spreads, reads := []float64{0}, []float64{0.3 / 0.7}, []float64{0, 0, 0, 0}
 		silent, ok := c.noise.(loss.Silent)
 		switch {
@@ -142,8 +143,8 @@ func comesBack(t *testing.T, x *refresh.Refresh) {
 	}
 }
 
-// TestRefreshOfOneClass checks that the intercept stays finite without a penalty if all events with weight in the
-// window are of one class.
+// TestRefreshOfOneClass checks a window in which all events with weight are of one class. The intercept must be finite,
+// although it has no penalty in the objective.
 func TestRefreshOfOneClass(t *testing.T) {
 	x := refresh.Refresh{Settings: refresh.Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// TestSpread checks that the spread of a sample ignores outliers if at most one number in sixteen is one.
+// TestSpread checks that outliers do not change the spread of a sample if at most one number in sixteen is an outlier.
 func TestSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
@@ -74,8 +74,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestClipReturnsTargets checks that a clipped outlier is a valid target: finite, and at least 0 for counts, for any
-// earlier residuals.
+// TestClipReturnsTargets checks that clipping an outlier returns a valid target for any earlier residuals. A valid
+// target is finite, and at least 0 for counts.
 func TestClipReturnsTargets(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		for _, mean := range []float64{-1e47, 0, 1e47} {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestUnit checks that the unit equals the mean and deviation of the targets, or the mean of counts, to within a tenth.
-// It changes rarely, and an outlier hardly affects it. Converting to the unit and back returns the same value.
+// It must change rarely, and an outlier must change it only a little. Converting a target to the unit and back must
+// return the target.
 func TestUnit(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -45,7 +46,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestMove checks that scores converted by the result of Move predict the same value.
+// TestMove checks that scores predict the same value after conversion with the result of Move.
 func TestMove(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		u := regression.NewUnit(of, 0)

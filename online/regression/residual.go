@@ -28,7 +28,7 @@ type Residual struct {
 	spreads  spreads
 }
 
-// Residual returns an empty Residual for targets in the unit.
+// Residual returns an empty Residual for targets in the unit u.
 func (u *Unit) Residual() Residual {
 	if !u.known {
 		return Residual{}
@@ -40,7 +40,7 @@ func (u *Unit) Residual() Residual {
 	return Residual{Residual: model.Residual{Deviation: deviation}, samples: 2}
 }
 
-// Published returns the published form, or nil if there are too few residuals.
+// Published returns the Residual in the form of the model, or nil if there are too few residuals.
 func (r *Residual) Published() *model.Residual { return r.PublishedIn(&model.Residual{}) }
 
 // PublishedIn is Published in the memory of out.
@@ -53,7 +53,8 @@ func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
 	return out
 }
 
-// bounds returns the targets beyond which a residual is an outlier; v is the variance of the value's score.
+// bounds returns the smallest and the largest target whose residual is no outlier. value is the predicted value, and v
+// is the variance of its score.
 func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	deviation := r.deviationAt(value)
 	most := residualClip * math.Sqrt(deviation*deviation+r.Increase(t, value, v))
@@ -63,20 +64,19 @@ func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	return r.Mean - most, r.Mean + most
 }
 
-// deviationAt returns the standard deviation of residuals at a predicted value, for detecting outliers. It is at most
-// twice the average, because outliers may cause large residuals.
+// deviationAt returns the standard deviation of residuals at a predicted value, for detecting outliers. The result is
+// at most twice the average, because the large residuals at this value may be outliers.
 func (r *Residual) deviationAt(value float64) float64 {
 	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
 }
 
-// isOutlier reports whether the residual x at a predicted value is an outlier, without regard to the number of
-// outliers.
+// isOutlier reports whether the residual x at a predicted value is an outlier. It ignores how many outliers there were.
 func (r *Residual) isOutlier(x, value float64) bool {
 	return r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value)
 }
 
-// Clip returns the target y, or the nearest bound if y is an outlier. value is the predicted value, and v is the
-// variance of its score, see model.ScoreVariance.
+// Clip returns the target y or, if y is an outlier, the nearest target that is no outlier. value is the predicted
+// value, and v is the variance of its score, see model.ScoreVariance.
 func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
@@ -90,7 +90,7 @@ func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	return bounded
 }
 
-// Take adds the residual of a predicted value.
+// Take adds the residual of the target y at a predicted value. v is the variance of the value's score.
 func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)

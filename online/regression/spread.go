@@ -1,6 +1,6 @@
 package regression
 
-// This file has robust measures of a sample of targets.
+// This file computes robust measures of a sample of targets.
 
 import (
 	"math"
@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// The sample has sampleSize targets: at first the latest ones, later one in up to mostEvery. It covers at least the
-	// latest quarter of the stream, or 8,192 targets.
+	// The sample has sampleSize targets. At first these are the latest targets. Later only one target in up to
+	// mostEvery is added. The sample covers at least the latest quarter of the stream, or 8,192 targets.
 	sampleSize, mostEvery = 64, 128
 	// enoughOthers is the smallest number of targets for a reliable median.
 	enoughOthers = 5
-	// For samples of at least enoughForWide targets, the spread is measured by the quantile 15/16 of the distances from
-	// the median. So up to one in sixteen targets may be an outlier. wideToDeviation and medianToDeviation convert that
-	// quantile and the median absolute deviation to the standard deviation of a normal distribution.
+	// If a sample has at least enoughForWide targets, its spread is the quantile 15/16 of the distances from the
+	// median. Up to one in sixteen targets may then be an outlier. wideToDeviation converts that quantile to the
+	// standard deviation of a normal distribution, and medianToDeviation converts the median absolute deviation.
 	enoughForWide     = 16
 	wideToDeviation   = 1 / 1.8627
 	medianToDeviation = 1.4826
@@ -29,7 +29,7 @@ type spread struct {
 	others        float64 // median absolute deviation of the targets that differ from the median
 }
 
-// spreadOf returns the spread of a sample, and does not change the sample.
+// spreadOf returns the spread of a sample. It does not change sample.
 func spreadOf(sample []float64) spread {
 	var room, offs [sampleSize]float64
 	n := copy(room[:], sample)
@@ -67,7 +67,7 @@ func middle(sorted []float64) float64 {
 // inflated reports whether nearly all targets are equal.
 func (s *spread) inflated() bool { return s.typical == 0 }
 
-// scale returns a robust standard deviation, 0 if all targets are equal.
+// scale returns a robust standard deviation. It returns 0 if all targets are equal.
 func (s *spread) scale() float64 {
 	if s.inflated() {
 		return s.others * math.Sqrt(float64(s.differ)/float64(max(s.count, 1)))

@@ -11,15 +11,17 @@ import (
 
 const (
 	spreadBins = 8
-	// The bins are recomputed from the quantiles of a sample of values. This happens whenever the number of values is a
-	// power of two, and after every reviewMost values.
+	// The bins are recomputed from the quantiles of a sample of values, whenever the number of values is a power of
+	// two, and after every reviewMost values. The first time is at reviewFrom values.
 	reviewFrom, reviewMost = 64, 4096
-	// A bin's residuals decay over binMemory, and it starts as if it had binPrior average residuals.
+	// The residuals of a bin decay over binMemory residuals. A bin starts as if it had binPrior residuals of average
+	// size.
 	binMemory, binPrior = 1000, 12
 	publishEvery        = 64
 )
 
-// spreads estimates the mean absolute residual by predicted value, in bins with equally many values.
+// spreads estimates the mean absolute residual as a function of the predicted value. It uses bins with equal numbers of
+// values.
 type spreads struct {
 	count    uint64
 	sample   []float64 // sample of predicted values
@@ -31,7 +33,7 @@ type spreads struct {
 	expected float64 // mean absolute residual over the latest binMemory values
 }
 
-// observe adds the distance off of a target from the middle of the prediction.
+// observe adds a predicted value, and the distance off of its target from the middle of the prediction.
 func (s *spreads) observe(value, off float64) {
 	s.count++
 	s.expected += (off - s.expected) / min(float64(s.count), binMemory)
@@ -56,7 +58,7 @@ func (s *spreads) observe(value, off float64) {
 	}
 }
 
-// review recomputes the bins, and converts the averages of the old bins to the new ones.
+// review recomputes the bins. The averages of the new bins are computed from the averages of the old bins.
 func (s *spreads) review() {
 	values := slices.Sorted(slices.Values(s.sample))
 	quantile := func(q float64) float64 { return values[int(q*float64(len(values)-1))] }

@@ -34,10 +34,10 @@ type Unit struct {
 }
 
 const (
-	// A target more than targetClip standard deviations from the mean is clipped. If one target in a hundred is an
-	// outlier, the standard deviation then grows by less than two thirds (targetClip^2/100 < 1).
+	// A target more than targetClip standard deviations from the mean is clipped. With this clipping, one outlier in a
+	// hundred targets increases the standard deviation by less than two thirds (targetClip^2/100 < 1).
 	targetClip = 8
-	// If nearly all targets are equal, like zeros of sales or claims, the rare other targets are not outliers.
+	// If nearly all targets are equal, like the zeros of sales or claims, targets with other values are not outliers.
 	inflatedClip, inflatedMedians = 16, 64
 	targetWarmup                  = 32
 	unitDrifts, unitBreaks        = 0.1, 2
@@ -57,7 +57,7 @@ func NewUnit(t loss.Target, halfLife float64) Unit {
 	return u
 }
 
-// unknownCount is the scale of counts while all counts are 0, so that the prediction is 0.
+// unknownCount is the scale of counts as long as all counts are 0. With it the prediction is 0.
 const unknownCount = 1e-300
 
 // Known reports whether at least two targets have differed. Only the center can be learned before that.
@@ -65,7 +65,7 @@ func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
 
-// Inflated reports whether nearly all recent targets are equal, like zeros of sales or claims.
+// Inflated reports whether nearly all recent targets are equal, like the zeros of sales or claims.
 func (u *Unit) Inflated() bool { return u.recent.inflated() }
 
 // Batch returns the unit for exact solutions, with the current bounds for clipping targets.
@@ -73,7 +73,7 @@ func (u *Unit) Batch() batch.Unit {
 	return batch.Unit{Center: u.Center, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
 }
 
-// Clip returns y, or the nearest bound if y is an outlier.
+// Clip returns y or, if y is an outlier, the nearest bound.
 func (u *Unit) Clip(y float64) float64 {
 	middle, most := u.Mean, targetClip*u.Deviation()
 	switch r := &u.recent; {
@@ -108,7 +108,7 @@ func (u *Unit) Score(f float64) float64 {
 	return u.Center + u.Scale*f
 }
 
-// Own is the inverse of Score.
+// Own is the inverse of Score: it converts a score in the stream's unit to the unit u.
 func (u *Unit) Own(score float64) float64 {
 	if u.Target == loss.Count {
 		return score - math.Log(u.Scale)
@@ -119,7 +119,7 @@ func (u *Unit) Own(score float64) float64 {
 // Value returns the value that a score in the unit predicts.
 func (u *Unit) Value(f float64) float64 { return u.ValueOf(u.Score(f)) }
 
-// Variance converts the variance of a score in the unit to the stream's unit.
+// Variance converts the variance of a score in the unit u to the stream's unit.
 func (u *Unit) Variance(v float64) float64 {
 	if u.Target == loss.Count {
 		return v
@@ -130,7 +130,7 @@ func (u *Unit) Variance(v float64) float64 {
 // ValueOf returns the value that a score in the stream's unit predicts, at most maxCount.
 func (u *Unit) ValueOf(score float64) float64 { return min(model.ValueOf(u.Target, score), maxCount) }
 
-// Change is how a target changes the unit.
+// Change describes how a target changes the unit.
 type Change int
 
 const (
@@ -139,7 +139,7 @@ const (
 	Follows        // the weights stay, so predictions change with the unit
 )
 
-// Observe adds a target. It returns the resulting unit, and how it differs from the current one.
+// Observe adds a target. next is the resulting unit, and change describes how next differs from u.
 func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	clipped := u.Clip(y)
 	u.count++
@@ -184,7 +184,8 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	return *u, Same
 }
 
-// observe adds a target to the sample, if it is sampled. contradicted reports whether the sample contradicts the unit.
+// observe adds a target to the sample, if the target is sampled. contradicted reports whether the sample contradicts
+// the unit.
 func (u *Unit) observe(y float64) (contradicted bool) {
 	every := uint64(1)
 	for every < mostEvery && 4*every*sampleSize <= u.count {
@@ -202,8 +203,8 @@ func (u *Unit) observe(y float64) (contradicted bool) {
 	return u.count > targetWarmup && u.contradicted()
 }
 
-// contradicted reports whether the sample's mean or deviation differs from the unit's. Then outliers have determined
-// the unit, or the stream has changed its unit.
+// contradicted reports whether the mean or deviation of the sample differs from the unit. If so, either outliers have
+// determined the unit, or the targets of the stream have changed their unit.
 func (u *Unit) contradicted() bool {
 	r, deviation := &u.recent, u.Deviation()
 	off := math.Abs(r.median - u.Mean)
@@ -214,7 +215,7 @@ func (u *Unit) contradicted() bool {
 	return max(off, s) > targetClip*deviation || deviation > 32*s
 }
 
-// restart sets mean and standard deviation from the sample without outliers.
+// restart sets mean and standard deviation to those of the sample without outliers.
 func (u *Unit) restart() {
 	r := &u.recent
 	most := targetClip * r.scale()
@@ -245,9 +246,10 @@ func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	return is / was
 }
 
-// Move replaces the unit by next. To keep predictions the same, the caller must multiply scores by factor and add
-// shift. For the first targets, predictions instead follow the mean, which is more precise than an intercept that has
-// learned little. keep is the factor for squared gradients or, if curvature is true, for second derivatives.
+// Move replaces the unit by next. To keep predictions the same, the caller must multiply scores by factor and then add
+// shift. For the first targets, the result instead makes predictions follow the mean, which is more precise than an
+// intercept that has learned little. keep is the factor of squared gradients or, if curvature is true, of second
+// derivatives.
 func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep float64) {
 	was := *u
 	*u = next
@@ -268,7 +270,7 @@ func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep
 	return factor, shift, keep
 }
 
-// Loss returns the loss in the stream's unit that equals l in this unit.
+// Loss returns the loss in the stream's unit that corresponds to the loss l in the unit u.
 func (u *Unit) Loss(l loss.Loss) loss.Loss {
 	if h, ok := l.(loss.Huber); ok {
 		return loss.Huber{D: h.D * u.Scale}

@@ -1,7 +1,7 @@
 package rows
 
-// This file implements noise that removes whole groups of features (loss.GroupDropout): the sums over the groups of an
-// event, and their effect on the step.
+// This file implements noise that removes whole groups of features (loss.GroupDropout). It computes the sums over the
+// groups of an event, and their effect on the step.
 
 import (
 	"slices"
@@ -41,7 +41,7 @@ type Groups struct {
 	arrangement
 	noiseRates
 
-	// By index in units, noise level and output: sums of w_d x_d (f) and of lag_d x_d (lag).
+	// f has the sums of w_d x_d, and lag has the sums of lag_d x_d. Both are by index in units, noise level and output.
 	f, lag []float64
 	// By noise level and output:
 	q, averageQ [unitKinds][]float64 // sums of x^2 w^2 for iterates, and of x^2 a^2 for averages
@@ -49,7 +49,7 @@ type Groups struct {
 	keys        []uint64             // key of each unit of the Grouping seen so far
 }
 
-// noiseRates holds the levels' rates in the formulas.
+// noiseRates holds, for all levels, the rates in the formulas of Groups.
 type noiseRates struct {
 	n        int                  // number of noise levels times outputs
 	rate     []float64            // r_g by noise level and output
@@ -59,8 +59,8 @@ type noiseRates struct {
 	byGroup  *groupOdds           // nil if all groups have the same rate
 }
 
-// NewGroups returns the sums for the noises of the levels. It returns nil if no level has noise of groups and there are
-// no splines.
+// NewGroups returns the Groups for the noises of the levels. It returns nil if no level has noise of groups and there
+// are no splines.
 func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, splines bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !splines {
@@ -112,12 +112,12 @@ func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 type groupOdds struct {
 	noise loss.GroupDropout
 	odds  []float64 // r_g by unit of the Grouping seen so far; r_a r_b for a pair
-	// For the current event: rates has the odds by index in units and output. single has the variance of a single
-	// feature by index in units, which is the strength of a segment.
+	// These are for the current event. rates has the odds by index in units and output. single has the variance of a
+	// single feature by index in units, which is used as the strength of a segment.
 	rates, single []float64
 }
 
-// set sets the noise, and discards the odds.
+// set sets the noise, and discards the cached odds.
 func (o *groupOdds) set(n loss.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
 
 // of returns the odds r_g of a group, or r_a r_b of a pair.
@@ -158,8 +158,8 @@ func (o *groupOdds) arrange(g *Groups) {
 	}
 }
 
-// Arrange finds the units of the features of s. columns holds their columns in ascending order; a column that e does
-// not have is of the anonymous field. Arrange reorders the features by unit if necessary.
+// Arrange finds the units of the features of s. columns holds the columns of these features in ascending order. A
+// column that e does not have belongs to the anonymous field. If necessary, Arrange reorders the features by unit.
 func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
@@ -183,8 +183,8 @@ func (g *Groups) sums(place int) (f, lag []float64) {
 	return g.f[from:to:to], g.lag[from:to:to]
 }
 
-// Sum adds the event's features to f and lag like the function Sum, and computes the variances of the iterates' scores.
-// The weights begin at index at of a row, and the lags 2 n after them.
+// Sum adds the event's features to f and lag like the function Sum. It also computes the variances of the iterates'
+// scores. The weights start at index at of a row, and the lags start 2 n values later.
 func (g *Groups) Sum(s *Event, at, n int, f, lag []float64) {
 	size := len(g.units) * g.n
 	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
@@ -232,8 +232,8 @@ func add(to, x []float64) {
 	}
 }
 
-// variances writes the variances v of the iterates' or averages' scores to out. q holds their sums, and coefficient is
-// the averages' coefficient by level.
+// variances writes the variances v of scores to out. If q has the sums of the iterates, the scores are those of the
+// iterates. If it has the sums of the averages, coefficient is the coefficient of the averages by level.
 func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
 	for j := range out {
 		out[j] = g.own[alone][j]*q[alone][j] + g.own[grouped][j]*q[grouped][j] + g.own[paired][j]*q[paired][j]
@@ -253,7 +253,8 @@ func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient [
 	}
 }
 
-// rates returns the factors in v of the squared sum of the unit at index place, by noise level and output.
+// rates returns, by noise level and output, the factors of the squared sum of the unit at index place in the formula of
+// v.
 func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:
@@ -281,7 +282,7 @@ func (g *Groups) Keys(keys []uint64) []uint64 {
 	return keys
 }
 
-// GroupOf returns the index in Keys of the unit with which a feature of the event is dropped.
+// GroupOf returns the index in Keys of the unit to which a feature of the event belongs.
 func (g *arrangement) GroupOf(feature int) int {
 	span, _ := slices.BinarySearchFunc(g.spans, feature+1, func(s unitSpan, end int) int { return s.end - end })
 	place := g.spans[span].at
@@ -365,7 +366,8 @@ func (g *Groups) Segment(s *Step) {
 	}
 }
 
-// factor writes to out the derivative by which the features of a unit are multiplied in the gradient.
+// factor computes the derivative by which the values of a unit's features are multiplied in the gradient, and writes it
+// to out.
 func (g *Groups) factor(place int, df, h, out []float64) {
 	f, _ := g.sums(place)
 	u := &g.units[place]

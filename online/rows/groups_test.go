@@ -13,9 +13,9 @@ import (
 	"blankout/internal/must"
 )
 
-// slowVariance returns the variance of the noisy score of features with these groups and contributions. It sums the
-// covariance over all pairs of features. The expectation of the product of two features' factors is the expectation of
-// the squared factors of their common groups.
+// slowVariance returns the variance of the noisy score of features. groups has the groups of each feature, and parts
+// has the part of the score that each feature adds. The function sums the covariance over all pairs of features. The
+// expectation of the product of two features' factors is the expectation of the squared factors of their common groups.
 func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {
@@ -35,7 +35,7 @@ func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v fl
 }
 
 // TestGroupsAgainstTheSlowSum compares the variances of iterates and averages, and the gradients for an optimizer, with
-// the slow sum, by noise level and output. Rows must stay with their features.
+// the results of slowVariance, by noise level and output. Reordering must keep each row together with its feature.
 func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	const outputs = 2
 	own := func(sensor, words float64) loss.Noise {
@@ -158,8 +158,8 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-// TestArrangeAroundSplines checks that an event without groups and splines keeps its order. Otherwise the columns of
-// each number with a spline must be consecutive.
+// TestArrangeAroundSplines checks that the order of an event without groups and splines does not change. In other
+// events the columns of each number with a spline must be consecutive.
 func TestArrangeAroundSplines(t *testing.T) {
 	splines := must.Get(model.NewSplines([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
 	scaler := &model.Scaler{Splines: splines}

@@ -120,8 +120,8 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 }
 
 // Fused makes steps of AdaGrad whose rates depend on the rows. Gradients computes the gradients, their inverse square
-// roots and the sums that determine the rates. Descend makes the step from these. Together they have the same result as
-// AdagradStep, bit by bit.
+// roots, and the sums from which the caller computes the rates. Descend then makes the step. Gradients and Descend have
+// the same result as AdagradStep, bit by bit.
 type Fused struct {
 	active  int
 	stride  int       // number of active outputs, rounded up to a multiple of four
@@ -142,8 +142,8 @@ func (u *Fused) Begin(count, active int) {
 	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
 }
 
-// padded returns x, padded with zeros to a multiple of four. If x already has such a length, it returns x itself,
-// otherwise a copy in list i of factors.
+// padded returns x, padded with zeros to a multiple of four. If the length of x is a multiple of four, it returns x
+// itself. Otherwise it returns a copy, in list i of factors.
 func (u *Fused) padded(i int, x []float64) []float64 {
 	n := u.stride
 	if cap(x) >= n {
@@ -158,7 +158,7 @@ func (u *Fused) padded(i int, x []float64) []float64 {
 	return u.copied(i, x)
 }
 
-// copied returns list i of factors with a copy of x.
+// copied returns a copy of x, in list i of factors.
 func (u *Fused) copied(i int, x []float64) []float64 {
 	n := u.stride
 	to, active := u.factors[i*n:][:n], u.active
@@ -172,14 +172,14 @@ func (u *Fused) copied(i int, x []float64) []float64 {
 	return to
 }
 
-// outOf returns the results for count rows, starting at row from.
+// outOf returns the part of the results for count rows, starting at row from.
 func (u *Fused) outOf(from, count int) []float64 {
 	n := 2 * u.stride
 	return u.out[from*n:][:count*n]
 }
 
-// Gradients computes the gradient g of AdagradStep for rows, which start at row from of the step. To kappa[k] it adds,
-// for every row,
+// Gradients computes the gradient g of AdagradStep for rows, the first of which is row from of the step. For every row
+// it adds to kappa[k]
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
@@ -220,8 +220,8 @@ func adagradGradientsGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink
 	}
 }
 
-// Descend makes the step for rows, which start at row from of the step, after Gradients. rates has n values of
-// minusEta, followed by n values of inverse.
+// Descend makes the step for rows, the first of which is row from of the step. It must be called after Gradients. rates
+// has n values of minusEta, followed by n values of inverse.
 func (u *Fused) Descend(from int, rows [][]float64, at, n int, rates []float64) {
 	if len(rows) == 0 {
 		return
@@ -256,9 +256,9 @@ func adagradDescendGo(rows [][]float64, at, n int, minusEta, inverse, out []floa
 	}
 }
 
-// AdagradGradients1 starts the step of AdaGrad for one output, where vectors over outputs are not possible. It sets, by
-// row, g as in AdagradStep and s to start + m + g^2. InverseRoots then computes the inverse square roots of all s, and
-// AdagradStep1 iterates over the rows again.
+// AdagradGradients1 starts the step of AdaGrad for one output, for which vectors over outputs are not possible. For
+// each row it computes g as in AdagradStep, and s = start + m + g^2. InverseRoots then computes the inverse square
+// roots of all s, and AdagradStep1 finishes the step.
 func AdagradGradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradGradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
@@ -277,8 +277,8 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 	}
 }
 
-// InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns the sum of x^2 times these, which is
-// what Fused.Gradients would add to kappa.
+// InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns the sum over rows of x^2/(sqrt(s) +
+// eps), which Fused.Gradients adds to kappa.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
 		return inverseRootsGo(s, x, eps)
@@ -295,7 +295,7 @@ func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	return kappa
 }
 
-// AdagradStep1 makes the step with the gradients g and their inverse square roots r.
+// AdagradStep1 makes the step, given the gradients g and their inverse square roots r.
 func AdagradStep1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradStep1Go(rows, at, g, r, minusEta, inverse)
@@ -316,8 +316,8 @@ func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse 
 	}
 }
 
-// AdagradConstants are equal for all outputs: the initial value of the accumulators (Start), and a term that prevents
-// division by 0 (Eps).
+// AdagradConstants has the constants of AdaGrad that all outputs share: the initial value of the accumulators (Start),
+// and a term that prevents division by 0 (Eps).
 type AdagradConstants struct{ Start, Eps float64 }
 
 func gradient(df, x, shrink, basis, ridge, w float64) float64 {
@@ -325,10 +325,10 @@ func gradient(df, x, shrink, basis, ridge, w float64) float64 {
 }
 
 // InverseRoot returns 1/(sqrt(s) + eps) for a small eps, with a relative error of at most 1e-10 if sqrt(s) is above 1e6
-// eps. The result is never negative, and 0 if s is infinite. The processor's square root and division would take twice
-// as long as the rest of the step. InverseRoot instead uses Newton's iteration for s^-1/2. The first guess halves the
-// exponent (Lomont 2003) and has an error of 3.4 %, which three iterations square. a = s y/2 is updated together with y
-// (Goldschmidt), which shortens the chain of dependent operations.
+// eps. The result is never negative, and it is 0 if s is infinite. The processor's square root and division would take
+// twice as long as the rest of the step. InverseRoot instead uses Newton's iteration for s^-1/2. The first guess halves
+// the exponent (Lomont 2003). Its relative error is 3.4 %, and each of three iterations squares the error. a = s y/2 is
+// updated together with y (Goldschmidt), which shortens the chain of dependent operations.
 func InverseRoot(s, eps float64) float64 {
 	y := math.Float64frombits(rootGuess - math.Float64bits(s)>>1)
 	a := 0.5 * s * y

@@ -1,6 +1,6 @@
 package rows
 
-// withoutAVX2 calls f with the assembly loops disabled.
+// withoutAVX2 calls f while the assembly loops are disabled.
 func withoutAVX2(f func()) {
 	was := hasAVX2
 	hasAVX2 = false

@@ -6,7 +6,7 @@ const hasAVX2 = false
 
 var hasAVX512 = false // needed by the tests
 
-// These functions are never called on this processor.
+// Programs for this processor never call these functions.
 
 func sumAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int) {}
 

@@ -94,7 +94,7 @@ func testKernels(t *testing.T) {
 	}
 }
 
-// slowKappa computes what Gradients adds to kappa directly from the formula.
+// slowKappa computes directly from the formula what Gradients adds to kappa.
 func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	for i, row := range rows {
 		for k := range df {
@@ -104,8 +104,8 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 	}
 }
 
-// TestFused checks that Gradients and Descend give the same bits as kappa followed by AdagradStep with the resulting
-// rates. The rows are adjacent in memory, and the memory between and around them must not change.
+// TestFused checks that Gradients and Descend give the same bits as slowKappa followed by AdagradStep with the
+// resulting rates. The rows are adjacent in memory, and the memory between and around the rows must not change.
 func TestFused(t *testing.T) {
 	testFused(t)
 	withoutAVX2(func() { testFused(t) })
@@ -178,15 +178,15 @@ func testFused(t *testing.T) {
 	}
 }
 
-// sameBits reports whether two lists contain the same bits. All NaN count as equal.
+// sameBits reports whether two lists are equal bit by bit, except that all NaN count as equal.
 func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool {
 		return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y
 	})
 }
 
-// TestInverseRoot compares InverseRoot with the processor's square root and division, and checks its result where these
-// overflow.
+// TestInverseRoot compares InverseRoot with the processor's square root and division. It also checks arguments for
+// which these overflow.
 func TestInverseRoot(t *testing.T) {
 	inf := math.Inf(1)
 	s := []float64{0, 5e-324, 1e-300, 1e-18, 1e-16, 1e-3, 0.5, 1, 2, 3, 4, 1e100, math.MaxFloat64, inf, math.NaN()}
@@ -220,8 +220,8 @@ func TestInverseRoot(t *testing.T) {
 	}
 }
 
-// BenchmarkFused makes steps of 12 rows at three noise levels, as for JSON events, and of many rows and outputs, as for
-// dense images.
+// BenchmarkFused makes steps of two sizes: 12 rows at three noise levels, as for JSON events, and many rows and
+// outputs, as for dense images.
 func BenchmarkFused(b *testing.B) {
 	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}} {
 		memory := make([]float64, d.count*(5+3*d.n))

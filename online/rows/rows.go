@@ -1,7 +1,7 @@
 // Package rows has the arithmetic that learning and predicting share. It defines the layout of a feature's row
 // (Layout), and the rows of an event with the values that an optimizer needs (Event, Step). It also has the loops over
-// rows (Sum, AdagradStep, …) and the sums over features that are dropped together (Groups). Only scratch memory is kept
-// between events.
+// rows (Sum, AdagradStep, …) and the sums over features that are dropped together (Groups). Between events it stores
+// only scratch memory.
 //
 // Values "by level and output" are n values, one per output of each noise level. The value of level v and output k has
 // index v outputs + k.
@@ -17,8 +17,8 @@ import (
 //
 //	[Scaler's statistics] [weights] [preconditioner] [lags] [the optimizer's own] [refresh]
 //
-// Every part except the first has one value for each noise level and output. So an event loads all data of a feature at
-// once, and the loops over levels and outputs are one loop over contiguous memory.
+// Every part except the first has one value for each noise level and output. An event thus loads all data of a feature
+// at once. The loops over levels and outputs are one loop over contiguous memory.
 //
 // An optimizer divides its steps by the preconditioner, such as AdaGrad's accumulators. The lag is the average of the
 // iterates minus the iterate, divided by a coefficient c of the level: average = w + c lag.
@@ -31,8 +31,8 @@ type Layout struct {
 // FirstPart is the index in a row of the first part that has a value for each noise level and output.
 const FirstPart = model.ScalerWidth
 
-// Part returns part i of a row, counted from the weights: its values by noise level and output. The result aliases the
-// row, like the results of the methods below.
+// Part returns the values by noise level and output of part i of a row. Part 0 has the weights. The result aliases the
+// row, as do the results of the following methods.
 func (y Layout) Part(row []float64, i int) []float64 {
 	at := FirstPart + i*y.N
 	return row[at : at+y.N : at+y.N]
@@ -50,10 +50,10 @@ func (y Layout) Lags(row []float64) []float64 { return y.Part(row, 2) }
 // Own returns the optimizer's own part, if it has one.
 func (y Layout) Own(row []float64) []float64 { return y.Part(row, 3) }
 
-// Curvature returns the refresh's sums D: squared features times the loss's second derivatives.
+// Curvature returns the sums D of package refresh: squared features times second derivatives of the loss.
 func (y Layout) Curvature(row []float64) []float64 { return y.Part(row, y.Refresh) }
 
-// Center returns the center c of the refresh's quadratic summary, for a sliding window.
+// Center returns the center c of the quadratic summary of package refresh, for a sliding window.
 func (y Layout) Center(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
 
 // Gather adds the curvature s.H[j] times the features to the sums of D.
@@ -90,15 +90,16 @@ func Regroup(to, of []float64, from [][]int, outputs int) {
 // Event holds the rows of an event's features, and their values. The rows alias the table of weights, and are valid
 // until the next event.
 type Event struct {
-	// Rows includes the intercepts' row, if there is one, as the last. The following slices are parallel to Rows.
+	// Rows has the row of each feature. If there is an intercept, the row of the intercepts is last. The following
+	// slices have one value for each row.
 	Rows       [][]float64
 	Intercepts bool // the last row is the row of the intercepts
 
 	X     []float64 // standardized values
 	Ridge []float64 // factor of the weight w in the gradient of the ridge
-	// The noise variance of a feature is proportional to Basis: x^2, x, or 1 for constant noise. Constant noise also
-	// acts on absent features. To compensate, 1 is replaced by the number of events divided by the number of events
-	// with the feature.
+	// The noise variance of a feature is proportional to Basis, which is x^2, x, or 1 for constant noise. Constant
+	// noise also acts on absent features. To make up for this, 1 is replaced by the number of events divided by the
+	// number of events with the feature.
 	Basis []float64
 }
 
@@ -125,13 +126,14 @@ type Step struct {
 	// NoOvershoot is true for the first steps, before large values are known, and for steps that count more than once.
 	// Such a step must not overshoot, with any number of outputs.
 	NoOvershoot bool
-	// By row: square root of the number of times that the step counts; nil means once.
+	// Roots has, by row, the square root of the number of times that the step counts. If Roots is nil, the step counts
+	// once.
 	Roots []float64
 }
 
-// NewStep returns a step for noise levels with these strengths, and the given number of outputs each.
+// NewStep returns a step for noise levels with the given strengths, each with the given number of outputs.
 func NewStep(strength []float64, outputs int) Step {
-	// The assembly loops need slices with capacity for whole vectors.
+	// The assembly loops need slices whose capacity is a multiple of the vector length.
 	n := len(strength) * outputs
 	padded := (n + 3) &^ 3
 	s := Step{Strength: strength, Rates: make([]float64, 2*n, n+padded)}
@@ -142,16 +144,16 @@ func NewStep(strength []float64, outputs int) Step {
 	return s
 }
 
-// Segment is a range of an event's rows whose gradients have the same factors. One segment contains all rows unless
-// features are dropped in groups.
+// Segment is a range of an event's rows whose gradients have the same factors. If no features are dropped in groups,
+// one segment contains all rows.
 type Segment struct {
 	From, To   int       // indices of rows
 	DF, Shrink []float64 // factors by noise level and output
 	Strength   []float64 // by noise level: variance of a single feature in the segment
 }
 
-// Y returns the target of output k for an event with this label. There is one output for two classes, otherwise one per
-// class.
+// Y returns the target of output k for an event with this label. There is one output if there are two classes. For more
+// classes there is one output per class.
 func Y(label, k, outputs int) float64 {
 	if outputs == 1 && label == 1 || outputs > 1 && label == k {
 		return 1
@@ -159,15 +161,15 @@ func Y(label, k, outputs int) float64 {
 	return -1
 }
 
-// NoClass is the published intercept of an output that has no class yet.
+// NoClass is the published intercept of an output that no class has yet.
 const NoClass = -30
 
-// Ungroup makes all rows one segment.
+// Ungroup puts all rows into one segment.
 func (s *Step) Ungroup() {
 	s.Segments = append(s.Segments[:0], Segment{0, len(s.Rows), s.DF, s.Shrink, s.Strength})
 }
 
-// Factors returns memory for n factors of segments, which Scale multiplies as well.
+// Factors returns memory for n factors of segments. Scale also multiplies these factors.
 func (s *Step) Factors(n int) []float64 {
 	s.factors = slices.Grow(s.factors[:0], n)[:n]
 	return s.factors
@@ -193,7 +195,7 @@ func (s *Event) Features() int {
 	return len(s.Rows)
 }
 
-// Reset makes room for the values of the given number of features and one intercept.
+// Reset prepares s for the values of the given number of features and one intercept.
 func (s *Event) Reset(features int) {
 	most := features + 1
 	s.Intercepts = false
@@ -203,14 +205,14 @@ func (s *Event) Reset(features int) {
 	s.Ridge = slices.Grow(s.Ridge[:0], most)[:features]
 }
 
-// AddIntercepts appends the row of the intercepts: a feature of value 1 without noise.
+// AddIntercepts appends the row of the intercepts as a feature with value 1 and without noise.
 func (s *Event) AddIntercepts(row []float64, ridge float64) {
 	s.Intercepts = true
 	s.Rows = append(s.Rows, row)
 	s.X, s.Basis, s.Ridge = append(s.X, 1), append(s.Basis, 0), append(s.Ridge, ridge)
 }
 
-// Alike returns the end of the rows from row from on that have equal Roots.
+// Alike returns the end of the range of rows, starting at row from, that have equal Roots.
 func (s *Step) Alike(from, to int) int {
 	end := from + 1
 	for end < to && s.Roots[end] == s.Roots[from] {

@@ -8,8 +8,8 @@ import (
 	"blankout/internal/model"
 )
 
-// arrangement holds the units of an event, and the order of its rows, in which each unit's rows are consecutive. It is
-// part of Groups.
+// arrangement holds the units of an event, and an order of its rows in which the rows of each unit are consecutive. It
+// is a part of Groups.
 type arrangement struct {
 	grouping *model.Grouping
 	Grouped  bool // a level has noise of groups; otherwise all features without splines are one unit
@@ -28,7 +28,7 @@ type arrangement struct {
 	spare Event // memory for the reordered rows
 }
 
-// unitKind selects the formula of Groups for the features of a unit.
+// unitKind is which formula of Groups applies to the features of a unit.
 type unitKind int
 
 const (
@@ -50,7 +50,7 @@ type unitPart struct {
 	next    int      // index of its next row, while features are ordered
 }
 
-// unitSpan is a sequence of features of one unit, up to index end.
+// unitSpan is a sequence of features that belong to one unit. It ends before the index end.
 type unitSpan struct {
 	end int
 	at  int32 // index of the unit
@@ -63,7 +63,7 @@ type unitRun struct {
 	unit     int // index of the unit, for kinds that have sums
 }
 
-// parented reports whether parents is used.
+// parented reports whether the field parents is set.
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == splined }
 
 // arrange finds the units for Groups.Arrange.
@@ -89,7 +89,7 @@ func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, splin
 	g.order(s)
 }
 
-// arrangeSplines is arrange for events that may have splines.
+// arrangeSplines is arrange for events in which numbers may have splines.
 func (g *arrangement) arrangeSplines(fields []uint16, columns []uint32, splines *model.Splines) {
 	var with []uint32 // the remaining columns that have splines
 	if splines != nil {
@@ -152,7 +152,7 @@ func (g *arrangement) arrangeSplines(fields []uint16, columns []uint32, splines 
 	}
 }
 
-// join adds n features from i on to a unit.
+// join adds n features, starting at feature i, to the unit with index at.
 func (g *arrangement) join(i, n int, at int32) {
 	g.units[at].count += n
 	if last := len(g.spans) - 1; last >= 0 && g.spans[last].at == at {
@@ -162,7 +162,7 @@ func (g *arrangement) join(i, n int, at int32) {
 	}
 }
 
-// place returns the index in units of a unit, and adds the unit if it is new.
+// place returns the index in units of a unit. If the unit is new, place adds it.
 func (g *arrangement) place(unit int32) int32 {
 	for int(unit) >= len(g.slot) {
 		g.slot = append(g.slot, 0)
@@ -175,7 +175,8 @@ func (g *arrangement) place(unit int32) int32 {
 	return int32(len(g.units) - 1)
 }
 
-// pairs finds the groups of the event's pairs, which may have no other features, and the units with a single feature.
+// pairs finds the groups to which the event's pairs belong, because such a group may have no other features. It also
+// finds the units with a single feature.
 func (g *arrangement) pairs() {
 	for i := 0; i < len(g.units); i++ { // the loop appends groups
 		if g.units[i].kind != grouped {
@@ -208,7 +209,7 @@ func (g *arrangement) pairs() {
 	}
 }
 
-// order assigns rows to units, and moves the rows that are not in this order yet.
+// order assigns rows to units, and moves the rows that are in another order.
 func (g *arrangement) order(s *Event) {
 	g.parts, g.moved = g.parts[:0], g.moved[:0]
 	at, held := 0, 0
@@ -248,7 +249,7 @@ func (g *arrangement) order(s *Event) {
 	s.Ridge, to.Ridge = to.Ridge, s.Ridge
 }
 
-// Row returns the row of a feature of the event.
+// Row returns the index of the row of a feature of the event.
 func (g *arrangement) Row(feature int) int {
 	if !g.mixed {
 		return feature
@@ -259,7 +260,7 @@ func (g *arrangement) Row(feature int) int {
 	return int(g.moved[feature])
 }
 
-// move computes the row of each feature.
+// move computes the index of the row of each feature.
 func (g *arrangement) move() {
 	for i := range g.units {
 		g.units[i].next = g.units[i].at

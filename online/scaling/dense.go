@@ -1,6 +1,6 @@
 package scaling
 
-// This file finds dense columns of sparse text formats.
+// This file finds the dense columns of sparse text formats.
 
 import (
 	"math"
