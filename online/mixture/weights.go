@@ -15,7 +15,7 @@ import (
 //	weight_i <- (1 - s) weight_i + s prior_i
 //
 // (fixed share; Herbster & Warmuth 1998), where least is the smallest loss and most is mostLoss. The switching rate s
-// determines how fast the weight of a predictor can recover. It is learned: there are weights for each of several s,
+// determines how fast the weight of a prediction can recover. It is learned: there are weights for each of several s,
 // and these are mixed by their losses so far (Monteleoni & Jaakkola 2003).
 type Weights struct {
 	prior []float64
