@@ -22,7 +22,8 @@ func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config))
 	}), s.Schema())
 }
 
-// TestSecondOrderHelps checks that predictions with the second-order expert have a lower loss than the noise levels alone.
+// TestSecondOrderHelps checks that the loss of predictions with the second-order expert is lower than the loss of the
+// noise levels alone.
 func TestSecondOrderHelps(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
@@ -48,8 +49,8 @@ func TestSecondOrderHelps(t *testing.T) {
 	}
 }
 
-// TestSecondOrderCenters checks that the spline of a number adds zero on average. So an event without the number is
-// predicted without information from it. Complete events alone would not ensure this.
+// TestSecondOrderCenters checks that the spline of a number adds zero to the score on average. An event without the
+// number is then predicted without information from the number. Learning only complete events would not ensure this.
 func TestSecondOrderCenters(t *testing.T) {
 	s := synthetic.NewTides(4, 2, 0)
 	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
@@ -78,7 +79,8 @@ func TestSecondOrderCenters(t *testing.T) {
 	}
 }
 
-// TestSecondOrderWeighsClasses checks that class_weight has the same effect as the weight of the class's events.
+// TestSecondOrderWeighsClasses checks that class_weight has the same effect as giving this weight to the events of the
+// class.
 func TestSecondOrderWeighsClasses(t *testing.T) {
 	var answers [2][]float64
 	for i := range answers {

@@ -23,8 +23,8 @@ func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learn
 	return start(t, with(change), eventtest.Schema(12, "", names...))
 }
 
-// TestSets checks that sets of the published model contain the class as often as configured. It covers two and more
-// classes, masks alone and missing fields, and losses whose scores are not log-odds.
+// TestSets checks that prediction sets of the published model contain the true class as often as configured. It covers
+// two classes and more, training with masks alone and with missing fields, and losses whose scores are not log-odds.
 func TestSets(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct {
@@ -72,7 +72,8 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestSetsOfLateLabels checks that a delayed label is compared with the prediction set at arrival.
+// TestSetsOfLateLabels checks that a delayed label is compared with the prediction set that was formed when the event
+// arrived.
 func TestSetsOfLateLabels(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
@@ -97,8 +98,8 @@ func TestSetsOfLateLabels(t *testing.T) {
 	}
 }
 
-// TestIntervalsCover checks that regression intervals contain as many targets as configured, even if residuals are far
-// from normal. A coverage of 0 gives the intervals of normal residuals.
+// TestIntervalsCover checks that regression intervals contain the configured fraction of targets, even if residuals are
+// far from normal. With a coverage of 0, intervals must be those of normally distributed residuals.
 func TestIntervalsCover(t *testing.T) {
 	for coverage, want := range map[float64]float64{0.9: 0.9, 0.6: 0.6, 0: 0.95} {
 		c := online.DefaultConfig()
@@ -183,8 +184,8 @@ func TestIntervalsByValue(t *testing.T) {
 	}
 }
 
-// TestIntervalContainsItsValue checks for targets that grow forever that every interval contains its prediction, from
-// the second event on.
+// TestIntervalContainsItsValue checks targets that keep growing. From the second event on, every interval must contain
+// its predicted value.
 func TestIntervalContainsItsValue(t *testing.T) {
 	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
@@ -202,8 +203,8 @@ func TestIntervalContainsItsValue(t *testing.T) {
 	}
 }
 
-// TestSetsOtherCoverage checks that settings may change between runs: the coverage, whether there are sets, the
-// calibration and the age of the weights.
+// TestSetsOtherCoverage checks that some settings may change between runs: the coverage, whether there are prediction
+// sets, the calibration, and serving_staleness.
 func TestSetsOtherCoverage(t *testing.T) {
 	l := kindsLearner(t, 2, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}

@@ -146,9 +146,10 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.
 }
 
 const (
-	// correctHalfLife is the default half-life of the second-order expert, in events.
+	// correctHalfLife is the default half-life, in events, of the second-order expert.
 	correctHalfLife = 2000
-	// leastRidge keeps the second-order expert's matrix invertible if there is no ridge.
+	// leastRidge is the smallest ridge of the second-order expert. It keeps the matrix of the expert invertible if no
+	// ridge is configured.
 	leastRidge = 1e-3
 )
 

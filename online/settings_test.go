@@ -94,8 +94,8 @@ func TestSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFingerprintInOtherWords checks that two configurations that differ only in spelling have the same Fingerprint,
-// and that a difference names the key.
+// TestFingerprintInOtherWords checks that two configurations have the same Fingerprint if they differ only in the
+// spelling of values. For other differences, Diff must name the key.
 func TestFingerprintInOtherWords(t *testing.T) {
 	c := online.DefaultConfig()
 	s := event.NewSchema(4, nil, 2)
@@ -114,7 +114,7 @@ func TestFingerprintInOtherWords(t *testing.T) {
 	}
 }
 
-// TestBounds checks that every optimizer keeps its numbers finite at the limits of the learning rate and the cost.
+// TestBounds checks that the numbers in every optimizer are finite at the limits of the learning rate and the cost.
 func TestBounds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -35,8 +35,8 @@ func killed(r *rand.Rand, e *event.Example, dead *model.Dead, groups bool) *even
 	return e
 }
 
-// silentLoss learns events, and returns the model's loss on events in which half of the numbers or groups are silently
-// missing. It is the log-loss or, for regression, the squared error.
+// silentLoss learns events. It returns the model's loss on events in which half of the numbers, or of the groups, are
+// silently missing. The loss is the log-loss or, for regression, the squared error.
 func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64 {
 	t.Helper()
 	schema, draw := readingsOf(3, classes)
@@ -62,8 +62,8 @@ func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64
 	return lost
 }
 
-// TestSilentMissingKeepsItsPromise checks that learning with silent_missing has a lower loss if half of the fields, or
-// of the groups, are silently missing.
+// TestSilentMissingKeepsItsPromise checks events in which half of the fields, or of the groups, are silently missing.
+// The loss on these events must be lower if the learner uses silent_missing.
 func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 0} {
@@ -90,8 +90,9 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestSilentForecast checks that the forecast for silently missing fields equals the loss of such predictions, with and
-// without a level of silent noise. It differs from the forecast for declared missing fields.
+// TestSilentForecast checks that the forecast for silently missing fields equals the loss on events with silently
+// missing fields, with and without a level of silent noise. It must differ from the forecast for declared missing
+// fields.
 func TestSilentForecast(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []float64{0, 0.5} {
@@ -148,7 +149,8 @@ func TestDeadValues(t *testing.T) {
 	}
 }
 
-// TestSilentLateClass checks that silent noise works when late classes turn one output into several.
+// TestSilentLateClass checks silent noise if there is one output at first, and late classes increase the number of
+// outputs.
 func TestSilentLateClass(t *testing.T) {
 	for _, noise := range []string{"silent:0.5", "silent-group:0.5", "auto"} {
 		c := plain()
@@ -183,8 +185,8 @@ func TestSilentLateClass(t *testing.T) {
 	}
 }
 
-// TestSilentLimits checks that silent_missing treats two kinds of readings as missing: a 0 in a field that has never
-// been 0, and a reading far outside all others.
+// TestSilentLimits checks that silent_missing declares two kinds of readings missing: a 0 in a field that has never
+// been 0, and a reading far outside all other readings.
 func TestSilentLimits(t *testing.T) {
 	for _, missing := range []float64{0, 0.3} {
 		c := plain()

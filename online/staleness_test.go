@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// agedCase is a stream whose predictions are measured by age of the weights. There are streams with two classes, with
-// many classes of which some first appear late, and for regression. Some numbers are null.
+// agedCase is a stream whose predictions are measured by the age of the weights. The streams have two classes, many
+// classes of which some first appear late, or regression targets. Some numbers are null.
 type agedCase struct {
 	name   string
 	config func(*online.Config)
@@ -106,7 +106,7 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 	}
 }
 
-// told returns the sums of the progressive measures.
+// told returns the sums of the learner's progressive measures.
 func told(l *learner) mean {
 	m := l.Report()
 	if n := m.Numbers; n != nil {
@@ -152,8 +152,8 @@ func TestStalePredictions(t *testing.T) {
 					if fresh[j].addDifference(before, after); j == 0 {
 						continue
 					}
-					// One model has an age of about 1,000 for two thousand events. One model serves age 10,000 for the
-					// whole test.
+					// One model is used for the age 1,000 during two thousand events. One model is used for the age
+					// 10,000 during the whole test.
 					born := (n - staleness.Ages[j-1]*9/10) / 1000 * 1000
 					if j == 2 {
 						born = born/2000*2000 + 1000
@@ -182,8 +182,8 @@ func TestStalePredictions(t *testing.T) {
 	}
 }
 
-// TestStalenessOfLateField checks that a model from before some fields existed predicts events that have these fields,
-// decoded with the newer Schema.
+// TestStalenessOfLateField checks a model that was frozen before some fields existed. It must predict events that have
+// these fields and are decoded with the newer Schema.
 func TestStalenessOfLateField(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	l, r := start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
@@ -209,8 +209,8 @@ func TestStalenessOfLateField(t *testing.T) {
 	t.Errorf("%+v", l.Report().ByAge)
 }
 
-// TestStalenessOfFirstPass checks that later passes over a data set, which repeat learned events, are not measured and
-// store no models.
+// TestStalenessOfFirstPass checks later passes over a data set, which repeat learned events. They must not be measured,
+// and no models may be stored.
 func TestStalenessOfFirstPass(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
 	l := start(t, online.DefaultConfig(), schema)
@@ -240,8 +240,8 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	}
 }
 
-// TestStaleWeightsAfterDrift uses a stream whose class boundary rotates at a constant speed. The additional error of old
-// weights must equal the rotation since they were current, as a fraction of half a turn.
+// TestStaleWeightsAfterDrift uses a stream whose class boundary rotates at a constant speed. The additional error of
+// old weights must equal the angle of the rotation since then, as a fraction of half a turn.
 func TestStaleWeightsAfterDrift(t *testing.T) {
 	const half = 30000 // number of events of half a turn
 	c := online.DefaultConfig()
@@ -269,8 +269,8 @@ func TestStaleWeightsAfterDrift(t *testing.T) {
 	}
 }
 
-// TestStalenessOfDelayedLabels checks that, for delayed labels, age 0 is the prediction when the label arrives, not when the event
-// arrives.
+// TestStalenessOfDelayedLabels checks that, for delayed labels, age 0 is the prediction when the label arrives, not the
+// prediction when the event arrives.
 func TestStalenessOfDelayedLabels(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
@@ -303,8 +303,9 @@ func TestStalenessOfDelayedLabels(t *testing.T) {
 	}
 }
 
-// turning draws events in which a number determines the class for turn events, then the opposite class, and so on.
-// Current weights predict the next class. Weights that are turn events old confidently predict the wrong class.
+// turning draws events in which a number determines the class. After every turn events the relation is reversed.
+// Current weights predict the class of the next event well. Weights that are turn events old confidently predict the
+// wrong class.
 func turning(n, turn int) (out []*event.Example) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for i := range n {
@@ -375,8 +376,8 @@ func TestStaleWeights(t *testing.T) {
 	}
 }
 
-// spells returns events whose class stays the same for about fifty events. Current weights predict the next class.
-// Older weights can use only the numbers.
+// spells returns events whose class stays the same for about fifty events. Current weights predict the class of the
+// next event from the class of the latest events. Older weights can predict it only from the numbers.
 func spells(n int) (out []*event.Example) {
 	_, ids := synthetic.NumberFields(2)
 	r := rand.New(rand.NewPCG(3, 0x5be11))
@@ -391,8 +392,8 @@ func spells(n int) (out []*event.Example) {
 	return out
 }
 
-// TestServingStalenessSuitsReaders checks mixture weights that are learned from predictions of weights 100 events old. They
-// reduce the loss of such weights and increase the loss of current weights.
+// TestServingStalenessSuitsReaders checks mixture weights that are learned from predictions of weights 100 events old.
+// They must reduce the loss of weights of that age. The loss of current weights must not be lower than without them.
 func TestServingStalenessSuitsReaders(t *testing.T) {
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {

@@ -59,7 +59,7 @@ func TestStandardizeAll(t *testing.T) {
 	if len(all.Scaler.Dense) != columns || len(few.Scaler.Dense) != 4 {
 		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
 	}
-	// Over all events, with absent columns as 0, the statistics are the same.
+	// Over all events, with absent columns counted as 0, the statistics must be the same.
 	for d := range uint32(columns) {
 		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))
 		total := float64(n)
@@ -96,8 +96,9 @@ func TestStandardizeAll(t *testing.T) {
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
 
-// TestColumnThatIsDenseNoMore checks that a column that is no longer dense is divided by the bound of its readings
-// again: their mean plus three standard deviations. The result is as if it had never been centered.
+// TestColumnThatIsDenseNoMore checks a column that is no longer dense. It must again be divided by the bound of its
+// readings, which is their mean plus three standard deviations. The result must be as if the column had never been
+// centered.
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Standardize = "auto"

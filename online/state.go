@@ -21,8 +21,8 @@ import (
 	"blankout/online/young"
 )
 
-// Snapshot is a Learner's state at one instant. It is immutable, so other goroutines may encode it and serve its Model
-// while learning continues.
+// Snapshot is the state of a Learner at one instant. It is immutable. While learning continues, other goroutines may
+// therefore encode the Snapshot and serve its Model.
 type Snapshot struct {
 	model   *model.Linear
 	levels  []*model.Linear // models of method Levels
@@ -38,7 +38,7 @@ type Snapshot struct {
 	pasts   pasts                 // earlier states, whose blocks are part of the state
 }
 
-// Snapshot returns the current state. It copies only the blocks of rows that have been written since the last Snapshot.
+// Snapshot returns the current state. It copies only the blocks of rows that were changed after the previous Snapshot.
 func (l *Learner) Snapshot() *Snapshot {
 	l.predictor.publish(l.encoder.Table)
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
@@ -59,8 +59,8 @@ func (l *Learner) Snapshot() *Snapshot {
 	return s
 }
 
-// kept returns a copy of the current model, to predict later events. It has no Schema, because the stream's later
-// Schema replaces it.
+// kept returns a copy of the current model that will predict later events. The copy has no Schema, because those events
+// need the later Schema of the stream.
 func (l *Learner) kept() *model.Linear {
 	l.predictor.publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
@@ -68,7 +68,7 @@ func (l *Learner) kept() *model.Linear {
 	return m.Compact()
 }
 
-// model returns the published model with the given rows.
+// model returns the published model. Its rows are those of t.
 func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	levels, own := l.predictor.weightsOf(0, nil)
 	h := l.head(s, levels, own, l.predictor.noise(0))
@@ -114,18 +114,18 @@ func (l *Learner) loss() loss.Loss {
 func (s *Snapshot) Model() *model.Linear { return s.model }
 
 // Levels returns the model of each noise level alone, and the index of the level with the largest mixture weight. Each
-// level has an exact solution, for its own noise; the published mixture has none.
+// level has an exact solution for its own noise. The published mixture of the levels has no exact solution.
 func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
 
-// Foreign reports whether a column is a spline column that only the correcting experts learn. The exact problems of
-// Levels exclude it.
+// Foreign reports whether a column is a spline column that only the correcting experts learn. The exact solutions of
+// Levels exclude such columns.
 func (s *Snapshot) Foreign(column uint32) bool { return s.foreign(column) }
 
-// Unit returns the unit of regression targets, for the exact solution of the same problem. It is zero for
+// Unit returns the unit of regression targets, with which the same problem can be solved exactly. It is zero for
 // classification.
 func (s *Snapshot) Unit() batch.Unit { return s.unit }
 
-// Blocks returns all blocks of EachBlock.
+// Blocks returns all blocks that EachBlock yields.
 func (s *Snapshot) Blocks() ([]event.Block, error) {
 	each, err := s.EachBlock()
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// stateVersion is the version of the layout of the block "learner". Each change of the layout needs a new number.
+// stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
 const stateVersion = 18
 
 // encode returns the block "learner".
@@ -201,7 +201,8 @@ func (l *Learner) encodeRefused() []byte {
 	return c.Out
 }
 
-// state encodes or decodes the state that is neither in rows nor in the model. Decoding needs the model's Covariance.
+// state encodes or decodes the state that is neither in rows nor in the model. To decode, it needs the Covariance of
+// the model.
 func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.events)
 	l.weights.State(c)
@@ -219,9 +220,9 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.monitors.State(c)
 }
 
-// Restore returns the Learner that wrote the blocks. It continues with the same bits as that Learner. The decoder must
-// use the saved Schema, which method Schema returns. Rows stay in the memory of the blocks until they are written, so
-// the caller must not change the blocks.
+// Restore returns the Learner that wrote the blocks. The Learner continues bit by bit. The decoder must use the saved
+// Schema, which the method Schema returns. Until rows are changed, they are in the memory of the blocks, so the caller
+// must not change the blocks.
 func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	m, err := model.ReadLinear(blocks)
 	if err != nil {
@@ -334,7 +335,7 @@ func ReadConfig(blocks []event.Block) (Config, error) {
 	return c, nil
 }
 
-// MismatchError reports that the current settings would change the meaning of the saved weights.
+// MismatchError reports that the meaning of the saved weights would change under the current settings.
 type MismatchError struct{ Differences []string }
 
 func (e *MismatchError) Error() string {

@@ -12,8 +12,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// FuzzRestore restores checkpoints with valid checksums and one arbitrary block. Restore must reject them or return a
-// Learner that can be saved again.
+// FuzzRestore restores checkpoints with valid checksums in which one block is arbitrary. Restore must reject the
+// checkpoint or return a Learner that can be saved again.
 func FuzzRestore(f *testing.F) {
 	c := online.DefaultConfig()
 	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
@@ -46,7 +46,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestSnapshotIsImmutable checks that learning while a Snapshot is encoded changes neither the Snapshot nor the scores
+// TestSnapshotIsImmutable learns while a Snapshot is encoded. Learning must change neither the Snapshot nor the scores
 // of its model.
 func TestSnapshotIsImmutable(t *testing.T) {
 	l, s := streamLearner(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
@@ -75,7 +75,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 }
 
-// TestRefusedIsKept checks that the counts of rejected events are kept by a restart and by Clone.
+// TestRefusedIsKept checks that the counts of rejected events are the same after a restart and in a Clone.
 func TestRefusedIsKept(t *testing.T) {
 	l, s := streamLearner(t, online.DefaultConfig(), 2), synthetic.NewStream(4, 2)
 	for i := range 60 {

@@ -14,8 +14,8 @@ type stream struct {
 	next   func() *event.Example
 }
 
-// records draws events with fields: numbers with very different scales, a number whose mean moves, categories and
-// words.
+// records draws events with fields: numbers with very different scales, a number whose mean changes with time,
+// categories and words.
 func records(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	var ids []uint16

@@ -36,8 +36,9 @@ func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// TestStuckIsNullToMeasures checks that measures of a model on raw events are the same as with nulls instead of stuck
-// values. It checks the objective, the evidence of a validation, the error without a field, and Predict.
+// TestStuckIsNullToMeasures compares measures of a model on raw events with measures on events with null in place of
+// stuck values. They must be equal. The measures are the objective, the evidence of a validation, the error without a
+// field, and Predict.
 func TestStuckIsNullToMeasures(t *testing.T) {
 	s := synthetic.NewStuckStream(8)
 	l := newStuck(t, s, nil)
@@ -151,8 +152,8 @@ func stuckAlarms(l *online.Learner) (on []health.FieldAlarm) {
 	return on
 }
 
-// TestStuckIsNotLearned checks that a stuck field's scale stays the same, that its readings are not learned, and that
-// it still counts as a usual field.
+// TestStuckIsNotLearned checks that the scale of a stuck field does not change and that its readings are not learned.
+// The field must still count as usual.
 func TestStuckIsNotLearned(t *testing.T) {
 	s := synthetic.NewStuckStream(6)
 	c := plain()
@@ -185,8 +186,8 @@ func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config
 	return start(t, with(change), s.Schema)
 }
 
-// TestStuckRestored checks that a learner restored while a field is stuck, or shortly before it is detected, continues
-// with the same bits.
+// TestStuckRestored restores a learner while a field is stuck, or shortly before it is detected. The restored learner
+// must continue bit by bit.
 func TestStuckRestored(t *testing.T) {
 	s := synthetic.NewStuckStream(3)
 	l := newStuck(t, s, nil)
@@ -257,8 +258,8 @@ func TestStuckSetting(t *testing.T) {
 	}
 }
 
-// TestStuckCosts checks any stuck value and any number of stuck fields: the loss is at most the loss with nulls, and
-// less than without detection.
+// TestStuckCosts checks different stuck values and numbers of stuck fields. The loss must be at most the loss with null
+// in place of stuck values, and lower than without detection.
 func TestStuckCosts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

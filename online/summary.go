@@ -18,7 +18,7 @@ import (
 // Report holds all measures and counts of a Learner.
 type Report struct {
 	monitor.Report
-	// RefreshFailures is the number of IRLS steps without a solution, which changed nothing.
+	// RefreshFailures is the number of IRLS steps that had no solution. Such a step changes nothing.
 	RefreshFailures uint64
 	Features        int // number of columns that have rows
 
@@ -54,17 +54,17 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// Forecast is the result of Report.Forecasts. LevelsByMissing is as in Report.
+	// Forecast is the result of Report.Forecasts. LevelsByMissing is the same as in Report.
 	Forecast        *Forecast           `json:"forecast,omitempty"`
 	LevelsByMissing []string            `json:"noise_levels_by_missing,omitempty"`
 	Sets            []measure.Coverage  `json:"sets,omitempty"`
 	ByAge           []measure.StaleLoss `json:"by_staleness,omitempty"`
-	// CoverageByClass is as in Report.
+	// CoverageByClass is the same as in Report.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	Drift           health.Drift            `json:"drift"`
 	Mislabeled      uint64                  `json:"mislabeled"` // number of events whose label is probably wrong
-	// NumbersSummary is only for regression. Its errors are in the unit of the targets, and Forecast has root mean
-	// squared errors.
+	// NumbersSummary is only for regression. Its errors are in the unit of the targets. For regression, Forecast has
+	// root mean squared errors.
 	*NumbersSummary
 	health.BaselineReport
 }
@@ -115,8 +115,8 @@ func (m *Report) Summary() Summary {
 	return s
 }
 
-// Forecasts returns the Forecast with errors of classifications in percent, and root mean squared errors of regression.
-// It is nil until each point has a sample. Groups are omitted until each of their points has a sample.
+// Forecasts returns the Forecast with errors in percent for classification, and with root mean squared errors for
+// regression. It returns nil until each point has a sample. It omits groups until each of their points has a sample.
 func (m *Report) Forecasts() *Forecast {
 	f := m.Forecast
 	if f.Level == "" || !wasSampled(f.Declared) || !wasSampled(f.Silent) {

@@ -23,7 +23,7 @@ import (
 type denseFinder struct {
 	Events     uint64   // number of observed events
 	candidates []uint32 // columns that can become dense
-	// By candidate: number of readings, their mean, and sum of squared deviations.
+	// For each candidate: the number of readings, their mean, and their sum of squared deviations.
 	moments []float64
 	places  map[uint32]int // index of each candidate; nil until needed
 	seen    []uint64       // number of events with each column of Scaler.Dense
@@ -33,14 +33,14 @@ type denseFinder struct {
 
 const (
 	denseEvents = 1000
-	// The spread columns of a table are determined after tableEvents events.
+	// If events are rows of a table, its spread columns are determined after tableEvents events.
 	tableEvents = 20
 )
 
 // isDense reports whether a column that was in seen of n events is dense.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
-// isTable reports whether events have at least a tenth of all columns, like rows of a table.
+// isTable reports whether an average event has at least a tenth of all columns, like a row of a table.
 func (d *denseFinder) isTable() bool {
 	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
 }
@@ -52,8 +52,8 @@ func isNumber(seen, n, mean, variance, inverse float64) bool {
 	return variance > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
 }
 
-// candidate adds a reading of a column that can become dense. first reports whether it is the column's first reading. A
-// reading of a divided column is multiplied by inverse.
+// candidate adds a reading x of a column that can become dense. first reports whether it is the first reading of the
+// column. If the column is divided by a scale, x has been multiplied by inverse.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
 		return // no column can become a candidate any more
@@ -77,7 +77,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	m[2] += delta * (x - m[1])
 }
 
-// index returns the index of a column among the candidates; ok is false if it is not a candidate.
+// index returns the index of a column among the candidates. ok is false if the column is not a candidate.
 func (d *denseFinder) index(column uint32) (i int, ok bool) {
 	if d.places == nil {
 		d.places = map[uint32]int{}

@@ -11,8 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// sparse passes events of a sparse text format to a Scaling. It returns the treatment of each numeric column: "dense"
-// or "spread".
+// sparse passes events of a sparse text format to a Scaling. It returns the treatment of each numeric column, which is
+// "dense" or "spread".
 func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
 	s, rows := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
 	s.AddField(event.Sparse, model.TransformAuto)
@@ -48,7 +48,7 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 }
 
 // TestTable checks that the numeric columns of a table are found although many rows omit them. Columns that are always
-// 1, hardly vary, or are rarely present are not found. No word of a text is found.
+// 1, hardly vary, or are rarely present must not be found. No word of a text may be found.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	numbers := sparse(t, 3000, func(int) (x event.Vec) {

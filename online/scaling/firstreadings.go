@@ -1,6 +1,7 @@
 package scaling
 
-// This file keeps the latest readings of numeric columns, which decide whether a column's statistics restart.
+// This file stores the latest readings of numeric columns. These readings determine whether the statistics of a column
+// restart.
 
 import (
 	"maps"
@@ -11,11 +12,10 @@ import (
 	"blankout/internal/model"
 )
 
-// recentReadings keeps readings of numeric columns that may restart the column's statistics:
-//
+// recentReadings stores readings of numeric columns for which the statistics of the column may restart:
 //   - the first readings;
-//   - some readings up to watchUntil, which show whether the first ones were misleading;
-//   - readings that differ when all before were equal;
+//   - some readings up to watchUntil, which show whether the first readings were misleading;
+//   - readings that differ after all earlier readings were equal;
 //   - consecutive readings beyond the clip, which may be a lasting change.
 type recentReadings struct {
 	columns map[uint32]*readings
@@ -25,7 +25,8 @@ type recentReadings struct {
 type readings struct {
 	values []float64 // the latest readings, at most event.FirstReadings
 	at     float64   // number of the latest reading in its column
-	// outliers grows by one for each reading beyond the clip, and falls by three for each other reading, to at least 0.
+	// outliers increases by one at each reading beyond the clip, and decreases by three, down to 0, at each other
+	// reading.
 	outliers float64
 }
 
@@ -40,14 +41,14 @@ const (
 	watchUntil, misledBy = 2048, 4
 )
 
-// watched reports whether the n-th reading of a column is to be kept for the comparison at the 64th, 128th, … reading.
-// last reports whether the comparison is due.
+// watched reports whether the n-th reading of a column must be stored for the next comparison at the 64th, 128th, …
+// reading. last reports whether the comparison is due after this reading.
 func watched(n float64) (yes, last bool) {
 	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the smallest power of two that is at least n
 	return n <= watchUntil && n > model.FirstReadings && n > next-model.FirstReadings, n == next
 }
 
-// of returns the readings of a column.
+// of returns the stored readings of a column.
 func (g *recentReadings) of(column uint32) *readings {
 	r := g.columns[column]
 	if r != nil {
@@ -73,7 +74,7 @@ func (g *recentReadings) drop(column uint32) {
 	}
 }
 
-// add adds the n-th reading of a column. If it does not follow the kept readings directly, these are dropped.
+// add stores the n-th reading of a column. If it does not directly follow the stored readings, these are discarded.
 func (r *readings) add(n, x float64) {
 	if r.at != n-1 {
 		r.values = r.values[:0]
@@ -85,8 +86,8 @@ func (r *readings) add(n, x float64) {
 	r.values, r.at = append(r.values, x), n
 }
 
-// addOutlier adds the n-th reading of a column, which is beyond the clip. It reports whether outliers have lasted long
-// enough to restart the column.
+// addOutlier stores the n-th reading of a column, which is beyond the clip. The result is true if outliers have lasted
+// long enough for a restart of the column.
 func (r *readings) addOutlier(n, x float64) bool {
 	if r.outliers = max(0, r.outliers-3*(n-1-r.at)); r.outliers > 0 {
 		r.at = n - 1
@@ -104,8 +105,9 @@ func (r *readings) addOutlier(n, x float64) bool {
 	return changes >= len(r.values)/changesEvery
 }
 
-// observeNumeric adds a reading, z standard deviations from the center, to the statistics of a column that is centered
-// and scaled, like model.Scaler.Observe. It restarts the column if necessary; the weights then stay the same.
+// observeNumeric adds a reading to the statistics of a column that is centered and scaled, like model.Scaler.Observe. z
+// is the distance of the reading from the center, in standard deviations. observeNumeric restarts the column if
+// necessary. The weights do not change at a restart.
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
 	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
 		if values := s.sample(column, stats, x); values != nil {
@@ -119,17 +121,18 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
-// Steady reports whether the n-th reading of a column changes only the count and the moments, provided that it is
-// within the clip. It returns false for transformed columns.
+// Steady reports whether the n-th reading of a column changes only the count and the moments if it is within the clip.
+// The result is false for transformed columns.
 func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 	return stats[model.StatInverse] > 0 && Rests(n)
 }
 
-// Rests reports whether the n-th reading of a column with a scale changes only the count and the moments, provided that
-// it is within the clip. The column may be transformed.
+// Rests reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
+// within the clip. The column may be transformed.
 func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
 
-// RestsSpread is Rests for a column that is divided by its standard deviation, and a reading of z standard deviations.
+// RestsSpread is Rests for a column that is divided by its standard deviation. The size of the reading is z standard
+// deviations.
 func RestsSpread(n, z float64) bool {
 	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
 }
@@ -168,9 +171,9 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 	return Move{ratio, shift, 1}
 }
 
-// observeSpread adds a reading of z standard deviations to the statistics of a column that is divided by its standard
-// deviation. If event.FirstReadings consecutive readings are below smallAt standard deviations, earlier readings were
-// outliers. Then the column restarts with the latest readings, and the weights stay the same.
+// observeSpread adds a reading, whose size is z standard deviations, to the statistics of a column that is divided by
+// its standard deviation. If event.FirstReadings consecutive readings are below smallAt standard deviations, the
+// earlier readings were outliers. The column then restarts with the latest readings, and its weights do not change.
 func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
 	total := float64(s.Events + 1)
 	ratio := s.Scaler.ObserveSpread(stats, x, total)
@@ -191,7 +194,7 @@ func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Mo
 
 const smallAt = 0.03
 
-// differs adds a reading of a column whose readings have all been equal so far.
+// differs adds a reading of a column whose earlier readings were all equal.
 func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
@@ -214,8 +217,8 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 	}
 }
 
-// misled reports whether the first readings of a column were misleading: the latest ones span a small part of its
-// scale, or need a transform.
+// misled reports whether the first readings of a column were misleading. They were if the latest readings span a small
+// part of the column's scale, or need a transform.
 func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
 	was := s.Scaler.Standardization(stats)
@@ -233,7 +236,7 @@ func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 }
 
 // scaleOf returns the center and scale of at most model.FirstReadings readings. If unit is not 0, the readings are
-// transformed with it.
+// first transformed with this unit.
 func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardization {
 	var stats [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
@@ -247,13 +250,14 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardizatio
 	return s.Scaler.Standardization(stats[:])
 }
 
-// restart restarts a column's statistics with its latest readings. The accumulators were summed in other units, so only
-// a fraction of them is kept: these readings as a fraction of all readings.
+// restart restarts a column's statistics with its latest readings. The accumulators were summed in other units. They
+// are therefore multiplied by the number of these readings divided by the number of all readings.
 func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	m := Move{1, 0, float64(len(values)) / n}
 	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
-		// The strength of constant noise depends on the fraction of events with the column, which must stay the same.
+		// The strength of constant noise depends on the fraction of events with the column. This fraction must not
+		// change.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
 		stats[model.StatCount] = n
 	}

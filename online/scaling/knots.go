@@ -1,6 +1,6 @@
 package scaling
 
-// This file determines new knots for a number whose column restarts.
+// This file finds new knots for a number after its column restarts.
 
 import (
 	"maps"
@@ -11,11 +11,11 @@ import (
 	"blankout/internal/model"
 )
 
-// knotReadings is the number of readings that determine the new knots of a column, as quantiles.
+// knotReadings is the number of readings from which the new knots of a column are computed, as quantiles.
 const knotReadings = 256
 
-// findKnotsAgain starts to gather readings for new knots of a column. Its spline columns keep their weights, like the
-// column itself.
+// findKnotsAgain starts to gather readings for new knots of a column. The weights of its spline columns do not change,
+// and neither does the weight of the column.
 func (s *Scaling) findKnotsAgain(column uint32) {
 	c := s.Scaler.Splines
 	if i := c.Of(column); i < 0 || isPresence(c.Knots[i]) {
@@ -27,7 +27,8 @@ func (s *Scaling) findKnotsAgain(column uint32) {
 	s.again[column] = make([]float64, 0, knotReadings)
 }
 
-// readAgain gathers a reading, z standard deviations from its column's center, for new knots.
+// readAgain gathers a reading for new knots. z is the distance of the reading from the center of its column, in
+// standard deviations.
 func (s *Scaling) readAgain(column uint32, x, z float64) {
 	readings, wanted := s.again[column]
 	if !wanted || math.Abs(z) > model.ScalerClip {

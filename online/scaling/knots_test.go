@@ -9,8 +9,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestKnotsAgain checks that a column that restarts gets as many new knots as it had, and that an old snapshot keeps
-// the old ones.
+// TestKnotsAgain checks that a column that restarts gets the same number of new knots. An old snapshot must keep the
+// old knots.
 func TestKnotsAgain(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	s.AddField(event.Numeric, model.TransformNone)

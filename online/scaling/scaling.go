@@ -1,6 +1,6 @@
 // Package scaling observes the features of events. It determines the statistics of columns and their restarts, the
-// dense columns, and the knots of splines. Statistics are in the same rows as weights, which the package does not
-// change: a Move describes how the caller must change them.
+// dense columns, and the knots of splines. The statistics are in the same rows as the weights, which the package does
+// not change: a Move describes how the caller must change the weights.
 package scaling
 
 import (
@@ -21,22 +21,22 @@ type Scaling struct {
 	again      map[uint32][]float64 // readings for new knots by column, see readAgain
 	knots      earlyReadings
 	KnotsFound bool // the knots have been determined
-	// By field of the Schema, for the fields seen so far:
+	// By field, for the fields of the Schema that have been added:
 	Kinds      []event.Kind
 	transforms []model.Transform
-	// The columns and values of an event after adding its absent dense columns and its presence columns.
+	// The columns and values of an event, with its absent dense columns and its presence columns added.
 	WithDense    event.Vec
 	BasisColumns event.Vec // presence columns of the current event
 	Read         Read      // numeric values of the current event
 }
 
-// Settings select what a Scaling determines.
+// Settings select what a Scaling must determine.
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
 	Presence bool // find numeric columns that are often absent
 	Named    bool // find these only in named fields
 	// Expert returns the largest number of knots of the second-order expert's splines, given the number of numeric
-	// columns; nil without that expert.
+	// columns. Expert is nil if there is no such expert.
 	Expert func(numbers int) int
 }
 
@@ -65,7 +65,7 @@ const (
 // SpreadColumns returns the columns of a sparse text format that are treated as Spread, ascending.
 func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 
-// Treat returns the treatment of a feature. spread reports whether its column is one of SpreadColumns, and settled
+// Treat returns the treatment of a feature. spread reports whether its column is one of SpreadColumns. settled reports
 // whether the dense columns are final.
 func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	switch {
@@ -100,8 +100,8 @@ var still = Move{1, 0, 1}
 // Moves reports whether weights change.
 func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
 
-// Observe adds a feature to its column's statistics. z is the distance of x from the column's center, in standard
-// deviations.
+// Observe adds a feature to the statistics of its column. z is the distance of x from the center of the column, in
+// standard deviations.
 func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
 	m = still
 	switch t {
@@ -128,7 +128,7 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 	return m
 }
 
-// Freeze makes the statistics of all events take effect for a column of a field of kind k.
+// Freeze makes the statistics of all events take effect for a column. k is the kind of its field.
 func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 	_, dense := slices.BinarySearch(s.Scaler.Dense, column)
 	_, spread := slices.BinarySearch(s.spread, column)
@@ -140,8 +140,8 @@ func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 	}
 }
 
-// Columns returns the columns and values of an event's features for learning: including absent dense columns and, after
-// the first numbers columns, presence columns. The result is valid until the next event.
+// Columns returns the columns and values of an event's features for learning. They include absent dense columns, and
+// the presence columns after the first numbers columns. The result is valid until the next event.
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.AddDense(x, &s.WithDense)
 	if numbers = x.Len(); s.Scaler.Splines != nil {
@@ -176,11 +176,11 @@ func (s *Scaling) Misfit() bool {
 	return len(s.seen) != len(s.Scaler.Dense) || len(s.moments) != 3*len(s.candidates)
 }
 
-// Read holds the numeric values of an event, in order of processing: changes of scales, then standardized values, then
-// columns that are no longer numeric.
+// Read holds the numeric values of an event and changes of columns. The order of processing is: changes of scales, then
+// standardized values, then columns that are no longer numeric.
 type Read struct {
-	// Notes requests values, Follows requests changes of scales, and BasisColumns requests the spline columns that no
-	// noise level learns.
+	// Notes requests values, Follows requests changes of scales, and BasisColumns requests the spline columns that the
+	// noise levels do not learn.
 	Notes, Follows, BasisColumns bool
 	Moved                        []Moved
 	Values                       []Value
@@ -205,7 +205,7 @@ type Value struct {
 	Raw    float64 // raw value
 }
 
-// Clear removes the values of the current event.
+// Clear removes all values and changes, before the next event.
 func (r *Read) Clear() {
 	r.Moved, r.Values, r.Spread, r.Removed, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0], false
 }

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestMoveKeepsScores checks that applying each Move keeps every score while readings arrive, except when a column
-// restarts.
+// TestMoveKeepsScores checks that applying each Move keeps every score while readings arrive. Only the restart of a
+// column may change scores.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
 		mode := model.StandardizeAuto
@@ -50,7 +50,7 @@ func TestMoveKeepsScores(t *testing.T) {
 }
 
 // TestKnots checks that knots are the quantiles of the first readings, and that a number that is often omitted gets a
-// presence column. The gathered readings are part of the state.
+// presence column. The gathered readings must be part of the state.
 func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
@@ -97,8 +97,8 @@ func TestKnots(t *testing.T) {
 	}
 }
 
-// TestSteady checks that readings for which Steady is true change only the count and the moments, and that this is so
-// for most readings.
+// TestSteady checks that readings for which Steady is true change only the count and the moments, and that Steady is
+// true for most readings.
 func TestSteady(t *testing.T) {
 	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
 	s.AddField(event.Numeric, model.TransformNone)

@@ -12,7 +12,8 @@ import (
 )
 
 // TestDense checks that a column in nearly all events is dense unless its value is always 1. A column in half of the
-// events is not dense. A dense column that becomes rare is no longer dense. Scores and state stay the same.
+// events must not be dense. A dense column that becomes rare must no longer be dense, and scores and state must not
+// change.
 func TestDense(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0

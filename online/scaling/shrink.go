@@ -1,7 +1,7 @@
 package scaling
 
 // This file finds numeric columns whose scale is too large, because the first readings were in another unit or were
-// outliers. A scale that is too small is found elsewhere, because readings beyond the clip are counted.
+// outliers. Scales that are too small are found in another file, by counting readings beyond the clip.
 
 import (
 	"cmp"
@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// One reading in sampleEvery is sampled. model.FirstReadings consecutive samples are judged together.
+	// One reading in sampleEvery is sampled. model.FirstReadings consecutive sampled readings form a sample, which is
+	// judged as a whole.
 	sampleEvery = 8
-	// A column restarts if consecutive samples span less than 1/model.ScalerClip of its scale. Together they must cover
-	// a quarter of its readings, or longestShrink readings.
+	// A column restarts if consecutive samples span less than 1/model.ScalerClip of its scale. Together these samples
+	// must cover a quarter of the column's readings, or longestShrink readings.
 	longestShrink, leastShrink = 8192, 2 * model.FirstReadings * sampleEvery
-	// The means of these samples must be within mostDrift scales of a sample. No sample may be monotone, like the
-	// readings of a counter, whose latest readings are always close together.
+	// The means of these samples must lie within mostDrift times the scale of a sample. No sample may be monotone,
+	// because the latest readings of a counter are always close together.
 	mostDrift = 4
 )
 
-// shrink holds the samples of a column's readings.
+// shrink holds the sampled readings of a column.
 type shrink struct {
 	values []float64
-	// small is the number of readings covered by consecutive samples with a small scale; low and high are the range of
-	// these samples' means.
+	// small is the number of readings covered by consecutive samples with a small scale. low and high are the smallest
+	// and the largest mean of these samples.
 	small, low, high float64
 }
 
@@ -36,7 +37,8 @@ func Sampled(n float64) bool {
 	return n > watchUntil && uint64(n)%sampleEvery == 0
 }
 
-// sample adds a sampled reading. It returns the readings with which the column must restart, or nil.
+// sample adds a sampled reading. If the column must restart, sample returns the readings with which it must restart,
+// otherwise nil.
 func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	r := s.shrinks[column]
 	if r == nil {

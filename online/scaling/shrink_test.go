@@ -7,8 +7,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestCounterDoesNotShrink checks that a column restarts if samples span a thousandth of its scale. If they ascend or
-// descend, like a counter that is often reset, it must not restart.
+// TestCounterDoesNotShrink checks that a column restarts if samples span a thousandth of its scale. A column must not
+// restart if the readings in its samples ascend or descend, like the readings of a counter that is often reset.
 func TestCounterDoesNotShrink(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -15,7 +15,7 @@ import (
 // that.
 const KnotEvents = 1000
 
-// mostPresent is the largest number of rows with which a learner still looks for presence columns.
+// mostPresent is the largest number of rows of a learner that still adds presence columns.
 const mostPresent = 4096
 
 // earlyReadings holds the readings of numeric columns, without outliers, until the knots are found.
@@ -24,14 +24,14 @@ type earlyReadings struct {
 	readings [][]float64    // readings by column; empty if there are no splines
 	places   map[uint32]int // index of each column; nil until needed
 
-	// For presence columns:
+	// These are for presence columns:
 	events uint64
 	met    []uint64 // number of events by column
 	fields []uint32 // field of each column
 	nulls  []uint64 // number of events in which each field is null
 }
 
-// add adds a reading of a column. Its value counts for knots only if curve is true.
+// add adds a reading of a column. The reading is used for knots only if spline is true.
 func (c *earlyReadings) add(column uint32, field uint16, x float64, spline bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
@@ -65,7 +65,8 @@ func (c *earlyReadings) count(e *event.Example) {
 	}
 }
 
-// seldom reports whether column i is absent from more than one event in ten. Null fields do not count as absent.
+// seldom reports whether column i is absent from more than one event in ten. An event with null in the field does not
+// count as absent.
 func (c *earlyReadings) seldom(i int) bool {
 	there := c.met[i]
 	if f := c.fields[i]; int(f) < len(c.nulls) {
@@ -74,8 +75,8 @@ func (c *earlyReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Splines of the columns whose readings vary, with at most the given number of knots. A column that is
-// often absent gets one knot, its presence column, if presence is true for its field. fix discards the readings.
+// fix returns the Splines of the columns whose readings vary, with at most most knots. A column that is often absent
+// gets a single knot, its presence column, if presence is true for its field. fix discards the readings.
 func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.Splines {
 	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
@@ -98,7 +99,7 @@ func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.S
 	return out
 }
 
-// SeeksKnots reports whether readings are gathered for knots, by a learner outside a group.
+// SeeksKnots reports whether readings are gathered for the first knots. It is for a learner outside a group.
 func (s *Scaling) SeeksKnots() bool {
 	return !s.KnotsFound && s.Scaler.Splines == nil && s.wantsKnots()
 }
@@ -106,7 +107,7 @@ func (s *Scaling) SeeksKnots() bool {
 // wantsKnots reports whether splines or presence columns are configured.
 func (s *Scaling) wantsKnots() bool { return s.Presence || s.Expert != nil }
 
-// most returns the largest number of knots of a spline, or 0 without an expert of splines.
+// most returns the largest number of knots of a spline, or 0 if there is no expert with splines.
 func (s *Scaling) most() int {
 	if s.Expert == nil {
 		return 0
@@ -114,11 +115,11 @@ func (s *Scaling) most() int {
 	return s.Expert(len(s.knots.columns))
 }
 
-// Reads reports whether readings must be passed to Reading.
+// Reads reports whether readings must be passed to the method Reading.
 func (s *Scaling) Reads() bool { return s.SeeksKnots() || len(s.again) > 0 }
 
-// Reading gathers a reading of a numeric column for the knots. z is its distance from the center in standard
-// deviations.
+// Reading gathers a reading of a numeric column for the knots. z is the distance of x from the center of the column, in
+// standard deviations.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.SeeksKnots() {
 		s.knots.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
@@ -128,8 +129,8 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	}
 }
 
-// CountForKnots counts an observed event, and finds the knots after enough events. rows is the number of the learner's
-// rows. found reports whether there are splines from now on.
+// CountForKnots counts an observed event. After enough events it finds the knots. rows is the number of the learner's
+// rows. found reports whether the event has added splines.
 func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 	if !s.SeeksKnots() {
 		return false
@@ -141,8 +142,8 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 	return s.FindKnots(rows)
 }
 
-// FindKnots finds the knots from the readings so far. A learner with many rows, as for the words of a text, gets no
-// presence columns. They would slow down every event and help only few numbers.
+// FindKnots computes the knots from the gathered readings. A learner with many rows, which is usual for texts, gets no
+// presence columns: they would slow down every event but help only a few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.KnotsFound = true
 	splines := s.knots.fix(s.most(), func(field uint32) bool {
@@ -166,7 +167,7 @@ func (s *Scaling) Learned() bool {
 }
 
 // OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert
-// learns. The function describes the current columns, and stays valid when the Scaling changes later.
+// learns. The function describes the current columns, and its results do not change when the Scaling changes later.
 func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 	c := s.Scaler.Splines
 	return func(column uint32) bool {

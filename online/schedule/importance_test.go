@@ -7,7 +7,8 @@ import (
 	"blankout/online/schedule"
 )
 
-// TestImportance checks that an event weighs at most 32 average events, and that equal large weights are not reduced.
+// TestImportance checks that the weight of an event is limited to 32 times the average weight, and that equal large
+// weights are not reduced.
 func TestImportance(t *testing.T) {
 	var i schedule.Importance
 	for range 99 {

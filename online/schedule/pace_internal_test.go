@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMerge checks that merging an interval gives the same adaptation as learning its events directly.
+// TestMerge checks that merging an interval gives the same adaptation as learning the events of the interval directly.
 func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	adapt := func(p *Schedule, n int) {

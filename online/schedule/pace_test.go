@@ -8,8 +8,9 @@ import (
 	"blankout/online/schedule"
 )
 
-// TestPace compares the lazily updated average with its definition, across a Rebase. If the average is clearly better
-// it covers more of the stream. If it is clearly worse it is not published and restarts.
+// TestPace compares the lazily updated average with its definition, also after a Rebase. If the average is clearly
+// better than the iterate, it must cover more of the stream. If it is clearly worse, it must not be published, and must
+// restart.
 func TestPace(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := schedule.New(0.005, true)

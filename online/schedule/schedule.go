@@ -1,5 +1,5 @@
 // Package schedule adapts a noise level to a changing stream. It chooses between average and iterate, adapts the
-// learning rate (Schedule), and decays accumulators (Clock). It contains no weights; the caller passes losses.
+// learning rate (Schedule), and decays accumulators (Clock). It contains no weights. The caller passes losses to it.
 package schedule
 
 import (
@@ -15,13 +15,13 @@ type Schedule struct {
 	adaptation
 }
 
-// New returns a Schedule whose average covers the fraction share of the stream, 0 for no average. adapts enables
-// adaptation.
+// New returns a Schedule. fraction is the fraction of the stream that the average covers, or 0 for no average. adapts
+// enables adaptation.
 func New(fraction float64, adapts bool) Schedule {
 	return Schedule{newAverage(fraction), newAdaptation(adapts && fraction > 0)}
 }
 
-// AverageWeight returns the weight of the average in the published weights. The iterate has the rest.
+// AverageWeight returns the fraction of the average in the published weights. The rest is the fraction of the iterate.
 func (p *Schedule) AverageWeight() float64 { return p.blend }
 
 // LagWeight returns the factor of a lag in a published weight.
@@ -30,8 +30,8 @@ func (p *Schedule) LagWeight() float64 { return p.Coefficient * p.blend }
 // restartAfter is the number of steps after which an average that is worse than the iterate restarts.
 const restartAfter = 3000
 
-// Choose chooses between average and iterate by the comparisons. If the average is worse and has more than restartAfter
-// steps, it restarts.
+// Choose chooses between average and iterate by the comparisons so far. If the average is worse and has more than
+// restartAfter steps, Choose restarts the average.
 func (p *Schedule) Choose() {
 	if p.choose() && p.Taken > restartAfter {
 		p.restart()
@@ -39,27 +39,29 @@ func (p *Schedule) Choose() {
 	}
 }
 
-// Advance counts a step, after the rows have been updated. small reports whether the caller must multiply the lags by
-// the result of Rebase.
+// Advance counts a step. Call it after the rows have been updated. small reports whether the caller must call Rebase
+// and multiply the lags by its result.
 func (p *Schedule) Advance() (small bool) { return p.advance(p.Steady()) }
 
-// Rebase sets the coefficient to 1, and returns its old value.
+// Rebase sets the coefficient of the average to 1, and returns its old value.
 func (p *Schedule) Rebase() (was float64) {
 	was, p.Coefficient, p.Inverse = p.Coefficient, 1, 1
 	return was
 }
 
-// EndPass ends adaptation: the rate is the configured one, and the average is published.
+// EndPass ends the adaptation: from now on, the learning rate is the configured rate and the average is published.
 func (p *Schedule) EndPass() { p.adaptation = newAdaptation(false) }
 
-// Adopt resets the adaptation. Adopted weights count as the iterate of each of the given number of steps.
+// Adopt resets the adaptation. The average continues as if the adopted weights had been the iterate for the given
+// number of steps.
 func (p *Schedule) Adopt(steps uint64) {
 	p.Taken = uint64((1 + max(p.power, 0)) * float64(steps))
 	p.blend, p.logRate = 1, 0
 	p.reset()
 }
 
-// Merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
+// Merge adds the changes of an interval from base to now. steps and compared are the numbers of steps and comparisons
+// in the interval.
 func (p *Schedule) Merge(base, now *Schedule, steps, compared uint64) {
 	p.merge(&base.adaptation, &now.adaptation, steps, compared)
 	if p.on && compared > 0 {
@@ -73,7 +75,7 @@ func (p *Schedule) State(c *coder.Coder) {
 	p.adaptation.state(c)
 }
 
-// SumsState encodes or decodes the sums that Merge uses.
+// SumsState encodes or decodes the sums that another learner needs for Merge.
 func (p *Schedule) SumsState(c *coder.Coder) { p.adaptation.state(c) }
 
 // adaptation tunes two things by what would have been better for the next event: which weights are published, and the
@@ -103,10 +105,10 @@ type adaptation struct {
 	square   float64 // decayed mean of the square of df (a - f)
 }
 
-// Raise returns the logarithm of the learning rate's factor.
+// Raise returns the logarithm of the factor by which the learning rate is raised.
 func (a *adaptation) Raise() float64 { return a.logRate }
 
-// Rate returns the learning rate in effect, without the factor of Raise.
+// Rate returns the learning rate in effect, without the factor that Raise returns.
 func (a *adaptation) Rate(eta float64) float64 {
 	if a.Steady() {
 		eta *= steadyRate
@@ -116,16 +118,16 @@ func (a *adaptation) Rate(eta float64) float64 {
 
 const (
 	// The iterate is published if the average is worse by staleAt standard deviations. The average is published again
-	// if it is better by freshAt standard deviations.
+	// once it is better by freshAt standard deviations.
 	staleAt, freshAt = 1.5, 1
-	// A stream is stationary if the average is better by steadyAt standard deviations. The rate is then multiplied by
-	// steadyRate.
+	// A stream is stationary if the average is better than the iterate by steadyAt standard deviations. The learning
+	// rate is then multiplied by steadyRate.
 	steadyAt, steadyRate = 4, 0.8
-	// The first compareFirst steps are compared, then one in CompareEvery. Old comparisons decay over compareMemory, so
-	// that a long past does not outweigh a change.
+	// The first compareFirst steps are compared, and then one step in CompareEvery. Old comparisons decay over
+	// compareMemory, so that a long past does not outweigh a change.
 	compareFirst, CompareEvery, compareMemory = 1000, 4, 50_000
-	// No choice is made before compareLeast comparisons. The sum is checked after each comparison, so with few of them
-	// chance would often exceed the bounds.
+	// No choice is made before compareLeast comparisons. The sum is checked after each comparison, so with few
+	// comparisons chance would often exceed the bounds.
 	compareLeast = 100
 
 	raiseMemory = 1000
@@ -135,7 +137,7 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// Every returns the number of steps per comparison after the given number of steps.
+// Every returns the number of steps per comparison, after the given number of steps.
 func Every(steps uint64) uint64 {
 	if steps > compareFirst {
 		return CompareEvery
@@ -146,7 +148,8 @@ func Every(steps uint64) uint64 {
 // Compares reports whether average and iterate are compared.
 func (a *adaptation) Compares() bool { return a.on }
 
-// Compare adds gain = loss(average) - loss(iterate) at one event in the given number.
+// Compare adds a comparison: gain = loss(average) - loss(iterate) at one event. Such a comparison is made at one in
+// every events.
 func (a *adaptation) Compare(gain float64, every uint64) {
 	keep := 1 - 1/float64(compareMemory/every)
 	a.gain = keep*a.gain + gain
@@ -175,7 +178,7 @@ func (a *adaptation) Steady() bool {
 // reset discards the comparisons, because the average restarts.
 func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
-// Adapt adapts the learning rate by corr = sum df (a - f), summed over the outputs of an event.
+// Adapt adapts the learning rate. corr is the sum of df (a - f) over the outputs of an event.
 func (a *adaptation) Adapt(corr float64) {
 	if !a.on {
 		return
@@ -187,8 +190,8 @@ func (a *adaptation) Adapt(corr float64) {
 	}
 }
 
-// clamp returns the number between low and high that is closest to x. It needs fewer instructions than max and min,
-// which handle -0 and NaN.
+// clamp returns the number between low and high that is closest to x. It needs fewer instructions than a combination of
+// max and min, which handle -0 and NaN.
 func clamp(x, low, high float64) float64 {
 	if x < low {
 		return low
@@ -203,7 +206,8 @@ func (a *adaptation) state(c *coder.Coder) {
 	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.logRate, &a.square)
 }
 
-// merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
+// merge adds the changes of an interval from base to now. steps and compared are the numbers of steps and comparisons
+// in the interval.
 func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	if compared > 0 {
 		keep := decayBy(compareMemory, compared)
@@ -216,7 +220,7 @@ func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	a.square = max(0, a.square)
 }
 
-// decayBy returns the decay factor of a sum with the given memory after the given number of terms.
+// decayBy returns the decay factor of a sum that decays over memory terms, after the given number of terms.
 func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
 // average keeps the average of a noise level's iterates lazily, so that an event only updates its own features.
@@ -251,7 +255,7 @@ func newAverage(fraction float64) average {
 
 const steadyReach = 2.5
 
-// advance updates g_{t-1} to g_t after the rows have been updated. small reports whether g_t is so small that it must
+// advance replaces g_{t-1} by g_t after the rows have been updated. small reports whether g_t is so small that it must
 // be multiplied into the lags, see Schedule.Rebase.
 func (a *average) advance(steady bool) (small bool) {
 	power := a.power
@@ -267,7 +271,7 @@ func (a *average) advance(steady bool) (small bool) {
 	return a.Coefficient < 1e-150
 }
 
-// restart makes the average forget the earlier iterates within a few steps.
+// restart makes the average discard the earlier iterates within a few steps.
 func (a *average) restart() { a.Taken = 0 }
 
 func (a *average) state(c *coder.Coder) {
@@ -280,9 +284,10 @@ func (a *average) state(c *coder.Coder) {
 
 // Clock counts the half-lives that have passed.
 //
-// The clock shows the latest event time. A time that is ahead of the clock by more than a step counts as one step. It
-// counts only if the previous event was ahead as well. So a single wrong time neither counts as many half-lives nor
-// stops the clock. If many consecutive events are far behind the clock, the clock is set back to their time.
+// The clock shows the latest event time. An event time that is ahead of the clock by more than a step advances the
+// clock by one step. It does so only if the time of the previous event was also ahead. A single wrong time therefore
+// neither counts as many half-lives nor stops the clock. If many consecutive event times are far behind the clock, the
+// clock is set back to their time.
 type Clock struct {
 	events, seconds float64 // half-lives in events and in seconds, 0 for none
 	step            int64   // step in milliseconds
@@ -292,15 +297,15 @@ type Clock struct {
 }
 
 const (
-	// defaultStep is the default step in half-lives. Little weight is left after that many.
+	// defaultStep is the default step, in half-lives. After ten half-lives old events have little weight left.
 	defaultStep = 10
-	// The clock advances after aheadFor consecutive events that are ahead of it, and is set back after behindFor
+	// The clock advances after aheadFor consecutive events that are ahead of the clock. It is set back after behindFor
 	// consecutive events that are behind it.
 	aheadFor, behindFor = 2, 1000
 )
 
-// NewClock returns a Clock with half-lives in events and in seconds of event time, 0 for none. step is in seconds, 0
-// for ten half-lives.
+// NewClock returns a Clock with half-lives in events and in seconds of event time; 0 means no half-life. step is the
+// largest step of the clock in seconds; 0 means ten half-lives.
 func NewClock(events, seconds, step float64) Clock {
 	f := Clock{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
 	if step > 0 {
@@ -320,7 +325,7 @@ func (f *Clock) HalfLives(time int64) (halves float64) {
 	return halves
 }
 
-// tick returns by how many milliseconds a time advances the clock.
+// tick returns by how many milliseconds the event time advances the clock.
 func (f *Clock) tick(time int64) (passed int64) {
 	ahead := time - f.lastTime
 	switch {
@@ -349,16 +354,17 @@ func (f *Clock) Clock(c *coder.Coder) {
 	c.Int64(&f.odd)
 }
 
-// Importance bounds the weight of an event by the average weight of earlier events, so that no single label dominates.
+// Importance bounds the weight of an event by a multiple of the average weight of earlier events, so that no single
+// label dominates.
 type Importance struct {
 	events, sum float64 // number of labeled events, and the sum of their bounded weights
 }
 
-// MostImportance is the largest weight of an event, as a multiple of the average weight.
+// MostImportance is the largest weight of an event, in units of the average weight.
 const MostImportance = 32
 
-// Observe counts an event, and returns the bounded weight with which it is learned. The average starts with one event
-// of weight 1.
+// Observe counts an event, and returns the bounded weight with which it must be learned. The average starts as if there
+// had been one event of weight 1.
 func (i *Importance) Observe(weight float64) (bounded float64) {
 	bounded = i.Bound(weight)
 	i.events++
@@ -366,7 +372,7 @@ func (i *Importance) Observe(weight float64) (bounded float64) {
 	return bounded
 }
 
-// Bound is Observe without counting.
+// Bound returns the same as Observe, but does not count the event.
 func (i *Importance) Bound(weight float64) float64 {
 	return min(weight, MostImportance*(1+i.sum)/(1+i.events))
 }
@@ -377,9 +383,10 @@ func (i *Importance) State(c *coder.Coder) { c.Each(&i.events, &i.sum) }
 // mostUnits is the largest number of parts of weight at most 1 into which an event is split.
 const mostUnits = 16
 
-// Parts calls learn with the parts of a weight, in order. The first mostUnits parts are at most 1. If doubling is true,
-// for steps that cannot overshoot, the rest is in parts that double. Otherwise it is in at most MostImportance equal
-// parts. An event of weight 2 equals two events as long as all parts are 1.
+// Parts splits a weight into parts, and calls learn with each part in order. The first mostUnits parts are at most 1.
+// If doubling is true, which is for steps that cannot overshoot, each later part is twice as large as the part before.
+// If it is false, the rest is divided into at most MostImportance equal parts. As long as all parts are 1, an event of
+// weight 2 has the same effect as two events.
 func Parts(weight float64, doubling bool, learn func(part float64)) {
 	units, n := weight, min(math.Ceil(weight), MostImportance)
 	if doubling {
@@ -396,5 +403,5 @@ func Parts(weight float64, doubling bool, learn func(part float64)) {
 	}
 }
 
-// MostParts is larger than the number of parts of any weight.
+// MostParts is an upper bound of the number of parts of any weight.
 const MostParts = 128

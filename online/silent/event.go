@@ -24,21 +24,23 @@ type Event struct {
 	count int       // number of units
 
 	iterate, average sums
-	// Derivatives of the iterate's loss with respect to score, intercept and squares, times the importance.
+	// Derivatives of the iterate's loss with respect to the score, the intercept and the squares, multiplied by the
+	// importance.
 	ds, di, dq []float64
 	parts      []loss.ByRate // intermediate results for these
 
 	gradients, roots []float64 // values by row and output
 }
 
-// sums holds the sums on which the loss of weights depends, by output, see loss.Silent.At.
+// sums holds, by output, the sums from which loss.Silent.At computes the loss of weights.
 type sums struct {
 	score, intercept, squares []float64
 	units                     []float64 // by unit and output: sum of w (x-z)
 }
 
-// Take sets the rows of the event. dead has the features' values when silently missing. units has the units with which
-// they are missing, nil if features are missing independently. Both are by row and borrowed until the next event.
+// Take sets the rows of the event. dead has the values of the features when silently missing. units has the units
+// (groups) with which the features are missing, or is nil if features are missing independently. Both slices are by
+// row, and are used until the next event.
 func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 	e.rows, e.dead, e.units = event, dead, units
 	e.x, e.count = e.x[:0], 0
@@ -71,7 +73,7 @@ func (e *Event) bias() []float64 {
 	return e.rows.Rows[len(e.rows.Rows)-1]
 }
 
-// sum computes the sums of the weights w + coefficient u over the event, in total and by unit.
+// sum computes, for the weights w + coefficient u, the sums over the event, in total and by unit.
 func (e *Event) sum(s *sums, coefficient float64) {
 	k := e.Outputs
 	s.score, s.intercept, s.squares = zeros(s.score, k), zeros(s.intercept, k), zeros(s.squares, k)
@@ -107,9 +109,9 @@ func (e *Event) sum(s *sums, coefficient float64) {
 	}
 }
 
-// Begin computes the loss of the iterate and its derivatives, at the targets y of the outputs in use, which are the
-// first ones. It writes the losses to value. slope is the derivative of the loss with respect to the coefficient of the
-// lags, with constant squares.
+// Begin computes the loss of the iterate and its derivatives. y has the targets of the outputs in use, which are the
+// first outputs. The losses are written to value. slope is the derivative of the loss with respect to the coefficient
+// of the lags, for constant squares.
 func (e *Event) Begin(y []float64, importance float64, value []float64) (slope float64) {
 	k := e.Outputs
 	e.sum(&e.iterate, 0)
@@ -151,8 +153,9 @@ func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain fl
 	return gain
 }
 
-// Curvatures writes the expected second derivative of the loss with respect to the score, 2 dL/dsquares, to h by output
-// in use. It is the mean over both labels; positive has the probability of the positive label. It does not need Begin.
+// Curvatures writes 2 dL/dsquares, which is the expected second derivative of the loss with respect to the score, to h
+// by output in use. The derivative is averaged over both labels. positive has the probability of the positive label, by
+// output. Curvatures does not need a call of Begin.
 func (e *Event) Curvatures(positive, h []float64) {
 	s := &e.iterate
 	e.sum(s, 0)
@@ -170,14 +173,14 @@ type Settings struct {
 	InverseDecay float64 // factor of new terms of the accumulators, so that older events decay
 	Inverse      float64 // factor of a weight's change in the change of its lag
 	Importance   float64
-	// Proximal selects the step that minimizes the loss plus the distance from the old weights in the metric of the
-	// step.
+	// Proximal selects proximal steps. Such a step minimizes the loss plus the distance from the old weights, in the
+	// metric of the step.
 	Proximal bool
 }
 
 const eps = 1e-8
 
-// Step makes the step of AdaGrad, after Begin.
+// Step makes the step of AdaGrad. It must be called after Begin.
 func (e *Event) Step(y []float64, c Settings) {
 	if !c.Proximal && e.Outputs > 1 {
 		e.stepRows(c)
@@ -186,7 +189,8 @@ func (e *Event) Step(y []float64, c Settings) {
 	e.stepSlowly(y, c)
 }
 
-// stepRows is stepSlowly for steps that are not proximal. It uses the loop of package rows, one row at a time.
+// stepRows makes the same steps as stepSlowly, but only steps that are not proximal. It uses the loop of package rows,
+// one row at a time.
 func (e *Event) stepRows(c Settings) {
 	k, root := e.Outputs, math.Sqrt(c.InverseDecay)
 	constants := rows.AdagradConstants{Start: c.Start * c.InverseDecay, Eps: eps * root}
@@ -223,8 +227,8 @@ func (e *Event) stepRows(c Settings) {
 	}
 }
 
-// stepSlowly is the slow reference of stepRows, and also makes proximal steps. Outputs that are not in use stay the
-// same, because their weights are 0 and only have the gradient of the ridge.
+// stepSlowly is the slow reference of stepRows, and also makes proximal steps. The weights of outputs that are not in
+// use do not change: they are 0, and their gradient comes only from the ridge.
 func (e *Event) stepSlowly(y []float64, c Settings) {
 	k, n := e.Outputs, len(e.rows.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
@@ -276,11 +280,12 @@ func (e *Event) gradient(i int, w, g []float64) {
 	}
 }
 
-// stepFraction returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the learning
-// rate for gradients without the factor sqrt(growth). Squares count as constant.
+// stepFraction returns the fraction of the step of output j that minimizes the loss plus the distance from the old
+// weights. eta is the learning rate for gradients that are not multiplied by sqrt(InverseDecay). The squares are
+// treated as constant.
 func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
-	// The weight of a feature's row changes by -eta r (ds x + di z). These sums give the changes of score and
-	// intercept.
+	// The weight in a feature's row changes by -eta r (ds x + di z), where r is the inverse root of the row's
+	// accumulator. The following sums give the changes of score and intercept.
 	k, xx, xz, zz := e.Outputs, 0.0, 0.0, 0.0
 	for i, x := range e.x {
 		r, z := e.roots[i*k+j], e.dead[i]
@@ -295,7 +300,7 @@ func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
 	if !(whole > leastMove) {
 		return 1
 	}
-	// The fraction a solves a whole = importance dL/da. The right side decreases in a if the loss is convex.
+	// The fraction a solves a whole = importance dL/da. If the loss is convex, the right side decreases in a.
 	_, curvature := e.Noise.Along(&e.parts[j], score, intercept)
 	a := 1 / (1 + importance*max(curvature, 0)/whole)
 	if math.Abs(score)+math.Abs(intercept) < shortStep {
@@ -322,9 +327,9 @@ func (e *Event) stepFraction(j int, y, eta, importance float64) float64 {
 }
 
 const (
-	// leastMove is the reduction of the loss below which a step is not shortened.
+	// A step is not shortened if that would reduce the loss by less than leastMove.
 	leastMove = 1e-3
-	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
+	// If a step changes the score by less than shortStep, the curvature at its start is accurate enough.
 	shortStep = 0.1
 	// The fraction is found to the relative tolerance stepTolerance in at most mostSteps steps. Only bisection is used
 	// after mostNewton steps.

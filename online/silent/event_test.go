@@ -11,10 +11,10 @@ import (
 	"blankout/online/rows"
 )
 
-// losses has losses of every kind: smooth and not smooth, for classes, real targets and counts.
+// losses has losses of every kind: smooth and not smooth losses, for classes, real targets and counts.
 var losses = []string{"logistic:gaussian", "hinge:gaussian", "quadratic", "squared", "huber:1", "quantile:0.9", "poisson"}
 
-// problem is an event with random rows, whose silent level is the second of three.
+// problem is an event with random rows. The level with silent noise is the second of three noise levels.
 type problem struct {
 	Event
 	rows  rows.Event
@@ -22,8 +22,8 @@ type problem struct {
 	value []float64
 }
 
-// newProblem returns a problem with the given numbers of features and outputs. units is by row; nil means that features
-// are missing independently.
+// newProblem returns a problem with the given numbers of features and outputs. units is by row. If units is nil,
+// features are missing independently.
 func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32) *problem {
 	n := 3 * outputs
 	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
@@ -62,8 +62,8 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 	return p
 }
 
-// objective returns what the step minimizes: the mean losses plus half of the ridges. It is computed directly, by
-// feature and by rate.
+// objective returns the sum that a step minimizes: the mean losses plus half of the ridges. It is computed directly,
+// feature by feature and for each rate.
 func (p *problem) objective() (sum float64) {
 	for j := range p.Outputs {
 		bias := p.rows.Rows[len(p.rows.Rows)-1]
@@ -94,7 +94,8 @@ func (p *problem) objective() (sum float64) {
 	return sum
 }
 
-// eachProblem runs f for every loss, for several outputs, and for features that are missing independently or in units.
+// eachProblem runs f for every loss, for one output and several, and for features that are missing independently or in
+// units.
 func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	for _, name := range losses {
 		l := must.Get(loss.Parse(name))(t)
@@ -151,7 +152,7 @@ func TestGradient(t *testing.T) {
 	})
 }
 
-// TestAverages checks that the slope is the derivative of the loss along the lags, with constant squares. Gain must be
+// TestAverages checks that slope is the derivative of the loss along the lags, for constant squares. Gain must return
 // the loss of the average minus the loss of the iterate.
 func TestAverages(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
@@ -274,8 +275,8 @@ func TestStep(t *testing.T) {
 		p.Begin(p.y, 1, p.value)
 		p.Step(p.y, c)
 		for j := range p.y {
-			// At the end of the step, the loss must not fall faster along the step than the distance grows. Squares
-			// stay constant, and only the gradient of the loss moves the weights.
+			// At the end of the step, the loss must not decrease faster along the step than the distance increases.
+			// Squares are constant, and only the gradient of the loss changes the weights.
 			score, intercept := 0.0, 0.0
 			for i, x := range p.x {
 				d := p.roots[i*p.Outputs+j] * (p.ds[j]*x + p.di[j]*p.dead[i])

@@ -14,8 +14,8 @@ type Mask struct {
 	dies []int8 // by unit: 1 for present, 2 for missing, 0 if not drawn yet
 }
 
-// Draw draws a rate of the noise, and the features that are missing at that rate: by unit, or independently if units is
-// nil. The result depends only on the number of the event and the number of the copy.
+// Draw draws a rate of the noise, and the features that are missing at that rate. Features are drawn by unit, or
+// independently if units is nil. The result depends only on the numbers event and copy.
 func (m *Mask) Draw(n loss.Silent, features int, units []int32, event, copy uint64) {
 	var r rand.PCG
 	r.Seed(event, 0x73696c656e74+copy)

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Values has the raw values that numeric columns have when they are dead (silently missing), by column. All other
-// columns, of words and categories, are 0 when they are dead, because they are not sent. Values is not safe for
+// Values has, by column, the raw values that numeric columns have when they are dead (silently missing). The columns of
+// words and categories have the value 0 when they are dead, because a sender omits them. Values is not safe for
 // concurrent use.
 type Values struct {
 	choice  model.SilentValue
@@ -45,17 +45,17 @@ func (v *Values) Dead() *model.Dead {
 	return d
 }
 
-// Walk looks up columns in ascending order. It is valid until a column is added to the Values.
+// Walk looks up columns in ascending order. It is valid until a column is added to its Values.
 type Walk struct {
 	v  *Values
 	at int
 }
 
-// Walk returns a Walk at the first column.
+// Walk returns a Walk that starts before the first column.
 func (v *Values) Walk() Walk { return Walk{v: v} }
 
-// Standardized is Walk.Standardized for any column. The dead value of a number determines the values of its spline
-// columns.
+// Standardized is Walk.Standardized for columns in any order. For a spline column, the dead value of its number
+// determines the result.
 func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	at, known := slices.BinarySearch(v.columns, s.Splines.Source(column))
 	if column < model.FirstBasisColumn {
@@ -68,8 +68,8 @@ func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) f
 	return s.Splines.At(column, v.of[at].dead)
 }
 
-// Standardized returns the value of a dead column, standardized with its statistics. It is 0 for the mean of a column
-// that is not transformed, and for a column without readings.
+// Standardized returns the dead value of a column, standardized with the statistics of the column. The result is 0 if
+// the dead value is the mean of a column that is not transformed, or if the column has no readings.
 func (w *Walk) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	if !w.find(column) {
 		return 0
@@ -80,7 +80,7 @@ func (w *Walk) Standardized(s *model.Scaler, column uint32, stats []float64) flo
 	return 0
 }
 
-// Raw returns the raw value of a dead column, or x if the column has no readings.
+// Raw returns the raw dead value of a column, or x if the column has no readings.
 func (w *Walk) Raw(column uint32, x float64) float64 {
 	if w.find(column) {
 		return w.v.of[w.at].dead
@@ -88,7 +88,8 @@ func (w *Walk) Raw(column uint32, x float64) float64 {
 	return x
 }
 
-// find moves to a column, which must not be before the column of the previous call.
+// find moves to a column, which must not be before the column of the previous call. It reports whether the column
+// exists.
 func (w *Walk) find(column uint32) bool {
 	columns := w.v.columns
 	for w.at < len(columns) && columns[w.at] < column {
@@ -97,7 +98,8 @@ func (w *Walk) find(column uint32) bool {
 	return w.at < len(columns) && columns[w.at] == column
 }
 
-// Read adds a reading of a column. Use one Walk per event, and add its readings in ascending order of columns.
+// Read adds a reading of a column. Use a new Walk for each event, and add the readings of the event in ascending order
+// of columns.
 func (w *Walk) Read(column uint32, x float64) {
 	if !w.find(column) {
 		w.v.columns = slices.Insert(w.v.columns, w.at, column)

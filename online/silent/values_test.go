@@ -10,7 +10,7 @@ import (
 	"blankout/online/silent"
 )
 
-// TestValues checks that the value of a dead number is 0 if 0 is frequent or configured, and otherwise the mean.
+// TestValues checks that the dead value of a number is 0 if 0 is frequent or configured. Otherwise it must be the mean.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
 		choice model.SilentValue

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Ages are the ages of the weights in events, with a tolerance of a tenth.
+// Ages are the ages of the weights, in events. An actual age may differ by a tenth.
 var Ages = [...]uint64{100, 1000, 10000}
 
 // every is, by age, the number of suitable events per predicted event. everyWide is the same for models with rows of at
@@ -24,8 +24,8 @@ var every, everyWide = [len(Ages)]uint64{2, 5, 15}, [len(Ages)]uint64{1, 3, 12}
 
 const (
 	wide = 1 << 13
-	// A model is frozen at a multiple of pace events if the budget is at least head plus its number of rows. The budget
-	// is start plus the fraction share of the learned features.
+	// A model is frozen at a multiple of pace events if the budget is at least head plus the number of the model's
+	// rows. The budget is start plus sampledFraction times the number of learned features.
 	pace            = 1000
 	sampledFraction = 0.01
 	start           = 1 << 16
@@ -34,8 +34,8 @@ const (
 	mostBytes = 64 << 20
 )
 
-// Lost has the losses of a prediction: for classification the error, 0 or 1, and the log-loss; for regression the
-// absolute error and the deviance.
+// Lost has the losses of a prediction. For classification these are the error (0 or 1) and the log-loss, and for
+// regression the absolute error and the deviance.
 type Lost struct{ Error, Loss float64 }
 
 // Stale holds the frozen models and the sums. The zero value is ready for use. A copy is a valid snapshot, because
@@ -55,7 +55,7 @@ type stale struct {
 	constant   sums // sums for predicting the class frequencies, for classification
 }
 
-// mostLoss is the largest loss that is added, so that sums stay finite.
+// mostLoss bounds each loss that is added, so that sums are finite.
 const mostLoss = 1e100
 
 type sums struct{ events, weight, wrong, loss float64 }
@@ -67,13 +67,13 @@ func (s *sums) add(weight float64, x Lost) {
 	s.loss += weight * min(x.Loss, mostLoss)
 }
 
-// InReach reports whether the model for Ages[i] has about that age at the event with number n.
+// InReach reports whether the model for Ages[i] has an age close to Ages[i] at the event with number n.
 func (a *Stale) InReach(i int, n uint64) bool {
 	x := &a.ages[i]
 	return x.model != nil && n-1-x.born >= reaches[i][0] && n-1-x.born <= reaches[i][1]
 }
 
-// reaches has the smallest and the largest age that count as each of Ages.
+// reaches has, for each of Ages, the smallest and the largest actual age.
 var reaches = func() (out [len(Ages)][2]uint64) {
 	for i, age := range Ages {
 		out[i] = [2]uint64{age - age/10, age + age/10}
@@ -81,7 +81,7 @@ var reaches = func() (out [len(Ages)][2]uint64) {
 	return out
 }()
 
-// Due returns the model that predicts the event with number n at the age Ages[i], or nil.
+// Due returns the model that must predict the event with number n for the age Ages[i], or nil.
 func (a *Stale) Due(i int, n uint64) *model.Linear {
 	if !a.InReach(i, n) {
 		return nil
@@ -104,10 +104,11 @@ func drawn(number, n uint64) bool {
 	return r.Uint64()%n == 0
 }
 
-// Fresh adds the loss of the current weights at an event for which Due returns a model at some age.
+// Fresh adds the loss of the current weights at an event. It must be called if Due returns a model for some age.
 func (a *Stale) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
 
-// Take adds the losses at an event for age i: of its model, of the current weights, and of the class frequencies.
+// Take adds the losses at an event for the age Ages[i]: the loss of the old model, of the current weights (fresh), and
+// of predicting the class frequencies (constant).
 func (a *Stale) Take(i int, weight float64, old, fresh, constant Lost) {
 	a.ages[i].old.add(weight, old)
 	a.ages[i].fresh.add(weight, fresh)
@@ -115,8 +116,8 @@ func (a *Stale) Take(i int, weight float64, old, fresh, constant Lost) {
 }
 
 // Learned records that event n, with the given number of features, has been learned. At multiples of pace events it
-// discards models that are too old, and reports whether the current model should be frozen. The decision depends on the
-// number and the size of the model's rows.
+// discards models that are too old. The result is true if the caller must freeze the current model. It depends on the
+// number of the model's rows and their size in bytes.
 func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 	if n == a.seen {
 		return false // no new event has been learned
@@ -142,7 +143,7 @@ func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 	return true
 }
 
-// Freeze keeps a model that has learned n events. Each age that has no model uses it.
+// Freeze stores a model that has learned n events. The model is used for each age that has no model.
 func (a *Stale) Freeze(n uint64, m *model.Linear) {
 	for i := range a.ages {
 		if x := &a.ages[i]; x.model == nil {

@@ -16,8 +16,8 @@ func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// learn learns events up to number to, with the predictions that are due. It calls frozen with the number of events
-// whenever a model is stored.
+// learn learns events up to the event number to, and makes the predictions that are due. Whenever a model is frozen, it
+// calls frozen with the number of learned events.
 func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range Ages {
@@ -33,8 +33,9 @@ func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64))
 	}
 }
 
-// TestSchedule checks that models are stored at multiples of a thousand events, and predict events within a tenth of
-// each age. Larger ages predict fewer events. One model is used for all ages that have none.
+// TestSchedule checks that models are frozen at multiples of a thousand events. For each age they must predict events
+// at which their age differs by at most a tenth. Larger ages must have fewer predictions. A frozen model must be used
+// for all ages without a model.
 func TestSchedule(t *testing.T) {
 	var a Stale
 	var frozen []uint64
@@ -84,7 +85,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestWide checks that a model with wide rows, which is stored less often, predicts more events.
+// TestWide checks a model with wide rows. It must be frozen less often, and must predict more events.
 func TestWide(t *testing.T) {
 	var a Stale
 	m := linear(0)
@@ -114,8 +115,8 @@ func blocksOf(t *testing.T, a *Stale) (blocks []event.Block) {
 	return blocks
 }
 
-// TestRestore checks that a restored state continues like the original, for any stored models. A model that several
-// ages use is stored once.
+// TestRestore checks that a restored state continues like the original, with different stored models. A model that is
+// used for several ages must be stored only once.
 func TestRestore(t *testing.T) {
 	for _, at := range []uint64{0, 999, 1000, 1095, 1150, 2000, 2050, 3500, 12500} {
 		var a, b Stale

@@ -15,8 +15,8 @@ func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// learn learns events up to number to, with the predictions that are due. It calls frozen with the number of events
-// whenever a model is frozen.
+// learn learns events up to the event number to, and makes the predictions that are due. Whenever a model is frozen, it
+// calls frozen with the number of learned events.
 func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range staleness.Ages {
@@ -32,8 +32,8 @@ func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(
 	}
 }
 
-// TestBudget checks that freezing copies at most a hundredth of the learned features plus 2^16 rows. A model that is
-// too large is not frozen, and then nothing is measured.
+// TestBudget checks the number of rows in frozen models. It must be at most a hundredth of the number of learned
+// features, plus 2^16. If a model is too large, it must not be frozen, and nothing may be measured.
 func TestBudget(t *testing.T) {
 	for _, x := range []struct {
 		rows, features, events int
@@ -56,8 +56,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestNotLearned checks that an event that was not learned, and thus has the number of the event before, changes
-// nothing.
+// TestNotLearned checks that an event that was not learned changes nothing. Such an event has the same number as the
+// event before.
 func TestNotLearned(t *testing.T) {
 	var a staleness.Stale
 	learn(&a, 1, 999, 10, 50, nil)
@@ -70,8 +70,8 @@ func TestNotLearned(t *testing.T) {
 	}
 }
 
-// TestReport checks that Report returns weighted means, with the deviance as the loss of regression. Stop discards the
-// models but keeps the measurements.
+// TestReport checks that Report returns weighted means, and the deviance as the loss of regression. Stop must discard
+// the models but not the measurements.
 func TestReport(t *testing.T) {
 	var a staleness.Stale
 	a.Freeze(5, linear(0))

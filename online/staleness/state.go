@@ -13,7 +13,7 @@ import (
 
 // This file saves, restores and reports staleness.
 
-// Report returns the losses of all ages that have events, in ascending order from age 0. numbers is true for
+// Report returns the losses for each age that has predictions, in ascending order from age 0. numbers is true for
 // regression.
 func (a *Stale) Report(numbers bool) (out []measure.StaleLoss) {
 	means := func(s sums) (err, logLoss, deviance *float64) {
@@ -43,8 +43,8 @@ func (a *Stale) Report(numbers bool) (out []measure.StaleLoss) {
 	return out
 }
 
-// Block is the name of the checkpoint block with the sums. It also contains which frozen model has which age. The names
-// of the models' blocks start with Block.
+// Block is the name of the checkpoint block with the sums. The block also lists which frozen model is used for which
+// age. The names of the blocks with the models start with Block.
 const Block = "aged"
 
 // prefix returns the prefix of a frozen model's block names.
@@ -113,7 +113,8 @@ func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// Restore decodes the blocks, which may be among other blocks. A model may have at most the given number of outputs.
+// Restore decodes the blocks. blocks may also contain blocks of other packages. A model may have at most the given
+// number of outputs.
 func (a *Stale) Restore(blocks []event.Block, outputs int) error {
 	data, err := event.FindBlock(blocks, Block)
 	if err != nil {

@@ -1,7 +1,7 @@
 package stuck
 
-// This file detects first zeros and readings far outside all others. Both are more often caused by a dead sensor than
-// by a measurement.
+// This file detects two kinds of suspicious readings: a first zero, and a reading far outside all other readings. The
+// cause is usually a dead sensor and not a measurement.
 
 import (
 	"math"
@@ -25,13 +25,13 @@ type Limits struct {
 }
 
 const (
-	// leastReadings is the number of readings after which a field has limits.
+	// A field has limits after leastReadings readings.
 	leastReadings = 200
-	// far is the distance from all other readings, in ranges, at which a reading is suspicious.
+	// A reading is suspicious if its distance from all other readings is more than far times their range.
 	far = 10
-	// runEvidence is the largest evidence from one run of a value.
+	// runEvidence is the largest evidence from one run of equal readings.
 	runEvidence = 4
-	// enough is the evidence that always suffices. some suffices if the evidence is more than one in oneIn of the
+	// The evidence enough always suffices. The evidence some suffices if it is also more than one in oneIn of the
 	// readings.
 	enough, some, oneIn = 20, 4, 100
 )
@@ -52,7 +52,7 @@ type bounds struct {
 	odd       [2]oddity
 }
 
-// oddity is the evidence that 0, or readings far outside the range, are correct.
+// oddity is the evidence that suspicious readings of one kind are correct.
 type oddity struct {
 	value     float64 // value of the current run
 	run       uint64  // number of suspicious readings in the run, 0 for no run
@@ -79,7 +79,7 @@ func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 	return changed
 }
 
-// observe processes a reading. changed reports whether the field's limits have changed.
+// observe processes a reading. changed reports whether the limits of the field have changed.
 func (b *bounds) observe(x float64) (changed bool) {
 	kind := b.kindOf(x)
 	for k := range b.odd {
@@ -110,10 +110,10 @@ func (b *bounds) observe(x float64) (changed bool) {
 	return changed || b.known() && (!was.known() || b.zero != was.zero || b.low != was.low || b.high != was.high)
 }
 
-// known reports whether the limits are in effect. A constant field has no limits.
+// known reports whether the limits are in effect. They are not in effect for a constant field.
 func (b *bounds) known() bool { return b.readings >= leastReadings && b.low < b.high }
 
-// kindOf returns the kind of a suspicious reading, or -1 if it is not suspicious.
+// kindOf returns the kind of a suspicious reading, or -1 if the reading is not suspicious.
 func (b *bounds) kindOf(x float64) int {
 	low, high := b.limits()
 	switch {
@@ -132,7 +132,7 @@ func (b *bounds) limits() (low, high float64) {
 	return b.low - reach, b.high + reach
 }
 
-// accept makes suspicious readings usual if there is enough evidence.
+// accept accepts suspicious readings of a kind if there is enough evidence. It reports whether it has accepted them.
 func (b *bounds) accept(kind int) bool {
 	o := &b.odd[kind]
 	if o.evidence < enough && (o.evidence < some || oneIn*o.evidence <= b.readings) {

@@ -22,14 +22,15 @@ func newLimited(t *testing.T) *limited {
 	return &limited{t: t, fields: []event.Field{{Kind: event.Sparse}, {Name: "x", Kind: event.Numeric}, {Name: "w", Kind: event.Categorical}}}
 }
 
-// counts reports whether a reading counts under the current limits.
+// counts reports whether a reading is accepted under the current limits.
 func (l *limited) counts(x float64) bool {
 	counts := true
 	l.Each(func(b Bounds) { counts = x >= b.Low && x <= b.High && !(b.NoZero && x == 0) })
 	return counts
 }
 
-// take passes a reading and returns whether it counted. The test fails unless Take reports each change of limits.
+// take passes a reading to Limits, and returns whether the reading was accepted. The test fails unless Take reports
+// each change of limits.
 func (l *limited) take(x float64) bool {
 	counts := l.counts(x)
 	var before, after []Bounds
@@ -43,7 +44,7 @@ func (l *limited) take(x float64) bool {
 	return counts
 }
 
-// feed passes n readings and returns how many did not count.
+// feed passes n readings to Limits, and returns how many readings were not accepted.
 func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	for i := range n {
 		if !l.take(next(i)) {
@@ -53,8 +54,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// TestFewOutlyingReadings checks that four suspicious readings, each followed by another value, become usual if they are
-// more than 1 % of the readings. Three do not.
+// TestFewOutlyingReadings checks suspicious readings that are each followed by another value. Four of them must be
+// accepted if they are more than 1 % of the readings. Three must not be accepted.
 func TestFewOutlyingReadings(t *testing.T) {
 	for _, c := range []struct{ before, needed int }{{leastReadings, some}, {390, some}, {500, some + 2}, {5000, enough}} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(9, 10))
@@ -68,7 +69,7 @@ func TestFewOutlyingReadings(t *testing.T) {
 	}
 }
 
-// TestNoLimits checks that new fields, constant fields, and fields that are 0 early have no limits.
+// TestNoLimits checks that there are no limits for new fields, for constant fields, and for fields that are 0 early.
 func TestNoLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	l := newLimited(t)
@@ -84,7 +85,8 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsState checks that Limits restored at any point continue like the original, with equal bytes.
+// TestLimitsState restores Limits at different points. The restored Limits must continue like the original, with equal
+// bytes.
 func TestLimitsState(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(7, 8))
 	code := func(l *Limits) []byte {

@@ -20,14 +20,15 @@ func newLimited(t *testing.T) *limited {
 	return &limited{t: t, fields: []event.Field{{Kind: event.Sparse}, {Name: "x", Kind: event.Numeric}, {Name: "w", Kind: event.Categorical}}}
 }
 
-// counts reports whether a reading counts under the current limits.
+// counts reports whether a reading is accepted under the current limits.
 func (l *limited) counts(x float64) bool {
 	counts := true
 	l.Each(func(b stuck.Bounds) { counts = x >= b.Low && x <= b.High && !(b.NoZero && x == 0) })
 	return counts
 }
 
-// take passes a reading and returns whether it counted. The test fails unless Take reports each change of limits.
+// take passes a reading to Limits, and returns whether the reading was accepted. The test fails unless Take reports
+// each change of limits.
 func (l *limited) take(x float64) bool {
 	counts := l.counts(x)
 	var before, after []stuck.Bounds
@@ -41,7 +42,7 @@ func (l *limited) take(x float64) bool {
 	return counts
 }
 
-// feed passes n readings and returns how many did not count.
+// feed passes n readings to Limits, and returns how many readings were not accepted.
 func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	for i := range n {
 		if !l.take(next(i)) {
@@ -71,8 +72,8 @@ func TestDeadSensorsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestOrdinaryReadingsCount checks that correct zeros, a new unit and correct spikes count after about twenty readings.
-// Zeros occur now and then, often, or all night; other values vary.
+// TestOrdinaryReadingsCount checks that correct zeros, a new unit and correct spikes are accepted after about twenty
+// readings. The zeros occur now and then, often, or all night. The readings of a new unit and the spikes vary.
 func TestOrdinaryReadingsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, c := range map[string]struct {
@@ -97,8 +98,8 @@ func TestOrdinaryReadingsCount(t *testing.T) {
 	}
 }
 
-// TestLimitsAfterAcceptance checks that accepted readings extend the limits to their own value and no further, and that
-// they are no evidence for other readings.
+// TestLimitsAfterAcceptance checks that accepted readings extend the limits only to their own value. They must not be
+// evidence for other readings.
 func TestLimitsAfterAcceptance(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(11, 12))
 	l.feed(2000, func(int) float64 { return 1e6 + 2*r.Float64() })

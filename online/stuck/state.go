@@ -57,7 +57,7 @@ func (f *field) state(c *coder.Coder) {
 	}
 }
 
-// state encodes or decodes the longest runs that are not empty.
+// state encodes or decodes the longest runs. It omits empty entries.
 func (r *runs) state(c *coder.Coder) {
 	c.Uint(&r.ofKind[0])
 	c.Uint(&r.ofKind[1])

@@ -2,15 +2,15 @@
 // last value, its mean or 0. Detector reads a stream and lists such fields. It contains no weights and changes no
 // events.
 //
-// If repeats were independent, a field that repeats its last value with probability r would do so n times in a row with
-// probability r^n. But they are not independent: solar power is 0 all night, rain stops for days, and a status rarely
-// changes. So a run of n repeats is stuck if
+// If repeats were independent, a field that repeats its last value with probability r would repeat it n times in a row
+// with probability r^n. But repeats are not independent: solar power is 0 all night, rain stops for days, and a status
+// rarely changes. So a run of n repeats of a value is stuck if
 //
 //	n >= Least,  r^n < chance / (number of numeric fields),  and  n > longer times the longest run of that value,
 //
 // or of any value of its kind (0 or not 0) if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2)
-// includes the current run. Otherwise a field that is constant from its first reading would be stuck. r counts the
-// readings of that kind if there are enough, otherwise all readings.
+// includes the current run. If r did not include it, a field that is constant from its first reading would be stuck. r
+// counts the readings of the value's kind if there are enough, otherwise all readings.
 //
 // A field with only two values, such as a flag, is never stuck, because a flag that is turned off is no fault.
 package stuck
@@ -28,16 +28,17 @@ const (
 	Least = 50
 	// chance is the probability of a false alarm under independent repeats, over all fields.
 	chance = 1e-9
-	// longer is the factor by which a run must exceed the longest one of its value.
+	// longer is the factor by which a run must exceed the longest earlier run of its value.
 	longer = 4
-	// leastOfKind is the smallest number of readings of a kind (0 or not 0) for which r counts only that kind. A value
-	// without readings would otherwise count as constant.
+	// leastOfKind is the smallest number of readings of a kind (0 or not 0) for which r counts only readings of that
+	// kind. Without this minimum, a value of a kind without readings would count as constant.
 	leastOfKind = 50
-	// memory is the number of readings of a kind above which counts are halved.
+	// If there are more than memory readings of a kind, its counts are halved.
 	memory = 1 << 16
-	// mostFields is the largest number of monitored fields: the first ones.
+	// mostFields is the largest number of monitored fields. The first fields are monitored.
 	mostFields = 4096
-	// values is the number of slots for the longest runs of a field: one for 0, and others by hash of the value.
+	// values is the number of slots for the longest runs of a field: one slot for the value 0, and other slots by the
+	// hash of the value.
 	values = 16
 )
 
@@ -65,7 +66,7 @@ type Moment struct {
 	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
 }
 
-// Change reports that a field has become stuck or changes again.
+// Change reports that a field has become stuck, or that it is no longer stuck.
 type Change struct {
 	Run
 	Moves bool
@@ -79,8 +80,8 @@ type field struct {
 	since          Moment // first reading of the run
 	found          uint64 // number of repeats at which the run was detected as stuck, 0 if it is not stuck
 	kinds          [2]count
-	// pair has the values of the first two runs that were not stuck. pairs is the number of these values, or many if
-	// there were more than two.
+	// pair has the values of the first two runs that were not stuck. pairs is the number of values in pair, or the
+	// constant many if there were more than two.
 	pair  [2]float64
 	pairs uint8
 	many  bool
@@ -98,10 +99,10 @@ type longest struct {
 	repeats uint64
 }
 
-// count counts the readings and repeats of a kind (0 or not 0) in completed runs that were not stuck.
+// count has the numbers of readings and repeats of a kind (0 or not 0), in completed runs that were not stuck.
 type count struct{ readings, repeats uint64 }
 
-// kindOf returns the index of a value's kind: 0 for the value 0, otherwise 1.
+// kindOf returns the index of a value's kind: 0 for the value 0, and 1 for all other values.
 func kindOf(x float64) int {
 	if x == 0 {
 		return 0
@@ -152,8 +153,8 @@ func (d *Detector) Take(e *event.Example, fields []event.Field, now Moment) (cha
 	return changes
 }
 
-// stride returns the number of repeats after which a run is tested again: 1 below 64 repeats, then at most 1/32 of the
-// run.
+// stride returns the number of repeats after which a run is tested again. It is 1 below 64 repeats, and later at most
+// 1/32 of the length of the run.
 func stride(repeats uint64) uint64 { return 1 << max(0, bits.Len64(repeats)-6) }
 
 // grow adds the new fields of the Schema.
@@ -167,9 +168,10 @@ func (d *Detector) grow(fields []event.Field) {
 	}
 }
 
-// end counts the current run. A stuck run does not change r. For its own value it counts with its full length, so that
-// the first night raises an alarm and later nights do not. For other values it counts with its length at detection.
-// Otherwise a sensor that was dead for a week could not be detected for a month.
+// end counts the current run, which has ended. If the run was stuck, it does not change r. For later runs of the same
+// value the full length of the run is stored, so that the first night raises an alarm and later nights do not. For runs
+// of other values the length at detection is stored. If the full length were stored, a sensor that was dead for a week
+// could not be detected again for a month.
 func (f *field) end(of *runs) {
 	k := &f.kinds[kindOf(f.last)]
 	if f.found == 0 {
@@ -195,7 +197,7 @@ func (f *field) end(of *runs) {
 	}
 }
 
-// count adds the value of a run to pair.
+// count adds the value of a run to pair, if it is a new value.
 func (f *field) count() {
 	switch {
 	case f.isFlag():
@@ -207,12 +209,12 @@ func (f *field) count() {
 	}
 }
 
-// isFlag reports whether the field has only had two values, including the current one.
+// isFlag reports whether the field has had only two values, including the current value.
 func (f *field) isFlag() bool {
 	return !f.many && (f.pairs > 0 && f.last == f.pair[0] || f.pairs > 1 && f.last == f.pair[1])
 }
 
-// isStuck tests the current run; fields is the number of numeric fields.
+// isStuck reports whether the current run is stuck. fields is the number of numeric fields.
 func (f *field) isStuck(of *runs, fields int) bool {
 	most := of.ofKind[kindOf(f.last)]
 	if own := of.byValue[placeOf(f.last)]; own.value == f.last {
@@ -230,7 +232,7 @@ func (f *field) isStuck(of *runs, fields int) bool {
 	return n*math.Log(r) < math.Log(chance/float64(max(fields, 1)))
 }
 
-// all returns the counts of both kinds.
+// all returns the counts of both kinds together.
 func (f *field) all() count {
 	return count{f.kinds[0].readings + f.kinds[1].readings, f.kinds[0].repeats + f.kinds[1].repeats}
 }
@@ -259,7 +261,7 @@ func (d *Detector) add(id uint16) Run {
 	return r
 }
 
-// release removes a field from the stuck fields.
+// release removes a field from the stuck fields. It returns the run of the field.
 func (d *Detector) release(id uint16) (r Run) {
 	for at := range d.stuck {
 		if d.stuck[at].Field == id {
@@ -274,13 +276,13 @@ func (d *Detector) release(id uint16) (r Run) {
 // Stuck returns the stuck runs, in the order of the fields. The result is valid until the next call of Take.
 func (d *Detector) Stuck() []Run { return d.stuck }
 
-// rarely is the fraction of repeats above which a field is never detected, because that would take thousands of
+// A field whose fraction of repeats is above rarely is never detected, because the detection would take thousands of
 // readings.
 const rarely = 0.99
 
 // Repeats returns the fraction of a field's readings that equal the previous reading, including the current run. never
-// reports whether the field can never be detected as stuck, because it changes too rarely or is a flag. ok is false
-// before Least readings, and for a field that is not numeric.
+// reports that the field can never be detected as stuck, because it changes too rarely or is a flag. ok is false if the
+// field has fewer than Least readings or is not numeric.
 func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 	if id >= len(d.fields) || !d.fields[id].numeric || !d.fields[id].began {
 		return 0, false, false

@@ -31,7 +31,7 @@ func newStream(fields int) *stream {
 	return s
 }
 
-// take passes an event with a value for each field, NaN for a missing value.
+// take passes an event to the Detector. values has a value for each field, or NaN for a missing field.
 func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
@@ -49,8 +49,8 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// TestMemory checks that old runs are forgotten: a field that once had long runs is detected as fast as a field that
-// always changed.
+// TestMemory checks that old runs are forgotten. A field that had long runs in the past must be detected as fast as a
+// field that always changed.
 func TestMemory(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
 	for n := range 16 * memory {
@@ -67,8 +67,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestFoundAgain checks that a sensor that was stuck for long and changes again is soon detected at another value. A
-// field whose values appear in runs raises only a few alarms.
+// TestFoundAgain checks a sensor that was stuck for long and then changes again. It must soon be detected if it is
+// stuck at another value. A field with long runs of different values must raise only a few alarms.
 func TestFoundAgain(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
 	healthy := func(n int) {
@@ -100,8 +100,8 @@ func TestFoundAgain(t *testing.T) {
 	}
 }
 
-// TestKinds checks that a field that is often 0 is judged by its other readings, and is soon detected at another value.
-// A field that is nearly always 0 is not judged by its few other readings.
+// TestKinds checks a field that is often 0. Its readings that are not 0 must be judged separately, so that it is soon
+// detected at another value. A field that is nearly always 0 must not be judged by its few other readings.
 func TestKinds(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
 	for range 5000 {
@@ -160,7 +160,7 @@ func TestLongestByValue(t *testing.T) {
 	}
 }
 
-// TestMostFields checks that the number of monitored fields is limited, and that their state is restored.
+// TestMostFields checks that the number of monitored fields is limited, and that the state of these fields is restored.
 func TestMostFields(t *testing.T) {
 	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
 	for n := range 200 {
@@ -181,7 +181,8 @@ func TestMostFields(t *testing.T) {
 	}
 }
 
-// TestRepeats checks that Repeats reports the fields that can never be detected as stuck. A stuck run does not count.
+// TestRepeats checks that Repeats reports the fields that can never be detected as stuck. A stuck run must not change
+// the fraction.
 func TestRepeats(t *testing.T) {
 	s, r := newStream(2), rand.New(rand.NewPCG(20, 21))
 	for n := range 90 {
@@ -224,8 +225,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestState checks that a Detector restored at any point continues like the original, with equal bytes. Damaged bytes
-// give an error or a valid state, and never a panic.
+// TestState restores a Detector at different points. The restored Detector must continue like the original, with equal
+// bytes. Damaged bytes must give an error or a valid state, and never a panic.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 15))
 	s := newStream(6)

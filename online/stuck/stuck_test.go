@@ -30,7 +30,7 @@ func newStream(fields int) *stream {
 	return s
 }
 
-// take passes an event with a value for each field, NaN for a missing value.
+// take passes an event to the Detector. values has a value for each field, or NaN for a missing field.
 func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
@@ -48,8 +48,8 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// TestStuckAtAnyValue checks that a field that always changes is detected after Least repeats of any value. It does not
-// affect other fields, and the first other value ends the run.
+// TestStuckAtAnyValue checks that a field that always changed is detected after Least repeats of any value. The
+// detection must not affect other fields. The first different value must end the run.
 func TestStuckAtAnyValue(t *testing.T) {
 	for _, at := range []float64{7.5, 0, -1e9} {
 		s, r := newStream(2), rand.New(rand.NewPCG(1, 2))
@@ -71,7 +71,7 @@ func TestStuckAtAnyValue(t *testing.T) {
 	}
 }
 
-// TestNullsDoNotEndARun checks that a run continues across events without the field.
+// TestNullsDoNotEndARun checks that events without the field do not end a run.
 func TestNullsDoNotEndARun(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(1, 3))
 	for range 500 {
@@ -139,8 +139,8 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestNights checks that a field that is 0 every night raises at most one alarm, in the first night. If it dies during
-// the day it is detected: at once at any value except 0, and at 0 after weeks.
+// TestNights checks a field that is 0 every night. It must raise at most one alarm, in the first night. If its sensor
+// dies during the day, it must be detected: at once for any value except 0, and after weeks for 0.
 func TestNights(t *testing.T) {
 	for _, begin := range []int{0, 300, 600} { // in the night, at dawn, by day
 		s, r := newStream(1), rand.New(rand.NewPCG(6, 7))
@@ -173,8 +173,8 @@ func TestNights(t *testing.T) {
 	}
 }
 
-// TestManyFields checks that a run must be longer if there are more fields, so that false alarms about any of them are
-// equally rare.
+// TestManyFields checks that a run must be longer if there are more fields. False alarms are then equally rare for any
+// number of fields.
 func TestManyFields(t *testing.T) {
 	found := map[int]uint64{}
 	for _, fields := range []int{1, 1000} {
@@ -218,8 +218,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// TestFlags checks that a flag is not detected at one of its two values, but can be at a third value. A field with
-// three values is no flag.
+// TestFlags checks that a flag is not detected at one of its two values. At a third value it must be detected. A field
+// with three values must not be treated as a flag.
 func TestFlags(t *testing.T) {
 	for _, c := range []struct {
 		values []float64

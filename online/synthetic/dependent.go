@@ -7,8 +7,9 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentStream returns a stream of two or three classes, with five numbers and a category. The numbers are around 10, 0
-// in half of the events, in need of a transform, nonlinear in their effect, and rarely present.
+// SilentStream returns a stream of two or three classes, with five numbers and a category. The first number is around
+// 10, the second is 0 in half of the events, the third needs a transform, the fourth has a nonlinear effect, and the
+// fifth is rarely present.
 func SilentStream(classes int) (*event.Schema, func() *event.Example) {
 	s := event.NewSchema(12, []string{"a", "b", "c"}[:classes], classes)
 	names := []string{"around", "zeros", "heavy", "bent", "seldom", "kind"}

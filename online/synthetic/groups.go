@@ -7,7 +7,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// SlowGroups returns, by column, the groups with which the column of an event of streamSchema is dropped.
+// SlowGroups returns, for each column of an event of streamSchema, the groups with which the column is dropped.
 func SlowGroups(e *event.Example, columns []uint32) [][]string {
 	out := make([][]string, len(columns))
 	for i, column := range columns {
