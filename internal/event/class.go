@@ -13,8 +13,8 @@ import (
 // Class returns the class of a label, and adds the class if the Schema can still grow. ok is false for a label that is
 // not a class.
 //
-// A class is named by the first text of its label. Another text is another class, except for the spellings of -1, 0 and
-// 1 (SameLabel). Joined has the first other spelling.
+// The first label text of a class becomes the name of the class. A label with another text is another class. Exceptions
+// are the spellings of -1, 0 and 1, which are joined (SameLabel): Joined then records the second spelling.
 //
 // If there are two classes, the second is the positive class. If the first label is the larger of a usual pair (1 of
 // -1/1 or 0/1, true), it becomes the second class. The first class is then named "" until its label arrives.
@@ -90,7 +90,8 @@ func unit(text string) string {
 	return digits[:1]
 }
 
-// join records the first other spelling of a class, which a warning lists.
+// join records in Joined the first spelling of a class that differs from the class name. A warning lists these
+// spellings.
 func (s *Schema) join(class int, label []byte) {
 	if s.Classes[class] == string(label) {
 		return
@@ -139,9 +140,9 @@ func (s *Schema) LabelSpellings() (out []string) {
 	return out
 }
 
-// PlainNumber returns the canonical spelling of a decimal number, without rounding: an integer as an integer, another
-// number without an exponent or trailing zeros. A number with more than plainDigits digits keeps an exponent.
-// PlainNumber returns nil if text is not a finite number or its exponent is beyond a million.
+// PlainNumber returns the canonical spelling of a decimal number, without rounding. It spells an integer as an integer,
+// and any other number without an exponent or trailing zeros. A number with more than plainDigits digits keeps an
+// exponent. PlainNumber returns nil if text is not a finite number or its exponent is beyond a million.
 func PlainNumber(text []byte) []byte {
 	rest := text
 	negative := len(rest) > 0 && rest[0] == '-'

@@ -31,7 +31,8 @@ func TestPlainNumber(t *testing.T) {
 	}
 }
 
-// TestLabelSpellings checks that the warning lists joined labels and classes that are equal numbers, and no others.
+// TestLabelSpellings checks that the warning lists joined labels and classes that are equal numbers, and no other
+// classes.
 func TestLabelSpellings(t *testing.T) {
 	for _, c := range []struct {
 		labels string

@@ -13,7 +13,7 @@ import (
 // ColumnGroups defines which columns of a sparse text format fail together, for example all columns of a sensor. Such a
 // format has no fields that could define groups. A column without a group fails alone.
 type ColumnGroups struct {
-	// Every is the length of the runs into which the columns are divided, from column 0 on; 0 means no runs.
+	// Every divides the columns into groups of Every consecutive columns, from column 0 on. 0 means no such groups.
 	Every uint32 `json:"every,omitempty"`
 	// Named lists groups by name. A column in several groups belongs to the first.
 	Named []NamedColumns `json:"named,omitempty"`

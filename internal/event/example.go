@@ -24,8 +24,8 @@ type Example struct {
 	// MissingColumns lists columns of the anonymous field that are declared missing, in ascending order. Features must
 	// not contain them. No format can declare columns missing, but callers that remove features can.
 	MissingColumns []uint32
-	// Declared means that the event must not be changed by a model's Faults again: faulty readings are null already, or
-	// values have been changed.
+	// Declared means that a model must not apply its Faults to the event. Either the Faults have been applied already,
+	// or values of the event have been changed.
 	Declared bool
 
 	Label  int     // class (an index of Schema.Classes) or Unlabeled
@@ -33,8 +33,8 @@ type Example struct {
 	Weight float64 // importance, >= 0; 1 if the event has no weight
 	Key    []byte  // key of the record, or value of the configured id field
 	Time   int64   // event time in milliseconds since the Unix epoch; 0 if unknown
-	// Arrival is the record's arrival time in a joined stream by the logs' clocks, in milliseconds. It never decreases
-	// within a partition.
+	// Arrival is the arrival time of the record in a joined stream, in milliseconds, by the timestamps in the logs.
+	// Arrival never decreases within a partition.
 	Arrival int64
 	// OddTime means that the record's time does not fit the times of its neighbors in the partition. Arrival is then
 	// the arrival time of the previous record.
@@ -223,8 +223,8 @@ func (o Offsets) Lookup(topic string, partition int32) (Position, bool) {
 // Clone returns a copy that shares no memory with o.
 func (o Offsets) Clone() Offsets { return slices.Clone(o) }
 
-// Advance counts one record. If the record is before the position, it changes nothing and returns an error, because a
-// source must never go back.
+// Advance counts one record. If the record is before the position, Advance changes nothing and returns an error,
+// because a source must never go back.
 func (p *Position) Advance(offset int64, fingerprint uint64) error {
 	if offset < p.Next {
 		return fmt.Errorf("%s/%d: offset %d after position %d: a record would be counted twice", p.Topic, p.Partition, offset, p.Next)

@@ -131,8 +131,8 @@ func (n *Names) View() *Names {
 }
 
 // Printable escapes all unprintable characters in a text as in Go, for example \x1b or \n, so that a terminal or log
-// can show it. These are ESC, newlines, tabs, and marks that change the writing direction. Applying Printable twice
-// changes nothing.
+// can show it. Unprintable are ESC, newlines, tabs, and marks that change the writing direction. Applying Printable
+// twice gives the same text as applying it once.
 func Printable(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return text

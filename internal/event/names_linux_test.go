@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNamesBeyond32Bits checks names whose total length exceeds 4 GiB. The first names are zeros in memory that is
-// reserved and never touched.
+// TestNamesBeyond32Bits checks names whose total length exceeds 4 GiB. The text of the first names is memory that the
+// test reserves but never writes, so it reads as zeros.
 func TestNamesBeyond32Bits(t *testing.T) {
 	const first = 1<<32 + 5
 	text, err := syscall.Mmap(-1, 0, first+100, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)

@@ -26,8 +26,8 @@ type Schema struct {
 	Absent string `json:"absent,omitempty"`
 	// Apart gives every numeric field its own column, Field.Column.
 	Apart bool `json:"apart,omitempty"`
-	// Closed is the number of fields of a model that no longer learns. Later fields get no columns of their own. It is
-	// 0 for a model that learns.
+	// Closed is the number of fields of a model that no longer learns. Fields added later get no columns of their own.
+	// Closed is 0 for a model that learns.
 	Closed  int         `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
 	Fields  []Field     `json:"fields"`            // indexed by field id; 0 is the anonymous field
@@ -187,7 +187,7 @@ func (s *Schema) Factors() [][2]int {
 	return factors
 }
 
-// IsProduct reports whether name is the name of a product of fields, and one of its factors is in of.
+// IsProduct reports whether name is the name of a product of fields, and the slice of contains one of its factors.
 func (s *Schema) IsProduct(name string, of []string) bool {
 	return slices.ContainsFunc(s.Crosses, func(pair [2]string) bool {
 		return pair[0]+"^"+pair[1] == name && (slices.Contains(of, pair[0]) || slices.Contains(of, pair[1]))
@@ -307,7 +307,7 @@ func (t *TakenColumns) Release(column uint32) {
 // rehashes is the largest number of times that a hash is hashed again to find a free column.
 const rehashes = 16
 
-// Of returns a column for a hash: its low bits. If that column is taken, it hashes the hash again.
+// Of returns a column for a hash: the low bits of the hash. If that column is taken, Of hashes the hash again.
 func (t *TakenColumns) Of(hash, mask uint64) uint32 {
 	column := uint32(hash & mask)
 	for n := 0; t.near[column%1024/64]>>(column%64)&1 != 0 && t.fields[column] > 0 && n < rehashes; n++ {

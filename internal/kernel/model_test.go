@@ -76,7 +76,7 @@ func TestModelScores(t *testing.T) {
 			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
 				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
 			}
-			// A column without support vectors changes only |x|.
+			// A feature in a column that no support vector has changes only |x|.
 			other := e
 			other.Features = e.Features.Clone()
 			other.Features.Index = append(other.Features.Index, 9999)
@@ -93,7 +93,7 @@ func TestModelScores(t *testing.T) {
 					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
 				}
 			}
-			// Half of the features are missing, so the others count double.
+			// Half of the features are missing, so the present features count double.
 			half := e
 			half.Features = e.Features.Clone()
 			for j := range half.Features.Value {

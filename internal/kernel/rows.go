@@ -1,7 +1,8 @@
 package kernel
 
-// Rows computes k(x, x_j) for many rows x_j at once, with an index of the rows by column. It only reads shared columns,
-// in ascending order. So the result depends neither on the order of the two vectors nor on the shard.
+// Rows computes k(x, x_j) for many rows x_j at once, with an index of the rows by column. For each row, the sum visits
+// only the columns that x and x_j share, in ascending order. So k(x, y) equals k(y, x) bit by bit, and does not depend
+// on the shards.
 type Rows struct {
 	Kernel Kernel
 	Self   []float64 // s(x_j, x_j)
@@ -11,7 +12,7 @@ type Rows struct {
 // shard indexes the rows from lo to hi-1.
 type shard struct {
 	lo, hi int
-	start  []uint32 // by column: its entries are start[c] to start[c+1]-1
+	start  []uint32 // the entries of column c have the indices start[c] to start[c+1]-1
 	row    []uint32 // row of each entry, relative to lo
 	value  []float64
 }

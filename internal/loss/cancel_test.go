@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCancellation checks that all digits are correct even if quotients and sums would cancel.
+// TestCancellation evaluates losses where the direct formulas would lose digits by cancellation. It checks that all
+// digits are correct.
 func TestCancellation(t *testing.T) {
 	// The expected values are tanh(s/2)/s and its derivative by s^2, ((1 - tanh^2) s/2 - tanh)/(2 s^3).
 	for _, s := range []float64{1e-9, 1e-3, 0.01, 0.03, 0.0499999, 0.05, 0.0500001, 0.1, 1, 5, 40} {

@@ -1,7 +1,7 @@
 package loss
 
-// This file implements functions with the same bits on every processor. Package math uses instructions for them that
-// not every processor has, and that change the last bits.
+// This file implements functions with the same bits on every processor. The functions of package math use special
+// instructions on some processors, which change the last bits of the result.
 
 import "math"
 

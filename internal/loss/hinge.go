@@ -26,8 +26,8 @@ func (l HingeGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -y * fv, vv
 }
 
-// Clean returns Chen's bound, which equals the hinge at v = 0. Its smoothed curvature decreases slowly away from the
-// margin, which suits Newton's method better.
+// The field Clean is Chen's bound, which equals the hinge at v = 0. The smoothed curvature of the bound decreases
+// slowly away from the margin, which suits Newton's method better.
 func (l HingeGaussian) Facts() Facts {
 	facts := HingeChen(l).Facts()
 	facts.Clean = HingeChen(l)

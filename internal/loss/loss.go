@@ -69,7 +69,7 @@ type Facts struct {
 // Target is the set of numbers y that a loss accepts.
 type Target int
 
-// The kinds of targets. Stored targets use their names.
+// The kinds of targets. Files store a Target by its name.
 const (
 	Sign  Target = iota // -1 or +1
 	Real                // any finite number
@@ -137,8 +137,8 @@ func LabelsOf(name string) Target {
 	return Sign
 }
 
-// Bounds returns the forms of the expectation of a loss, its default first. It returns nothing if the name is not in
-// the table.
+// Bounds returns the forms of the expectation of a loss, starting with the default form. It returns nothing if the name
+// is not in the table.
 func Bounds(name string) []string {
 	var bounds []string
 	for _, l := range table {

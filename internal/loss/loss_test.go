@@ -255,7 +255,8 @@ func TestGaussianExpectation(t *testing.T) {
 		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
 		Erf{}:              func(m float64) float64 { return 1 - math.Erf(2*m) },
 	}
-	// Regression losses are functions of the residual y - f; g gets its argument with the sign of y.
+	// The regression losses in plainResidual are functions of the residual y - f, the losses in plain are functions of
+	// the margin y f.
 	for _, level := range []float64{0.2, 0.5, 0.9} {
 		plainResidual[Quantile{level}] = func(m float64) float64 { return max(level*m, (level-1)*m) }
 	}

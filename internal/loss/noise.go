@@ -58,10 +58,10 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
-// GroupDropout sets features to zero in two independent ways. A whole group is zero with probability Groups in [0, 1),
-// or with its own probability. A single feature is zero with probability Q in [0, 1). The survivors are scaled by
-// 1/((1-Q)(1-Groups)). See Grouping for the groups of features. The product of features of two groups is zero if either
-// group is, and is scaled for both.
+// GroupDropout sets features to zero in two independent ways. It sets all features of a group to zero with probability
+// Groups in [0, 1), or with the group's probability in Rates. It sets a single feature to zero with probability Q in
+// [0, 1). The survivors are scaled by 1/((1-Q)(1-Groups)). See Grouping for the groups of features. The product of
+// features of two groups is zero if either group is, and is scaled for both groups.
 //
 // Let r = Q/(1-Q), r_g = Groups/(1-Groups), and let s_g be the sum of w_d x_d over the features d of group g. A score
 // has the variance

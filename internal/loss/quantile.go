@@ -31,8 +31,8 @@ func (l Quantile) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -fv, vv
 }
 
-// Clean returns a bound that equals the loss at v = 0. Its smoothed curvature decreases slowly away from the kink,
-// which suits Newton's method better, as for the hinge.
+// The field Clean is a bound that equals the loss at v = 0. The smoothed curvature of the bound decreases slowly away
+// from the kink, which suits Newton's method better, as for the hinge.
 func (l Quantile) Facts() Facts {
 	return Facts{Target: Real, Regression: true, Convex: true, CleanConvex: true, Kink: func(y float64) float64 { return y }, Cost: 1, Clean: quantileBound{2 * l.T, 1, l}}
 }
@@ -70,7 +70,7 @@ func (Absolute) Facts() Facts {
 func (Absolute) String() string { return "absolute" }
 
 // quantileBound is scale/2 (sqrt(m^2 + v) + (tilt - 1) m) with m = y - f. By Jensen's inequality it is an upper bound
-// of the loss in the field of.
+// of a loss, which the field of stores.
 type quantileBound struct {
 	tilt, scale float64
 	of          Loss

@@ -2,13 +2,13 @@ package loss
 
 import "math/rand/v2"
 
-// Silent is the noise of features that fail unnoticed: a dead feature reads some neutral value, and the others keep
-// their values. D is the expected fraction of dead features, in [0, MaxSilent]. If Groups is set, whole groups die,
-// otherwise single features.
+// Silent is the noise of features that fail unnoticed: a dead feature has a fixed neutral value, and the live features
+// keep their values. D is the expected fraction of dead features, in [0, MaxSilent]. If Groups is set, whole groups
+// die, otherwise single features.
 //
-// Silent noise is biased, E[x~] != x, and its rate is unknown: it is one of Rates, with equal probabilities. So its
-// Coefficients do not suffice for learning. Code that sums variances by feature must check for a Silent, and use At or
-// reject it.
+// Silent noise is biased, E[x~] != x. The rate of dead features is unknown: each of Rates has the same probability. So
+// the Coefficients of Silent do not suffice for learning. Code that sums variances by feature must check for a Silent,
+// and use At or reject it.
 type Silent struct {
 	D      float64
 	Groups bool

@@ -21,14 +21,14 @@ type Binary struct {
 
 const scoreBins = 256
 
-// scoreBin returns the bin of a score f: floor(scoreBins/2 + 24 asinh(2f)), clipped to the bins. It compares
-// exp(asinh(2|f|)) with the bins' edges. A table finds the edge by the exponent and the five leading bits of the
-// mantissa, because no interval of these contains two edges.
+// scoreBin returns the bin of a score f: floor(scoreBins/2 + 24 asinh(2f)), clipped to the bins. It finds the bin by
+// comparing exp(asinh(2|f|)) with the edges of the bins. The key of the table scoreBinAt is the exponent and the five
+// leading bits of the mantissa. The numbers with one key form an interval that contains at most one edge.
 func scoreBin(f float64) int {
 	z := 2 * math.Abs(f)
 	t := z + math.Sqrt(z*z+1)
 	key := math.Float64bits(t)>>47 - 1023<<5
-	i := scoreBins/2 - 1 // index beyond all edges
+	i := scoreBins/2 - 1 // index of the bin beyond all edges
 	if key < uint64(len(scoreBinAt)) {
 		i = int(scoreBinAt[key])
 		if t >= scoreEdges[i+1] {
@@ -42,8 +42,8 @@ func scoreBin(f float64) int {
 	return scoreBins/2 + i
 }
 
-// scoreEdges has exp(i/24). scoreBinAt has, for each key, the last edge up to the smallest number with that key, except
-// edge 128.
+// scoreEdges has exp(i/24). scoreBinAt has, for each key, the index of the last edge up to the smallest number with
+// that key, but never edge 128.
 var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
 	for i := range edges {
 		edges[i] = loss.Exp(float64(i) / 24)
@@ -65,7 +65,7 @@ func (b *Binary) Add(label, predicted int, weight, score, probability float64) {
 	Bars(b.Reliability[:]).add(probability, weight, label == 1)
 }
 
-// Sums returns pointers to all sums.
+// Sums returns pointers to all sums of b.
 func (b *Binary) Sums() (all []*float64) {
 	for label := range 2 {
 		for i := range b.Confusion[label] {
@@ -111,7 +111,7 @@ func (b *Binary) Recall() float64 {
 	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
 }
 
-// ranking ranks the bins. It calls each, if not nil, after each bin with events.
+// ranking returns the ranking of the bins. It calls each, unless nil, after each bin with events.
 func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	for i := scoreBins - 1; i >= 0; i-- {
 		if n, p := b.Scores[0][i], b.Scores[1][i]; n+p > 0 {
@@ -138,11 +138,11 @@ func (b *Binary) CalibrationError() float64 { return Bars(b.Reliability[:]).Cali
 // Diagram returns the reliability diagram of the positive class's probabilities.
 func (b *Binary) Diagram() []Bin { return Bars(b.Reliability[:]).Diagram() }
 
-// Threshold is the result of predicting the positive class for all scores from a lower limit on.
+// Threshold is the result of predicting the positive class for all scores above a threshold.
 type Threshold struct {
 	Score     float64 `json:"score"`
-	Positives float64 `json:"positives"` // weight of the positive events with a score above the limit
-	Negatives float64 `json:"negatives"` // weight of the negative events with a score above the limit
+	Positives float64 `json:"positives"` // weight of the positive events with a score above the threshold
+	Negatives float64 `json:"negatives"` // weight of the negative events with a score above the threshold
 }
 
 // Thresholds returns a Threshold for the lower edge of each bin with events, the highest score first. The last

@@ -58,7 +58,7 @@ func TestBinaryMeasures(t *testing.T) {
 		}
 		off := 0.0
 		for bin := range 10 {
-			bar := 0.0 // sum of probabilities minus events of the class
+			bar := 0.0 // sum of the probabilities minus the number of events of the class
 			for _, e := range events {
 				if p := 1 / (1 + math.Exp(-e.f)); p >= float64(bin)/10 && p < float64(bin+1)/10 {
 					bar += p - float64(e.label)
@@ -149,7 +149,8 @@ func TestBinaryAgainstEvaluation(t *testing.T) {
 	}
 }
 
-// TestSums checks that Sums contains every field once. A field that it omits would be neither saved nor merged.
+// TestSums checks that Sums contains a pointer to every field once. A field that Sums omits would be neither saved nor
+// merged.
 func TestSums(t *testing.T) {
 	var b Binary
 	var c Classes

@@ -32,7 +32,7 @@ func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 // 1e-15.
 func LogLoss(probability float64) float64 { return -math.Log(max(probability, 1e-15)) }
 
-// Sums returns pointers to all sums.
+// Sums returns pointers to all sums of c.
 func (c *Classes) Sums() []*float64 { return []*float64{&c.Weight, &c.Wrong, &c.LogLoss} }
 
 // Error returns the fraction of wrong predictions, or NaN without events.
@@ -88,8 +88,8 @@ func (b Bars) Diagram() (out []Bin) {
 	return out
 }
 
-// ranking computes measures of how scores rank two classes, from the highest score to the lowest. Equal scores are one
-// step.
+// ranking computes measures of how scores rank two classes, from the highest score to the lowest. All events with one
+// score are added in one step.
 type ranking struct {
 	positives, negatives float64 // weights of both classes so far
 	area, precision      float64
@@ -258,8 +258,9 @@ func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 // constantAfter is the number of events required for a comparison with a constant prediction.
 const constantAfter = 100
 
-// WorseThanConstant returns a warning if constantly predicting the events' own class frequencies would be better, else
-// "". If nats is set, scores are log-odds and log-losses are compared; otherwise errors are compared.
+// WorseThanConstant compares the predictions with a constant prediction, the class frequencies of the same events. It
+// returns a warning if the constant prediction is better, else "". If nats is set, scores are log-odds and log-losses
+// are compared; otherwise errors are compared.
 func (r ClassesReport) WorseThanConstant(nats bool) string {
 	if r.Examples < constantAfter || r.LogLoss == nil || r.Error == nil {
 		return ""

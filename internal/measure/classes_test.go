@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEvaluationAgainstTheDefinitions computes the measures by their definitions: AUC as the fraction of pairs in the
-// right order, average precision threshold by threshold.
+// TestEvaluationAgainstTheDefinitions compares the measures with their definitions. AUC is the fraction of pairs in the
+// right order. Average precision is summed threshold by threshold.
 func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const n = 200
@@ -66,7 +66,7 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	}
 	off := 0.0
 	for bin := range 15 {
-		bar := 0.0 // sum of probabilities minus events of the class
+		bar := 0.0 // sum of the probabilities minus the number of events of the class
 		for i := range n {
 			p := 1 / (1 + math.Exp(-math.Abs(score[i]))) // probability of the predicted class
 			if p < float64(bin)/15 || p >= float64(bin+1)/15 {
@@ -127,7 +127,8 @@ func TestEvaluationUndefined(t *testing.T) {
 	}
 }
 
-// TestClasses recomputes the sums for each event from the whole weighted history.
+// TestClasses compares the decayed sums after each event with sums over the whole history of events, weighted by the
+// decay.
 func TestClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	for _, keep := range []float64{1, 0.9} {

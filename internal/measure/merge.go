@@ -16,8 +16,8 @@ func Power(x float64, n uint64) float64 {
 	return p
 }
 
-// Decay multiplies a sum by keep, the decay factor of an interval, and adds the events of the interval. It takes them
-// from a learner whose sum was base before the interval and is now afterwards.
+// Decay multiplies the sum x by keep, the decay factor of an interval, and adds now - base. base and now are the sum of
+// another learner before and after the interval.
 func Decay(x *float64, base, now, keep float64) {
 	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
 }

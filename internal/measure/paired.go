@@ -7,10 +7,10 @@ import "math"
 // BlockRecords is the number of records in a block of Paired.
 const BlockRecords = 1000
 
-// Paired compares a learner with another on the events that both predicted before they learned them. Consecutive losses
-// are dependent, for example under drift. So the differences are averaged over blocks of BlockRecords records, and the
-// standard error is computed from the block means. Blocks and windows start at multiples of records, independently of
-// batches and runs, so that equal streams give equal values.
+// Paired compares two learners on the events that both predicted before they learned them. Consecutive losses are
+// dependent, for example under drift. So the differences are averaged over blocks of BlockRecords records, and the
+// standard error is computed from the block means. Blocks and windows start at fixed record numbers, whatever the
+// batches and restarts. So equal streams give equal values.
 type Paired struct {
 	From  uint64     `json:"from"`  // number of records before the first block
 	Total Difference `json:"total"` // difference over all blocks

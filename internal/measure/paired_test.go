@@ -9,7 +9,8 @@ import (
 	"blankout/internal/measure"
 )
 
-// slowDifference returns the mean and the standard error over the blocks of the records from+1 to to.
+// slowDifference returns the mean and the standard error over the blocks of the records from+1 to to. It is the slow
+// reference for Difference.
 func slowDifference(differences, weights []float64, from, to int) (blocks int, mean, standardError float64) {
 	var means []float64
 	for start := from; start+measure.BlockRecords <= to; start += measure.BlockRecords {
@@ -50,8 +51,8 @@ func TestPaired(t *testing.T) {
 			p.Add(uint64(i+1), differences[i], weights[i], window)
 			if !math.IsNaN(differences[i]) || random.IntN(3) == 0 {
 				again.Add(uint64(i+1), differences[i], weights[i], window)
-			} // otherwise the record is skipped without a call
-			if random.IntN(500) == 0 { // as after a restart
+			} // without a difference, Add is not called for the record
+			if random.IntN(500) == 0 { // as after a restart from a checkpoint
 				again.Advance(uint64(i+1), window)
 				data, err := json.Marshal(again)
 				if err != nil {

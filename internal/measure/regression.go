@@ -16,10 +16,10 @@ type Numbers struct {
 	Squared  float64 // sum of (y - value)^2
 	Deviance float64 // sum of the Deviance of y and value
 	Below    float64 // weight of the targets with y <= value
-	// Mean is the mean of the targets, and Scatter is the sum of their squared differences from it.
+	// Mean is the mean of the targets. Scatter is the sum of their squared differences from Mean.
 	Mean, Scatter float64
-	// Asked is the weight of the targets with an interval, and Within is the weight of the targets within their
-	// interval.
+	// Asked is the weight of the targets whose prediction had an interval. Within is the weight of the targets that
+	// were inside this interval.
 	Asked, Within float64
 }
 
@@ -74,8 +74,8 @@ func (n *Numbers) Merge(other *Numbers) {
 	n.Within += other.Within
 }
 
-// Deviance returns twice the excess of the noise-free loss over its minimum for the target y. This is the squared error
-// for linear regression, and the Poisson deviance for counts.
+// Deviance returns twice the difference of the noise-free loss from its minimum for the target y. This is the squared
+// error for linear regression, and the Poisson deviance for counts.
 func Deviance(l loss.Loss, y, value float64) float64 {
 	least := 0.0
 	if bound := l.Facts().Lower; bound != nil {
@@ -103,8 +103,8 @@ func (n *Numbers) R2() float64 {
 	return 1 - n.Squared/n.Scatter
 }
 
-// Coverage returns the fraction of targets at or below the value for a quantile loss. For other losses it returns the
-// fraction of targets within their interval.
+// Coverage returns the fraction of targets at or below the predicted value for a quantile loss. For other losses it
+// returns the fraction of targets within their interval.
 func (n *Numbers) Coverage(l loss.Loss) float64 {
 	if _, quantile := l.(loss.Quantile); quantile {
 		return n.Below / n.Weight
@@ -118,7 +118,8 @@ type NumbersReport struct {
 	RMSE     *float64 `json:"rmse"`
 	R2       *float64 `json:"r2"`
 	Deviance *float64 `json:"deviance"` // mean deviance, see Deviance
-	// Coverage is the fraction of targets within their interval, or for quantile:T the fraction at or below the value.
+	// Coverage is the fraction of targets within their interval. For quantile:T it is the fraction of targets at or
+	// below the predicted value.
 	Coverage *float64 `json:"coverage"`
 }
 

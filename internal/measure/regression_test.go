@@ -9,7 +9,7 @@ import (
 	"blankout/internal/measure"
 )
 
-// seen is one observation that Numbers must count.
+// seen is one call of Numbers.Add.
 type seen struct{ y, weight, value, low, high float64 }
 
 func draw(r *rand.Rand, n int, counts bool) (all []seen) {
@@ -26,8 +26,8 @@ func draw(r *rand.Rand, n int, counts bool) (all []seen) {
 	return all
 }
 
-// TestNumbers compares the measures with their definitions over all events, with the whole history weighted again for
-// each event. Merging parts must equal counting all events.
+// TestNumbers compares the measures with their definitions over the whole weighted history of events. It also checks
+// that merged parts equal one Numbers of all events.
 func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, keep := range map[string]float64{"squared": 1, "quantile:0.8": 0.97, "poisson": 0.9, "huber:1": 1} {

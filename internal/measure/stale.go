@@ -19,14 +19,14 @@ type StaleLoss struct {
 	FreshError    *float64 `json:"fresh_error,omitempty"`
 	FreshLogLoss  *float64 `json:"fresh_log_loss,omitempty"`
 	FreshDeviance *float64 `json:"fresh_deviance,omitempty"`
-	// The Constant fields are the losses of predicting the class frequencies up to each event, on the same events. They
-	// are nil for regression.
+	// The Constant fields are the losses of a constant prediction on the same events: the class frequencies of the
+	// events before each event. They are nil for regression.
 	ConstantError   *float64 `json:"constant_error,omitempty"`
 	ConstantLogLoss *float64 `json:"constant_log_loss,omitempty"`
 }
 
-// staleAfter is the number of events that an age needs before it is judged. staleSpread is the spread of single losses
-// in nats. An age with few events must be worse by a large margin.
+// staleAfter is the number of events that an age must have before Stale judges it. staleSpread is the assumed standard
+// deviation of the loss of one event, in nats. The fewer events an age has, the larger the difference must be.
 const staleAfter, staleSpread = 20, 2
 
 // Stale returns a warning that lists the ages at which the weights predict worse than the class frequencies up to each

@@ -8,8 +8,8 @@ import (
 
 func number(x float64) *float64 { return &x }
 
-// TestStale checks that Stale lists the ages at which weights predict worse than a constant. It compares log-losses or
-// errors, and needs enough events.
+// TestStale checks that Stale lists the ages at which the weights predict worse than a constant prediction. Stale must
+// compare log-losses or errors, and omit ages with too few events.
 func TestStale(t *testing.T) {
 	reports := []StaleLoss{
 		{Events: 1000, Error: number(7), LogLoss: number(0.2)},
@@ -36,8 +36,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestWorseThanConstant checks that the warning appears if events are predicted worse than by their own class
-// frequencies.
+// TestWorseThanConstant checks that WorseThanConstant warns if the class frequencies predict the events better than the
+// model does.
 func TestWorseThanConstant(t *testing.T) {
 	r := ClassesReport{Examples: 100, Confusion: [][]float64{{60, 0}, {39, 1}}, Error: number(39), LogLoss: number(0.68)}
 	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673") {

@@ -1,7 +1,7 @@
 package model
 
 // This file factorizes positive definite matrices. It uses no library, so that programs that only read a model have no
-// dependency. Its sums have a fixed order.
+// dependency. Sums are computed in a fixed order.
 
 import "math"
 
@@ -35,7 +35,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 				row[j] /= root
 			}
 		}
-		for i := end; i < n; i++ { // if i < n remains, rows k to end-1 are four rows
+		for i := end; i < n; i++ { // for i < n, rows k to end-1 are four rows
 			a, b, c, d := u.row(k, i), u.row(k+1, i), u.row(k+2, i), u.row(k+3, i)
 			subtract4(u.row(i, i), [4]float64{a[0], b[0], c[0], d[0]}, a, b, c, d)
 		}
@@ -125,7 +125,7 @@ func (u triangle) inverse() []float64 {
 		k := i + 1
 		for ; k+4 <= n; k += 4 {
 			f := of[k-i:]
-			// Rows k+1 to k+3 start later than row k, because values left of their diagonals are 0.
+			// The call starts at column k+3, because values left of the diagonal are 0.
 			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
 		}
 		for ; k < n; k++ {

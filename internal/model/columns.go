@@ -8,12 +8,12 @@ import "iter"
 //
 //	Weights[k] z,  z = (t - Center)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0.
 //
-// If z is beyond +-Clip, +-Beyond replaces it. If Scale is 0, because the column was always the same number, it adds
-// nothing. All exports use this form.
+// If z is beyond +-Clip, z is replaced by +-Beyond. If Scale is 0, because all values of the column were equal, the
+// column adds nothing. All exports use this form.
 type Column struct {
 	Number          uint32
 	Weights         []float64 // weights by output
-	Standardization           // Scale is 1 and all else 0 if nothing is standardized
+	Standardization           // Scale is 1 and all other fields are 0 if nothing is standardized
 }
 
 // Clip returns the bound of a standardized value, see Column. It returns 0 if nothing is standardized.

@@ -17,8 +17,8 @@ import (
 // use.
 type Covariance struct {
 	Columns []uint32 // the columns, ascending
-	// Fields has one field id for each column. It is the first field with the name of the column's field, because an
-	// event declares that field null. It is 0 for a column of a sparse text format.
+	// Fields has one field id for each column, 0 for a column of a sparse text format. If several fields have the same
+	// name, it is the first of them, because an event declares only the first null.
 	Fields []uint16
 	Mean   []float64
 	Matrix []float64 // covariance of the columns, row by row
@@ -35,7 +35,7 @@ type Covariance struct {
 const MaxCovariance = 1024
 
 // shrinkCovariance is the fraction of a column's variance that is added to this variance, as if the column were noisy.
-// It bounds the weight of a column that is almost a function of the others.
+// It bounds the weight of a column that is almost a function of the other columns.
 const shrinkCovariance = 0.001
 
 // NewCovariance returns a Covariance that owns its arguments, or an error if they are not a covariance.
@@ -164,8 +164,8 @@ func (p ColumnRoles) Indices(part byte, at []int) []int {
 	return at
 }
 
-// Imputation imputes the missing columns m of an event from the observed columns o. For normal values their expectation
-// is
+// Imputation imputes the missing columns m of an event from the observed columns o. If the values are normally
+// distributed, the expectation of the missing values is
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
@@ -228,8 +228,8 @@ func (c *Covariance) inverse() []float64 {
 	return c.precision
 }
 
-// factorize factorizes the submatrix of a positive definite matrix with these indices. It returns false if rounding
-// makes that impossible.
+// factorize factorizes the submatrix of a positive definite matrix whose rows and columns have the indices places. It
+// returns false if rounding makes that impossible.
 func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 	n := len(f.c.Columns)
 	part := make([]float64, 0, len(places)*len(places))
@@ -321,8 +321,8 @@ func (f *Imputation) solvePrecise(out []float64, right func(place int) float64) 
 }
 
 // products returns the product of a submatrix with x. The submatrix has the given rows and columns of a matrix like
-// Covariance.Matrix, and x has a value for each of these columns. It reuses the memory of out if that is large enough.
-// Each sum is in the order of the columns; four sums are computed at a time.
+// Covariance.Matrix, and x has a value for each of these columns. The result is stored in the memory of out if that is
+// large enough. Each sum is in the order of the columns; four sums are computed at a time.
 func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
 	out = slices.Grow(out[:0], len(rows))[:len(rows)]
@@ -390,9 +390,9 @@ func (f *Imputation) Expect(x []float64) {
 	}
 }
 
-// From returns the matrix B', with a row for each missing column. Its factors convert the observed columns' deviations
-// from their means to the expected deviations of the missing columns. It serves many events with one missing pattern,
-// for which Expect would solve the same equations again.
+// From returns the matrix B', with a row for each missing column. B' times the observed columns' deviations from their
+// means is the expected deviation of the missing columns. From is faster than Expect for many events with one missing
+// pattern, because Expect solves the equations for each event.
 func (f *Imputation) From() []float64 {
 	from := make([]float64, len(f.imputed)*len(f.observed))
 	if len(from) == 0 {

@@ -41,8 +41,8 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 }
 
 // slowFill is a slow reference for Imputation. It conditions a normal distribution with the shrunk covariance on one
-// observed value after another. It returns the mean and the covariance of all columns. An observed column has its value
-// as mean, and covariance 0.
+// observed value after another. It returns the mean and the covariance of all columns, given the observed values. For
+// an observed column, the mean is the observed value and the covariance is 0.
 func slowFill(c *Covariance, p ColumnRoles, x []float64) (mean []float64, matrix [][]float64) {
 	n := len(c.Columns)
 	mean = slices.Clone(c.Mean)
@@ -82,8 +82,8 @@ func randomParts(n int, r *rand.Rand) ColumnRoles {
 
 func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// TestImputation compares imputed values, their covariance and the weights for imputed events with a normal distribution conditioned on
-// one value after another.
+// TestImputation compares imputed values, their covariance and the weights for imputed events with the results of
+// slowFill.
 func TestImputation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 200 {
@@ -239,8 +239,8 @@ func filledModel(t testing.TB, n int) *Linear {
 	return m.WithCovariance(c)
 }
 
-// partly returns an event that has column 1 and the observed columns of a Covariance, and declares the columns to
-// impute missing.
+// partly returns an event with values for column 1 and the columns with the role Observed. It declares the columns with
+// the role Imputed missing.
 func partly(c *Covariance, p ColumnRoles, r *rand.Rand) *event.Example {
 	e := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 	for i, column := range c.Columns {
@@ -297,7 +297,7 @@ func TestScoreImputed(t *testing.T) {
 			}
 		}
 	}
-	// Only the present features count under the policy none, or without a covariance.
+	// The policy none scores only the present features, and so does a model without a covariance.
 	e := partly(c, ColumnRoles{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
@@ -308,7 +308,7 @@ func TestScoreImputed(t *testing.T) {
 	if got := without.Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("without a covariance: %v, want %v", got, as)
 	}
-	// An outlier is not used to impute missing values, but its own value is scored as it is.
+	// An outlier is not used to impute missing values, but its own value still adds to the score.
 	e.Features.Value[1] = 1e6
 	mean, matrix := slowFill(c, ColumnRoles{Imputed, Ignored, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
 	for k, got := range m.Score(e, make([]float64, 2)) {
@@ -322,8 +322,9 @@ func TestScoreImputed(t *testing.T) {
 	}
 }
 
-// TestScoreImputedAndScaled checks mixed missing policies: present features are scaled up, and imputed values count by
-// the mixture weight of imputing. It checks the scores, their variances and the bounds of the probability.
+// TestScoreImputedAndScaled checks a mixture of missing policies. Present features are multiplied by the scale, and
+// imputed values by the mixture weight of imputation. It checks the scores, their variances and the bounds of the
+// probability.
 func TestScoreImputedAndScaled(t *testing.T) {
 	two := filledModel(t, 8)
 	c := two.Covariance
@@ -404,8 +405,8 @@ func TestOutlier(t *testing.T) {
 	}
 }
 
-// TestWidenRegression checks that the expected value of a count with an uncertain score is exp(f + v/2), up to a limit.
-// For linear regression it is the score.
+// TestWidenRegression checks the score for a target whose score has the variance v. For counts, the expected value must
+// be exp(f + v/2), up to a limit. For linear regression, the score must not change.
 func TestWidenRegression(t *testing.T) {
 	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
 	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
@@ -444,8 +445,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestImputedWeightsAreBoundedAndShared checks that the number of stored patterns is limited, and that concurrent readers get
-// equal results.
+// TestImputedWeightsAreBoundedAndShared checks that the number of cached missing patterns is limited, and that
+// concurrent readers get equal results.
 func TestImputedWeightsAreBoundedAndShared(t *testing.T) {
 	m := filledModel(t, 14)
 	kept := m.imputations

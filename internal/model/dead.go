@@ -15,9 +15,9 @@ type SilentValue string
 
 // The choices of SilentValue.
 const (
-	// SilentAuto selects SilentZero for a column if zeros are at least a hundredth of its readings, and at least a
-	// hundredth of the readings of all numbers. Otherwise it selects SilentMean. If other numbers are never 0, an
-	// occasional 0 is an ordinary value.
+	// SilentAuto selects SilentZero for a column that is 0 in at least a hundredth of its readings, if zeros are also
+	// at least a hundredth of the readings of all numeric columns. Otherwise it selects SilentMean. The second
+	// condition excludes streams in which a 0 is an ordinary value of one column.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"
@@ -34,7 +34,7 @@ func ParseSilentValue(s string) (SilentValue, error) {
 	return v, nil
 }
 
-// zerosOf is the inverse of the smallest fraction of zeros for SilentZero.
+// zerosOf is the inverse of the smallest fraction of zeros at which SilentAuto selects SilentZero.
 const zerosOf = 100
 
 // Zeros counts readings, and how many of them were 0.
@@ -59,8 +59,8 @@ type Dead struct {
 	Reads   []float64 `json:"reads"`   // dead value of each column
 }
 
-// Of returns the value of a dead column. known is false for a column that is not numeric, because it is absent when
-// dead. The nil Dead has no columns.
+// Of returns the value of a dead column. known is false for a column that is not numeric, because such a column is
+// absent when dead. The nil Dead has no columns.
 func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	if d == nil {
 		return 0, false
@@ -72,8 +72,8 @@ func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	return d.Reads[i], true
 }
 
-// DeadStandardized returns the standardized value of a dead column, or 0 if it is not numeric. The value of a spline
-// column follows from the value of its number.
+// DeadStandardized returns the standardized value of a dead column, or 0 if the column is not numeric. For a spline
+// column, this is the spline's value at the dead value of its numeric column.
 func (m *Linear) DeadStandardized(column uint32) float64 {
 	reads, known := m.Dead.Of(m.Scaler.Splines.Source(column))
 	if !known {
@@ -104,8 +104,8 @@ func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, le
 
 // Delete sets left to a copy of an event in which some features have died silently. A dead number has its dead value,
 // other dead features are absent, and nothing is declared missing. columns are the columns of the event's features as
-// Standardized returns them, and dead marks the dead columns. If the Dead is nil, a dead number gets the center of its
-// column. Delete reuses the memory of left.
+// Standardized returns them, and dead marks the dead columns. If d is nil, a dead number gets the center of its column.
+// Delete reuses the memory of left.
 func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
 	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
 	field, named := left.Field[:0], e.Field != nil

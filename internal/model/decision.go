@@ -28,8 +28,8 @@ func (h *Head) Probabilities(scores, out []float64) []float64 {
 	return h.Decision().Probabilities(scores, out)
 }
 
-// Predict returns the predicted class for the scores of an event, as the function Predict does. For two classes with
-// one output it returns the second class only if its probability exceeds Threshold.
+// Predict returns the predicted class for the scores of an event, as the package function Predict does. For two classes
+// with one output it returns the second class only if the probability of that class exceeds Threshold.
 func (d Decision) Predict(scores []float64) (class int) {
 	if len(scores) != 1 {
 		return Predict(scores)
@@ -112,7 +112,7 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 
 // Judged is the result of comparing scores with a label.
 type Judged struct {
-	Class       int     // the predicted class
+	Class       int     // predicted class
 	LogLoss     float64 // log-loss of the label
 	Probability float64 // probability of the second class of two, if there is one output
 }

@@ -12,12 +12,13 @@ import (
 	"blankout/internal/loss"
 )
 
-// Explanation explains a score: Score is the sum of Intercept, Filled and the Contributions of the Terms.
+// Explanation explains a score: Score is the sum of Intercept, Imputed and the Contributions of the Terms.
 type Explanation struct {
 	Score     float64
 	Intercept float64
-	// Imputed is the contribution of imputation beyond the weights of the observed columns, minus the reduction for its
-	// uncertainty (see Head.Covariance).
+	// Imputed is the change of the score by imputation that Terms does not contain: the weights of the observed columns
+	// already contain the main part. It includes the reduction because imputed values are uncertain (see
+	// Head.Covariance).
 	Imputed float64
 	// Variance is the variance of the score under the model's noise.
 	Variance float64
@@ -30,7 +31,8 @@ type Term struct {
 	Field  uint16  // field of the event's entry, 0 for a column that the event does not have
 	Raw    float64 // raw value in the event
 	Value  float64 // standardized value
-	// Weight is the model's weight, plus the weight that an observed column gets for imputed columns.
+	// Weight is the model's weight. For an observed column, it includes the weight that the column gets for imputing
+	// other columns.
 	Weight float64
 	// Spline is the contribution of the column's spline, beyond Weight times Value.
 	Spline float64
@@ -38,15 +40,15 @@ type Term struct {
 	// Head.Handling.
 	Contribution float64
 	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the
-	// score. It is negative for a feature that compensates for others of its group. If there is no noise, it is the
-	// fraction under dropout, which is the same at any rate.
+	// score, divided by that variance. It is negative for a feature whose contribution offsets other features of its
+	// group. If there is no noise, it is the fraction under dropout, which is equal for all dropout rates.
 	Fraction float64
 	Known    bool // the model has a row for the column
 }
 
-// Explain explains the score of a class for an event. It explains the score of the class's output. If there are two
-// classes with one output, this is the score for class 1, and its negative for class 0. If the model separates pairs of
-// classes, it is the sum of the class's margins over the others. Columns that the Scaler fills in are terms too.
+// Explain explains the score of a class for an event: the score of the class's output. If there are two classes with
+// one output, this is the score for class 1, and the negated score for class 0. If the model separates pairs of
+// classes, it is the sum of the class's margins over the other classes. Columns that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.ClassSigns(class)
 	a := m.Handling(e)
@@ -73,7 +75,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		}
 		x.Imputed, x.Score = score-x.Score, score
 	}
-	of := make([]float64, len(x.Terms)) // each term's part of the variance
+	of := make([]float64, len(x.Terms)) // part of the variance of each term
 	n, ok := noise.(loss.GroupDropout)
 	silent, _ := noise.(loss.Silent)
 	if silent.Groups { // use c2 times the covariances under dropout with odds 1
@@ -117,7 +119,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	return x
 }
 
-// Terms yields the Terms of Explain in ascending order of columns, without Share.
+// Terms yields the Terms of Explain in ascending order of columns, without Fraction.
 func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.ClassSigns(class)
@@ -168,8 +170,8 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	}
 }
 
-// SplineScore returns the contribution of a spline to a score if its number has the value x, without the number's own weight.
-// side is the result of Side for the class.
+// SplineScore returns the contribution of a spline to a score if its numeric column has the value x. It omits the
+// weight of the numeric column itself. side is the result of ClassSigns for the class.
 func (m *Linear) SplineScore(side []float64, spline int, x float64) (sum float64) {
 	c := m.Scaler.Splines
 	knot, first, next := c.BasisValues(spline, x)
@@ -185,7 +187,7 @@ func (m *Linear) SplineScore(side []float64, spline int, x float64) (sum float64
 }
 
 // Number returns the contribution of a numeric column with the value x to a score: its weight times the standardized
-// value, and its spline. side is the result of Side for the class.
+// value, and its spline. side is the result of ClassSigns for the class.
 func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
 	if row := m.Rows.Row(column); row != nil {
 		z := x
@@ -200,7 +202,8 @@ func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) 
 	return sum
 }
 
-// SideWeight returns the weight of a row of m.Rows in the score of a class. side is the result of Side for the class.
+// SideWeight returns the weight of a row of m.Rows in the score of a class. side is the result of ClassSigns for the
+// class.
 func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	for k, s := range side {
 		if s != 0 {
@@ -210,7 +213,7 @@ func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	return w
 }
 
-// setFractions sets the Share of each term, given its part of the variance.
+// setFractions sets the Fraction of each term. of has the part of the variance of each term.
 func (x *Explanation) setFractions(of []float64) {
 	total := x.Variance
 	if total == 0 {

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// TestExplain checks that the terms of an explanation add up to the score. Its variance must be the variance of noisy
-// scores, and the shares must be fractions of the total.
+// TestExplain checks that the terms of an explanation add up to the score. The explained variance must be the variance
+// of noisy scores, and each Fraction must be the term's fraction of this variance.
 func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const columns = 6
@@ -115,7 +115,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainGroups checks that under group noise the terms of a group share the group's variance.
+// TestExplainGroups checks that under group noise each term gets its part of the variance of its group.
 func TestExplainGroups(t *testing.T) {
 	schema := event.NewSchema(4, []string{"a", "b"}, 0)
 	schema.ColumnGroups = &event.ColumnGroups{Every: 2}
@@ -134,13 +134,14 @@ func TestExplainGroups(t *testing.T) {
 	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Fraction < 0) {
 		t.Errorf("the part that makes up for its group's is %+v", last)
 	}
-	m.Noise = "group:1-2=0.3" // the group of the other column never dies
+	m.Noise = "group:1-2=0.3" // group 1-2 alone can die
 	if got, want := m.Explain(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Weight: 1}, 1).Variance, rg*(p[0]+p[1])*(p[0]+p[1]); math.Abs(got-want) > 1e-12 {
 		t.Errorf("variance %v where one group has a rate, want %v", got, want)
 	}
 }
 
-// TestExplainProductOfGroups checks that the product of two groups with separate rates varies with both.
+// TestExplainProductOfGroups checks the variance of a product of two groups with separate rates: it must include the
+// noise of both groups.
 func TestExplainProductOfGroups(t *testing.T) {
 	s := event.NewSchema(4, []string{"a", "b"}, 0)
 	s.Crosses = [][2]string{{"front", "rear"}}

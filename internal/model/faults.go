@@ -1,6 +1,6 @@
 package model
 
-// This file declares readings without information missing: the readings of stuck fields, and values outside limits.
+// This file declares readings without information as missing: the readings of stuck fields, and values outside limits.
 
 import (
 	"encoding/json"
@@ -11,12 +11,12 @@ import (
 	"blankout/internal/event"
 )
 
-// Faults determines which readings of numeric fields count as missing, for learning and for predictions. It depends on
-// no other events, so that every reader of a model computes the same prediction. The nil Faults is empty. A Faults is
-// immutable.
+// Faults determines which readings of numeric fields count as missing, for learning and for predictions. The decision
+// depends only on the event itself, so that every reader of a model computes the same prediction. The nil Faults is
+// empty. A Faults is immutable.
 type Faults struct {
-	// Stuck lists stuck fields and their values, in the order of the fields. A reading with another value is not
-	// missing.
+	// Stuck lists stuck fields and the value at which each is stuck, in the order of the fields. Other values of a
+	// stuck field are not missing.
 	Stuck []StuckField `json:"stuck,omitempty"`
 	// Limits lists the limits of fields, in the order of the fields.
 	Limits []FieldLimits `json:"limits,omitempty"`
@@ -118,7 +118,8 @@ func (f *Faults) in(e *event.Example) int {
 }
 
 // Declare returns an event in which the readings that count as missing by Faults are null, and products with these
-// fields are removed. It returns e if nothing changes, else a copy in the memory of room. It does not change e.
+// fields are removed. It returns e itself if nothing changes. Otherwise it returns a copy in the memory of room, and
+// does not change e.
 func (h *Head) Declare(e, room *event.Example) *event.Example {
 	first := h.Faults.in(e)
 	if first < 0 {

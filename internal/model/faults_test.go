@@ -109,8 +109,8 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
-// TestDeclareAfterDelete checks that Declare does not change an event whose values have been replaced: the result of a
-// deletion must be standardized as it is.
+// TestDeclareAfterDelete checks that Declare does not change the result of a deletion, because its values have been
+// replaced on purpose.
 func TestDeclareAfterDelete(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})

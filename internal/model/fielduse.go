@@ -14,13 +14,13 @@ import (
 type FieldUse struct {
 	Events        uint64
 	Present, Null []uint64
-	// Memory is the number of events that are remembered: counts are halved when Events reaches 2 Memory. 0 remembers
-	// all events.
+	// Memory limits how long events count: all counts are halved when Events reaches 2 Memory. 0 means that old events
+	// count fully.
 	Memory uint64
 	// AbsentIsZero means that absent fields are not missing, see event.AbsentZero.
 	AbsentIsZero bool
 
-	// usually, usuallyNull and also are scratch memory for Review, which allocates only if something has changed.
+	// usually, usuallyNull and also are reused by Review, so that Review allocates only if something has changed.
 	usually, usuallyNull []uint16
 	also                 [][2]uint16
 	first                map[string]uint16 // first field id of each name
@@ -62,7 +62,7 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
-// Review returns a Missing with the policies of was and the current usual fields. It returns was if nothing has
+// Review returns a Missing with the policies of was and the current usual fields. It returns was itself if nothing has
 // changed.
 func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	u.lists(fields)
@@ -114,9 +114,9 @@ func (u *FieldUse) lists(fields []event.Field) {
 // maxRate is the largest missing rate of a group, so that the remaining features are scaled by at most ten.
 const maxRate = 0.9
 
-// Rates returns, for each group (Field.Group, else the field's name), the fraction of events in which the group was
-// missing, at most maxRate. This is the mean over the group's fields of how often each was null or, for a usual field,
-// null or absent.
+// Rates returns, for each group, the fraction of events in which the group was missing, at most maxRate. The key is
+// Field.Group, or the name of a field without a group. The fraction is the mean over the fields of the group. A field
+// is missing from an event if it is null, or if it is a usual field and absent.
 //
 // Rates omits groups that have never been missing. It also omits fields that are not usual and never null, because
 // their absence has no meaning. The fractions are rounded to 1/10,000.

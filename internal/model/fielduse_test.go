@@ -7,8 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// TestRates checks that the rate of a group is the mean over its fields of how often they are null or, for usual
-// fields, omitted.
+// TestRates checks the rate of a group: the mean over its fields of the fraction of events in which the field is null
+// or, for a usual field, omitted.
 func TestRates(t *testing.T) {
 	s := event.NewSchema(5, nil, 2)
 	for _, f := range []event.Field{

@@ -37,24 +37,24 @@ const (
 	// OutlierAt is the distance from the mean, in standard deviations, at which a reading beyond the clip is counted.
 	// If the fraction of such readings is below 1/OutlierAt^2, the standard deviation stays bounded.
 	OutlierAt = 4
-	// fence defines outliers among the first readings. A reading is an outlier if it is farther from the median than
-	// fence times the distance that contains three quarters of the readings. For normal readings that is ScalerClip
-	// standard deviations.
+	// fence defines outliers among the first readings. A reading is an outlier if its distance from the median exceeds
+	// fence times d. Within the distance d of the median are three quarters of the readings. For normal readings, fence
+	// times d is ScalerClip standard deviations.
 	fence = 9
 	// A transform may be selected from chooseFrom readings on. It is selected if its gain in log-likelihood is at least
-	// chooseAt nats per reading. Normal and uniform readings gain nothing after 32 readings. Exponential readings, and
-	// lognormal readings whose logarithm has deviation 1, reach this gain in less than 1 % of cases. Lognormal readings
-	// of deviation 3 reach it in 95 %.
+	// chooseAt nats per reading. For 32 normal or uniform readings there is no gain. Exponential readings, and
+	// lognormal readings whose logarithm has deviation 1, reach chooseAt in less than 1 % of cases. Lognormal readings
+	// of deviation 3 reach chooseAt in 95 % of cases.
 	chooseFrom, chooseAt = 16, 0.7
 	// A column has no scale until leastDiffering readings differ from the most frequent reading, because the first
 	// different reading may be an outlier.
 	leastDiffering = 4
 )
 
-// Begin sets the statistics of a numeric column from its first n readings. readings has at most FirstReadings of them;
-// the others are assumed to be at the median. A minority of outliers does not affect the center, the scale and the
-// transform, because outliers count as if they were close to the other readings. If FirstReadings readings are almost
-// all equal, the column has no scale yet.
+// Begin sets the statistics of a numeric column from its first n readings. readings has the first of them, at most
+// FirstReadings; the remaining readings are assumed to equal the median. A minority of outliers does not affect the
+// center, the scale and the transform, because outliers count as if they were close to the other readings. If
+// FirstReadings readings are almost all equal, the column has no scale yet.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
@@ -95,7 +95,8 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 }
 
 // Set sets the current statistics of a column that is centered and scaled: the number of readings, their mean and the
-// sum of squared deviations. They are statistics of the values x or, if unit is not 0, of asinh(x/unit).
+// sum of squared deviations from the mean. If unit is not 0, they are the statistics of asinh(x/unit) for the readings
+// x.
 func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, squares
 	stats[StatCenter], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
@@ -127,8 +128,8 @@ func withoutOutliers(x []float64) (from, to int, median float64) {
 	return from, to, median
 }
 
-// Fence returns the median of ascending readings, and the distance from it at which a reading is an outlier. The
-// distance is 0 if all readings are equal. There must be at least one reading.
+// Fence returns the median of ascending readings, and the distance from the median beyond which a reading is an
+// outlier. The distance is 0 if all readings are equal. There must be at least one reading.
 func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
 	median = x[(len(x)-1)/2]
@@ -138,7 +139,7 @@ func Fence(x []float64) (median, far float64) {
 	}
 	slices.Sort(d)
 	usual := d[(3*len(d)+3)/4-1]
-	if usual == 0 { // most readings equal the median: use only the others
+	if usual == 0 { // most readings equal the median: use only the other readings
 		for len(d) > 0 && d[0] == 0 {
 			d = d[1:]
 		}
@@ -207,8 +208,8 @@ func inverseScale(mean, variance float64) float64 {
 	return 0
 }
 
-// The inverse scale of a transformed column is stored with a negative sign. Its last bits hold the exponent of the
-// unit, which changes it by at most a relative 1e-13.
+// The inverse scale of a transformed column is stored with a negative sign. Its last bits store the exponent of the
+// unit; this changes the inverse scale by at most a relative 1e-13.
 const unitBits, unitBias = 1<<11 - 1, 1 << 10
 
 func packUnit(inverse, unit float64) float64 {

@@ -38,7 +38,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// TestPackUnit checks that a unit is recovered, and hardly changes the scale.
+// TestPackUnit checks that unitOf returns the packed unit, and that packing hardly changes the scale.
 func TestPackUnit(t *testing.T) {
 	for exponent := -120; exponent <= 120; exponent++ {
 		for _, inverse := range []float64{1e-30, 0.3, 1, 7e20} {
