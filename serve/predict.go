@@ -156,7 +156,7 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
 	p, err := m.Predict(event, explain)
 	if err == nil && p.OnlyUnseen && c.Unseen == unseenRefuse {
-		err = &served.UnseenFeaturesError{Features: p.Unseen}
+		err = m.UnseenError(p.Unseen)
 	}
 	return p, err
 }

@@ -14,6 +14,8 @@ func TestUnseenFeatures(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
+	_, text, _ := call(t, "POST", url+"/v1/predict", `{"x":"1.5"}`)
+	must.Contains(t, text, "the model has seen no feature of the event: x=1.5 (x is numeric in the model)")
 	var answer struct {
 		Predictions []struct {
 			Class         string
@@ -22,7 +24,7 @@ func TestUnseenFeatures(t *testing.T) {
 			Error, Where  string
 		}
 	}
-	text := decoded(t, &answer, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
+	text = decoded(t, &answer, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
 	must.Require(t, len(answer.Predictions) == 3, "%s", text)
 	for i, p := range answer.Predictions {
 		if i == 1 {

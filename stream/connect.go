@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -194,6 +195,8 @@ type cluster struct {
 	conns  map[net.Conn]struct{}
 	epoch  int // number of times that idle connections were dropped
 	closed bool
+
+	reached atomic.Bool // a broker has responded
 }
 
 // connect prepares a cluster and waits for its first response. Only metadata of the given topics is kept.
@@ -391,6 +394,7 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 		epoch := k.now()
 		err := f()
 		if err == nil {
+			k.reached.Store(true)
 			return nil
 		}
 		if err = k.cause(ctx, err); ctx.Err() != nil && before != nil {
@@ -398,14 +402,14 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 		}
 		before = err
 		if permanent(err) {
-			return fmt.Errorf("%s: %w", doing, explain(err))
+			return fmt.Errorf("%s: %w", doing, explain(err, !k.reached.Load()))
 		}
 		k.forget(epoch)
 		if logged(attempt) && ctx.Err() == nil { // a regular stop is not a failure
-			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
+			k.log.Warn(doing, "attempt", attempt, "err", explain(err, !k.reached.Load()))
 		}
 		if !backoff(ctx, attempt) {
-			return fmt.Errorf("%s: %w (last of %d attempts: %w)", doing, explain(err), attempt, ctx.Err())
+			return fmt.Errorf("%s: %w (last of %d attempts: %w)", doing, explain(err, !k.reached.Load()), attempt, ctx.Err())
 		}
 	}
 }
@@ -413,8 +417,9 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 // logged reports whether to log the failure of an attempt: only attempts 1, 2, 4, 8, … are logged.
 func logged(attempt int) bool { return attempt&(attempt-1) == 0 }
 
-// explain adds a hint for the user to an error.
-func explain(err error) error {
+// explain adds a hint for the user to an error. Hints about addresses and TLS are only for first connections: first is
+// true until a broker has responded.
+func explain(err error, first bool) error {
 	// kafka-go begins an error with the name of its method, as in "kafka.(*Client).Metadata: ".
 	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
 		err = inner
@@ -428,6 +433,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
 	case errors.As(err, &record):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+	case !first:
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: no program listens at this address: is the broker running, and is kafka.brokers (--brokers) right?", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -376,7 +376,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			return
 		}
 		if damaged == nil && permanent(cause) {
-			buf.err = fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause))
+			buf.err = fmt.Errorf("fetching %s/%d at offset %d: %w", f.topic, f.partition, f.next, explain(cause, false))
 			return
 		}
 		label := "connection"
@@ -393,7 +393,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		f.failing.Store(&label)
 		if logged(attempt) {
 			f.consumer.log.Warn("fetching failed, trying again", "topic", f.topic, "partition", f.partition,
-				"offset", f.next, "attempt", attempt, "cause", label, "err", explain(cause))
+				"offset", f.next, "attempt", attempt, "cause", label, "err", explain(cause, false))
 		}
 		f.consumer.cluster.forget(epoch)
 		if !backoff(ctx, attempt) {

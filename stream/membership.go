@@ -206,7 +206,7 @@ func explainGroup(err error) error {
 	case errors.Is(err, kafka.GroupMaxSizeReached):
 		return fmt.Errorf("%w: the brokers' group.max.size bounds the members", err)
 	}
-	return explain(err)
+	return explain(err, false)
 }
 
 // join sends one JoinGroup and one SyncGroup, and starts the heartbeats.

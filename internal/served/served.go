@@ -430,6 +430,20 @@ func (e *UnseenFeaturesError) Error() string {
 	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
+// UnseenError returns the error for an event in which m has seen no feature. features are the names of the features, as
+// in Prediction.Unseen.
+func (m *Model) UnseenError(features []string) *UnseenFeaturesError {
+	out := &UnseenFeaturesError{Empty: m.Events == 0}
+	for _, name := range features {
+		field, _, isText := strings.Cut(name, "=")
+		if isText && slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Name == field && f.Kind == event.Numeric }) {
+			name += " (" + field + " is numeric in the model)"
+		}
+		out.Features = append(out.Features, name)
+	}
+	return out
+}
+
 // OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the Schema s. It returns
 // nil for an event without features. The error names fields, or columns if there is no field.
 func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
@@ -439,9 +453,12 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	}
 	out := &UnseenFeaturesError{Empty: m.Events == 0}
 	for _, f := range unknown {
-		name := s.Fields[f.Field].Name
+		field := s.Fields[f.Field]
+		name := field.Name
 		if name == "" {
 			name = m.name()(f.Column)
+		} else if i := slices.IndexFunc(s.Fields, func(other event.Field) bool { return other.Name == name && other.Kind != field.Kind }); i >= 0 {
+			name += fmt.Sprintf(" (%v here, %v in the model)", field.Kind, s.Fields[i].Kind)
 		}
 		if !slices.Contains(out.Features, name) {
 			out.Features = append(out.Features, name)

@@ -230,3 +230,13 @@ func Example() {
 	fmt.Println(p.Class, p.Probability > 0.5, p.Explanation[0].Feature)
 	// Output: yes true word=y3
 }
+
+// TestUnseenError checks that a model that has learned nothing is named as the reason, and fields of another kind are.
+func TestUnseenError(t *testing.T) {
+	s := event.NewSchema(8, nil, 2)
+	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric})
+	m := served.New(model.NewLinear(s, "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	must.Equal(t, m.UnseenError([]string{"x"}).Error(), "the model has not learned any event yet")
+	m.Events = 1
+	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
+}

@@ -290,7 +290,7 @@ func (l *learner) answers(ctx context.Context, q request) (a answer, err error) 
 		case err != nil:
 			return a, err
 		case answer.OnlyUnseen && q.flags&flagUnseen == 0:
-			return a, &rowError{i, "unseen", fmt.Sprintf("the model has seen no feature of the event: %q", answer.Unseen)}
+			return a, &rowError{i, "unseen", m.UnseenError(answer.Unseen).Error()}
 		}
 		text, err := json.Marshal(answer)
 		if err != nil {
