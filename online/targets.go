@@ -1,6 +1,6 @@
 package online
 
-// This file learns regression targets. They are learned in a special unit, so that neither the steps nor the ridge
+// This file learns regression targets. They are learned in a separate unit, so that neither the steps nor the ridge
 // depend on the unit of the stream.
 
 import (
@@ -14,7 +14,7 @@ import (
 	"blankout/online/regression"
 )
 
-// targets is the state of regression targets. Scores inside the Learner are in the unit of the field unit.
+// targets is the state of regression targets. Scores inside the Learner are in the unit that the field unit describes.
 type targets struct {
 	unit     regression.Unit
 	residual regression.Residual
@@ -22,7 +22,7 @@ type targets struct {
 	before   model.Residual // scratch
 }
 
-// predicted sets the regression fields of a Prediction whose scores are in unit.
+// predicted sets the regression fields of a Prediction. The scores of the Prediction are in the Learner's unit.
 func (t *targets) predicted(p *Prediction, known bool) {
 	f := p.Scores[0]
 	p.Scores[0] = t.unit.Score(f)
@@ -32,8 +32,8 @@ func (t *targets) predicted(p *Prediction, known bool) {
 	}
 }
 
-// clip returns the target to learn for a label y, given the predicted score f and its variance. If y is an outlier,
-// that is the nearest bound.
+// clip returns the target to learn for a label y. f is the predicted score, and variance is its variance. If y is an
+// outlier, clip returns the nearest bound.
 func (t *targets) clip(y, f, variance float64) float64 {
 	if !t.unit.Inflated() {
 		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
@@ -41,7 +41,7 @@ func (t *targets) clip(y, f, variance float64) float64 {
 	return y
 }
 
-// standard converts a clipped label to unit.
+// standard converts a clipped label to the Learner's unit.
 func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
 
 // state encodes or decodes the unit and the residuals.
@@ -52,9 +52,9 @@ func (t *targets) state(c *coder.Coder) {
 	t.residual.State(c)
 }
 
-// number processes a regression label, given the predicted score f in the current unit. It measures the prediction that
-// the reader received (shown), updates the mixture weights, and updates the unit, which may convert all weights. It
-// returns the target to learn, and the scores of lanes (mixed models) by which averages are chosen.
+// number processes a regression label. f is the predicted score in the current unit, and shown is the prediction that
+// the reader received. number measures shown, updates the mixture weights, and updates the unit, which may convert all
+// weights. It returns the target to learn, and the scores of lanes (mixed models) by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
@@ -93,8 +93,8 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 	return t.standard(clipped), lanes
 }
 
-// observeNumber passes a regression prediction to the monitors: the value that the reader received, and the current one
-// (fresh).
+// observeNumber passes a regression prediction to the monitors. value is the value that the reader received, and fresh
+// is the value by the current weights.
 func (l *Learner) observeNumber(e *event.Example, value, fresh float64, missing model.MissingVariance, learned uint64) {
 	t := l.targets
 	seen := &l.room.seen

@@ -12,8 +12,8 @@ import (
 	"blankout/online"
 )
 
-// unitSensors draws events with three numbers in very different units, and a class that depends on them. Every reading
-// is multiplied by unit.
+// unitSensors draws an event with three numbers in very different units, and a class that depends on them. Every
+// reading is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
 	label := 0
@@ -23,8 +23,9 @@ func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
-// TestScalesComeDown checks that a scale that is too large decreases again. A stream that starts in another unit or
-// with outliers, labeled or not, is learned as well as any other a few thousand events later.
+// TestScalesComeDown checks that a scale that is too large decreases again. The stream starts in another unit or with
+// outliers, in labeled or unlabeled events. A few thousand events later the error must be as low as for a stream
+// without such a start.
 func TestScalesComeDown(t *testing.T) {
 	longtest.NotRaced(t)
 	type start struct {
@@ -87,8 +88,8 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	}
 }
 
-// TestScalesComeDownOverRestarts checks that a restart changes nothing while samples and readings for knots are
-// gathered.
+// TestScalesComeDownOverRestarts checks that a restart changes nothing if it happens while samples and readings for
+// knots are gathered.
 func TestScalesComeDownOverRestarts(t *testing.T) {
 	l, r := newTwins(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for i := range 6000 {

@@ -28,7 +28,7 @@ type payments struct {
 	n, every int64 // number of events, and seconds between events
 	line     bytes.Buffer
 	e        event.Example
-	// amount, temper and extra format the value of a field; "" omits the field.
+	// amount, temper and extra format the value of a field. If the result is "", the field is omitted.
 	amount   func(x float64) string
 	temper   func(x float64, at int64) string
 	tells    float64 // difference between the class means of temper
@@ -99,7 +99,7 @@ func (p *payments) rare() string {
 	return fmt.Sprintf("%.2f", 5*p.r.Float64())
 }
 
-// told returns all alarms so far, each as its state and text.
+// told returns all alarms so far. Each alarm is returned as its state and text.
 func (p *payments) told() (out []string) {
 	changes := p.learners[0].Alarms(0).Latest
 	for _, c := range changes {
@@ -122,8 +122,8 @@ func (p *payments) one(field, kind string) health.FieldAlarm {
 	return a
 }
 
-// TestUsualKinds checks that a number that changes to text, array, boolean or null raises one alarm with its cost. The
-// alarm ends when the field is a number again.
+// TestUsualKinds checks a number that changes to text, array, boolean or null. It must raise one alarm with its cost.
+// The alarm must end when the field is a number again.
 func TestUsualKinds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -206,8 +206,9 @@ func TestUsualMixture(t *testing.T) {
 	}
 }
 
-// TestUsualRareField checks that a field in 2 % of the events that stops raises one alarm, dated from its last event.
-// The alarm ends when the field is back. A field that arrives in bursts raises no alarm while it continues.
+// TestUsualRareField checks a field in 2 % of the events that disappears. It must raise one alarm, dated from its last
+// event, and the alarm must end when the field returns. A field that arrives in bursts must raise no alarm as long as
+// the bursts continue.
 func TestUsualRareField(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -245,7 +246,7 @@ func TestUsualRareField(t *testing.T) {
 	}
 }
 
-// night reports whether it is night at a time. The night begins and ends a little differently every day.
+// night reports whether it is night at the time at. The start and end of the night vary a little from day to day.
 func night(at int64) bool {
 	const hour = 3_600_000
 	day := at / (24 * hour)
@@ -253,8 +254,8 @@ func night(at int64) bool {
 	return in < 5*hour || in >= 22*hour
 }
 
-// TestUsualNights checks that a field that is null every night raises an alarm only in the first night. It also raises
-// an alarm if it stays null in the morning, or is null during the day.
+// TestUsualNights checks that a field that is null every night raises an alarm only in the first night. It must also
+// raise an alarm if it is still null in the morning, or is null during the day.
 func TestUsualNights(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -287,7 +288,7 @@ func TestUsualNights(t *testing.T) {
 		t.Errorf("at midnight: %+v", f)
 	}
 	p.feed(9 * perHour)
-	// The field stays null in the morning.
+	// The field is still null in the morning.
 	morning := int64(0)
 	dead = func(at int64) bool {
 		if night(at) {
@@ -306,7 +307,7 @@ func TestUsualNights(t *testing.T) {
 	if told = p.told(); len(told) != 6 || !strings.HasPrefix(told[4], "raised: ") {
 		t.Fatalf("by day: %q", told)
 	}
-	// Null at noon is usual now as well, but the long night is not.
+	// Being null at noon is usual by now, but being null all night and morning is not.
 	noon += 24 * 3_600_000
 	p.feed(27 * perHour)
 	if told = p.told(); len(told) != 6 {
@@ -315,8 +316,8 @@ func TestUsualNights(t *testing.T) {
 }
 
 // TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored,
-// cloned, or follows another continues with the same bits. Learning in a group, which has no such monitors, raises no
-// alarm afterwards.
+// that is cloned, or that follows another learner must continue bit by bit. A learner in a group has no such monitors,
+// and must raise no alarm afterwards.
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -38,8 +38,8 @@ func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []healt
 	return []health.Warning{{Kind: health.WarnNoRate, Text: fmt.Sprintf("noise has a rate for %s, but no event has a field or group of that name: correct the name and restart with --reset", strings.Join(unknown, ", "))}}
 }
 
-// Undeclared warns if missing fields are expected to be declared missing, but no field of the events can be declared
-// missing.
+// Undeclared returns a warning if missing fields are expected to be declared missing, but no field of the events can be
+// declared missing.
 func (c *Config) Undeclared(s *event.Schema) []health.Warning {
 	key := "expected_missing"
 	if c.ExpectedMissing == 0 {

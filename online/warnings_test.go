@@ -24,9 +24,9 @@ func kinds(warnings []health.Warning) (out []string) {
 	return out
 }
 
-// TestPriorWarning checks the comparison with predicting the class frequencies. There is no warning for informative
-// features, and a warning while features are extreme noise. A Learner restored in the middle of a block gives the same
-// warnings.
+// TestPriorWarning checks the warning that predicting the class frequencies is better. With informative features there
+// must be no warning. While features are extreme noise there must be a warning. A Learner restored in the middle of a
+// block must give the same warnings.
 func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
@@ -78,8 +78,8 @@ func TestPriorWarning(t *testing.T) {
 	}
 }
 
-// TestPriorNoFalseAlarm checks that importance weights, and a loss whose scores are not log-odds, raise no false
-// alarms.
+// TestPriorNoFalseAlarm checks that there is no false warning with importance weights, or with a loss whose scores are
+// not log-odds.
 func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
@@ -187,7 +187,7 @@ func TestStreamWarnings(t *testing.T) {
 			}
 			settings := online.Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
-			// TestPriorWarning covers the comparison with the class frequencies.
+			// TestPriorWarning tests the warning about the class frequencies.
 			got = slices.DeleteFunc(got, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
 			if !slices.Equal(kinds(got), c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
@@ -212,8 +212,9 @@ func TestStreamWarnings(t *testing.T) {
 	}
 }
 
-// TestNumbersAsText checks the warning about a field whose texts are numbers. It contains an example and the key that
-// makes the field numeric, also from a checkpoint. Codes do not count as numbers.
+// TestNumbersAsText checks the warning about a field whose texts are numbers. The warning must contain an example and
+// the key that makes the field numeric, also from a checkpoint. There must be no warning about codes, such as numbers
+// with leading zeros.
 func TestNumbersAsText(t *testing.T) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.Names = event.NewNames(100)
@@ -248,8 +249,8 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
-// TestOddTime checks that times in a wrong unit give a warning with the field and the value, also after a restart.
-// Correct times and records without a time field give none.
+// TestOddTime checks that a time in a wrong unit gives a warning with the field and the value, also after a restart.
+// There must be no warning about correct times or about records without a time field.
 func TestOddTime(t *testing.T) {
 	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
@@ -320,8 +321,8 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// TestRateWarnings checks the warnings about rates of fields that no event has, and about observed noise without
-// missing fields.
+// TestRateWarnings checks two warnings: about rates of fields that no event has, and about observed noise if no fields
+// are missing.
 func TestRateWarnings(t *testing.T) {
 	for _, x := range []struct {
 		noise string

@@ -12,7 +12,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// grownClasses returns settings under which new classes can be added.
+// grownClasses returns settings with which classes can be added while learning.
 func grownClasses() map[string]online.Config {
 	all := map[string]online.Config{}
 	for _, r := range optimizers.Table {
@@ -35,8 +35,8 @@ func grownClasses() map[string]online.Config {
 	return all
 }
 
-// TestWidenRestart checks that a restored Learner continues with the same bytes, whether classes are added before or
-// after the restart.
+// TestWidenRestart checks that a restored Learner continues with the same bytes, both if classes are added before and
+// if they are added after the restart.
 func TestWidenRestart(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

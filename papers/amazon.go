@@ -57,8 +57,8 @@ type amazonConfig struct {
 	Costs  map[string][]string `json:"costs"`  // candidate values of c, by method
 	Folds  int                 `json:"folds"`
 	Tol    float64             `json:"tol"`
-	// Settings for explicit copies: the numbers of copies, the number of draws of each, and the candidate dropout
-	// levels and costs.
+	// Settings for explicit copies: the numbers of copies per review, the number of draws for each number of copies,
+	// and the candidate dropout levels and costs.
 	Copies       []int     `json:"copies"`
 	Draws        int       `json:"draws"`
 	CopiesLevels []float64 `json:"copies_levels"`
@@ -168,7 +168,7 @@ func (s *Setting) loadReviewsOf(ctx context.Context, folder string, folds int) (
 // amazonFolds has, for each fold, the indexes of its training reviews in ascending order.
 type amazonFolds [][]int
 
-// others returns the reviews that are not in fold f.
+// others returns the reviews that are not in the test part of fold f.
 func (folds amazonFolds) others(f int) (rows []int) {
 	for i, fold := range folds {
 		if i != f {
@@ -253,7 +253,7 @@ type amazonPoint struct {
 
 // reportLevels reports figure 1 for one set.
 func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amazonPoint, cells []amazonCell) {
-	// best has the point with the best c by method and level.
+	// best has the point with the best c, by method and level.
 	best := make([][]int, len(amazonMethods))
 	chosen := make([]int, len(amazonMethods)) // level that cross validation chooses, by method
 	for m := range amazonMethods {
@@ -316,8 +316,8 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 type copiesFit struct {
 	Level float64
 	Cost  string
-	// Wrong has the mistakes by draw after training on copies of all reviews. Virtual has the mistakes after training
-	// on the reviews and copies of only the support vectors.
+	// Wrong has, by draw, the mistakes after training on copies of all reviews. Virtual has the mistakes after training
+	// on the reviews and on copies of the support vectors only.
 	Wrong, Virtual []mistakes
 }
 
@@ -338,7 +338,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
 		return b, b.Set("c", cost)
 	}
-	// fit trains on copies of the examples in copied, and on the examples in plain themselves.
+	// fit trains on copies of the examples in copied, and on the examples in plain without copying them.
 	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
 		b, err := config(x.cost, "none", "")
 		if err != nil {
@@ -412,8 +412,9 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	if err != nil {
 		return err
 	}
-	// Copies converge to two limits: the expected hinge loss for normal scores (sums of many words are nearly normal)
-	// and the paper's bound on it. Their settings are chosen in the same way.
+	// Copies converge to two limits: the expected hinge loss for normal scores (sums of many words are nearly normal),
+	// and the paper's bound on that loss. The settings for the limits are chosen in the same way as the settings for
+	// copies.
 	type limit struct {
 		Names  []string
 		Wrong  []mistakes
@@ -480,7 +481,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	s.Table(table)
 	s.Figure("copies", figure)
-	// less returns the error of a minus the error of b by review, averaged over draws.
+	// less returns, by review, the error of a minus the error of b, averaged over draws.
 	less := func(a, b []mistakes) Difference {
 		each := make([]float64, len(test))
 		for _, side := range []struct {

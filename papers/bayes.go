@@ -9,12 +9,12 @@ import (
 )
 
 // bayes returns the test mistakes of multinomial naive Bayes on word presence with add-one smoothing. If free has
-// unlabeled rows, word frequencies are computed from all documents. Only the class probabilities given a word are
+// unlabeled rows, word frequencies are computed from all documents, and only the class probabilities given a word are
 // learned from the labels (Su, Sayyad-Shirab & Matwin 2011):
 //
 //	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).
 //
-// a = 1 makes a word without a label neutral.
+// With a = 1, a word without a label is neutral.
 func (p textParts) bayes(free []int) mistakes {
 	d := p.all
 	var count [2][]float64
@@ -33,7 +33,7 @@ func (p textParts) bayes(free []int) mistakes {
 	weight := make([]float64, d.Columns())
 	bias := math.Log(documents[1] / documents[0])
 	if free == nil {
-		// Words that no training document has do not affect the prediction.
+		// Words that are in no training document do not affect the prediction.
 		var total [2]float64
 		for w := range weight {
 			if count[0][w]+count[1][w] > 0 {
@@ -85,9 +85,9 @@ func (p textParts) bayes(free []int) mistakes {
 //
 //	w' = (1-beta) mean|w| + beta w.
 //
-// There is no intercept, because it would have the scale of w and not of w'. The k private pairs of a document are
-// equal, so their weights are equal too. One column with sqrt(k) times their value represents them; its weight is
-// sqrt(k) times theirs.
+// There is no intercept, because an intercept would have the scale of w and not of w'. The k private pairs of a
+// document have equal values, and therefore equal weights. They are represented by a single column with sqrt(k) times
+// their value, whose weight is sqrt(k) times theirs.
 func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float64, error) {
 	const beta = 0.25
 	d := p.all

@@ -35,8 +35,8 @@ type cifarConfig struct {
 	Train      int `json:"train"`
 	Validation int `json:"validation"`
 	Test       int `json:"test"`
-	// An image is cut into patches of Side x Side pixels, Stride pixels apart. Each patch counts as the nearest of
-	// Words centers (its visual word), for its quarter of the image and for the whole image.
+	// An image is cut into patches of Side x Side pixels, which are Stride pixels apart. Each patch is counted as its
+	// visual word: the nearest of Words centers. Words are counted in each quarter of the image and in the whole image.
 	Side       int                 `json:"side"`
 	Stride     int                 `json:"stride"`
 	Words      int                 `json:"words"`
@@ -56,7 +56,7 @@ type cifarCell struct {
 
 var cifarNoises = []string{"none", "poisson", "dropout"}
 
-// cifarPaper is table 2 of the paper: errors by method, in the order of amazonMethods, and by noise.
+// cifarPaper is table 2 of the paper. It has the errors by method, in the order of amazonMethods, and by noise.
 var cifarPaper = [][3]float64{{0.322, 0.309, 0.294}, {0.312, 0.302, 0.293}, {0.325, 0.300, 0.294}, {0.326, 0.291, 0.323}}
 
 func runCIFAR(ctx context.Context, s *Setting) error {
@@ -74,7 +74,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		c.Costs["MCF-logistic"] = []string{"0.01"}
 	}
 	s.Configure(c)
-	// The words are learned only if a cell must be computed.
+	// Learning the words is slow, so they are learned only if a cell must be computed.
 	type parts struct{ train, validation, test []event.Example }
 	features := sync.OnceValues(func() (parts, error) {
 		train, err := s.images(c.Train+c.Validation, "train.bin.gz")
@@ -161,7 +161,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	// The best setting by method and noise, and the test images that its model gets wrong.
+	// The best setting by method and noise, and the test images that the model with this setting misclassifies.
 	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
 		best := batch.Least(len(points), func(i int) bool {
@@ -214,7 +214,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		figure.Categories = append(figure.Categories, method.name)
 		table.Rows, settings.Rows = append(table.Rows, row), append(settings.Rows, names)
 	}
-	// less returns the error with a noise minus the error without, averaged over methods.
+	// less returns the error with a noise minus the error without noise, averaged over methods.
 	less := func(noise int, methods ...int) Difference {
 		each := make([]float64, c.Test)
 		for _, m := range methods {
@@ -328,7 +328,7 @@ func learnWords(ctx context.Context, s *Setting, c cifarConfig, images [][]byte)
 		last := cifarSide - c.Side
 		c.patch(images[r.IntN(len(images))], r.IntN(last+1), r.IntN(last+1), x.RawRowView(i))
 	}
-	// Use a whitening that stays close to the patches (ZCA): W = V (L + 0.1)^-1/2 V'.
+	// The whitening is the one that changes the patches least (ZCA): W = V (L + 0.1)^-1/2 V'.
 	mean := make([]float64, size)
 	for i := range c.Patches {
 		floats.Add(mean, x.RawRowView(i))

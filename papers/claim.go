@@ -1,6 +1,7 @@
 package papers
 
-// This file has claims and the numbers that decide them: our numbers and the numbers that the paper prints.
+// This file has claims. A claim contains the numbers that decide it: our numbers, and the numbers that the paper
+// prints.
 
 import (
 	"cmp"
@@ -14,8 +15,8 @@ import (
 // protocol is the Protocol of results whose claims include the numbers that decide them.
 const protocol = 3
 
-// Claim is a statement of a paper, or our own, and its outcome here. A Claim with Parts states that each of some
-// differences is above or below a limit. A Claim without Parts states a result that does not depend on chance.
+// Claim is a statement of a paper, or our own statement, with its outcome here. A Claim with Parts states that each of
+// several differences is above or below a limit. A Claim without Parts states a result that does not depend on chance.
 type Claim struct {
 	Claim string `json:"claim"`
 	// Where names the data set or treatment, if the experiment makes the same claim about several data sets or
@@ -25,18 +26,19 @@ type Claim struct {
 	Paper string `json:"paper,omitempty"` // position of the claim in the paper, or the paper's statement
 	Parts []Part `json:"parts,omitempty"`
 	Unit  string `json:"unit,omitempty"` // unit of the parts
-	// Most is true if the claim is about most parts ("in most cases"), not about all.
+	// Most is true if the claim is about most parts ("in most cases"). It is false if the claim is about all parts.
 	Most bool   `json:"most,omitempty"`
 	Ours string `json:"ours,omitempty"` // further results to report
-	// Verdict is the verdict on the direction of the differences. The experiment sets it if there are no Parts. The
-	// experiment also sets it, to NotComparable with the reason in Why, if its set-up is too far from the paper's.
+	// Verdict is the verdict on the direction of the differences. The experiment sets it in two cases: if there are no
+	// Parts, or, to NotComparable with the reason in Why, if the set-up of the experiment is too different from the
+	// paper's.
 	Verdict Verdict `json:"verdict"`
 	// Printed is the verdict on the size of the differences.
 	Printed Printed `json:"printed,omitzero"`
 	Why     string  `json:"why,omitempty"` // reason why the claim is not reproduced or not comparable
 }
 
-// Part is one difference that a claim is about, with the limit that the claim states for it.
+// Part is one of the differences that a claim is about, with the limit that the claim states for the difference.
 type Part struct {
 	Name  string   `json:"name,omitempty"`
 	Here  Shown    `json:"here"`
@@ -63,14 +65,14 @@ func within(name string, d Difference, limit float64) Part {
 	return Part{Name: name, Here: shown(d), Above: &least, Below: &limit}
 }
 
-// against returns p with the size that the paper prints.
+// against returns p with the size of the difference that the paper prints, correct to rounding.
 func (p Part) against(size, rounding float64) Part {
 	size = math.Round(1e6*size) / 1e6 // removes the rounding of a difference of two printed numbers
 	p.Paper, p.Rounding = &size, rounding
 	return p
 }
 
-// holds reports the verdict on whether a difference satisfies the limits of the Part.
+// holds returns the verdict on whether a difference satisfies the limits of the Part.
 func (p *Part) holds(d Difference) Verdict {
 	v := Reproduced
 	if p.Above != nil {
@@ -97,8 +99,8 @@ func (p *Part) verdict() Verdict {
 	return v
 }
 
-// Verdict is the outcome of a claim's direction. The interval of a paired difference decides it, see [Difference],
-// unless the claim does not depend on chance.
+// Verdict is the outcome of a claim about a direction. If the claim depends on chance, the interval of a paired
+// difference decides it, see [Difference].
 type Verdict string
 
 // The verdicts.
@@ -110,7 +112,7 @@ const (
 	NotDecided    Verdict = "not decided (quick)" // too few data, because of --quick
 )
 
-// Holds returns Reproduced for true and NotReproduced for false. It is for statements that do not depend on chance.
+// Holds returns Reproduced if ok is true, else NotReproduced. It is for statements that do not depend on chance.
 func Holds(ok bool) Verdict {
 	if ok {
 		return Reproduced
@@ -118,8 +120,8 @@ func Holds(ok bool) Verdict {
 	return NotReproduced
 }
 
-// Printed is the outcome of a claim's size: Inside of the Of sizes that the paper prints are in our intervals. The
-// intervals include our random error but not the paper's.
+// Printed is the outcome of a claim about sizes. The paper prints Of sizes, and Inside of these are in our intervals.
+// The intervals include our random error but not the paper's.
 type Printed struct {
 	Inside int `json:"inside"`
 	Of     int `json:"of"`
@@ -183,7 +185,7 @@ func (s *Setting) Claim(c Claim) {
 	s.result.Claims = append(s.result.Claims, c)
 }
 
-// shown returns the number of parts whose own difference has the verdict v.
+// shown returns the number of parts whose own verdict is v.
 func (c *Claim) shown(v Verdict) (n int) {
 	for i := range c.Parts {
 		if p := &c.Parts[i]; p.holds(p.Here.Difference) == v {
@@ -305,7 +307,8 @@ func (r *Result) Lines() string {
 	return b.String()
 }
 
-// claimTable returns the claims as a table. Claims with a Where have a row for each text and a column for each Where.
+// claimTable returns the claims as a table. Claims with the same text and different Where share a row, and there is a
+// column for each Where.
 func claimTable(claims []Claim) string {
 	var b strings.Builder
 	if claims[0].Where == "" {
@@ -351,8 +354,8 @@ func (v Verdict) short() string {
 	return string(v)
 }
 
-// Shown is a difference rounded to the digits that String prints, as in results.json. So verdicts from the file equal
-// verdicts from the computation.
+// Shown is a difference that is rounded to the digits that String prints, as in results.json. Verdicts computed from
+// the file therefore equal the original verdicts.
 type Shown struct{ Difference }
 
 func shown(d Difference) (s Shown) {

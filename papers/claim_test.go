@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestConclude checks that direction and printed size have separate verdicts. A claim is never undecided if its
-// interval excludes the paper's size.
+// TestConclude checks that direction and printed size have separate verdicts. If the interval excludes the size that
+// the paper prints, the claim must not be undecided.
 func TestConclude(t *testing.T) {
 	up := func(mean, low, high float64) Part { return above("", Difference{mean, low, high}, 0) }
 	for _, c := range []struct {
@@ -88,8 +88,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestIndex checks that the index concludes claims again from their numbers. Claims that no paper makes must be on a
-// separate page.
+// TestIndex checks that Index decides claims again from their numbers. Claims that no paper makes must be on a separate
+// page.
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
 	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
@@ -138,8 +138,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestClaimTable checks that equal claims about several data sets share a row. If a claim has several parts, the
-// weakest part is shown.
+// TestClaimTable checks that equal claims about several data sets share a row. If a claim has several parts, the table
+// must show the weakest part.
 func TestClaimTable(t *testing.T) {
 	part := func(name string, mean, low, high float64) Part { return below(name, Difference{mean, low, high}, 0) }
 	claims := []Claim{
@@ -159,8 +159,8 @@ func TestClaimTable(t *testing.T) {
 	}
 }
 
-// TestPublished checks that docs/results follows from the numbers stored next to it. No claim may be undecided if its
-// interval excludes the printed size, and Index must write the same tables.
+// TestPublished checks that the files in docs/results follow from the numbers stored next to them. If the interval of a
+// claim excludes the printed size, the claim must not be undecided. Index must write the same tables.
 func TestPublished(t *testing.T) {
 	const published = "../docs/results"
 	dir := t.TempDir()

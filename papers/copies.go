@@ -14,7 +14,7 @@ import (
 	"blankout/online"
 )
 
-// mixedRates are the deleted fractions in copies for an unknown rate: each copy draws one of them.
+// mixedRates are the deleted fractions in copies for an unknown rate. Each copy draws one of these rates.
 var mixedRates = []float64{0.2, 0.4, 0.6, 0.8}
 
 func dropout(q float64) loss.Noise { return loss.Dropout{Q: q} }
@@ -31,17 +31,17 @@ type corruption struct {
 	rates  []float64 // candidate rates; each copy draws one
 	copies int
 	whole  bool // whether the example itself is added as one more copy
-	// keep leaves the survivors unchanged, as silent failures do. Otherwise they are divided by 1 - rate, as in
-	// unbiased noise.
+	// keep leaves the surviving values unchanged, as in silent failures. Without keep, they are divided by 1 - rate, as
+	// in unbiased noise.
 	keep     bool
 	grouping *model.Grouping // groups that are deleted as a whole
-	// reads has the values that deleted columns read; nil means 0.
+	// reads has the values of deleted columns. If reads is nil, deleted columns are 0.
 	reads []float64
 	seed  uint64
 }
 
-// each calls do for each copy of example number n. Copies contain no zeros unless reads is set. A copy is valid until
-// the next call.
+// each calls do for each copy of the n-th example. Copies contain no zeros unless reads is set. A copy is valid until
+// the next copy is made.
 func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example) error) error {
 	corrupter := batch.Corrupter{Seed: c.seed, Keep: c.keep, Grouping: c.grouping}
 	copied := *e
@@ -105,8 +105,8 @@ func (c *corruption) data(schema *event.Schema, plain, examples []event.Example)
 	return b.Data(schema), nil
 }
 
-// learn makes a learner learn the copies of all examples in random order. Four copies in a row would teach the learner
-// that the next label equals the last one.
+// learn makes a learner learn the copies of all examples in random order. Otherwise the learner would see all copies of
+// an example in a row, and learn that the next label equals the last label.
 func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
 	var all []event.Example
 	for i := range examples {

@@ -11,9 +11,9 @@ import (
 	"blankout/online"
 )
 
-// TestCorruption checks the copies of a corruption. Survivors are scaled or unchanged, and a copy has one of the mixed
-// rates. The example itself may be a copy, and the weights add up to its own. Dead columns read the values in reads,
-// and groups are removed as a whole.
+// TestCorruption checks the copies that a corruption makes. Survivors must be scaled or unchanged, and each copy must
+// have one of the mixed rates. The example itself may be one of the copies, and the weights of the copies must add up
+// to the weight of the example. Dead columns must have the values in reads, and groups must be removed as a whole.
 func TestCorruption(t *testing.T) {
 	const columns = 400
 	e := event.Example{Label: 1, Weight: 3, Features: event.Vec{Index: make([]uint32, columns), Value: make([]float64, columns)}}

@@ -22,8 +22,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// dropSVM tests DropSVM on small sets by the protocol of the thesis. It compares the accuracy with the support vector
-// machine. It counts the support vectors and tests whether their number depends on the fraction dropped.
+// dropSVM tests DropSVM on small sets by the protocol of the thesis. It compares the accuracy of DropSVM with the
+// accuracy of the support vector machine. It also counts the support vectors, and tests whether their number depends on
+// the fraction dropped.
 var dropSVM = Experiment{
 	Name:  "dropsvm",
 	Help:  "DropSVM against the support vector machine on the sets of the thesis",
@@ -44,15 +45,15 @@ type dropConfig struct {
 	// infinitely many epochs, in closed form.
 	Epochs    []string `json:"epochs"`
 	EpochRows int      `json:"epoch_rows"`
-	// Numbers of histogram examples for the chi-squared kernel, for training and for the test.
+	// Numbers of examples for the chi-squared kernel: of training histograms and of test histograms.
 	Train int `json:"train"`
 	Test  int `json:"test"`
 	Words int `json:"words"` // number of visual words of the images
 }
 
-// dropSets are the sets of table 1 with the thesis's names and printed results. The pairs svm and drop have the
-// accuracy and the fraction of support vectors of both machines, in %. The fraction dropped is p. The results of table
-// 3 are in epochs.
+// dropSets are the sets of table 1, with the names and results that the thesis prints. The pairs svm and drop have the
+// accuracy and the fraction of support vectors of the support vector machine and of DropSVM, in %. p is the fraction
+// dropped. epochs has the results of table 3.
 var dropSets = []struct {
 	name, file string
 	classes    int
@@ -74,8 +75,9 @@ var dropSets = []struct {
 	{"Syn. Con.", "synthetic_control", 6, [2]float64{98.30, 4}, [2]float64{98.77, 90}, 0.9, [3]float64{4, 90, 100}},
 }
 
-// dropFold holds the accuracies in % of all settings on one fold. Plain has the support vector machine by c. Drop has
-// DropSVM by p, q and c; c varies fastest. Constant is the accuracy of predicting the largest class.
+// dropFold holds the accuracies, in %, of all settings on one fold. Plain has the accuracies of the support vector
+// machine by c. Drop has the accuracies of DropSVM by p, q and c, where c varies fastest. Constant is the accuracy of
+// predicting the largest class.
 type dropFold struct {
 	Plain, Drop []float64
 	Constant    float64
@@ -129,8 +131,8 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	// outcome is the result of a set. The field best has the accuracy of the setting with the best mean over all folds,
-	// as in the thesis. The field each has the accuracy of each fold with the setting chosen on the other folds.
+	// outcome is the result of a set. best has the accuracy of the setting with the best mean over all folds, as in the
+	// thesis. each has the accuracy of each fold with the setting that is chosen on the other folds.
 	type outcome struct {
 		plain, drop int // indexes of the best settings
 		best        [2]float64
@@ -203,7 +205,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		if o.best[1] > o.best[0] {
 			wins++
 		}
-		// These whole percents are as printed, for one fold, and have no interval.
+		// These whole percentages are as printed. They are for one fold and have no interval.
 		grow := math.Round(v.Drop) - math.Round(v.Plain)
 		grown = append(grown, above(set.name, Difference{grow, grow, grow}, 0).against(set.drop[1]-set.svm[1], 0.5))
 		each, more, fraction = append(each, diff.Mean), append(more, v.Drop-v.Plain), append(fraction, v.AtBest)
@@ -263,8 +265,8 @@ func (c dropConfig) setting(i int) (cost, q, p string) {
 	return c.Costs[i%len(c.Costs)], c.Q[i/len(c.Costs)%len(c.Q)], c.Dropped[i/len(c.Costs)/len(c.Q)]
 }
 
-// bestOfFolds returns the setting with the highest mean accuracy, and that accuracy. The slice each has, for every
-// fold, the accuracy of the setting that is best on the other folds of its round.
+// bestOfFolds returns the setting with the highest mean accuracy (best), and that accuracy (atBest). each has, for
+// every fold, the accuracy of the setting that is best on the other folds of the same round.
 func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (best int, atBest float64, each []float64) {
 	mean := func(setting int, of1 []dropFold, but int) float64 {
 		sum, n := 0.0, 0.0
@@ -285,7 +287,7 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 	return best, mean(best, all, -1), each
 }
 
-// machine returns the support vector machine if q is "", else DropSVM.
+// machine returns the support vector machine if q is "". Otherwise it returns DropSVM.
 func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
 	m = svm.Machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
@@ -369,8 +371,8 @@ func (c dropConfig) vectors(ctx context.Context, train *batch.Data, plain, cost,
 	return v, nil
 }
 
-// dropEpochs is the best p and number of epochs at a given c and q. Sampled and Closed are the accuracies in % of that
-// p with the most epochs and with infinitely many.
+// dropEpochs has the best p and number of epochs at a given c and q. Sampled is the accuracy, in %, of this p with the
+// largest number of epochs, and Closed is its accuracy with infinitely many epochs.
 type dropEpochs struct{ P, Epochs, Sampled, Closed float64 }
 
 func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string, seed uint64) (out dropEpochs, err error) {
@@ -379,7 +381,7 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 		return out, err
 	}
 	first.Kernel.Drop.Seed = seed
-	// The order is by p, then by the number of epochs, the last of which is infinite.
+	// Results are ordered by p, and then by the number of epochs. The last number of epochs is infinite.
 	axes := []batch.Axis{c.keep(), {Key: "epochs", Values: append(slices.Clone(c.Epochs), "inf")}}
 	n := len(axes[1].Values)
 	mean := make([]float64, len(c.Dropped)*n)
@@ -500,8 +502,8 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting, set chiSet) erro
 	return nil
 }
 
-// fitHistograms chooses the settings of both machines on a quarter of the training examples, then trains them on all
-// training examples and measures.
+// fitHistograms chooses the settings of both machines on a quarter of the training examples. It then trains both
+// machines on all training examples and measures them on the test examples.
 func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *batch.Data) (f chiFit, err error) {
 	in, held := train.Split(0.75, s.Seed)
 	first, err := c.machine("1", "", "")

@@ -26,7 +26,7 @@ type exactDropout struct {
 	threads int
 	by      [][]uint32 // rows by column
 
-	// Values at the current nodes:
+	// Values at the current nodes of the integration:
 	factor, slope [][dropoutChunk]complex128 // factor q + p e^(i t w/p) and slope i t e^(i t w/p)/factor, by column
 	phi           [][dropoutChunk]complex128 // phi by row
 }
@@ -66,7 +66,7 @@ func (o *exactDropout) penalty(w []float64) float64 {
 	return sum
 }
 
-// step returns a distance of nodes at which the error is below e^-25 in every row.
+// step returns the distance between nodes at which the error is below e^-25 in every row.
 func (o *exactDropout) step(w []float64) float64 {
 	p, most := 1-o.q, 0.0
 	for _, sign := range []float64{-1, 1} {
@@ -82,7 +82,7 @@ func (o *exactDropout) step(w []float64) float64 {
 	return 2 * math.Pi / (most + 25)
 }
 
-// expectations returns E[A(f~)] of every row. It adds the gradient of their sum to grad unless grad is nil.
+// expectations returns E[A(f~)] of every row. If grad is not nil, it adds the gradient of their sum to grad.
 func (o *exactDropout) expectations(w, grad []float64) []float64 {
 	p, last, step := 1-o.q, len(w)-1, o.step(w)
 	out := make([]float64, len(o.y))

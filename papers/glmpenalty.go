@@ -34,7 +34,7 @@ type glmConfig struct {
 	Sampled  int       `json:"sampled"` // number of copies of every example
 }
 
-// glmRow has the penalties at the weights that dropout training at one level finds.
+// glmRow has the penalties at the weights that training with dropout at one level finds.
 type glmRow struct {
 	R         float64 // exact penalty R over all masks
 	Penalties batch.Penalties
@@ -90,7 +90,7 @@ func runGLMPenalty(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// row measures the model name at one dropout level.
+// row measures the model with this name at one dropout level.
 func (c glmConfig) row(ctx context.Context, seed uint64, name string, level float64) (row glmRow, err error) {
 	d, err := c.draw(seed, loss.LabelsOf(name))
 	if err != nil {
@@ -120,8 +120,8 @@ func (c glmConfig) row(ctx context.Context, seed uint64, name string, level floa
 	return row, nil
 }
 
-// poissonPenalty returns the penalty R of Poisson regression, sum E e^f~ - e^f, under dropout with the survivors
-// divided by 1 - q. Features are dropped independently, so the expectation is a product.
+// poissonPenalty returns the penalty R of Poisson regression, sum E e^f~ - e^f, under dropout that divides the
+// survivors by 1 - q. Features are dropped independently, so the expectation is a product over the features.
 func poissonPenalty(d *batch.Data, w []float64, q float64) (r float64) {
 	for i := range d.Rows() {
 		row, mean := d.Row(i), math.Exp(w[d.Columns()])

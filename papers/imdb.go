@@ -114,7 +114,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 			}
 		}
 	}
-	// The paper's accuracies with labeled reviews only, and with unlabeled reviews too.
+	// The paper's accuracies with labeled reviews only, and with labeled and unlabeled reviews.
 	rows := []struct {
 		name          string
 		features      int
@@ -203,14 +203,14 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// penaltyGain holds the mistakes of dropout without and with unlabeled reviews at one penalty.
+// penaltyGain holds the mistakes of dropout at one penalty, without and with unlabeled reviews.
 type penaltyGain struct {
 	L2            float64
 	Labeled, Free mistakes
 }
 
-// penaltyGains compares dropout with and without unlabeled reviews at each penalty of the grid, and at the level and
-// alpha of m. This separates the effect of unlabeled reviews from the effect of choosing the penalty.
+// penaltyGains compares dropout with and without unlabeled reviews at each penalty of the grid. The level and alpha are
+// those of m. This separates the effect of unlabeled reviews from the effect of choosing another penalty.
 func (s *Setting) penaltyGains(ctx context.Context, p textParts, grid []textModel, m textModel) ([]penaltyGain, error) {
 	var l2 []float64
 	for _, x := range grid {

@@ -17,7 +17,7 @@ const ownClaims = "own-claims.md"
 
 // Index writes dir/README.md, dir/own-claims.md and the results.md of each experiment. The table in README.md has the
 // claims of each paper with both verdicts. Index reads results.json from each folder of dir that has the name of an
-// experiment. It decides every claim again from the numbers in that file.
+// experiment. It decides every claim again from the numbers in results.json.
 func Index(dir string) error {
 	type table struct {
 		rows   strings.Builder

@@ -20,9 +20,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// labelNoise trains with 10 % wrong labels. It measures their effect on convex losses, on bounded losses and on
-// t-logistic regression. It also tests whether the influences find the wrong labels, and how much the results depend on
-// the start of the descent.
+// labelNoise trains with 10 % wrong labels. It measures the effect of wrong labels on convex losses, on bounded losses
+// and on t-logistic regression. It also tests whether the influences identify the wrong labels, and how much the
+// results depend on the start of the descent.
 var labelNoise = Experiment{
 	Name:  "label-noise",
 	Help:  "wrong training labels against convex losses, the probit loss and t-logistic regression",
@@ -63,11 +63,11 @@ var noiseMethods = []noiseMethod{
 	{warmProbit, "erf", "none"},
 }
 
-// warmProbit is the probit loss started from half the weights of logistic regression. If it starts from zero on
-// unbalanced sets, it ends at predicting the larger class always.
+// warmProbit is the probit loss whose training starts from half the weights of logistic regression. If training starts
+// from zero on unbalanced sets, it ends at always predicting the larger class.
 const warmProbit = "probit from logistic"
 
-// startMethods are the methods of figure 5, and the ramp loss.
+// startMethods are the methods of figure 5 and the ramp loss.
 var startMethods = []string{"logistic", "t = 1.3", "t = 1.6", "t = 1.9", "probit", "ramp SVM"}
 
 func noiseMethodAt(name string) int {
@@ -83,14 +83,15 @@ type noiseFit struct {
 	Wrong  mistakes  // mistakes on the cross-validation rows, by their true labels
 	Errors []float64 // errors by fold, in %
 	Passes float64   // passes over the data, mean over the folds
-	// AUC measures by fold how well small influences identify wrong labels; 1 is perfect. Influences has the influences
-	// of right and of wrong labels in the first fold.
+	// AUC measures, by fold, how well small influences identify wrong labels; 1 is perfect. Influences has the
+	// influences of right labels and of wrong labels in the first fold.
 	AUC        []float64
 	Influences [2][]float64 // rounded to four digits
 }
 
-// noiseSet is a set of figure 3, and how much of it is used. The size default cuts sets to save time. A set is used
-// whole if the store already has the cells that the size full computes for it.
+// noiseSet is a set of figure 3, and the number of its rows that are used. The size default uses only a part of large
+// sets to save time. But if the store already has all cells that the size full computes for a set, the whole set is
+// used.
 type noiseSet struct {
 	name     string
 	examples []event.Example // all examples of the set
@@ -174,7 +175,7 @@ func (c labelNoiseConfig) key(examples int) any {
 	return c
 }
 
-// takeWhole sets used, a number of rows, to whole if the store has all n cells for that number of rows.
+// takeWhole sets used, a number of rows, to whole if the store has all n cells that belong to whole rows.
 func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
 	for i := range n {
 		if known, err := s.known(key(i)); err != nil || !known {
@@ -356,8 +357,8 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 }
 
 // spikes returns, in ascending order, the values that at least 5 % of the numbers share to six digits. Values less than
-// 0.03 apart count as one. In Long-Servedio all large-margin examples are equal except for their sign, as are the
-// pullers, so their influences coincide. Penalizers differ.
+// 0.03 apart are merged. In Long-Servedio all large-margin examples are equal except for their sign, and so are all
+// pullers. The influences of such examples therefore coincide. The penalizers are different from one another.
 func spikes(xi []float64) (at []float64) {
 	count := map[float64]int{}
 	for _, x := range xi {
@@ -376,7 +377,7 @@ func spikes(xi []float64) (at []float64) {
 	return at
 }
 
-// moreNoise tests the warning in the paper's last section about more wrong labels, on Long-Servedio.
+// moreNoise tests what the last section of the paper warns of: more wrong labels. It uses Long-Servedio.
 func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	methods := []string{"logistic", "t = 1.6", "t = 1.9", "probit"}
 	const t19, probit = 2, 3
@@ -425,7 +426,7 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSe
 	return nil
 }
 
-// onlineNoise makes one pass of the online learner over the same sets.
+// onlineNoise makes one pass with the online learner over the same sets.
 func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet) error {
 	losses := []string{"logistic", "t-logistic:1.6"}
 	wrong := make([]mistakes, len(sets)*4)
@@ -481,8 +482,8 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 	return nil
 }
 
-// randomStarts computes figure 5. It trains on rows for cross validation. The rows that chose lambda, with their true
-// labels, are the test set.
+// randomStarts computes figure 5. It trains on the rows for cross validation. The test set is the rows that chose
+// lambda, with their true labels.
 func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	n := len(startMethods)
 	lambda := func(i int) float64 { return at(i/n, 1, noiseMethodAt(startMethods[i%n])).Lambda }
@@ -565,8 +566,8 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	return nil
 }
 
-// noisyData is a set with possibly wrong labels, in random order. The first held rows choose settings, and the other
-// rows are for cross validation.
+// noisyData is a set with possibly wrong labels, in random order. The first held rows are used to choose settings, and
+// the other rows for cross validation.
 type noisyData struct {
 	all      *batch.Data
 	examples []event.Example // the examples in the order of all
@@ -574,7 +575,7 @@ type noisyData struct {
 	held     int
 }
 
-// draw returns the used examples with a fraction of wrong labels, always in the same order.
+// draw returns the used examples with a fraction of wrong labels. The order of the examples is always the same.
 func (set *noiseSet) draw(c labelNoiseConfig, fraction float64) (*noisyData, error) {
 	return newNoisyData(slices.Clone(set.examples[:set.used]), c, fraction, rand.New(rand.NewPCG(set.seed, set.stream)))
 }
@@ -623,8 +624,8 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 	return sets, nil
 }
 
-// newNoisyData shuffles the examples and then makes labels wrong, so the order does not depend on the fraction of wrong
-// labels.
+// newNoisyData first shuffles the examples and then makes labels wrong. The order therefore does not depend on the
+// fraction of wrong labels.
 func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
 	r.Shuffle(len(examples), func(i, j int) { examples[i], examples[j] = examples[j], examples[i] })
 	d := &noisyData{examples: examples, held: int(c.Validation * float64(len(examples)))}
@@ -651,7 +652,7 @@ func (d *noisyData) rows(from, to int) []int {
 	return rows
 }
 
-// constant returns the error in % of predicting the same class always, on the rows from … to-1.
+// constant returns the error, in %, of always predicting the same class on the rows from, …, to-1.
 func (d *noisyData) constant(from, to int) float64 {
 	return constantError(to-from, func(i int) int { return d.truth[from+i] })
 }
@@ -798,9 +799,9 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 	return wrong, nil
 }
 
-// longServedio draws an example of Long & Servedio 2010 in 21 dimensions with label y. A quarter of the examples has a
-// large margin (every coordinate is y). A quarter are pullers (the first 11 are y, the others -y). Half are penalizers
-// (5 of the first 11 and 6 of the others are y, the rest -y).
+// longServedio draws an example of Long & Servedio 2010 in 21 dimensions with label y. A quarter of the examples have a
+// large margin: every coordinate is y. A quarter are pullers: the first 11 coordinates are y, and the others are -y.
+// Half are penalizers: 5 of the first 11 and 6 of the other coordinates are y, and the rest are -y.
 func longServedio(r *rand.Rand) event.Example {
 	label := r.IntN(2)
 	y := float64(2*label - 1)

@@ -11,7 +11,7 @@ import (
 )
 
 // mnistCopies compares corrupted copies of digits, made in several ways, with the exact expectation and with passes of
-// the online learner. It uses the deletions (nightmares) of mnist-nightmare with fewer images.
+// the online learner. It deletes pixels in the same ways as mnist-nightmare, but uses fewer images.
 var mnistCopies = Experiment{
 	Name:  "mnist-copies",
 	Help:  "digits with pixels deleted at test time: the closed forms against corrupted copies, and one pass of each",

@@ -47,16 +47,16 @@ const (
 
 var shownAs = [ways]string{"survivors divided by the share left", "survivors as they are", "dead pixels at their means"}
 
-// nightmareCell is the result of one setting for every kind of deletion. By way of presentation and level it has the
-// error in percent on the validation images, and the mistakes on the test images.
+// nightmareCell is the result of one setting for every kind of deletion. By way of presentation and level, it has the
+// error on the validation images in percent, and the mistakes on the test images.
 type nightmareCell struct {
 	Validation [ways][]float64
 	Wrong      [ways][]mistakes
 	Converged  bool
 }
 
-// contender is one setting of a method, batch or online. If follows is set, its dropout level is the next after the
-// previous contender's, and its solver starts from the weights of that contender.
+// contender is one setting of a method, batch or online. If follows is set, its dropout level is the one after the
+// previous contender's level, and its solver starts from the previous contender's weights.
 type contender struct {
 	method, setting string
 	batch           *batch.Config
@@ -87,7 +87,8 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		m.Config.Loss, m.Config.Bound = loss, bound
 		return m
 	}
-	// The default costs extend beyond the costs that any level chose from 0.001 to 1.
+	// In a trial with costs from 0.001 to 1, each level chose one of these. The default costs extend beyond all chosen
+	// costs.
 	costs := func(byDefault ...string) batch.Axis {
 		return batch.Axis{Key: "c", Values: Pick(s, []string{"0.1"}, byDefault, []string{"0.0001", "0.001", "0.01", "0.1", "1", "10", "100"})}
 	}
@@ -143,8 +144,8 @@ func (c *nightmareConfig) note(contenders []contender) {
 	}
 }
 
-// train returns the contender's model of the examples. w has the weights of the previous contender; train replaces them
-// by its own.
+// train returns the contender's model of the examples. On entry w has the weights of the previous contender. train
+// replaces them by the weights of this contender.
 func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Data, examples []event.Example, w *[][]float64) (m *model.Linear, converged bool, err error) {
 	if x.batch != nil {
 		if !x.follows {
@@ -261,8 +262,8 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 	return slices.Concat(values...), nil
 }
 
-// corruptedMistakes returns the mistakes of the model on images with dead pixels, by way of presentation and level. The
-// argument means has the pixels' means over the training images.
+// corruptedMistakes returns the mistakes of the model on images with dead pixels, by way of presentation and level.
+// means has the mean of each pixel over the training images.
 func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x event.Vec
@@ -308,7 +309,8 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 	return wrong
 }
 
-// less returns the error of method a minus the error of method b by test image, averaged over the levels above a limit.
+// less returns, by test image, the error of method a minus the error of method b. The errors are averaged over the
+// levels above the given one.
 func (c nightmareConfig) less(a, b tuned, above float64) Difference {
 	each, levels := make([]float64, c.Test), 0.0
 	for i, level := range c.Levels {
@@ -422,9 +424,9 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
-// nightmareClaims compares means over levels, because at a single level the choice of the images has more effect than
-// most differences between methods. The paper's claims are about asIs, because it sets deleted pixels to zero and
-// mentions no other change. The same comparisons for other presentations are claims of our own.
+// nightmareClaims compares means over levels. At a single level, the choice of the images has more effect than most
+// differences between methods. The paper's claims are about asIs, because the paper sets deleted pixels to zero and
+// mentions no other change. The same comparisons for other presentations are our own claims.
 func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 	by := func(method string) tuned {
 		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]

@@ -56,8 +56,9 @@ func TestCorruptedCopies(t *testing.T) {
 	}
 }
 
-// TestTune checks that each level uses the setting with the least validation error, the first of equal ones. The test
-// errors must not matter. Methods are compared only above a given level.
+// TestTune checks that each level uses the setting with the smallest validation error, or the first such setting if
+// several are equal. The test errors must have no effect on the choice. Methods must be compared only above a given
+// level.
 func TestTune(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6, 0.7}, Test: 2}
 	contenders := []contender{{method: "a", setting: "1"}, {method: "a", setting: "2"}, {method: "b", setting: "3"}}
@@ -73,15 +74,16 @@ func TestTune(t *testing.T) {
 	if len(got) != 2 || !slices.Equal(got[0].settings, []string{"1", "1", "2"}) || !slices.Equal(got[0].wrong[2], mistakes{1, 1}) || !slices.Equal(got[1].settings, []string{"3", "3", "3"}) {
 		t.Errorf("%+v", got)
 	}
-	// At the two levels above 0.5, method a has two more mistakes than b on the first image and none more on the
-	// second.
+	// At the two levels above 0.5, method a has two more mistakes than b on the first image, and the same number of
+	// mistakes on the second image.
 	if d := c.less(got[0], got[1], 0.5); d.Mean != 50 {
 		t.Errorf("difference %v, want 50", d)
 	}
 }
 
-// TestUpdateColumns checks the three presentations. Survivors are scaled as in training, or unchanged, or dead pixels have their
-// mean while dark pixels of the image stay dark. The model's intercept makes each presentation change its prediction.
+// TestUpdateColumns checks the three presentations. Surviving pixels are scaled as in training, or are unchanged. In
+// the third presentation dead pixels have their mean, while dark pixels of the image are still dark. Each presentation
+// must change the prediction of the test's model, which has an intercept.
 func TestUpdateColumns(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
@@ -108,8 +110,8 @@ func TestUpdateColumns(t *testing.T) {
 	}
 }
 
-// TestChains checks that contenders with neighboring levels and equal costs follow each other. Only a contender that
-// follows another starts from the weights of the previous one.
+// TestChains checks that each contender follows the contender with the level before and the same cost. Only a contender
+// that follows another contender may start from the previous weights.
 func TestChains(t *testing.T) {
 	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))(t)
 	follows := 0
@@ -194,7 +196,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("image %d: %g words in %d patches", i, all, places*places)
 		}
 	}
-	// k-means alone: for three clouds it must find the three means, and the nearest mean of every point.
+	// Test k-means alone. For three clouds it must find the three means, and the nearest mean of every point.
 	x := mat.NewDense(300, 2, nil)
 	for i := range 300 {
 		x.SetRow(i, []float64{float64(i%3)*10 + r.NormFloat64(), r.NormFloat64()})
@@ -225,7 +227,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestFigureOfNightmares checks that each statement of the figure is one claim of the paper, although images are
+// TestFigureOfNightmares checks that each statement of the figure is a single claim of the paper, although images are
 // presented in several ways.
 func TestFigureOfNightmares(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6}, Test: 3}

@@ -48,8 +48,8 @@ type onlineConfig struct {
 	Points int       `json:"points"` // number of points of the curves
 }
 
-// onlineOptimizer is an update rule in the comparison. It uses the iterate without averaging and does not adapt the learning
-// rate, except for the default at the end.
+// onlineOptimizer is an update rule in the comparison. It uses the iterate without averaging and does not adapt the
+// learning rate. Only the last update rule, the default, does both.
 type onlineOptimizer struct {
 	name          string
 	eta, noisy, r bool // whether to tune the learning rate, the dropout level, and r
@@ -78,7 +78,7 @@ var comparedOptimizers = []onlineOptimizer{
 	}},
 }
 
-// The indexes of rules that claims refer to.
+// The indexes of the update rules that claims refer to.
 const (
 	optimizerSGD = iota
 	optimizerAdaGrad
@@ -89,8 +89,8 @@ const (
 // onlineSetting has the tuned values: the learning rate (r for AROW) and the dropout level.
 type onlineSetting struct{ Eta, Level float64 }
 
-// onlinePass is the result of one pass. It has the cumulative error in percent and the log-loss in nats after several
-// numbers of events, and the events that were predicted wrongly.
+// onlinePass is the result of one pass. After several numbers of events it has the cumulative error in percent and the
+// log-loss in nats. It also has the events that were predicted wrongly.
 type onlinePass struct {
 	onlineSetting
 	Events         []int
@@ -261,8 +261,9 @@ func (c onlineConfig) pass(ctx context.Context, r onlineOptimizer, x onlineSetti
 	return p, nil
 }
 
-// fisherMatch compares two diagonal matrices by feature: the sum of squared gradients (p-y)^2 x^2, and the Fisher
-// information, the sum of p(1-p) x^2. Both use the predictions p that AdaGrad made while learning.
+// fisherMatch compares two diagonal matrices by feature. One is the sum of squared gradients (p-y)^2 x^2, and the other
+// is the Fisher information, the sum of p(1-p) x^2. Both are computed with the predictions p that AdaGrad made while
+// learning.
 type fisherMatch struct {
 	Stream      string
 	Features    int

@@ -83,7 +83,7 @@ func files(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// counting returns an experiment of three cells that fails at cell failAt.
+// counting returns an experiment of three cells. It fails at cell failAt.
 func counting(computed *[]int, failAt int) Experiment {
 	return Experiment{Name: "counting", Run: func(ctx context.Context, s *Setting) error {
 		for i := range 3 {
@@ -106,8 +106,8 @@ func counting(computed *[]int, failAt int) Experiment {
 	}}
 }
 
-// TestResume checks that a run continues from the complete cells after a failure, and after a kill in the middle of a
-// line. Another seed must have other cells.
+// TestResume checks that a run continues from the complete cells after a failure, and after it is killed in the middle
+// of a line. A run with another seed must have other cells.
 func TestResume(t *testing.T) {
 	out := t.TempDir()
 	var computed []int
@@ -137,7 +137,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestCancel checks that a canceled run reports the cancellation and keeps its cells.
+// TestCancel checks that a canceled run reports the cancellation, and that its cells are stored.
 func TestCancel(t *testing.T) {
 	out := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestDecisive checks that only complete data sets decide a claim.
+// TestDecisive checks that claims are decided only by complete data sets.
 func TestDecisive(t *testing.T) {
 	out := t.TempDir()
 	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {

@@ -141,8 +141,8 @@ func ratioAt(trace []penaltyTrace, at float64) float64 {
 	return ratio(trace[len(trace)-1])
 }
 
-// nearUntil returns the negative log-likelihood, falling from start to end, at which R_q is no longer within a quarter
-// of R. The result is accurate to 1 %.
+// nearUntil returns the negative log-likelihood, as it falls from start to end, at which R_q first differs from R by
+// more than a quarter. The result is accurate to 1 %.
 func nearUntil(trace []penaltyTrace, start, end float64) float64 {
 	until := start
 	for at := start; at > end && math.Abs(math.Log(ratioAt(trace, at))) < math.Log(1.25); at *= 0.99 {
@@ -154,7 +154,7 @@ func nearUntil(trace []penaltyTrace, start, end float64) float64 {
 // newsAthRUnigrams is the number of unigrams of AthR in the embedded samples.
 const newsAthRUnigrams = 17547
 
-// presence replaces word counts by 1 and drops the columns after the first ones, which are the unigrams.
+// presence replaces word counts by 1. It keeps only the first columns, which are the unigrams.
 func presence(e *event.Example, columns uint32) {
 	x := &e.Features
 	n := 0
@@ -165,7 +165,8 @@ func presence(e *event.Example, columns uint32) {
 	x.Index, x.Value, e.Field = x.Index[:n], x.Value[:n], nil
 }
 
-// penaltyOfScores computes figure 1a: scores with mean probability p under normal noise of increasing deviation.
+// penaltyOfScores computes figure 1a. It uses scores with mean probability p under normal noise of increasing
+// deviation.
 func (s *Setting) penaltyOfScores(c penaltyConfig) {
 	t := ResultTable{Detail: true, Title: "Penalties of a score with normal noise", Columns: []string{"p", "sd", "R", "R_q", "R_q / R"}, Digits: 4}
 	figure := &simulate.Figure{Title: "Penalty of a score with normal noise (dashed: R_q)", X: "standard deviation of the score", Y: "penalty"}
@@ -205,7 +206,7 @@ func noisingPenalty(f, sd float64) (r, q float64) {
 	return a - a0, b - b0
 }
 
-// traced gives Solve only the value and the gradient of an objective. It stores the point of the last evaluation.
+// traced passes only the value and the gradient of an objective to Solve. It stores the point of the last evaluation.
 type traced struct {
 	batch.Objective
 	w []float64

@@ -7,7 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// TestEqualLoss checks that penalties are compared at equal negative log-likelihood, for any steps of training.
+// TestEqualLoss checks that penalties are compared at equal negative log-likelihood, whatever the steps of training
+// are.
 func TestEqualLoss(t *testing.T) {
 	at := func(logLoss, ratio float64) penaltyTrace {
 		return penaltyTrace{LogLoss: logLoss, R: 2, Penalties: batch.Penalties{Quadratic: 2 * ratio}}

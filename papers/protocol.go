@@ -111,7 +111,7 @@ func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
 // confidence interval.
 type Difference struct{ Mean, Low, High float64 }
 
-// String returns the difference, followed by its interval unless the interval is a point.
+// String returns the mean difference, followed by its interval. If the interval is a single point, it is omitted.
 func (d Difference) String() string {
 	if d.Low == d.High {
 		return fmt.Sprintf("%+.2f", d.Mean)
@@ -135,8 +135,8 @@ func (d Difference) Above(limit float64) Verdict {
 	return Difference{-d.Mean, -d.High, -d.Low}.Below(-limit)
 }
 
-// Every returns the verdict on a claim with several parts. It is reproduced if all parts are, and not reproduced if any
-// part is not.
+// Every returns the verdict on a claim with several parts. It is Reproduced if all parts are, and NotReproduced if any
+// part is not reproduced.
 func Every(parts ...Verdict) Verdict {
 	switch {
 	case slices.Contains(parts, NotReproduced):
@@ -155,9 +155,9 @@ func wilson(k, n int) Difference {
 	return Difference{fraction, middle - half, middle + half}
 }
 
-// mcNemar returns the error of a minus the error of b, in percentage points. Only items that exactly one method
-// predicts wrongly matter, as in McNemar's test. The interval of Bonett & Price 2012 adds one to each count and is also
-// valid for few such items.
+// mcNemar returns the error of a minus the error of b, in percentage points. As in McNemar's test, only items that
+// exactly one of the methods predicts wrongly affect the interval. The interval of Bonett & Price 2012 adds one to each
+// of the two counts, and is also valid for few such items.
 func mcNemar(a, b mistakes) Difference {
 	if len(a) != len(b) || len(a) == 0 {
 		panic(fmt.Sprintf("papers: %d test items against %d", len(a), len(b)))

@@ -26,7 +26,7 @@ import (
 )
 
 // TestMcNemar checks that the interval contains the true difference as often as its confidence level requires, even if
-// few items distinguish two methods. Equal methods must be undecided.
+// only few items distinguish two methods. For equal methods, the claim must be undecided.
 func TestMcNemar(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
@@ -64,9 +64,9 @@ func TestMcNemar(t *testing.T) {
 	}
 }
 
-// TestIntervals checks that Student's interval contains the mean as often as its confidence level requires. It must be
-// wider if training sets overlap. Fisher's interval must equal a given value for the correlation in table 3 of the
-// thesis.
+// TestIntervals checks that Student's interval contains the mean as often as its confidence level requires. The
+// interval must be wider if training sets overlap. Fisher's interval must equal a given value for the correlation in
+// table 3 of the thesis.
 func TestIntervals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	inside := 0
@@ -119,8 +119,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestVerdicts checks that a limit outside of the interval decides a claim, and that a limit inside leaves it
-// undecided.
+// TestVerdicts checks that a claim is decided if its limit is outside the interval, and undecided if its limit is
+// inside.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		d            Difference
@@ -149,7 +149,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestChoose checks that every setting is tried and that the least loss is chosen.
+// TestChoose checks that every setting is tried, and that the setting with the smallest loss is chosen.
 func TestChoose(t *testing.T) {
 	losses := []float64{3, 2, 1, 9}
 	tried := make([]bool, len(losses))
@@ -231,7 +231,7 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// TestConstantError checks that the most frequent label is predicted, for two and more classes.
+// TestConstantError checks the error of predicting the most frequent label, for two classes and for more.
 func TestConstantError(t *testing.T) {
 	for _, c := range []struct {
 		labels []int
@@ -257,8 +257,8 @@ func TestAmazonFolds(t *testing.T) {
 	}
 }
 
-// TestUnigrams checks that the unigrams end at the first pair of a vocabulary. If there is no vocabulary, the number
-// for the embedded samples is used. A set that has no samples must give an error.
+// TestUnigrams checks that the unigrams end at the first pair of a vocabulary. If there is no vocabulary, the number of
+// unigrams in the embedded samples must be used. A set without samples must give an error.
 func TestUnigrams(t *testing.T) {
 	dir := t.TempDir()
 	s := &Setting{dir: dir}
@@ -283,7 +283,7 @@ func writeVocabulary(t *testing.T, path, words string) {
 	must.Do(t, errors.Join(z.Close(), f.Close()))
 }
 
-// beside runs an experiment on the samples and on additional data that more writes.
+// beside runs an experiment on the embedded samples and on additional data that more writes.
 func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 	t.Helper()
 	s := &Setting{Size: Quick, Seed: 1, Threads: 2, experiment: e, dir: t.TempDir()}
@@ -330,8 +330,8 @@ func TestXGraph(t *testing.T) {
 	}
 }
 
-// TestKitchen checks that the other reviews are used once their folders exist. Claims about kitchen, which is in figure
-// 1, are the paper's. Claims about DVDs are ours.
+// TestKitchen checks that the kitchen and DVD reviews are used once their folders exist. Claims about kitchen, which is
+// in figure 1, must be claims of the paper. Claims about DVDs must be our own.
 func TestKitchen(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, amazon, func(s *Setting) {
@@ -384,8 +384,8 @@ func TestBoosting(t *testing.T) {
 	}
 }
 
-// TestPrivatePairs checks NBSVM on columns that omit the pairs that occur in one document only. Given the number of
-// such pairs in each document, the result must equal NBSVM on all pairs.
+// TestPrivatePairs compares NBSVM on two inputs. One has all pairs. The other omits the pairs that occur in a single
+// document, and instead has the number of such pairs in each document. The results must be equal.
 func TestPrivatePairs(t *testing.T) {
 	const words, documents = 25, 60
 	r := rand.New(rand.NewPCG(3, 3))
@@ -450,8 +450,8 @@ func TestPrivatePairs(t *testing.T) {
 	}
 }
 
-// TestNoisyData checks that right and wrong labels give the same order of examples and that the true labels are kept.
-// Every cross-validation row must be tested once.
+// TestNoisyData checks that the order of examples is the same with right and with wrong labels, and that the true
+// labels are stored. Every cross-validation row must be tested once.
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
 	draw := func(fraction float64) *noisyData {
@@ -492,8 +492,8 @@ func TestNoisyData(t *testing.T) {
 	}
 }
 
-// TestRareDraws checks that under both readings of the paper's appendix the useful features have the second moment 1,
-// as all features have. Under one reading the features of a group must be equal.
+// TestRareDraws checks both readings of the paper's appendix. The second moment of the useful features must be 1, like
+// the second moment of all features. Under one reading the features of a group must be equal.
 func TestRareDraws(t *testing.T) {
 	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: 1, Beta: 0.057}
 	for _, shared := range []bool{true, false} {
@@ -528,8 +528,8 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
-// TestChosenWithUnlabeled checks that level and penalty are chosen again from the whole grid if unlabeled documents are
-// used.
+// TestChosenWithUnlabeled checks that level and penalty are chosen again, from the whole grid, if unlabeled documents
+// are used.
 func TestChosenWithUnlabeled(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	var documents []event.Example
@@ -569,8 +569,8 @@ func TestChosenWithUnlabeled(t *testing.T) {
 	}
 }
 
-// TestDivisions checks that a gain has the standard error of its differences by division. A document must count once in
-// a verdict, however many divisions test it.
+// TestDivisions checks that the standard error of a gain is computed from its differences by division. A document must
+// count once in a verdict, even if several divisions test it.
 func TestDivisions(t *testing.T) {
 	score := func(from, to mistakes) []textScore {
 		s := make([]textScore, textMethods)
@@ -585,7 +585,7 @@ func TestDivisions(t *testing.T) {
 	if got := byDivision(scores[:1], textDropout, textFree); got != "+50.00" {
 		t.Errorf("gain of one division %s", got)
 	}
-	// Document 7 is tested in all three divisions, and predicted better in two of them.
+	// Document 7 is tested in all three divisions, and has a better prediction in two of them.
 	d := byDocument(scores, [][]int{{3, 7}, {7, 4}, {7, 5}}, textDropout, textFree)
 	if want := 100 * (0 + 2./3 + 0 + 0) / 4; math.Abs(d.Mean-want) > 1e-9 || d.Low >= d.Mean {
 		t.Errorf("difference by document %v, want %g", d, want)
@@ -609,7 +609,7 @@ func TestWholeSets(t *testing.T) {
 		at := slices.IndexFunc(r.Tables, func(t ResultTable) bool { return t.Title == "Examples used" })
 		return r.Tables[at].Rows[1][2:], r.Tables[at].Rows[2][2:], strings.Join(r.Notes, "\n")
 	}
-	// rename turns cells of USPS-N for 60 examples into cells for all 80 examples, except for the last skip cells.
+	// rename changes cells of USPS-N for 60 examples to cells for all 80 examples. It skips the last skip cells.
 	rename := func(kind, from, to string, skip int) {
 		t.Helper()
 		name := filepath.Join(out, "cells.jsonl")

@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// rareFeatures has rare but useful features among many useless ones. It compares dropout with an L2 penalty. The data
+// rareFeatures has rare but useful features and many useless features. It compares dropout with an L2 penalty. The data
 // follow the paper's appendix, which can be read in two ways.
 var rareFeatures = Experiment{
 	Name:  "rare-features",
@@ -26,9 +26,9 @@ var rareFeatures = Experiment{
 	Run:   runRareFeatures,
 }
 
-// rareConfig describes the simulation. Every feature has the same second moment. There are 25 kinds of examples. Five
-// of them have a signal, each in its own 10 features, whose values are plus or minus an exponential variable. The
-// labels follow a logistic model whose weights are Beta on the useful features and 0 on the others.
+// rareConfig describes the simulation. Every feature has the same second moment. There are 25 kinds of examples. Each
+// of five kinds has a signal in its own 10 features, whose values are plus or minus an exponential variable. The labels
+// follow a logistic model. Its weights are Beta on the useful features and 0 on all other features.
 type rareConfig struct {
 	Kinds    int       `json:"kinds"`
 	Groups   int       `json:"groups"` // number of groups of useful features
@@ -48,10 +48,10 @@ const rareLambda, rareLevel = 32, 0.9
 // rareScore is the accuracy of a fit on the examples with a signal and on all examples, and the final objective.
 type rareScore struct{ Active, All, J float64 }
 
-// rareMethods are the rows of the tables, with their solver and their penalty l2 |w|^2. The quadratic penalty is not
-// convex, because it vanishes if every prediction is confident. Every solver diverges there, because there are fewer
-// examples than features. J approaches 0 and the weights grow until the tolerance is reached, at a point that depends
-// on the path. If l2 is 0.01, a minimum exists, and all solvers find it.
+// rareMethods are the rows of the tables, with their solver and their penalty l2 |w|^2. If l2 is 0, every solver
+// diverges with the quadratic penalty, because there are fewer examples than features, and the penalty is not convex:
+// it vanishes if every prediction is confident. J approaches 0 and the weights grow until the tolerance is reached, at
+// a point that depends on the path. If l2 is 0.01, a minimum exists, and all solvers find it.
 var rareMethods = []struct {
 	name, bound string
 	solver      batch.Solver
@@ -71,8 +71,8 @@ const (
 	rarePaper     = 2    // methods 1 to rarePaper are in the paper
 )
 
-// rareDraws are the two readings of the appendix: the features of a group share one draw of the exponential variable,
-// or each has its own.
+// rareDraws are the two readings of the appendix. Either the features of a group share one draw of the exponential
+// variable, or each feature has its own draw.
 var rareDraws = []string{"one draw for the ten features of a group", "a draw for each feature"}
 
 func runRareFeatures(ctx context.Context, s *Setting) error {
@@ -113,7 +113,7 @@ func (c rareConfig) at(method int) []float64 {
 	return c.Levels
 }
 
-// run draws the training and test sets of one run and scores every fit.
+// run draws the training and test sets of one run and returns the score of every fit.
 func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) ([][]rareScore, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(run)))
 	train, _ := c.draw(r, c.Train, shared)
@@ -150,7 +150,7 @@ func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) 
 	return out, nil
 }
 
-// draw returns n examples, of each kind in turn, and reports which of them have a signal.
+// draw returns n examples, with the kinds in turn. It also reports which examples have a signal.
 func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool) {
 	var b batch.Builder
 	active := make([]bool, n)
@@ -194,7 +194,7 @@ var rareParts = []struct {
 	{"on all examples", func(r rareScore) float64 { return r.All }},
 }
 
-// report reports one reading of the appendix; the paper's reading is the first.
+// report reports the results under one reading of the appendix. Reading 0 is the paper's.
 func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareScore) {
 	accuracies := func(runs [][][]rareScore, method, parameter, part int) (x []float64) {
 		for _, r := range runs {
@@ -242,8 +242,9 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	s.Figure([]string{"dropout", "dropout-each"}[reading], &figures[0])
 	s.Figure([]string{"l2", "l2-each"}[reading], &figures[1])
 
-	// against compares a method with L2 on one part of the examples. It uses the paper's parameters. If chosen is set,
-	// it uses the best parameters on the first half of the runs and measures on the second half.
+	// against compares a method with the L2 penalty on one part of the examples. By default both use the paper's
+	// parameters. If chosen is set, both use the parameters that are best on the first half of the runs, and the
+	// comparison is on the second half.
 	half := len(runs) / 2
 	against := func(m, part int, chosen bool) (Difference, string) {
 		i, j, over := slices.Index(c.Lambdas, rareLambda), slices.Index(c.Levels, rareLevel), runs

@@ -20,7 +20,8 @@ type Result struct {
 	Protocol   int    `json:"protocol"` // version of the rules that decide verdicts
 	Command    string `json:"command"`  // command that reproduces the result
 	Seed       uint64 `json:"seed"`
-	// Seconds is the total wall clock time of the cells, in this run and earlier ones. Cells may have run concurrently.
+	// Seconds is the total wall clock time of the cells, in this run and in earlier runs. Cells may have been computed
+	// concurrently.
 	Seconds       float64       `json:"seconds"`
 	Configuration any           `json:"configuration"`
 	Notes         []string      `json:"notes"` // differences of the set-up from the paper's
@@ -36,7 +37,7 @@ type ResultTable struct {
 	Rows    [][]any  `json:"rows"`
 	// Digits is the number of decimals in results.md.
 	Digits int `json:"digits,omitempty"`
-	// Detail leaves the table out of results.md, because no verdict needs it.
+	// Detail is true for a table that no verdict needs. Such a table is not in results.md.
 	Detail bool `json:"detail,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func (s *Setting) Table(t ResultTable) {
 	s.result.Tables = append(s.result.Tables, t)
 }
 
-// Figure adds a figure to the results; name is the base name of its files.
+// Figure adds a figure to the results. name is the name of its files without extension.
 func (s *Setting) Figure(name string, f *simulate.Figure) {
 	s.figures = append(s.figures, figure{name, f})
 }

@@ -1,7 +1,7 @@
 package papers
 
-// This file has the experiment on failing sensors. A whole group of features or one feature fails. The failure is
-// either declared to the model or silent.
+// This file has the experiment on failing sensors. A sensor is a whole group of features or a single feature. Its
+// failure is either declared to the model or silent.
 
 import (
 	"context"
@@ -92,8 +92,8 @@ const (
 type policyCase struct {
 	name  string
 	known bool // whether missing features are declared to the model
-	// policy is the missing policy for declared features. The flag rescale is for a model that receives only the number
-	// of missing features.
+	// policy is the missing policy for declared features. rescale is for a model that receives only the number of
+	// missing features.
 	policy  model.MissingPolicy
 	rescale bool
 }
@@ -110,10 +110,11 @@ var (
 // sensorsMethod is a way to learn, and the ways in which its models predict.
 type sensorsMethod struct {
 	name string
-	// noise returns the noise for a level, acting on the units that fail; nil means no noise.
+	// noise returns the noise for a level. It acts on the units that fail. If noise is nil, there is no noise.
 	noise func(level float64) loss.Noise
-	// copies selects corrupted copies instead of the expectation, at one level. If mixed is set, the copies have
-	// mixedRates and the event itself is added. If keep is set, the survivors are not scaled, as in a silent failure.
+	// If copies is set, training uses corrupted copies instead of the expectation, at one level. If mixed is set, the
+	// copies have mixedRates, and the event itself is added. If keep is set, surviving values are not scaled, as in a
+	// silent failure.
 	copies, mixed, keep bool
 	silent              bool // silent noise at one level, which includes a range of rates, as mixed does
 	// online changes the configuration for one pass of the online learner. If copies is set, the pass learns copies.
@@ -134,7 +135,7 @@ const (
 	passClean          = "one pass, clean gradient"
 )
 
-// allCopies are the methods that learn from copies, with which the closed form is compared.
+// allCopies are the methods that learn from copies. The closed form is compared with them.
 var allCopies = []string{dividedCopies, keptCopies, mixedDividedCopies, mixedKeptCopies}
 
 func sensorsMethods(dead string) []sensorsMethod {
@@ -185,12 +186,12 @@ type sensorsSetting struct {
 // sensorsOutcome is the result of a setting, by way of predicting.
 type sensorsOutcome struct {
 	Errors [][][]float64 `json:"errors"` // errors in % by way of predicting, fraction and mask
-	// Wrong has the number of mistakes by way of predicting and test event. The sum is over all masks and the fractions
-	// from 0.3 to 0.7.
+	// Wrong has the number of mistakes by way of predicting and test event. The number is summed over all masks and
+	// over the fractions from 0.3 to 0.7.
 	Wrong [][]byte `json:"wrong,omitempty"`
 }
 
-// sensorsRow is a method with a way of predicting, and the setting that was chosen for it.
+// sensorsRow is a method with one of its ways of predicting, and the setting that was chosen for it.
 type sensorsRow struct {
 	method  *sensorsMethod
 	way     int
@@ -217,8 +218,8 @@ func (r *sensorsRow) mean(fractions []float64) float64 {
 	return stat.Mean(each, nil)
 }
 
-// less returns the mean error of r minus the mean error of other in percentage points, over the middle fractions and
-// all masks. It is paired by test event.
+// less returns the mean error of r minus the mean error of other, in percentage points. The means are over the middle
+// fractions and all masks. The difference is paired by test event.
 func (r *sensorsRow) less(other *sensorsRow, c *sensorsConfig) Difference {
 	count := 0
 	for _, fraction := range c.Fractions {
@@ -339,7 +340,7 @@ type sensorsSummary struct {
 	errors  map[[2]string]map[string]float64 // mean errors by row and column
 }
 
-// add adds an error to the last column. answers is the way of predicting.
+// add adds an error to the last column. method and answers, the way of predicting, determine the row.
 func (t *sensorsSummary) add(method, answers string, mean float64) {
 	row := [2]string{method, answers}
 	if t.errors == nil {
@@ -492,7 +493,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 	return rows, nil
 }
 
-// learn returns a model that the method learns from the examples.
+// learn returns the model that the method learns from the examples.
 func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []event.Example, seed uint64) (*model.Linear, error) {
 	schema := Classes(set.classes...)
 	schema.Absent = event.AbsentMissing
@@ -661,7 +662,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	row := func(name string) *sensorsRow {
 		return rows[slices.IndexFunc(rows, func(r *sensorsRow) bool { return r.name() == name })]
 	}
-	// claim reports the claim that row a has a smaller error than each of the rows others.
+	// claim reports the claim that row a has a smaller error than each of the rows in others.
 	claim := func(what, a string, others ...string) {
 		x := row(a)
 		claim := Claim{Claim: what, Where: set.Name + ", " + dead, Own: true, Unit: "points", Why: "it does worse on this set"}

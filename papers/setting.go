@@ -23,7 +23,8 @@ import (
 	"blankout/stream/record"
 )
 
-// samples has a folder for each data set, with a few of the set's examples in files of the same names.
+// samples has a folder for each data set. The files in it have the names of the full set's files, with a few of its
+// examples.
 
 //go:embed samples
 var samples embed.FS

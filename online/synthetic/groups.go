@@ -19,10 +19,10 @@ func SlowGroups(e *event.Example, columns []uint32) [][]string {
 	return out
 }
 
-// SlowVariance returns the variance of the noisy score whose features contribute parts: the sum over all pairs of
-// features of their covariance. The expectation of the product of two features' factors is the expectation of the
-// squared factors of their common groups. Columns of one feature (a number and its spline columns) also share the
-// feature's own factor.
+// SlowVariance returns the variance of the noisy score of features; parts has the part of the score that each feature
+// adds. It is the sum of the covariance over all pairs of features. The expectation of the product of two features'
+// factors is the expectation of the squared factors of their common groups. Columns of one feature (a number and its
+// spline columns) also share the feature's own factor.
 func SlowVariance(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {

@@ -11,7 +11,7 @@ type Sensors struct {
 	R *rand.Rand
 	N int64
 	E event.Example
-	// The current faults:
+	// The current faults of the sensors:
 	Lost         float64 // fraction of events without b
 	Absent       bool    // b is absent instead of null
 	Shift, Scale float64 // change of c

@@ -6,7 +6,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Gauges is a stream of two classes with twelve readings far from 0, each of which is omitted with a probability.
+// Gauges is a stream of two classes with twelve readings that are far from 0. Each reading is omitted with a
+// probability.
 type Gauges struct {
 	R       *rand.Rand
 	Missing float64

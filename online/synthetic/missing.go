@@ -8,7 +8,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Correlated draws events with five correlated fields, and their targets.
+// Correlated draws n events with five correlated fields, and with targets of the given kind.
 func Correlated(n int, target loss.Target) []*event.Example {
 	r := rand.New(rand.NewPCG(5, 6))
 	out := make([]*event.Example, n)

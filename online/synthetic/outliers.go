@@ -27,7 +27,7 @@ func NewFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *Fi
 	return f
 }
 
-// Next generates an event. The event borrows x, which the caller may change until the next call.
+// Next generates an event. The event uses the memory of x, whose values the caller may change until the next call.
 func (f *FieldStream) Next() *event.Example {
 	odds := f.Draw(f.R, f.X)
 	f.E.Label = 0
@@ -47,7 +47,7 @@ func FieldsSchema(n int) *event.Schema {
 	return s
 }
 
-// Steep draws five normal fields, of which the odds are a steep function.
+// Steep draws five normal fields. The log-odds are a steep function of these fields.
 func Steep(r *rand.Rand, x []float64) (odds float64) {
 	for d := range x {
 		x[d] = r.NormFloat64()

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// FewColumns generates reproducible events of columns that are each in only half of the events, so that they are
-// divided and never centered. The columns are from sparse text, or products of fields.
+// FewColumns generates reproducible events of columns. Each column is in only half of the events, so its values are
+// divided by a scale but never centered. The columns are from sparse text, or products of fields.
 type FewColumns struct {
 	R    *rand.Rand
 	Kind event.Kind
@@ -16,7 +16,7 @@ type FewColumns struct {
 
 const FewWidth = 8
 
-// OutlierColumns is the number of the first columns, which tests corrupt all at once.
+// The first OutlierColumns columns are those that tests corrupt together.
 const OutlierColumns = FewWidth / 2
 
 func (f *FewColumns) Next() *event.Example {
@@ -43,7 +43,7 @@ func (f *FewColumns) Add(e *event.Example, column int, x float64) {
 	}
 }
 
-// Change applies the function to to the values of the first OutlierColumns columns of an event.
+// Change applies to to the values of the first OutlierColumns columns of an event.
 func Change(e *event.Example, to func(x float64) float64) {
 	for i, c := range e.Features.Index {
 		if c <= OutlierColumns {

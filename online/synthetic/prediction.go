@@ -1,4 +1,4 @@
 package synthetic
 
-// Long is a value for Prediction.Learned that is larger than any number of learned events in a test.
+// Long is a value for Prediction.Learned. It is larger than the number of learned events in any test.
 const Long = 1 << 50

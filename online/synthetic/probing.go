@@ -7,8 +7,9 @@ import (
 	"blankout/internal/event"
 )
 
-// OneStrong returns events of two classes in which one reading nearly determines the class. Twelve others are copies of
-// it with much noise, which are useful only without it. Each reading is null with the given probability.
+// OneStrong returns events of two classes in which one reading nearly determines the class. Twelve other readings are
+// copies of this reading with much noise, which are useful only if it is missing. Each reading is null with the given
+// probability.
 func OneStrong(n int, chance float64, seed uint64) []*event.Example {
 	r := rand.New(rand.NewPCG(seed, 3))
 	events := make([]*event.Example, n)
@@ -41,7 +42,7 @@ func OneStrongSchema() *event.Schema {
 	return s
 }
 
-// NumberFields returns a Schema of n numeric fields, in the columns from 0 on, and the ids of the fields.
+// NumberFields returns a Schema of n numeric fields, whose columns start at 0, and the ids of the fields.
 func NumberFields(n int) (*event.Schema, []uint16) {
 	schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 	var ids []uint16

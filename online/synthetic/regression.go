@@ -8,8 +8,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// NumbersOf draws events with three numeric fields, of which one has a large effect and one a small effect. The targets
-// are 1000 + 50 (2 a - b) + noise, or counts.
+// NumbersOf draws events with three numeric fields. One field has a large effect, and one has a small effect. The
+// targets are 1000 + 50 (2 a - b) + noise, or counts.
 func NumbersOf(n int, target loss.Target, unit float64) []*event.Example {
 	r := rand.New(rand.NewPCG(3, 4))
 	out := make([]*event.Example, n)

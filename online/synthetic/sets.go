@@ -10,7 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// ClassStream draws events of several classes with twelve correlated numbers, each null with a probability.
+// ClassStream draws events of several classes with twelve correlated numbers. Each number is null with a probability.
 type ClassStream struct {
 	R       *rand.Rand
 	Classes int
@@ -31,8 +31,8 @@ func (s *ClassStream) Next() *event.Example {
 	return e
 }
 
-// Covered returns three measures of a model on n events: the fraction whose prediction set contains the class, the mean
-// size of the sets, and the fraction whose class is predicted correctly.
+// Covered returns three measures of a model on n events: the fraction of events whose prediction set contains the true
+// class, the mean size of the sets, and the fraction of events whose class is predicted correctly.
 func Covered(t *testing.T, m *model.Linear, s *ClassStream, n int) (held, size, right float64) {
 	t.Helper()
 	for range n {

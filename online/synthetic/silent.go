@@ -8,8 +8,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Readings generates events of numeric fields far from 0 and correlated. All depend on one hidden number, some after a
-// transform, and each is weakly informative about the label.
+// Readings generates events of correlated numeric fields whose values are far from 0. All fields depend on one hidden
+// number, some after a transform. Each field is weakly informative about the label.
 type Readings struct {
 	R      *rand.Rand
 	E      event.Example

@@ -13,7 +13,7 @@ type StuckStream struct {
 	R      *rand.Rand
 	Schema *event.Schema
 	N      int64
-	// Stuck has the values of stuck fields by id, and Null has the fields that are null.
+	// Stuck has the value of each stuck field, by the id of the field. Null has the ids of the fields that are null.
 	Stuck map[uint16]float64
 	Null  []uint16
 }

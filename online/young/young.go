@@ -1,6 +1,7 @@
-// Package young maps classes to outputs if classes with few events share an output. Such classes are called young:
-// classes beyond the first [Own], at the latest until their [Ripe]-th event. The score of a young class is the score of
-// the shared output plus the logarithm of the class's fraction of their events.
+// Package young maps classes to outputs if classes with few events share an output. Such classes are called young. A
+// class is young if it is not one of the first [AlwaysSeparate] classes and has a shared output, at the latest until
+// its [SeparateAfter]-th event. The score of a young class is the score of the shared output plus the logarithm of a
+// fraction: the class's fraction of all events of young classes.
 package young
 
 import (
@@ -11,16 +12,17 @@ import (
 )
 
 const (
-	// AlwaysSeparate is the number of classes that have a separate output from their first event on. Other classes get a separate
-	// output at the latest with their Ripe-th event, if there is memory.
+	// The first AlwaysSeparate classes have a separate output from their first event on. Every other class gets a
+	// separate output at the latest at its SeparateAfter-th event, if there is memory.
 	AlwaysSeparate, SeparateAfter = 10, 8
-	// keep is the decay factor of all young classes' weights per event. They decay because labels often repeat.
+	// keep is the decay factor, per event, of the weights of all young classes. The weights decay because labels often
+	// repeat.
 	keep = 0.95
 	// prior is the weight of a class without events.
 	prior = 1
 )
 
-// Classes maps classes to outputs. In the zero value, the output of a class is the class.
+// Classes maps classes to outputs. In the zero value, each class has the output with the same index.
 type Classes struct {
 	// Changed is the number of the event at which the outputs last changed.
 	Changed uint64
@@ -35,7 +37,7 @@ type Classes struct {
 	layout []int     // result of Outputs
 }
 
-// On reports whether classes share an output, or have done so before.
+// On reports whether classes share an output, or have shared an output before.
 func (c *Classes) On() bool { return c.on }
 
 // Known returns the number of classes seen so far, or 0 before classes share an output.
@@ -90,15 +92,15 @@ func (c *Classes) Young() (n int) {
 	return n
 }
 
-// IsYoung reports whether a class shares its output.
+// IsYoung reports whether a class is young: it uses the shared output.
 func (c *Classes) IsYoung(class int) bool { return class < len(c.weight) && c.weight[class] > 0 }
 
-// Shared returns the output of the young classes.
+// Shared returns the index of the shared output of the young classes.
 func (c *Classes) Shared() int { return c.shared }
 
-// Add adds the next class, which is young. If it is the only young class, its output is the argument, which must be
-// new. Add returns by how much the scores of the shared output must be shifted so that the scores of other classes stay
-// the same.
+// Add adds the next class, which is young. If it is the only young class, it gets the argument output, which must be a
+// new output. shift is the amount by which the scores of the shared output must be shifted so that the scores of other
+// classes do not change.
 func (c *Classes) Add(output int) (shift float64) {
 	was := c.all
 	if was == 0 {
@@ -190,8 +192,8 @@ func (c *Classes) Scores(outputs int) int {
 	return max(c.shown, len(c.output))
 }
 
-// Expand appends the scores of the classes to out, given the scores of the outputs. unseen is the score of a class that
-// is not known yet.
+// Expand appends the scores of the classes to out. outputs has the scores of the outputs, and unseen is the score of a
+// class that is not known yet.
 func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []float64 {
 	if !c.on {
 		return append(out, outputs...)
@@ -205,8 +207,8 @@ func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []flo
 	return out
 }
 
-// Outputs returns the output of each score that Expand returns, -1 for a class that is not known yet. It is nil in the
-// zero value. The caller must not change it.
+// Outputs returns the index of the output for each score that Expand returns, or -1 for a class that is not known yet.
+// It returns nil for the zero value. The caller must not change the result.
 func (c *Classes) Outputs() []int {
 	if c.on && c.layout == nil {
 		c.layout = slices.Clone(c.output)
@@ -217,7 +219,7 @@ func (c *Classes) Outputs() []int {
 	return c.layout
 }
 
-// Count returns the number of outputs of known classes, 0 in the zero value.
+// Count returns the number of outputs of known classes, or 0 for the zero value.
 func (c *Classes) Count() (outputs int) {
 	for _, o := range c.output {
 		outputs = max(outputs, o+1)
@@ -248,10 +250,11 @@ func (c *Classes) State(to *coder.Coder) {
 	}
 }
 
-// mostShown is the largest valid shown in a decoded state.
+// mostShown bounds the value of shown in a decoded state.
 const mostShown = 1 << 16
 
-// fits reports whether each output belongs to one class or is the output that all young classes share.
+// fits reports whether each output is valid: it belongs to a single class, or is the shared output of all young
+// classes.
 func (c *Classes) fits() bool {
 	known := len(c.output)
 	if slices.Min(c.output) < 0 || slices.Max(c.output) >= known {

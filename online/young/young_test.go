@@ -12,7 +12,7 @@ import (
 
 const unseen = -30.
 
-// stream changes Classes and the scores of outputs like a learner.
+// stream changes Classes and the scores of outputs as a learner would.
 type stream struct {
 	Classes
 	r       *rand.Rand
@@ -43,7 +43,7 @@ func (s *stream) few(class int) bool {
 
 func (s *stream) scores() []float64 { return s.Expand(s.outputs, unseen, nil) }
 
-// next makes a random change to Classes. It returns how many scores must stay the same.
+// next makes a random change to Classes. It returns the number of scores that must not change.
 func (s *stream) next() (same int) {
 	same = len(s.output)
 	switch class := s.r.IntN(same); s.r.IntN(4) {
@@ -79,8 +79,8 @@ func (s *stream) next() (same int) {
 	return same
 }
 
-// TestClasses checks invariants after random changes. The fractions of the young classes sum to 1, and each other class
-// has a separate output. New classes and separate outputs do not change scores of other classes.
+// TestClasses checks properties after random changes. The fractions of the young classes must sum to 1, and each other
+// class must have a separate output. New classes and separate outputs must not change the scores of other classes.
 func TestClasses(t *testing.T) {
 	for seed := range uint64(20) {
 		s := begin(seed, 12+int(seed))
@@ -110,8 +110,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestMerge checks that frequent classes and the first classes keep their outputs, and that the others share the last
-// output.
+// TestMerge checks that frequent classes and the first classes keep their outputs, and that all other classes share the
+// last output.
 func TestMerge(t *testing.T) {
 	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, SeparateAfter - 1, SeparateAfter, 0, 40, 1}
 	var c Classes
@@ -127,7 +127,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("outputs %v, want %v", c.Outputs(), want)
 	}
 	got := c.Expand(make([]float64, 13), unseen, nil)
-	// Each young class counts one more event than it has had.
+	// The weight of a young class is its number of events plus one.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {
 		if want := math.Log(of / 11); math.Abs(got[class]-want) > 1e-15 {
 			t.Errorf("class %d scores %v, want %v", class, got[class], want)
@@ -145,7 +145,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestTake checks that an event increases the fraction of its class, more than an event long ago.
+// TestTake checks that an event increases the fraction of its class. A recent event must increase the fraction more
+// than an old event.
 func TestTake(t *testing.T) {
 	var c Classes
 	c.Merge(12, 12, func(class int) bool { return class >= AlwaysSeparate }, func(int) uint64 { return 0 })
