@@ -125,7 +125,7 @@ func (u triangle) inverse() []float64 {
 		k := i + 1
 		for ; k+4 <= n; k += 4 {
 			f := of[k-i:]
-			// The call starts at column k+3, because values left of the diagonal are 0.
+			// All four rows are read from column k on: values left of the diagonal are 0.
 			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
 		}
 		for ; k < n; k++ {

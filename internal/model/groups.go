@@ -14,12 +14,13 @@ import (
 )
 
 // Grouping maps the features of a Schema to units that die together under GroupDropout. A unit is a group, or a pair of
-// groups for the product of two fields of different groups. The pair dies if either group dies. The group of a named
-// field is Field.Group, else the field itself (by name, for all of its kinds). The group of a column of the anonymous
-// field is defined by Schema.ColumnGroups; without them the anonymous field is one group.
+// groups for the product of two fields of different groups. A pair dies if one of its groups dies. The group of a named
+// field is Field.Group. Without Field.Group the field is its own group, together with all fields of the same name. The
+// group of a column of the anonymous field is defined by Schema.ColumnGroups; without them the anonymous field is one
+// group.
 //
-// Units are numbered from 0 in the order in which Of sees them. A Grouping follows its growing Schema and belongs to
-// one goroutine.
+// Units are numbered from 0 in the order in which Of sees them. Call Follow when the Schema grows. A Grouping belongs
+// to one goroutine.
 type Grouping struct {
 	schema  *event.Schema
 	fields  []int32          // unit of each field id
@@ -117,7 +118,7 @@ func (g *Grouping) Hash(unit int32) uint64 {
 // covariances returns the covariance under n of each part w_d x_d with the score, given the units of the features. The
 // sum of the covariances is the score's variance.
 func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
-	sum := make([]float64, g.Len()) // sums by group, including its pairs, and by pair
+	sum := make([]float64, g.Len()) // sums by unit; the sum of a group includes its pairs
 	for i, u := range units {
 		sum[u] += parts[i]
 		if a, b, pair := g.Pair(u); pair {

@@ -9,8 +9,9 @@ import (
 	"blankout/internal/event"
 )
 
-// TestGrouping checks that a feature dies with its group, or else with its field. The product of two fields must die
-// with either factor's group. Groups are numbered in the order of requests, and later fields are found too.
+// TestGrouping checks that a feature dies with its group, or without a group with its field. The product of two fields
+// must die with the group of either factor. Groups are numbered in the order of requests. Fields that are added to the
+// Schema later must be found too.
 func TestGrouping(t *testing.T) {
 	s := event.NewSchema(10, nil, 2)
 	s.Crosses = [][2]string{{"speed", "city"}, {"speed", "heat"}}

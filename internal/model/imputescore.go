@@ -86,7 +86,7 @@ func (m *Linear) WithFaults(f *Faults) *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// imputedWeightsFor returns the repair for a pattern of roles.
+// imputedWeightsFor returns the adapted weights for a pattern of roles.
 func (m *Linear) imputedWeightsFor(p ColumnRoles) *imputedWeights {
 	if m.imputations == nil { // weights that are still being learned have no cache
 		return m.newImputedWeights(p)
@@ -134,7 +134,7 @@ func (m *Linear) scoreAnswer(x event.Vec, a MissingHandling, out []float64) []fl
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
-// MarkOutliers marks outliers in x as Ignored. parts is the ColumnRoles of a MissingHandling.
+// MarkOutliers marks outliers in x as Ignored. roles is the ColumnRoles of a MissingHandling.
 func (m *Linear) MarkOutliers(x event.Vec, roles ColumnRoles) {
 	for place, value := range m.Covariance.each(x) {
 		if roles[place] == Observed && m.Covariance.outlier(place, value, m.standardizes()) {
@@ -246,8 +246,8 @@ func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	}
 }
 
-// outlier reports whether a value is an outlier, from which no other value may be imputed. It is an outlier if it is far
-// from the column's mean, or at the value to which Scaler.Clip moves outliers.
+// outlier reports whether a value is an outlier, from which no other value may be imputed. A value is an outlier if it
+// is far from the mean of its column, or if it is the value to which Scaler.Clip moves outliers.
 func (c *Covariance) outlier(place int, value float64, standardized bool) bool {
 	if standardized && IsOutlier(value) {
 		return true

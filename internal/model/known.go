@@ -1,7 +1,7 @@
 package model
 
 // This file handles missing columns of sparse text formats, if the Schema declares that columns can be missing. It
-// determines which columns most events have, and which of them are absent from an event.
+// determines which columns most events have, and which of these columns are absent from an event.
 
 import (
 	"slices"
@@ -77,8 +77,8 @@ func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// countMissingColumns is CountMissing for an event of a sparse text format. It counts features and Zeros, and the usual
-// columns that are absent.
+// countMissingColumns is CountMissing for an event of a sparse text format. It counts the features of the event, the
+// columns in Zeros, and the usual columns that are absent.
 func (m *Missing) countMissingColumns(fields []event.Field, e *event.Example) (k MissingCount) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {

@@ -121,7 +121,7 @@ func TestKnownColumns(t *testing.T) {
 }
 
 // TestZeros checks that Zeros columns that an event omits count as present, unless the event declares them missing.
-// They can die, and missing ones are imputed.
+// Zeros columns can die like other columns, and are imputed if they are declared missing.
 func TestZeros(t *testing.T) {
 	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
 	m.ColumnsCanBeMissing, m.Columns = true, []uint32{1}

@@ -45,8 +45,8 @@ func twoLevels(t *testing.T, policy model.MissingPolicy) (both, first, second *m
 	return both.WithCovariance(c), one(0), one(1)
 }
 
-// TestLevelsAnswer checks that the level for an event's missing fraction predicts the event. This must hold in every
-// method, and also after a round trip through a file.
+// TestLevelsAnswer checks that an event is predicted with the weights of the noise level for its missing fraction. This
+// must hold for every method of the model, and also after a round trip through a file.
 func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {

@@ -145,15 +145,15 @@ type Missing struct {
 	// that are not missing if they are null.
 	Usual       []uint16 `json:"usual,omitempty"`
 	UsuallyNull []uint16 `json:"usually_null,omitempty"`
-	// Also lists fields with one name and several kinds of values, as pairs (later id, first id). Such fields count as
-	// one field, and an event declares the first id null.
+	// Also lists fields with one name and several kinds of values, as pairs (later id, first id). The fields of one
+	// name count as one field, and an event declares only the first id null.
 	Also [][2]uint16 `json:"also,omitempty"`
 	// ColumnsCanBeMissing means that columns of the Schema can be missing. Columns then lists, in ascending order, the columns of a
 	// sparse text format that are missing if they are absent.
 	ColumnsCanBeMissing bool     `json:"known,omitempty"`
 	Columns             []uint32 `json:"columns,omitempty"`
-	// Zeros lists columns of a sparse text format in ascending order, without Columns. A column in Zeros is 0 if it is
-	// absent and not declared missing.
+	// Zeros lists columns of a sparse text format in ascending order; none of them is in Columns. A column in Zeros is
+	// 0 if it is absent and not declared missing.
 	Zeros []uint32 `json:"zeros,omitempty"`
 	// Levels selects the weights for each range of the missing fraction: 0 for the Head's weights, i for
 	// Head.Levels[i-1]. Nil selects the Head's weights everywhere.
@@ -257,9 +257,9 @@ func (m *Missing) Forced(policy MissingPolicy) *Missing {
 // MissingCount counts the fields of an event, without products of fields.
 type MissingCount struct {
 	Null, Absent float64 // numbers of missing fields: null, or absent although usual
-	// Named is the number of present fields that could be missing. Silent is the number of other present fields: bags
-	// of words, and the namespaces of a sparse text format. If columns can be missing, the counts are of features, not
-	// of fields.
+	// Named is the number of present fields that could be missing. AlwaysPresent is the number of other present fields:
+	// bags of words, and the namespaces of a sparse text format. If columns can be missing, both numbers count
+	// features, not fields.
 	Named, AlwaysPresent float64
 }
 
@@ -414,7 +414,8 @@ func (h *Head) Handling(e *event.Example) MissingHandling {
 	return h.Missing.Handling(k, roles)
 }
 
-// Handling returns how an event with this count of missing fields is scored. parts has the columns that can be imputed.
+// Handling returns how an event with this count of missing fields is scored. roles has the role of each column of the
+// Covariance, see Roles.
 func (m *Missing) Handling(k MissingCount, roles ColumnRoles) MissingHandling {
 	a := MissingHandling{Weights: m.weights(k), Roles: roles}
 	if roles == nil {
@@ -433,9 +434,9 @@ func (m *Missing) Handling(k MissingCount, roles ColumnRoles) MissingHandling {
 	return a
 }
 
-// Roles returns the role of each Covariance column for an event: which columns it has, and which must be imputed. A
-// column must be imputed if its field is null, or usual and absent. present has the event's fields. Parts returns nil
-// if nothing must be imputed. It reuses the memory of room if that is large enough.
+// Roles returns the role of each Covariance column for an event: which columns the event has, and which columns must be
+// imputed. A column must be imputed if its field is null, or usual and absent. present has the event's fields. Roles
+// returns nil if nothing must be imputed. It reuses the memory of room if that is large enough.
 func (h *Head) Roles(e *event.Example, present FieldSet, room ColumnRoles) ColumnRoles {
 	if roles, some := h.AllRoles(e, present, room); some {
 		return roles
@@ -443,7 +444,7 @@ func (h *Head) Roles(e *event.Example, present FieldSet, room ColumnRoles) Colum
 	return nil
 }
 
-// AllRoles is Parts for callers that also need the roles if nothing is imputed; some reports whether a column is
+// AllRoles is Roles for callers that also need the roles if nothing is imputed. some reports whether a column is
 // imputed.
 func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (roles ColumnRoles, some bool) {
 	c, m := h.Covariance, h.Missing
@@ -477,9 +478,9 @@ func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (r
 	return roles, some
 }
 
-// Delete sets left to the rest of an event after some of its features die. left also lists the fields that are then
-// missing. x has the event's features as ScoreVec takes them, field has their fields (see Example.FieldsOf), and dead
-// marks the dead features. A field that has lost all features is null. Features of a sparse text format are missing
+// Delete sets left to the rest of an event after some of its features have died. left also lists the fields that are
+// then missing. x has the standardized features of the event, field has their fields (see Example.FieldsOf), and dead
+// marks the dead features. A field that has lost all its features is null. Features of a sparse text format are missing
 // only if declared is set. Delete reuses the memory of left.
 func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
 	e = h.declared(e)
@@ -633,8 +634,8 @@ func (s FieldSet) Each(f func(id int)) {
 	}
 }
 
-// Count returns how many fields in the set could be missing (named), and how many could not (silent). It ignores
-// products of fields and the anonymous field.
+// Count returns the number of fields in the set that can be missing (named), and the number of fields that cannot
+// (silent). It ignores products of fields and the anonymous field.
 func (s FieldSet) Count(fields []event.Field) (named, silent float64) {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// missingModel returns a model of the numbers a, b, c, d with the weights 1, 2, 4, 8. It also has the words of field w
-// with weight 16, the product a^b with weight 32, and the intercept -1.
+// missingModel returns a model of the numbers a, b, c, d with the weights 1, 2, 4, 8. A word of field w has the weight
+// 16, and the product a^b has the weight 32. The intercept is -1.
 func missingModel() *Linear {
 	s := event.NewSchema(5, nil, 2)
 	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
@@ -149,8 +149,8 @@ func ExampleHead_Handling() {
 	// Output: 2 rescale
 }
 
-// TestMissingCountByDefinition compares CountMissing and Parts with their definitions, field by field, for random events. It
-// includes nulls of present or unknown fields, and field sets of several words.
+// TestMissingCountByDefinition compares CountMissing and Roles with their definitions, field by field, for random
+// events. The events include nulls of present or unknown fields, and field sets of several words.
 func TestMissingCountByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	draw := func(from, to int, fraction float64) (ids []uint16) {
@@ -213,7 +213,8 @@ func TestMissingCountByDefinition(t *testing.T) {
 	}
 }
 
-// TestSubset checks the operations on sets of unequal length against their elements. Later words of a set may be empty.
+// TestSubset compares the operations on two sets of unequal length with results computed from the elements. Later words
+// of a set may be empty.
 func TestSubset(t *testing.T) {
 	setOf := func(ids ...uint16) FieldSet {
 		var s FieldSet

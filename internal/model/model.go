@@ -98,8 +98,8 @@ func (h *Head) NoiseOf(a MissingHandling) string {
 func (h *Head) About() *Head { return h }
 
 // Expert is one of the mixed learners, with its mixture weight for complete events. The weights of the noise levels sum
-// to 1. An expert that corrects the noise levels has a weight in the corrected prediction, and the levels have the rest
-// of that weight.
+// to 1. If an expert corrects the noise levels, its weight is its fraction of the corrected prediction; the rest is the
+// prediction of the noise levels.
 type Expert struct {
 	Name     string  `json:"name"`
 	Weight   float64 `json:"weight"`
@@ -111,8 +111,8 @@ type Expert struct {
 type Layout struct {
 	Width  int `json:"width"`
 	Weight int `json:"weight"`
-	// Lag is the position of the average of the iterates, stored as its lag divided by a common factor: average =
-	// weight + Average lag. Average 0 means that there is no average.
+	// Lag is the index in the row of the lag of the average of the iterates. The average is row[Weight+k] + Average
+	// row[Lag+k]. Average 0 means that there is no average.
 	Lag     int     `json:"lag,omitempty"`
 	Average float64 `json:"average,omitempty"`
 	// Stats is the position of the column's statistics (see Scaler), or -1 if rows have none.

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestCouple checks that couple recovers a distribution from its own pairs. The result p for any other pairs must be
-// the minimum. So p sums to one and no p_i is negative. Every (Qp)_i must be p'Qp, because the objective's gradient is
-// equal for all classes.
+// TestCouple checks that couple recovers a distribution from its own pairwise probabilities. For any other pairwise
+// probabilities, the result p must be the minimum: p sums to one, no p_i is negative, and every (Qp)_i equals p'Qp. The
+// last condition holds because the objective's gradient is equal for all classes.
 func TestCouple(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for n := range 300 {

@@ -11,8 +11,8 @@ import (
 
 // Residual is the distribution of the residuals (target minus predicted value), for prediction intervals. For counts,
 // residuals are divided by the root of the predicted value (Pearson), because the variance of a count grows with its
-// mean. The error due to missing fields is not included: their ScoreVariance has been subtracted from the squared
-// residuals.
+// mean. The error due to missing fields is not included: the ScoreVariance of an event has been subtracted from its
+// squared residual.
 type Residual struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
@@ -72,7 +72,8 @@ func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high fl
 	return low, high
 }
 
-// around returns the middle of the interval for a value, the unit of residuals there, and their standard deviation.
+// around returns the middle of the interval for a value, and the unit and the standard deviation of residuals at this
+// value.
 func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviation float64) {
 	unit = pearson(t, value)
 	deviation = r.Deviation * r.ByValue.Of(value)

@@ -125,7 +125,7 @@ func (s *Scaler) zeros() []uint32 {
 	return s.Dense
 }
 
-// FieldsOf is Example.FieldsOf; a spline column has the field of its number.
+// FieldsOf is Example.FieldsOf, except that a spline column has the field of its source column.
 func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []uint16 {
 	out = e.FieldsOf(columns, out)
 	for i := len(out) - 1; i >= 0 && columns[i] >= FirstBasisColumn; i-- {
@@ -223,9 +223,9 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 	return f
 }
 
-// Observe adds x to the statistics of a column that is centered and scaled; z is its result of Deviations. If that
-// updates the current center mu and scale s, it returns the ratio s'/s and the shift (mu'-mu)/s. The score w (x-mu)/s +
-// b stays the same if the caller updates
+// Observe adds x to the statistics of a column that is centered and scaled; z is the result of Deviations for x. If
+// that updates the current center mu and scale s, it returns the ratio s'/s and the shift (mu'-mu)/s. The score w
+// (x-mu)/s + b stays the same if the caller updates
 //
 //	b += w shift  and  w *= ratio.
 //
@@ -239,9 +239,9 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	return renew(stats, outlier)
 }
 
-// Renews reports whether the n-th reading of a column updates the current scale. It does for the first readings, and
-// then whenever n is a multiple of a sixteenth of the power of two below n. All but four bits of the mantissa of such
-// an n are 0.
+// Renews reports whether the n-th reading of a column updates the current scale. It returns true for the first
+// readings. For larger n, it returns true if n is a multiple of 1/16 of the largest power of two up to n. In such an n,
+// all bits of the mantissa after the first four are 0.
 func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
 // Gather is Observe without an update of the current scale, for a learner in a group. It reports whether x is an
@@ -295,23 +295,23 @@ func renew(stats []float64, outlier bool) (ratio, shift float64) {
 	return inverse / renewed, (mean - center) * math.Abs(inverse)
 }
 
-// Two of the statistics have another meaning for a column that is only divided. statWatched is the reading from which
-// the column is watched, for watchScale readings. statLargest is the largest |x| within the scale during that time, or
-// minus the number of consecutive outliers.
+// Two of the statistics have another meaning for a column that is divided, but not centered. The column is watched for
+// watchScale readings, starting with reading number statWatched. statLargest is the largest |x| within the scale during
+// that time. If it is negative, -statLargest is the number of consecutive outliers.
 const (
 	statLargest = StatMean
 	statWatched = StatSquares
 	watchScale  = 32
 	unwatched   = math.MaxFloat64
-	// watchEvery is the largest number of readings between two watches of a column whose scale may be too large. A
-	// column with fewer readings is watched again after that number of readings.
+	// watchEvery is the largest number of readings between two periods in which a column is watched, because its scale
+	// may be too large. After n readings, with n below watchEvery, the next period starts within n readings.
 	watchEvery = 1024
 	// lastingOutliers is the number of consecutive outliers that count as a lasting change.
 	lastingOutliers = 8
 )
 
-// CountWithin is ObserveScale for the n-th reading of a column, with the absolute value a within its scale. If the
-// reading may change the scale, CountWithin does nothing and returns false.
+// CountWithin is ObserveScale for the n-th reading of a column, whose absolute value a is within the column's scale. If
+// the reading may change the scale, CountWithin does nothing and returns false.
 func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 	if n >= stats[statWatched] {
 		if n >= stats[statWatched]+watchScale-1 {
@@ -325,12 +325,12 @@ func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 	return true
 }
 
-// ObserveScale adds x to the statistics of a column that is divided by the largest |x|, or unchanged while that is at
-// most 1. It returns the ratio s'/s as Observe does.
+// ObserveScale adds x to the statistics of a column that is divided by the largest |x|. A column whose largest |x| is
+// at most 1 is not divided. ObserveScale returns the ratio s'/s as Observe does.
 //
-// The scale at most doubles at a time. An outlier beyond ScalerClip times the scale does not change it, unless outliers
-// last. If later readings show that the scale is more than ScalerClip times too large, the scale becomes the largest of
-// these readings. Then shrunk is true, and the weights must stay the same.
+// The scale at most doubles at a time. An outlier beyond ScalerClip times the scale does not change the scale, unless
+// lastingOutliers outliers follow each other. If later readings show that the scale is more than ScalerClip times too
+// large, the scale becomes the largest of these readings. Then shrunk is true, and the weights must stay the same.
 func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk bool) {
 	_ = stats[ScalerWidth-1]
 	n := stats[StatCount] + 1
@@ -372,7 +372,8 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 	return 1, shrunk
 }
 
-// watch starts to watch a column at the given reading, unless its scale is too small to be ScalerClip times too large.
+// watch marks a column as watched from reading number from on. It does not if the scale is too small to be ScalerClip
+// times too large.
 func watch(stats []float64, from float64) {
 	if stats[statLargest] = 0; stats[StatInverse]*ScalerClip >= 1 {
 		from = unwatched
@@ -380,12 +381,14 @@ func watch(stats []float64, from float64) {
 	stats[statWatched] = from
 }
 
-// Unwatch initializes the watch statistics of a column that is only divided from now on.
+// Unwatch initializes statLargest and statWatched of a column that is not centered from now on: the column is not
+// watched.
 func Unwatch(stats []float64) { stats[statLargest], stats[statWatched] = 0, unwatched }
 
 // ObserveSpread adds x to the statistics of a column that is 0 in most events. The column is divided by its standard
-// deviation over all of total events, including this one. The divisor is larger if a usual value would otherwise be
-// clipped. Mean and sum of squares count only events with the column. It returns the ratio s'/s as Observe does.
+// deviation over all of total events, including the current event. The divisor is larger if a usual value would
+// otherwise be clipped. Mean and sum of squares count only events with the column. It returns the ratio s'/s as Observe
+// does.
 func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]

@@ -135,7 +135,7 @@ func (c *Splines) At(hat uint32, x float64) float64 {
 	return 0
 }
 
-// BasisColumn returns the column of a knot of spline curve.
+// BasisColumn returns the column of the given knot of a spline.
 func (c *Splines) BasisColumn(spline, knot int) uint32 {
 	return FirstBasisColumn + uint32(spline*MaxKnots+knot)
 }
@@ -215,7 +215,7 @@ type DrawnSpline struct {
 	Added []AddedTo `json:"added"`
 }
 
-// AddedTo is the contribution of a DrawnSpline to the score of one class, which is "" for regression.
+// AddedTo is the contribution of a DrawnSpline to the score of one class. The class is "" for regression.
 type AddedTo struct {
 	Class string    `json:"class"`
 	Score []float64 `json:"score"` // contribution at each X

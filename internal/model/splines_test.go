@@ -11,8 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// slowHats returns the value of every basis function ("hat") at x, by linear interpolation of 1 at its knot and 0 at
-// the others.
+// slowHats returns the value of every basis function ("hat") at x. It interpolates linearly between 1 at the knot of
+// the basis function and 0 at the other knots.
 func slowHats(knots []float64, x float64) []float64 {
 	x = max(knots[0], min(x, knots[len(knots)-1]))
 	out := make([]float64, len(knots))

@@ -77,8 +77,8 @@ const (
 )
 
 // index finds the slots of columns. Small columns, such as numbered features in a file, are in an array. Other columns,
-// such as hashed names, are in an open-addressed hash table. It is at most three quarters full, and eight neighbors
-// share a cache line.
+// such as hashed names, are in an open-addressed hash table. The hash table is at most three quarters full, and eight
+// neighboring columns share a cache line.
 type index struct {
 	low     []uint32 // slot+1 of each small column, 0 for none
 	entries []uint64 // column<<32 | slot+1, 0 for empty
@@ -425,9 +425,9 @@ func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	}
 }
 
-// Copy copies the rows of columns from another Table of the same width. A row that only t has becomes 0. Copy skips
-// columns that are marked in done, by slot of the other Table, and marks the copied columns. Several Tables may copy
-// from one Table at the same time.
+// Copy copies the rows of columns from another Table of the same width. If only t has a row for a column, Copy sets
+// this row to 0. Copy skips columns that are marked in done, by slot of the other Table, and marks the copied columns.
+// Several Tables may copy from one Table at the same time.
 func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
 	for some := range slices.Chunk(columns, together) {
@@ -492,7 +492,7 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 
 // Snapshot returns an immutable copy of the current rows, safe for concurrent use. prev is the latest earlier Snapshot
 // of the same Table, or nil. Snapshot shares the blocks that have not been written since prev, and copies only the
-// others. The index is built when Row is first called.
+// other blocks. The index is built when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
 	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only, so sharing is safe

@@ -104,7 +104,7 @@ func TestSnapshotShares(t *testing.T) {
 }
 
 // TestReadTableShares checks Tables that share memory: Tables read from the same blocks, their Snapshots, and the Table
-// that wrote the blocks. None may see the writes of another.
+// that wrote the blocks. A write to one Table must not change another Table.
 func TestReadTableShares(t *testing.T) {
 	const width, columns = 30, 20_000
 	table := NewTable(width)
@@ -296,7 +296,8 @@ func TestTablePrefetch(t *testing.T) {
 	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
 		t.Error("Prefetch changed the Table")
 	}
-	// Missing rows are created when they are touched, and other columns of the cache are found too.
+	// TouchAll must create the missing rows, and return the row of each column. The second round touches the columns in
+	// reverse order, when other columns are in the table's cache.
 	for range 2 {
 		rows := table.TouchAll(columns, nil)
 		for i, row := range rows {
@@ -336,7 +337,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			for i, row := range to.Update(own) {
 				row[i%9]++
 			}
-			before := must.Get(ReadTable(9, to.Blocks()))(t) // shares its memory
+			before := must.Get(ReadTable(9, to.Blocks()))(t) // shares the memory of to
 			if round == 2 {
 				to = before
 			}

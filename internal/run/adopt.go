@@ -85,8 +85,8 @@ func (l *loop) untilAdoption(n int) int {
 	return n
 }
 
-// adoptIfDue does nothing unless an adoption is due. It waits until the adoption is decided and the decision is saved.
-// It returns an error if ctx ends before that.
+// adoptIfDue does nothing unless an adoption is due. Otherwise it waits until the adoption is decided and the decision
+// is saved. It returns an error if ctx ends before that.
 func (l *loop) adoptIfDue(ctx context.Context) error {
 	at := l.before + l.records
 	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {

@@ -69,8 +69,9 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	return r
 }
 
-// TestAdopt checks that the live objective equals the exact one after an adoption, also in the middle of a batch. The
-// result must not depend on the solver's time, on batches, or on stops and lost work at any point.
+// TestAdopt checks that the objective of the learned state equals the exact minimum after an adoption, also in the
+// middle of a batch. The result must not depend on the solver's time, on batches, or on stops and lost work at any
+// point.
 func TestAdopt(t *testing.T) {
 	const n, every = 1500, 400
 	reference := t.TempDir()
@@ -225,8 +226,8 @@ func (l *letters) Add(_ context.Context, _ string, _ int32, e *event.Example) er
 
 func (*letters) Flush(context.Context) error { return nil }
 
-// TestAdoptWait checks that learning continues if no solution is ready in time, once that decision is saved. A restart
-// must never decide again, however fast its solver is.
+// TestAdoptWait checks that learning continues if no solution is ready in time, but only after that decision is saved.
+// After a restart, the decision must stay the same, even if the solver is fast then.
 func TestAdoptWait(t *testing.T) {
 	const n, every = 1500, 400
 	never := func(s *service) {

@@ -95,8 +95,8 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	}
 }
 
-// TestValidateEveryTime checks a schedule by number of records if validations are slow. Validations that become due in
-// the meantime must use the states of their time, and run later.
+// TestValidateEveryTime checks a schedule by number of records if validations are slow. A validation that becomes due
+// while another validation runs must run later, on the state of the time when it became due.
 func TestValidateEveryTime(t *testing.T) {
 	const n, every = 1000, 200
 	s := start(t, t.TempDir(), n, 5)
@@ -121,7 +121,7 @@ func TestValidateEveryTime(t *testing.T) {
 		}
 	}
 
-	// The number of waiting validations is limited: further ones are skipped, which is reported.
+	// The number of waiting validations is limited: further validations are skipped, which is reported.
 	s = start(t, t.TempDir(), n, 5)
 	reports = s.validating(20)
 	open, ended = s.Validator.Open, make(chan struct{})

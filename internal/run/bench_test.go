@@ -18,8 +18,9 @@ import (
 	"blankout/online"
 )
 
-// BenchmarkSave measures the cost of a checkpoint for a learner of a million features. It measures the pause (the
-// copy), if all or some features have changed since the last checkpoint, and the encoding and writing during learning.
+// BenchmarkSave measures the cost of a checkpoint for a learner of a million features. It measures the pause of
+// learning during the copy, if all or some features have changed since the last checkpoint. It also measures the
+// encoding and writing, while learning continues.
 func BenchmarkSave(b *testing.B) {
 	const features = 1_000_000
 	for _, met := range []int{features, features / 100} {
@@ -134,8 +135,8 @@ func (s *rounds) Next(_ context.Context, b *event.Batch) error {
 }
 
 // BenchmarkValidating compares the speed of learning with and without continuous validations that are limited to half a
-// processor. If the input has half the maximum rate, learning keeps up as long as its speed does not halve. The two
-// variants alternate every 200,000 events.
+// processor. If events arrive at half the maximum speed of learning, learning keeps up unless validations more than
+// halve its speed. The two variants alternate every 200,000 events.
 func BenchmarkValidating(b *testing.B) {
 	const batches, size = 64, 512
 	schema, made := benchBatches(batches, size)

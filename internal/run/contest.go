@@ -24,11 +24,11 @@ import (
 const Champion = "learner"
 
 // Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead. It
-// learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The others learn
-// the same events and are compared with it.
+// learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The other
+// contenders learn the same events and are compared with the lead.
 //
-// The state depends only on the records. The others learn exactly the events that the lead has counted. Differences are
-// averaged over blocks of records. Automatic promotion depends on the number of records.
+// The state depends only on the records. The other contenders learn exactly the events that the lead has counted.
+// Differences are averaged over blocks of records. Automatic promotion depends on the number of records.
 type Contest struct {
 	Contenders []*Contender // the first contender is the Champion
 	Lead       int          // index of the contender with the lead
@@ -103,7 +103,8 @@ func (s *SavedContest) Standing(name string) (Standing, bool) {
 // lead returns the contender with the lead.
 func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
 
-// LeadName returns the name of the contender with the lead, or "" for a nil Contest. Use it in Runner.Answer.
+// LeadName returns the name of the contender with the lead, or "" for a nil Contest. A function for Runner.Answer may
+// call it.
 func (c *Contest) LeadName() string {
 	if c == nil {
 		return ""
@@ -164,7 +165,7 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 	return to, nil
 }
 
-// seen returns the batch as contender i decodes it. from is the index of its first event in own.
+// seen returns the batch as contender i decodes it. from is the index in own of the first event of the batch.
 func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
 	v := *b
 	if c.Contenders[i].Decoder != nil {
@@ -183,12 +184,12 @@ type round struct {
 	working sync.WaitGroup
 }
 
-// takenEvery is the number of events after which the lead signals its progress to the others.
+// takenEvery is the number of events after which the lead signals its progress to the other contenders.
 const takenEvery = 64
 
 // begin starts a goroutine for each contender without the lead. The goroutine learns the events of a part, up to the
-// position of the lead. views has the part with each contender's columns, and before is the number of records before
-// it.
+// position of the lead. views has, for each contender, the part with the contender's columns. before is the number of
+// records before the part.
 func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	r := &round{contest: c, lead: c.lead(), before: before}
 	r.lead.losses = r.lead.losses[:0]

@@ -180,8 +180,9 @@ func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedCon
 	return data, file.Blocks, saved
 }
 
-// TestContestDependsOnEventsOnly checks that the final bytes do not depend on stops at any record, with and without a
-// save. They must not depend on batch sizes and threads either. The contender with the product must become the lead.
+// TestContestDependsOnEventsOnly checks that the final bytes do not depend on stops at any record, with or without a
+// save. The final bytes must not depend on batch sizes and threads either. The contender with the product must become
+// the lead.
 func TestContestDependsOnEventsOnly(t *testing.T) {
 	const n = 14_000
 	reference := t.TempDir()
@@ -236,8 +237,8 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// TestContendersLearnIndependently checks that each contender learns as a single learner would, and that the differences are
-// computed from its predictions.
+// TestContendersLearnIndependently checks that each contender learns as a single learner would, and that the
+// differences are computed from the contenders' predictions.
 func TestContendersLearnIndependently(t *testing.T) {
 	const n = 8000
 	list := slices.Clone(entrants)
@@ -312,8 +313,8 @@ func TestEqualContenders(t *testing.T) {
 	}
 }
 
-// TestPromote checks that a requested contender becomes the lead. A checkpoint must have it when Promote returns, and
-// the next run must continue with it.
+// TestPromote checks that a requested contender becomes the lead. When Promote returns, a checkpoint must contain the
+// change, and the next run must continue with the new lead.
 func TestPromote(t *testing.T) {
 	const n = 9000
 	list := slices.Clone(entrants)

@@ -28,7 +28,7 @@ func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 	return &RefusedError{b.Topic, b.Partition, e.Offset, refusal}
 }
 
-// decline counts an event that the Learner will refuse, and reports whether it will.
+// decline reports whether the Learner will refuse an event. If so, it counts the event as declined.
 func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	r := in.Learner.Refusal(e)
 	if r == nil {

@@ -34,8 +34,9 @@ func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *se
 	return s
 }
 
-// TestDeclinedIsDeadLetter checks an event that the Learner rejects. It must become a dead letter, and no checkpoint
-// may include it before it is stored. It counts as rejected, not as learned, and changes nothing in the model.
+// TestDeclinedIsDeadLetter checks an event that the Learner rejects. The event must become a dead letter, and no
+// checkpoint may include it before it is stored. The event counts as rejected, not as learned, and changes nothing in
+// the model.
 func TestDeclinedIsDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := crowding(t, t.TempDir(), 400, everySeventh)

@@ -13,9 +13,9 @@ import (
 	"blankout/online/health"
 )
 
-// FruitlessError ends a run that has read everything without success. The run has learned nothing, or has refused more
-// than half of the records, or has found no records, as all earlier runs. It writes no final checkpoint, which could
-// replace an older one.
+// FruitlessError ends a run that has read everything without success. Either the run has learned nothing, or it has
+// refused more than half of the records, or neither this run nor any earlier run has found a record. Such a run writes
+// no final checkpoint, because that could replace a useful older checkpoint.
 type FruitlessError struct {
 	Read      uint64 // number of records, without repeated records and tombstones
 	Learned   uint64
@@ -60,8 +60,8 @@ func (e *FruitlessError) Error() string {
 	return text
 }
 
-// fewRecords is the number of records up to which a continued run is not judged. The rest after a stop may be a single
-// refused record, or events without labels.
+// fewRecords is the number of records below which FruitlessError does not apply to a continued run. The few records
+// after a stop may be refused records, or events without labels.
 const fewRecords = 10
 
 // fruitless returns a *FruitlessError if the run has read everything and is fruitless. Events that still wait for

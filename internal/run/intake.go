@@ -108,8 +108,8 @@ type DeadLetters interface {
 	Flush(ctx context.Context) error
 }
 
-// Mislabeled stores events whose label is probably wrong, see online.Config.MislabeledBelow. They are learned like all
-// others.
+// Mislabeled stores events whose label is probably wrong, see online.Config.MislabeledBelow. These events are learned
+// like all other events.
 type Mislabeled interface {
 	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
 	// health.MislabeledEvent. If AddMislabeled returns an error, the event was not stored, and AddMislabeled may be
@@ -300,9 +300,9 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// Turns yields to other goroutines while a batch is learned. Otherwise requests may have to wait for 10 ms, until Go
-// preempts learning. It does not yield if there are no requests, because each yield wakes a thread, which would cost a
-// twentieth of the processor time.
+// Turns yields to other goroutines while a batch is learned. Without yields, requests may have to wait for 10 ms, until
+// Go preempts learning. Turns does not yield if there are no requests, because each yield wakes a thread, which would
+// cost a twentieth of the processor time.
 type Turns struct {
 	Asked *atomic.Uint64 // number of requests for the model; nil without readers
 	seen  uint64         // latest value of Asked

@@ -10,8 +10,8 @@ import (
 	"blankout/online"
 )
 
-// TestTurnsDue checks that a yield is due after every yieldEvery events, turnsAfter times after each request, and never
-// without a request.
+// TestTurnsDue checks that a yield is due after every yieldEvery events. After each request turnsAfter yields are due,
+// and without a request no yield is due.
 func TestTurnsDue(t *testing.T) {
 	var asked atomic.Uint64
 	turns := Turns{Asked: &asked}

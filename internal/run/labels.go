@@ -65,8 +65,8 @@ func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
 	return in.learnWaited(b, w)
 }
 
-// learnWaited learns an event that has waited for its label. If the Learner refuses it, there is no dead letter,
-// because its bytes were not kept.
+// learnWaited learns an event that has waited for its label. If the Learner refuses the event, there is no dead letter,
+// because the bytes of the event were not kept.
 func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	prior, err := online.ReadPrediction(w.Prediction)
 	if err != nil {

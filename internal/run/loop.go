@@ -359,7 +359,7 @@ type frozen struct {
 	contest *frozenContest // contest for a checkpoint; nil for a single Learner
 }
 
-// report publishes the Status. notReady is its NotReady.
+// report publishes the Status. notReady is the value of Status.NotReady.
 func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()

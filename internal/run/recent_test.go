@@ -8,8 +8,8 @@ import (
 	"blankout/online"
 )
 
-// TestRecent checks that the newest events are kept in order and as copies; in a long stream, one in eight. Unlabeled
-// and unusable events are not kept.
+// TestRecent checks that the newest events are kept in order and as copies. In a long stream, one event in eight is
+// kept. Unlabeled and unusable events are not kept.
 func TestRecent(t *testing.T) {
 	r := &Runner{}
 	e := event.Example{Features: event.Vec{Index: []uint32{3}, Value: []float64{0}}, Field: []uint16{1}, Missing: []uint16{2}, Weight: 1}

@@ -1,12 +1,12 @@
 // Package run implements the loop that learns from a stream, and its jobs.
 //
 // The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record;
-// the members of a group use it, too. A [Contest] has more learners of the same stream, which learn in addition to the
-// lead (contest.go) and can replace it (promote.go).
+// the members of a group also use an Intake. A [Contest] has more learners of the same stream, which learn in addition
+// to the lead (contest.go) and can replace it (promote.go).
 //
 // Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
 // the exact solution (validate.go). Adopting that solution (adopt.go) is a job for which learning waits. A job gets a
-// frozen state and nothing else of the loop. Its result is processed on the loop's goroutine.
+// frozen state and has no other access to the loop. Its result is processed on the loop's goroutine.
 package run
 
 import (
@@ -29,12 +29,13 @@ import (
 // its position in the stream in checkpoints.
 //
 // One goroutine reads and decodes ahead, and the caller of Run learns. A third goroutine encodes and writes a
-// checkpoint while learning continues, and a fourth validates or solves; they work on copies. All belong to Run and end
-// before it returns.
+// checkpoint while learning continues, and a fourth goroutine validates or solves; both work on copies of the state.
+// All goroutines belong to Run and end before it returns.
 //
 // The state after a number of events depends only on those events: saves, publications and batch boundaries change no
 // weight. So a run that is killed and restarted from its last checkpoint ends in the same state, bit by bit, as an
-// uninterrupted run. (With several partitions their order is not determined, but every record still counts once.)
+// uninterrupted run. If there are several partitions, their order is not determined, but every record still counts
+// once.
 type Runner struct {
 	Config Config
 	Source event.Source
@@ -46,9 +47,9 @@ type Runner struct {
 	// become events. It is part of every checkpoint, and Resume compares it.
 	Fingerprint online.Fingerprint
 
-	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls it on a goroutine,
-	// one call at a time. If Save returns an error, learning continues, and a later save is attempted. But a FinalError
-	// ends the run, and nothing more is saved.
+	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls Save on a
+	// goroutine, one call at a time. If Save returns an error, learning continues, and a later save is attempted. But a
+	// FinalError ends the run, and nothing more is saved.
 	Save func(blocks iter.Seq[event.Block]) (name string, size int64, err error)
 	// Commit commits saved offsets to the broker, so that lag displays show them. An error is only logged. Commit may
 	// be nil.
@@ -120,7 +121,8 @@ type Config struct {
 	// Unnamed means that the configuration names no classes. Numeric labels may then be regression targets: see
 	// NumbersError.
 	Unnamed bool
-	// LabelKeep is the number of checkpoints that are kept. They need the events that were waiting for labels.
+	// LabelKeep is the number of checkpoints that are kept. The run keeps the events that were waiting for labels in
+	// these checkpoints.
 	LabelKeep int
 	// ShutdownTimeout is the time limit for stopping: finishing the batch, the last save, the commit.
 	ShutdownTimeout time.Duration
@@ -147,7 +149,7 @@ const (
 	PolicyFail       Policy = "fail"        // save the state before the record, and end with an error
 )
 
-// Check returns an error that names the first invalid setting.
+// Check returns an error that names the first invalid setting of c.
 func (c Config) Check() error {
 	switch {
 	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:

@@ -315,7 +315,7 @@ func (s *sink) Flush(context.Context) error {
 	return nil
 }
 
-// precede checks that the wanted events before each save's position are stored before the save.
+// precede checks every save: the wanted events before the position of the save must have been stored before the save.
 func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool) {
 	beforeSave(r, func(blocks []event.Block) error {
 		offsets, _ := run.ReadOffsets(blocks)
@@ -526,8 +526,8 @@ func TestRefusedFails(t *testing.T) {
 	}
 }
 
-// TestFruitless checks runs that have read everything but learned nothing, or rejected more than half. They must end
-// with an error that counts the reasons, and keep the saved checkpoint.
+// TestFruitless checks runs that have read everything but learned nothing, or rejected more than half of the records.
+// These runs must end with an error that counts the reasons, and keep the saved checkpoint.
 func TestFruitless(t *testing.T) {
 	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
 	repeated := func(e *event.Example) {
@@ -866,8 +866,8 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestNoWarningsAtTheStart checks that a new run shows no warnings about the few events learned before. It must show
-// them at its end, when no more events may follow.
+// TestNoWarningsAtTheStart checks that a new run shows no warnings about the few events that have been learned so far.
+// The run must show them at its end, when no more events follow.
 func TestNoWarningsAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for life, n := range []int{20, 40} {

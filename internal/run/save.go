@@ -57,7 +57,7 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
 }
 
-// safe reports whether the latest checkpoint has the whole state.
+// safe reports whether the latest checkpoint contains the whole current state.
 func (s *saver) safe() bool { return s.save == nil || !s.moved && !s.running() }
 
 // saveResult is the result of the goroutine that writes a checkpoint.
@@ -132,7 +132,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
-		// The commit is part of stopping, where it may take at most half of the time.
+		// The commit also runs while the program stops, so it may take at most half of the time for stopping.
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.config.ShutdownTimeout/2))
 		defer cancel()
 		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
@@ -140,8 +140,8 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	return r
 }
 
-// release frees waiting events that no kept checkpoint needs after a new checkpoint. If that fails, the next save
-// retries.
+// release frees the waiting events that no kept checkpoint needs, after a new checkpoint was written. If release fails,
+// the next save retries it.
 func (s *saver) release(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
 	for len(s.kept) > max(s.keep, 1) {

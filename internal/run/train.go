@@ -40,7 +40,7 @@ type Training struct {
 	Observe func(pass int, s *Status)
 }
 
-// Trained is the result of a Training.
+// Trained is the result of Training.Run.
 type Trained struct {
 	Progressive        measure.Classes // progressive measures of the first pass: every event is scored before it is learned
 	Learned, Unlabeled uint64

@@ -12,8 +12,8 @@ import (
 	"blankout/online"
 )
 
-// TestTraining checks that a Training ends in the same state as separate calls for each pass. It must evaluate the same
-// from memory and from the source, with one thread and with three.
+// TestTraining checks that a Training ends in the same state as separate calls for each pass. The evaluation must be
+// the same from memory and from the source, with one thread and with three.
 func TestTraining(t *testing.T) {
 	const n = 650
 	c := learnerConfig()

@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Validate requests a validation. It starts at the end of a batch, or when the current validation ends. Any goroutine
-// may call Validate at any time. It returns an error if no Validator can read the events again or has a reservoir. It
-// also returns an error if the events have ended with Config.KeepServing.
+// Validate requests a validation. The validation starts at the end of a batch, or when the current validation ends. Any
+// goroutine may call Validate at any time. Validate returns an error if no Validator can read the events again or has a
+// reservoir. It also returns an error if the events have ended with Config.KeepServing.
 func (r *Runner) Validate() error {
 	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
@@ -176,7 +176,7 @@ func (l *loop) finishValidation(r validate.Result) {
 }
 
 // endValidation ends validations at the end of a run. If the events have ended, it waits for the current validation,
-// and runs the due one. If the run was stopped or has failed, it cancels the validation.
+// and then runs a validation that is due. If the run was stopped or has failed, it cancels the validation.
 func (l *loop) endValidation(ctx context.Context, failed error) {
 	done := ctx.Done()
 	for {

@@ -93,7 +93,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 }
 
-// TestValidateCheckpoint checks that a checkpoint's model is validated, from a file and during learning.
+// TestValidateCheckpoint checks the validation of the model in a checkpoint, both from a file and during learning.
 func TestValidateCheckpoint(t *testing.T) {
 	longtest.NotRaced(t)
 	dir := t.TempDir()
@@ -114,8 +114,8 @@ func TestValidateCheckpoint(t *testing.T) {
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
-	// A log returns whole batches, which begin before the requested position and end after its end. Only the records
-	// between the two positions count.
+	// A log returns whole batches: the first batch begins before the requested position, and the last batch ends after
+	// the end of the range. Only the records within the range count.
 	exactly := s.Validator.Open
 	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
@@ -135,13 +135,13 @@ func TestValidateCheckpoint(t *testing.T) {
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	// Validate only a window, and then a log that has lost its beginning.
+	// Validate only a window. Then validate with a log that has lost its beginning.
 	s.Validator.Config.Window = 100
 	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
-	// A holdout topic is measured in addition to held-out events.
+	// The holdout topic and the held-out events are both measured.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *event.Schema) (event.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}
@@ -158,8 +158,8 @@ func TestValidateCheckpoint(t *testing.T) {
 	}
 }
 
-// TestReservoir checks validation without a log, from the reservoir. The reservoir must be a uniform sample that is the
-// same after restarts and in any order.
+// TestReservoir checks validation without a log, from the reservoir. The reservoir must be a uniform sample of the
+// events. It must not depend on restarts or on the order of the events.
 func TestReservoir(t *testing.T) {
 	const n, size = 1500, 400
 	dir := t.TempDir()
@@ -263,7 +263,7 @@ func TestValidateDelaysNothing(t *testing.T) {
 	}
 }
 
-// lateRefusals sets the time of refused records to an hour after all others.
+// lateRefusals sets the time of refused records to an hour after all other records.
 type lateRefusals struct{ event.Source }
 
 func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {
@@ -288,8 +288,8 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	}
 }
 
-// TestCountersBeginAtTheStart checks that a new run does not include the counts of its checkpoint, but shows the
-// checkpoint's warnings at once.
+// TestCountersBeginAtTheStart checks that the counts of a new run start at 0, without the counts in its checkpoint. The
+// warnings in the checkpoint must be shown at once.
 func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := learnerConfig()

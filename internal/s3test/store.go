@@ -59,7 +59,8 @@ func (s *Store) Get(path string) []byte {
 	return s.objects[path]
 }
 
-// Names returns the rest of each object path that begins with path and has no slash after it, sorted.
+// Names returns, for each object path that begins with path, the rest of the object path. It omits a rest that contains
+// a slash. The names are sorted.
 func (s *Store) Names(path string) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,14 +73,14 @@ func (s *Store) Names(path string) (names []string) {
 	return names
 }
 
-// Lose makes the given number of next writes succeed, although their responses report a failure.
+// Lose makes the next writes succeed, although their responses report a failure. writes is the number of these writes.
 func (s *Store) Lose(writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = writes
 }
 
-// Break makes every response 503, or ends that.
+// Break makes every response 503 if broken is set, else it restores normal responses.
 func (s *Store) Break(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.calls = append(s.calls, fmt.Sprint(r.Method, " ", code))
 }
 
-// Take returns the calls since the previous Take.
+// Take returns the requests since the previous Take, as in calls.
 func (s *Store) Take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestOneClient checks that the product creates HTTP clients only through Client.
+// TestOneClient checks that the code of the repository creates HTTP clients only through Client.
 func TestOneClient(t *testing.T) {
 	other := regexp.MustCompile(`http\.(Client\{|DefaultClient|DefaultTransport|Transport\{|Get\(|Head\(|Post|PostForm)`)
 	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {

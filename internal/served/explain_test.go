@@ -52,7 +52,8 @@ func TestExplainFew(t *testing.T) {
 			t.Errorf("the first %d: %+v", most, few)
 		}
 	}
-	// Take the minimum of a few calls: a garbage collection empties the pool of buffers, and the next call refills it.
+	// Take the minimum of a few calls. A garbage collection empties the pool of buffers, and the next call allocates
+	// new buffers.
 	least := func(most int) uint64 {
 		_, least := explain(most)
 		for range 4 {

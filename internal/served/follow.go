@@ -40,10 +40,11 @@ type Options struct {
 	Missing model.MissingPolicy
 	// Wait lets Follow start if no model has been published yet, or if the server does not respond.
 	Wait bool
-	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. It is not
-	// called again, and no newer model is read, until it returns. It may be nil.
+	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. Until
+	// Updated returns, it is not called again and no newer model is read. It may be nil.
 	Updated func(*Model)
-	// Log receives a message when Follow cannot check for a newer model, and when it can again; it may be nil.
+	// Log receives a message when Follow cannot check for a newer model, and another message when the check works
+	// again. Log may be nil.
 	Log *slog.Logger
 }
 

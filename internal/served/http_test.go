@@ -46,8 +46,8 @@ func TestPackedAnswer(t *testing.T) {
 	must.Equal(t, sent, 2)
 }
 
-// TestUnchangedModel checks that a Follower does not download a model that it has. It sends the ETag of its model, and
-// gets the model again only if the ETag has changed.
+// TestUnchangedModel checks that a Follower does not download a model that it already has. The Follower sends the ETag
+// of its model, and gets the model only if the ETag has changed.
 func TestUnchangedModel(t *testing.T) {
 	var sent, unchanged atomic.Int64
 	var version atomic.Uint64

@@ -49,7 +49,8 @@ type Model struct {
 	name func() func(column uint32) string
 }
 
-// The blocks that a published model has besides the model's own. A checkpoint has the first two, too.
+// The blocks that a published model has in addition to the blocks of a model file. A checkpoint also has the first two
+// of these blocks.
 const (
 	blockOffsets  = "offsets"     // JSON of an event.Offsets
 	blockSettings = "fingerprint" // JSON of record.Config.Settings
@@ -201,8 +202,8 @@ type Prediction struct {
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // version of the Model
 	Learner    string `json:"learner,omitempty"` // name of the learner, if a stream has several
-	// Unseen names up to twenty features that the model has not seen, which add nothing to the score. The score of an
-	// event with only such features is the intercept.
+	// Unseen names up to twenty features that the model has not seen. These features add nothing to the score. The
+	// score of an event with only such features is the intercept.
 	Unseen []string `json:"unseen,omitempty"`
 	// OnlyUnseen means that the event has features, and the model has seen none of them.
 	OnlyUnseen bool `json:"-"`
@@ -237,8 +238,9 @@ type decoder struct {
 }
 
 // Predict decodes and scores an event: one record as in the learner's stream. If the stream uses a schema registry or
-// CSV, the event may also be JSON with the same fields. Predict ignores a label. It returns the explain largest
-// contributions, if Explains returns nil. The error is an *event.Refusal if the event cannot be used.
+// CSV, the event may also be JSON with the same fields. Predict ignores a label. It also returns the largest
+// contributions to the score, unless Explains returns an error; explain is their number. The error is an *event.Refusal
+// if the event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }

@@ -10,9 +10,9 @@ package kafka
 //	manifest             the SHA-256, in hex, of the rest; a newline; JSON of manifest
 //
 // A piece is named by the hash of its content. So a piece that has not changed since the previous model is not written
-// again, and no piece is ever overwritten. The manifest is written last. Only after that are the pieces deleted that it
-// no longer names. So a reader that reads to the end finds the newest complete model, even if publications were
-// interrupted.
+// again, and no piece is ever overwritten. The manifest is written after the pieces. Then the pieces that the new
+// manifest does not name are deleted. So a reader that reads to the end finds the newest complete model, even if
+// publications were interrupted.
 
 import (
 	"context"
@@ -205,8 +205,8 @@ func (s *topicSource) Close() error {
 	return s.reader.Close()
 }
 
-// Look reads to the end of the topic. The first call waits for a model until it has reached the end. Later calls return
-// immediately after the end is reached.
+// Look reads to the end of the topic. If Look has not reached the end before, it waits for records until it has. Later
+// calls return immediately at the end of the topic.
 func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 	if s.reader == nil {
 		r, err := stream.NewReader(ctx, readTopicConfig(s.connect, s.topic, nil), nil)

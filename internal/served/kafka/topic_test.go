@@ -181,8 +181,9 @@ func TestSnapshotTopic(t *testing.T) {
 	}
 }
 
-// TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain the previous
-// model or the new model completely. This must hold after compaction and after the next publication, too.
+// TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain either the
+// complete previous model or the complete new model. This must also hold after compaction and after the next
+// publication.
 func TestBrokenPublication(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	var allowed atomic.Int64        // number of requests that still succeed
@@ -278,8 +279,8 @@ func TestFollowPlaces(t *testing.T) {
 	publish(3)
 }
 
-// TestPublishWithoutBrokers checks that Publish without brokers returns after the time limit of a request, because its
-// caller has other destinations.
+// TestPublishWithoutBrokers checks that Publish without brokers returns after the time limit of a request. The program
+// that calls Publish also publishes to other destinations, which must not wait.
 func TestPublishWithoutBrokers(t *testing.T) {
 	broker, connect, _ := snapshotBroker(t)
 	connect.RequestTimeout = 300 * time.Millisecond
@@ -293,7 +294,7 @@ func TestPublishWithoutBrokers(t *testing.T) {
 	}
 }
 
-// TestForeignTopic checks that a topic with other records is not overwritten.
+// TestForeignTopic checks that a topic that contains records of another kind is not overwritten.
 func TestForeignTopic(t *testing.T) {
 	_, connect, where := snapshotBroker(t)
 	config := stream.DefaultProducerConfig()

@@ -34,12 +34,12 @@ func unsupported(format string, args ...any) error {
 // Inputs: a model with numbered columns has one input, "x", double, shape (n, columns), where an omitted value is 0.
 // Other models have one input for each field with its name, shape (n, 1). A number is a double, and NaN is null. A
 // boolean is 1, 0 or NaN. A string is a string, and "" is null. In the fields of EmptyStrings the empty string is a
-// category, and another string is null. The model's missing policy handles missing features.
+// category, and null is the string that EmptyStrings returns. The model's missing policy handles missing features.
 //
 // Outputs: "score", double, shape (n, outputs). For classification "label", string, shape (n), and "probabilities",
 // double, shape (n, K) in the order of the classes. For regression "value", double, shape (n).
 //
-// The error is an *UnsupportedError that names what a graph cannot represent.
+// The error is an *UnsupportedError with the part of the model that a graph cannot represent.
 func Encode(m *served.Model) ([]byte, error) {
 	linear, err := supportedModel(m)
 	if err != nil {
@@ -86,7 +86,7 @@ func Encode(m *served.Model) ([]byte, error) {
 	return w.encode(), nil
 }
 
-// supportedModel returns the linear model of m, or an error that names what a graph cannot represent.
+// supportedModel returns the linear model of m. It returns an error if a graph cannot represent a part of m.
 func supportedModel(m *served.Model) (*model.Linear, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -124,7 +124,7 @@ func supportedModel(m *served.Model) (*model.Linear, error) {
 type writer struct {
 	graph
 	*model.Linear
-	weights map[uint32]model.Column // weights by column: of each noise level, in order
+	weights map[uint32]model.Column // weights by column; each has the weights of all noise levels, in order
 	width   int                     // number of weights of a column
 	used    map[uint32]string       // columns that the graph contains so far, and their use
 }
@@ -150,7 +150,8 @@ func (w *writer) standardize(c model.Column, x float64) float64 {
 	return z
 }
 
-// standardized adds the standardized values of x, shape (n, len(columns)). x must not contain NaN.
+// standardized adds nodes that standardize the values of x, shape (n, len(columns)). It returns the name of the result.
+// x must not contain NaN.
 func (w *writer) standardized(x string, columns []model.Column) string {
 	clip := w.Clip()
 	if clip == 0 {
@@ -181,7 +182,8 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 	return w.add("Where", []string{outlier, most, z})
 }
 
-// withFaultsNull adds the values of a numeric field. Values that count as missing by the model's Faults become NaN.
+// withFaultsNull adds nodes that replace values of a numeric field by NaN if they count as missing by the model's
+// Faults. It returns the name of the result.
 func (w *writer) withFaultsNull(x string, field uint16) string {
 	f := w.Faults
 	if f == nil {
@@ -222,9 +224,9 @@ func (w *writer) matrix(columns []model.Column) string {
 	return w.doubles(w.width, all...)
 }
 
-// splineInputs adds the contributions of splines to the scores, and returns the names of the results. x has the raw values of
-// the columns, and there says which columns are present, both with shape (n, len(columns)). If its number is present, a
-// spline contributes its value at the first knot, plus a linear change in each segment between knots.
+// splineInputs adds the contributions of splines to the scores, and returns the names of the results. x has the raw
+// values of the columns, and there says which columns are present, both with shape (n, len(columns)). If its column is
+// present, a spline contributes its value at the first knot, plus a linear change in each segment between knots.
 func (w *writer) splineInputs(columns []model.Column, x, there string) []string {
 	splines := w.Scaler.Splines
 	if splines == nil {
@@ -321,7 +323,7 @@ func (w *writer) score(total, level string, intercepts []float64) string {
 }
 
 // byName builds the graph of a model with named fields. It returns the total score, and the noise level that predicts
-// (see factor).
+// (see missingScale).
 func (w *writer) byName(how record.Config) (total, level string, err error) {
 	t, err := newTable(w, how)
 	if err != nil {
@@ -520,8 +522,8 @@ func (w *writer) probabilities(score string) string {
 	return w.named("probabilities", "Where", []string{some, shared, w.doubles(0, 1/float64(w.Outputs))})
 }
 
-// table computes the contributions of strings and booleans to the scores. It decodes events with one field, as a
-// prediction would.
+// table computes the contributions of strings and booleans to the scores. It decodes an event with only one field, and
+// scores it as for a prediction.
 type table struct {
 	*writer
 	decoder record.Decoder
@@ -541,7 +543,7 @@ func newTable(w *writer, how record.Config) (*table, error) {
 	return &table{writer: w, decoder: decoder, base: make([]float64, w.width)}, nil
 }
 
-// column returns the column of a value of a field. It returns an error if another value shares the column.
+// column returns the column of a value of a field. It returns an error if another value has the same column.
 func (t *table) column(field string, value any) (uint32, error) {
 	event, err := json.Marshal(map[string]any{field: value})
 	if err != nil {
@@ -565,8 +567,8 @@ func (t *table) column(field string, value any) (uint32, error) {
 	return column, nil
 }
 
-// EmptyStrings returns the fields of a model in which the empty string is a category. For each it returns the string
-// that means null.
+// EmptyStrings returns the fields of a model in which the empty string is a category. The result has, for each of these
+// fields, the string that means null.
 func EmptyStrings(s *event.Schema) map[string]string {
 	found := map[string]string{}
 	for _, f := range s.Fields[1:] {
@@ -626,7 +628,8 @@ func (t *table) adds(field string, value any) ([]float64, error) {
 	return out, nil
 }
 
-// allUsed returns an error that names a feature with weights that no part of the graph uses.
+// allUsed returns an error if a feature has weights, but no part of the graph uses the feature. The error names the
+// feature.
 func (t *table) allUsed() error {
 	name := t.Namer()
 	for _, number := range slices.Sorted(maps.Keys(t.weights)) {

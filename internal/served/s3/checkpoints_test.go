@@ -47,8 +47,8 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 	return string(f.Blocks[0].Data), refused
 }
 
-// TestCheckpoints checks that the newest checkpoint is loaded and that older ones are removed. If the newest is
-// damaged, the previous one must be loaded.
+// TestCheckpoints checks that the newest checkpoint is loaded and that older checkpoints are removed. If the newest
+// checkpoint is damaged, the previous checkpoint must be loaded.
 func TestCheckpoints(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
@@ -99,7 +99,7 @@ func TestCheckpoints(t *testing.T) {
 }
 
 // TestCheckpointsOfTwo checks two programs with one prefix. The program that starts last owns the prefix. The other
-// gets an error at its next save, and must not change the store.
+// program gets an error at its next save, and must not change the store.
 func TestCheckpointsOfTwo(t *testing.T) {
 	s := newStore(t)
 	first := openCheckpoints(t, s, 2)
@@ -138,8 +138,8 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	}
 }
 
-// TestCheckpointsOfFailingStore checks that an unreachable store only makes a save fail, and that a lost response does not
-// make it fail.
+// TestCheckpointsOfFailingStore checks a store that fails. If the store is unreachable, only the save fails. If a
+// response is lost, the save must succeed.
 func TestCheckpointsOfFailingStore(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)

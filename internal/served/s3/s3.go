@@ -3,8 +3,8 @@
 //
 // The object is a whole model, in the format of a file (docs/checkpoint-format.md). A writer sends the entity tag of
 // the object that it replaces, so that one of two concurrent writers is rejected. A reader sends the tag of the object
-// that it already has, so that an unchanged model is not sent again. Both need a store with If-Match and If-None-Match,
-// such as Amazon S3, MinIO, Ceph and Cloudflare R2.
+// that it already has, so that an unchanged model is not sent again. Readers and writers need a store with If-Match and
+// If-None-Match, such as Amazon S3, MinIO, Ceph and Cloudflare R2.
 package s3
 
 import (
@@ -253,7 +253,7 @@ type Publisher struct {
 	*object
 	tag     string // entity tag of the current object, "" for none
 	version uint64
-	// unsure has the bytes of the model of the latest failed Publish. The object may contain them.
+	// unsure has the bytes of the model of the latest failed Publish. The object may or may not contain these bytes.
 	unsure []byte
 }
 
@@ -292,9 +292,9 @@ func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, erro
 // Version returns the version of the model in the object, or 0 if the object has no model.
 func (p *Publisher) Version() uint64 { return p.version }
 
-// Publish replaces the object by a model, and returns once it is stored. If Publish returns an error, the object
-// contains either the previous model or this model, and Publish may be called again. Every call returns a *TakenError
-// once another program has written the object.
+// Publish replaces the object by a model, and returns once the model is stored. If Publish returns an error, the object
+// contains either the previous model or this model, and Publish may be called again. After another program has written
+// the object, every call returns a *TakenError.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	var data bytes.Buffer
 	if err := m.Encode(&data); err != nil {
@@ -310,7 +310,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 			p.unsure = data.Bytes()
 			return fmt.Errorf("snapshots: %s: %w", p.where, err)
 		}
-		// Either another program has written the object, or this Publisher has and the response was lost.
+		// Either another program has written the object, or this Publisher has written it and the response was lost.
 		there, tag, err := p.read(ctx, "", maxBytes)
 		switch {
 		case err != nil:

@@ -72,8 +72,8 @@ func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 	return p
 }
 
-// TestObject checks that a published model is read bit for bit, and followed. An unchanged model must not be sent
-// again.
+// TestObject checks that a published model is read bit for bit, and that a follower receives newer models. An unchanged
+// model must not be sent again.
 func TestObject(t *testing.T) {
 	s := newStore(t)
 	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), where) {
@@ -117,8 +117,8 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// TestTwoWriters checks that one of two writers of an object is rejected, in any order and with any versions. Nothing
-// that the other has written may be lost.
+// TestTwoWriters checks that one of two writers of an object is rejected, in any order and with any versions. The
+// rejected writer must not replace what the accepted writer has written.
 func TestTwoWriters(t *testing.T) {
 	s := newStore(t)
 	a, b := publisher(t, s), publisher(t, s)
@@ -171,8 +171,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestCache checks a start while the store is unreachable: the newest model read before is returned, and the store's
-// model once the store is back. If the store responds with an error about the request, the cache must not be used.
+// TestCache checks a start while the store is unreachable. The model in the cache is returned first, and the store's
+// model once the store responds. If the store responds with an error about the request, the cache must not be used.
 func TestCache(t *testing.T) {
 	s := newStore(t)
 	c := config(s)
