@@ -28,7 +28,7 @@ type Gatherer struct {
 	Gathered     uint64   // number of gathered events
 	sums         Sums     // sums over the standardized values of the events
 	unit         float64  // weight of the next event
-	inverseDecay float64  // decay factor at the last event, as in Imputer.growth
+	inverseDecay float64  // Imputer.inverseDecay at the last event
 	due          bool     // columns have changed, so the next event recomputes the Covariance
 
 	Covariance *model.Covariance // the covariance in effect; nil for fewer than two columns

@@ -58,7 +58,7 @@ type Expert struct {
 	active       int     // number of outputs in use, that is, of classes seen so far
 	steps        uint64
 	period       uint64  // number of steps of the first pass, 0 during that pass
-	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by growth
+	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by inverseDecay
 	step         step
 	window       refresh.Refresh
 	silent       *silentLevel     // nil if no level has silent noise
