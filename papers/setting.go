@@ -39,7 +39,8 @@ type Options struct {
 	Out     string
 	Seed    uint64
 	Threads int // 0 means one for each processor; no result depends on the number
-	// Progress is called after each cell and every second, from several goroutines, one call at a time. It may be nil.
+	// Progress is called after each cell and every second. The calls come from several goroutines, but are never
+	// concurrent. Progress may be nil.
 	Progress func(Status)
 }
 
@@ -178,8 +179,8 @@ func (s *Setting) unpack(folders []string) error {
 	return nil
 }
 
-// taken returns the fingerprint of a folder of Experiment.Takes, which must contain the given files. If the folder does
-// not exist it returns "".
+// taken returns the fingerprint of an optional folder (see Experiment.Takes), which must contain the given files. If
+// the folder does not exist, it returns "".
 func (s *Setting) taken(folder string, files ...string) (string, error) {
 	if _, err := os.Stat(s.Path(folder, "")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -216,8 +217,8 @@ func (s *Setting) fingerprint(folders []string) (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// Decisive reports whether the results can decide a claim. Results on the embedded samples, or of the size quick,
-// cannot.
+// Decisive reports whether the results can decide a claim. Results on the embedded samples or of the size quick cannot
+// decide a claim.
 func (s *Setting) Decisive() bool { return !s.samples && s.Size != Quick }
 
 // Pick returns the argument for the size of the Setting.
@@ -283,7 +284,7 @@ func trainConfig() batch.Config {
 	return c
 }
 
-// Load reads a file into Data. keep selects the examples and may change them; nil keeps all.
+// Load reads a file into Data. keep selects the examples and may change them. If keep is nil, all examples are used.
 func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file string, keep func(i int, e *event.Example) bool) (*batch.Data, error) {
 	var b batch.Builder
 	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
@@ -311,8 +312,8 @@ func (s *Setting) Expect(n int) {
 }
 
 // Cell returns the value of a cell, either from an earlier run or by calling compute and storing the result. The key
-// must include everything that determines the value. The data and the seed are added automatically; the name of the
-// size must not matter. Key and value are stored as JSON, so they must not contain infinities or NaN.
+// must include everything that determines the value. The data and the seed are added automatically. The value must not
+// depend on the name of the size. Key and value are stored as JSON, so they must not contain infinities or NaN.
 func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, error)) (T, error) {
 	var value T
 	if err := ctx.Err(); err != nil {
@@ -345,8 +346,8 @@ func (s *Setting) fullKey(key any) cellKey { return cellKey{s.experiment.Name, s
 // known reports whether an earlier run has stored a cell.
 func (s *Setting) known(key any) (bool, error) { return s.cells.has(s.fullKey(key)) }
 
-// Parallel calls f(0) … f(n-1) on the threads of the Setting. It starts no more calls after an error. It returns the
-// error of the lowest index.
+// Parallel calls f(0), …, f(n-1) on the threads of the Setting. After an error it starts no more calls. It returns the
+// error of the call with the lowest index.
 func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	return batch.Each(ctx, s.Threads, n, func(ctx context.Context, i int) error {
 		if err := ctx.Err(); err != nil {

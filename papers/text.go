@@ -33,14 +33,14 @@ var text = Experiment{
 	Run:   runText,
 }
 
-// textSet is a set of documents with the accuracies of table 4a: L2, dropout, and dropout with unlabeled documents. The
-// embedded samples have the given number of unigrams.
+// textSet is a set of documents, with the accuracies of table 4a for L2, dropout, and dropout with unlabeled documents.
+// unigrams is the number of unigrams in the embedded samples.
 type textSet struct {
 	name, folder string
 	files        []string
 	unigrams     uint32
 	paper        [3]any
-	// singles is true if the set leaves out exactly the pairs that occur in only one document.
+	// singles is true if the columns omit exactly the pairs that occur in only one document.
 	singles bool
 }
 
@@ -53,15 +53,16 @@ var textSets = []textSet{
 	{"AthR", "news_athr", []string{"train.svm.gz", "test.svm.gz"}, newsAthRUnigrams, [3]any{}, false},
 }
 
-// textConfig holds the grids. The penalty is l2 |w|^2; every loss has weight 1.
+// textConfig holds the grids of settings. The penalty is l2 |w|^2, and the loss of each document has weight 1.
 type textConfig struct {
 	Tol    float64     `json:"tol"`    // tolerance of fits with noise
 	Splits int         `json:"splits"` // number of random divisions into three parts; the parts of IMDB are fixed
 	Folds  int         `json:"folds"`  // number of the five folds that are held out in turn, to choose settings
 	Plain  []textModel `json:"plain"`
 	Noisy  []textModel `json:"noisy"`
-	// Alphas are the weights of the unlabeled documents. A method that uses them chooses among all pairs of an entry of
-	// Noisy and a weight. The best level and penalty differ from those without unlabeled documents.
+	// Alphas are the candidate weights of the unlabeled documents. A method with unlabeled documents chooses among all
+	// combinations of an entry of Noisy and a weight, because its best level and penalty differ from those without
+	// unlabeled documents.
 	Alphas []float64 `json:"alphas"`
 }
 
@@ -84,11 +85,11 @@ func (m textModel) String() string {
 	return text
 }
 
-// textTol is the tolerance of all fits of documents with noise. At 1e-2 accuracies differ by up to 0.6 points from
-// those at 1e-4, with small penalties on IMDB and with any penalty on BbCrypt.
+// textTol is the tolerance of all fits of documents with noise. Accuracies with tolerance 1e-2 differ by up to 0.6
+// points from accuracies with 1e-4, for small penalties on IMDB and for any penalty on BbCrypt.
 const textTol = 1e-3
 
-// fit trains on the labeled examples of d and, if Alpha is not 0, on the unlabeled ones.
+// fit trains on the labeled examples of d and, if Alpha is not 0, also on the unlabeled examples.
 func (m textModel) fit(ctx context.Context, d *batch.Data, threads int) (*batch.Fit, error) {
 	c := trainConfig()
 	c.Bound, c.Noise, c.L2, c.Alpha = m.Bound, m.Noise, m.L2, m.Alpha
@@ -114,8 +115,8 @@ func textGrid(bound string, levels, l2 []float64) []textModel {
 type textParts struct {
 	all               *batch.Data
 	train, free, test []int
-	// private is the number of pairs of each row that occur in no other row and that all leaves out. It is nil if
-	// unknown.
+	// private has, for each row, the number of pairs that occur in no other row and are not in the columns of all. It
+	// is nil if these numbers are unknown.
 	private []int
 }
 
@@ -125,11 +126,12 @@ func (p textParts) with(train, free []int) *batch.Data {
 	if len(free) == 0 {
 		return d
 	}
-	// Rows of free are unlabeled here, even if the data have a label.
+	// The rows of free count as unlabeled, even if the data contain a label.
 	return d.UnlabelFrom(len(train))
 }
 
-// mistakes returns the test rows that the weights w predict wrongly. An element of w after the columns is an intercept.
+// mistakes returns the test rows that the weights w predict wrongly. If w has one more element than there are columns,
+// the last element is an intercept.
 func (p textParts) mistakes(w []float64) mistakes {
 	out, bias := make(mistakes, len(p.test)), 0.0
 	if len(w) > p.all.Columns() {
@@ -143,13 +145,12 @@ func (p textParts) mistakes(w []float64) mistakes {
 	return out
 }
 
-// constant returns the accuracy in % of predicting the same class always.
+// constant returns the accuracy, in %, of always predicting the same class.
 func (p textParts) constant() float64 {
 	return 100 - constantError(len(p.test), func(i int) int { return p.all.Label(p.test[i]) })
 }
 
-// choose returns the model of the grid with the fewest mistakes on parts of the training rows that are held out in
-// turn.
+// choose returns the model of the grid with the fewest mistakes in cross validation on the training rows.
 func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, folds int) (textModel, error) {
 	const k = 5
 	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v batch.Held, err error) {
@@ -208,8 +209,8 @@ type textKey struct {
 	textConfig
 }
 
-// scores computes every method on one division into parts, one cell per method. The argument words has the unigrams.
-// The function pairs returns the same rows with unigrams and bigrams.
+// scores computes every method on one division into parts, one cell per method. words has the unigrams. pairs returns
+// the same rows with unigrams and bigrams.
 func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, split int, words textParts, pairs func() (textParts, error)) ([]textScore, error) {
 	c.Splits = 0 // a division does not depend on the number of divisions
 	out := make([]textScore, textMethods)
@@ -350,7 +351,7 @@ func runText(ctx context.Context, s *Setting) error {
 			constant[set.name] += p.constant() / float64(c.Splits)
 		}
 	}
-	// IMDB has fixed parts. Use as many unlabeled as labeled reviews.
+	// IMDB is divided into fixed parts. As many unlabeled as labeled reviews are used.
 	r, err := s.loadReviews(ctx, false, true)
 	if err != nil {
 		return err
@@ -385,9 +386,9 @@ const vocabulary = "vocab.txt.gz"
 // xGraph is the folder of the set of table 4a that is optional.
 const xGraph = "news_xgraph"
 
-// unigrams returns the number of unigrams of a set, which are its first columns. These are the entries of its
-// vocabulary before the first pair, a_b. If the vocabulary does not exist, it returns otherwise, or an error if
-// otherwise is 0.
+// unigrams returns the number of unigrams of a set, whose columns come first. It is the number of entries in the set's
+// vocabulary before the first pair, which has the form a_b. If the vocabulary does not exist, the result is otherwise,
+// or an error if otherwise is 0.
 func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error) {
 	f, err := os.Open(s.Path(folder, vocabulary))
 	if errors.Is(err, fs.ErrNotExist) && otherwise > 0 {
@@ -410,8 +411,8 @@ func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error
 	return n, nil
 }
 
-// loadTexts returns a set as the presence of its unigrams, as the presence of unigrams and bigrams, and the
-// textParts.private of the latter.
+// loadTexts returns a set in two forms: the presence of its unigrams (words), and the presence of its unigrams and
+// bigrams (pairs). private is textParts.private for pairs.
 func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *batch.Data, private []int, err error) {
 	var a, b batch.Builder
 	schema := Binary()
@@ -438,8 +439,8 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 	return a.Data(schema), b.Data(schema), private, nil
 }
 
-// privatePairs returns the number of pairs of adjacent words of a document that have no column. All words must have
-// columns: a document of n words has n-1 pairs.
+// privatePairs returns the number of pairs of adjacent words of a document that have no column. It relies on two facts:
+// every word has a column, and a document of n words has n-1 pairs.
 func privatePairs(counts event.Vec, unigrams uint32) int {
 	left := -1.0
 	for i, column := range counts.Index {
@@ -544,7 +545,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 	}
 }
 
-// gains returns the table of the gains of dropout and of unlabeled documents on each set.
+// gains returns a table of two gains on each set: from dropout and from unlabeled documents.
 func gains(names []string, all map[string][][]textScore) ResultTable {
 	t := ResultTable{Detail: true, Title: "Gains in accuracy, points: mean over the divisions (paired standard error)",
 		Columns: []string{"set", "divisions", "dropout less L2", "unlabeled documents with dropout", "with dropout, normal expectation", "with MNB"}}
@@ -558,8 +559,8 @@ func gains(names []string, all map[string][][]textScore) ResultTable {
 	return t
 }
 
-// byDivision returns the accuracy of method to minus the accuracy of method from. It has the mean over divisions with
-// its standard error. The difference is paired, because both methods use the same divisions.
+// byDivision returns the accuracy of the method to minus the accuracy of the method from, as the mean over divisions
+// with its standard error. The difference is paired, because both methods use the same divisions.
 func byDivision(scores [][]textScore, from, to int) string {
 	var each []float64
 	for _, score := range scores {
@@ -572,8 +573,8 @@ func byDivision(scores [][]textScore, from, to int) string {
 	return fmt.Sprintf("%+.2f (%.2f)", mean, e)
 }
 
-// byDocument returns the accuracy of method to minus the accuracy of method from. Each document counts once, with its
-// mean over the divisions that test it.
+// byDocument returns the accuracy of the method to minus the accuracy of the method from. Each document counts once,
+// with its mean over the divisions that test it.
 func byDocument(scores [][]textScore, tested [][]int, from, to int) Difference {
 	type sums struct{ better, n float64 }
 	documents := map[int]*sums{}
@@ -606,8 +607,8 @@ func averageOf(each []Difference) Difference {
 	return Difference{mean, mean - math.Sqrt(square), mean + math.Sqrt(square)}
 }
 
-// curveConfig is figure 2: accuracy on IMDB as a function of the number of unlabeled reviews, with Fixed labeled
-// reviews. It also has accuracy as a function of the number of labeled reviews, with Beside unlabeled reviews.
+// curveConfig is for figure 2. The figure has two curves of accuracy on IMDB: over the number of unlabeled reviews,
+// with Fixed labeled reviews, and over the number of labeled reviews, with Beside unlabeled reviews.
 type curveConfig struct {
 	Fixed     int   `json:"fixed"`
 	Unlabeled []int `json:"unlabeled"`

@@ -15,14 +15,14 @@ import (
 	"blankout/internal/model"
 )
 
-// Method is a way to train a model, with the settings to choose from.
+// Method is a way to train a model, with a grid of settings to choose from.
 type Method struct {
 	Name   string
 	Config batch.Config
 	Grid   []batch.Axis
 }
 
-// Points returns the points of the grid.
+// Points returns the points of the Method's grid.
 func (m Method) Points() ([]batch.Point[batch.Config], error) {
 	points, err := batch.Grid(m.Config, m.Grid)
 	if err != nil {
@@ -70,7 +70,8 @@ func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int
 	return candidates, nil
 }
 
-// Choice is a method's choice for a nightmare. Errors are as in a Point.
+// Choice is the setting that a method chooses for a nightmare. Its errors are measured in the same way as those of a
+// Point.
 type Choice struct {
 	Method    string `json:"method"`
 	Nightmare string `json:"nightmare"`
@@ -81,10 +82,11 @@ type Choice struct {
 	candidate  int
 }
 
-// Choose follows the protocol of Chen et al. (2014, section 4.2). For every nightmare and treatment each method chooses
-// the candidate with the lowest error on validation events in that nightmare. Ties go to the lower log-loss (for
-// regression, the lower MAE), then to the first candidate. The choice is measured on the test events. The Result has a
-// Curve for each method. All candidates must share one Schema, with which the events have been decoded.
+// Choose follows the protocol of Chen et al. (2014, section 4.2). For every nightmare and treatment, each method
+// chooses the candidate with the lowest error on validation events in that nightmare. If several candidates have this
+// error, it chooses the one with the lowest log-loss (for regression, the lowest MAE), or the first of several. The
+// chosen candidate is measured on the test events. The Result has a Curve for each method. All candidates must share
+// one Schema, with which the events have been decoded.
 func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []event.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {
 		return nil, nil, errors.New("no candidates to choose from")

@@ -28,8 +28,8 @@ type Delay struct {
 // delayUsage lists the distributions.
 const delayUsage = "0, fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA (of the logarithm)"
 
-// ParseDelay parses a delay in events: 0 (the label arrives with the event), fixed:N, exponential:MEAN or
-// lognormal:MEDIAN:SIGMA.
+// ParseDelay parses the distribution of a delay in events: 0 (the label arrives with the event), fixed:N,
+// exponential:MEAN or lognormal:MEDIAN:SIGMA.
 func ParseDelay(s string) (Delay, error) {
 	d := Delay{Name: s}
 	name, rest, _ := strings.Cut(s, ":")
@@ -62,18 +62,18 @@ func DelayUsage() string { return delayUsage }
 type Delayed struct {
 	Delay string  `json:"delay"`
 	Mean  float64 `json:"mean"` // mean of the distribution, in events
-	// Events is the number of labeled events. AtEnd is how many of their labels arrived after the last event, so that
-	// they affected no prediction.
+	// Events is the number of labeled events. AtEnd is the number of events whose label arrived after the last event,
+	// and therefore affected no prediction.
 	Events          uint64 `json:"events"`
 	AtEnd           uint64 `json:"at_end"`
 	*DelayedClasses        // nil for regression
 	*DelayedNumbers        // nil for classification
-	// Over holds the Error, or for regression the MAE, of each stretch of the stream, in order.
+	// Over holds the error in each stretch of the stream, in order: Error or, for regression, MAE.
 	Over numbers `json:"over"`
 }
 
-// DelayedClasses holds errors in percent and log-losses in nats. Error and LogLoss measure the predictions when events
-// arrived. LearningError and LearningLogLoss measure predictions when labels arrived.
+// DelayedClasses holds errors in percent and log-losses in nats. Error and LogLoss measure predictions made when the
+// event arrived. LearningError and LearningLogLoss measure predictions made when the label arrived.
 type DelayedClasses struct {
 	Error           float64 `json:"progressive_error"`
 	LogLoss         float64 `json:"progressive_log_loss"`
@@ -82,14 +82,14 @@ type DelayedClasses struct {
 }
 
 // DelayedNumbers holds mean absolute errors and a root mean squared error, in the unit of the labels. MAE and RMSE
-// measure the predictions when events arrived. LearningMAE measures predictions when labels arrived.
+// measure predictions made when the event arrived. LearningMAE measures predictions made when the label arrived.
 type DelayedNumbers struct {
 	MAE         float64 `json:"progressive_mae"`
 	RMSE        float64 `json:"progressive_rmse"`
 	LearningMAE float64 `json:"learning_mae"`
 }
 
-// due is an event whose label arrives after event at has been scored.
+// due is an event whose label arrives after the event with index at has been scored.
 type due struct {
 	at    float64
 	event int

@@ -33,7 +33,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// slowDelay is the slow reference of Learn: after each event it checks all labels that have not arrived.
+// slowDelay is the slow reference of Learn. After each event it checks all labels that have not yet arrived.
 func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l := must.Get(online.New(c, s.Clone()))(t)
@@ -90,7 +90,7 @@ func TestDelayAgainstSlowVersion(t *testing.T) {
 		if got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != 100*fresh.Error() || got.LearningLogLoss != fresh.MeanLogLoss() || got.AtEnd != atEnd {
 			t.Errorf("%s: %+v, want %+v, %+v, %d", text, got, m.Total, fresh, atEnd)
 		}
-		// The mean over the stretches is the error of all events.
+		// The mean over the stretches must be the error of all events.
 		var wrong, weight float64
 		for bin, e := range got.Over {
 			var w float64
@@ -164,7 +164,7 @@ func TestDelayOfRegression(t *testing.T) {
 	}
 }
 
-// TestNoDelayIsLearn checks that labels without a delay are learned as in any stream.
+// TestNoDelayIsLearn checks that the result with delay 0 is the same as for a learner without delayed labels.
 func TestNoDelayIsLearn(t *testing.T) {
 	s, events := delayEvents(800)
 	c := online.DefaultConfig()

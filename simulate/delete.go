@@ -15,8 +15,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Random removes every feature independently with probability Share, in [0, 1). The masks equal the masks of blankout
-// predict --delete with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
+// Random removes every feature independently with probability Fraction, in [0, 1). With the same seed it removes the
+// same features as blankout predict --delete. In repetition r it removes the same features as copy r of the command
+// corrupt.
 type Random struct {
 	deletion
 	Fraction float64
@@ -26,7 +27,7 @@ func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Fraction}, r.Fraction)
 
 func (r Random) String() string { return "random:" + number(r.Fraction) }
 
-// drop marks the features that a dropout noise removes.
+// drop marks the features of e that a dropout noise with the given rate removes.
 func (e *Event) drop(noise loss.Noise, fraction float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Splines = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
@@ -44,9 +45,10 @@ func (s *Stage) grouped() *model.Grouping {
 	return s.grouping
 }
 
-// Groups removes every group of features independently with probability Share, in [0, 1). A group is a group of fields,
-// a field without a group, or a group of columns (see model.Grouping). The masks equal the masks of blankout predict
-// --delete-groups with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
+// Groups removes every group of features independently with probability Fraction, in [0, 1). A group is a group of
+// fields, a field without a group, or a group of columns (see model.Grouping). With the same seed it removes the same
+// groups as blankout predict --delete-groups. In repetition r it removes the same groups as copy r of the command
+// corrupt.
 type Groups struct {
 	deletion
 	Fraction float64
@@ -71,7 +73,7 @@ func (w Worst) Kill(e *Event) {
 	if e.Class < 0 || e.Model == nil {
 		return
 	}
-	// part[i*outputs+k] is the contribution of entry i to output k.
+	// part[i*outputs+k] is the contribution of the i-th feature of the event to output k.
 	outputs := e.Model.Outputs
 	part := make([]float64, e.X.Len()*outputs)
 	for i, column := range e.X.Index {
@@ -122,14 +124,14 @@ func (e *Event) die(victims []holder) {
 	}
 }
 
-// holder is a feature and its contribution to the margin against another class.
+// holder is a feature, with its contribution to the margin between the true class and another class.
 type holder struct {
 	entry int
 	part  float64
 }
 
-// against returns the K features with the largest contribution to the margin of a class, and the remaining margin.
-// sides has the outputs of the margin.
+// against returns the K features with the largest contributions to the margin between the true class and another class,
+// and the margin without these features. sides has the outputs from which the margin is computed.
 func (w Worst) against(part, intercept []float64, sides []side) (victims []holder, margin float64) {
 	outputs := len(intercept)
 	margin = speaks(intercept, sides)
@@ -148,7 +150,7 @@ func (w Worst) against(part, intercept []float64, sides []side) (victims []holde
 	return victims, margin
 }
 
-// side is an output and its factor in a margin.
+// side is an output, with its factor in a margin.
 type side struct {
 	output int
 	by     float64
@@ -199,7 +201,7 @@ func parseGroup(name string) (Nightmare, error) {
 	return Group{Name: name}, nil
 }
 
-// members has the features of a named group in a Schema.
+// members describes the features that belong to a named group in a Schema.
 type members struct {
 	field   []bool // by field id, for the fields processed so far
 	spans   []event.Span
@@ -231,7 +233,7 @@ func (s *Stage) group(name string) *members {
 	return m
 }
 
-// holds reports whether feature i of an event, in this column, is in the group.
+// holds reports whether feature i of an event, whose column is the argument, is in the group.
 func (m *members) holds(e *Event, i int, column uint32) bool {
 	field := uint16(0)
 	if e.Field != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // Linear replaces every value x of a group by A x + B, in the original units. This simulates drift or, with A = 0, a
-// sensor stuck at B. In columns given by number, an absent value counts as 0 and is replaced as well.
+// sensor stuck at B. In columns that are given by number, an absent value counts as 0, and is also replaced.
 type Linear struct {
 	distortion
 	Group string
@@ -32,7 +32,7 @@ func (l Linear) Distort(e *Event) {
 	}
 }
 
-// fill adds the columns in spans that an event of a sparse format omits.
+// fill adds the columns in spans that an event of a sparse text format omits.
 func (e *Event) fill(spans []event.Span) {
 	for _, s := range spans {
 		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
@@ -75,8 +75,8 @@ func parseStuck(argument string) (Nightmare, error) {
 	return Linear{Group: argument[:at], B: b}, nil
 }
 
-// Additive adds a normal variable with standard deviation SD, in the original units, to the present features of a group
-// or of the whole event.
+// Additive adds normal noise with standard deviation SD, in the original units, to the present features of a group or
+// of the whole event.
 type Additive struct {
 	distortion
 	Group string // "" means all features

@@ -23,34 +23,34 @@ import (
 	"blankout/internal/event"
 )
 
-// Figure is a chart: one pair of axes with a legend next to it. The zero value with some Series is valid. Equal Figures
+// Figure is a chart: one pair of axes with a legend next to it. A zero value with some Series is valid. Equal Figures
 // are drawn as equal bytes.
 type Figure struct {
 	Title, X, Y string // titles of the chart and its axes, with units
 	Series      []Series
-	// Categories are the names of the positions 0, 1, … of a non-numeric X axis.
+	// If Categories is set, the X axis is not numeric, and Categories has the names of the positions 0, 1, ….
 	Categories []string
 	LogX, LogY bool // logarithmic axis; all numbers on it must be positive
-	// YMin and YMax limit the Y axis. If both are 0, the data determine it.
+	// YMin and YMax limit the Y axis. If both are 0, the limits are computed from the data.
 	YMin, YMax float64
 	Marks      []Mark
-	// Width and Height are in centimeters. 0 means 18 and 11.
+	// Width and Height are in centimeters. If they are 0, the size is 18 by 11.
 	Width, Height float64
 }
 
-// Series is one row of the legend.
+// Series is a line, points or bars with an entry in the legend.
 type Series struct {
 	Name string // "" hides it from the legend
 	Form Form
-	// X may be nil, which means 0, 1, …. A Y that is not finite is a gap.
+	// If X is nil, the values are 0, 1, …. If a value of Y is not finite, there is a gap.
 	X, Y []float64
-	// Low and High are the bounds of the uncertainty of Y, drawn as a band around a line, or as whiskers on points and
-	// bars. nil means none.
+	// Low and High are the bounds of the uncertainty of Y. They are drawn as a band around a line, or as whiskers on
+	// points and bars. If they are nil, no bounds are drawn.
 	Low, High []float64
-	// Dashed draws the line dashed, for a reference such as a limit or the result of a paper.
+	// Dashed draws the line dashed. It is for a reference, such as a limit or the result of a paper.
 	Dashed bool
-	// Color is an index into the palette, from 1. 0 is the next unused color of this Figure. Related Series can share a
-	// color.
+	// Color is an index into the palette, starting at 1. If it is 0, the next unused color of the Figure is used.
+	// Related Series can have the same color.
 	Color int
 }
 
@@ -65,7 +65,7 @@ const (
 	Bars                 // next to the bars of other Series
 )
 
-// Mark is a vertical line at X that marks an event.
+// Mark is a vertical line at X. It marks an event, such as a change of the stream.
 type Mark struct {
 	X    float64
 	Name string
@@ -83,7 +83,7 @@ var palette = []color.NRGBA{
 	{0x00, 0x00, 0x00, 0xff}, // black
 }
 
-// glyphs distinguish series in print without colors.
+// glyphs distinguish series if they are printed without colors.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}}
 
 var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
@@ -174,7 +174,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 			return err
 		}
 	}
-	// Bands are drawn below all lines.
+	// Draw bands before lines, so that lines are visible.
 	for i := range f.Series {
 		if s := &f.Series[i]; s.Form == Line || s.Form == BareLine {
 			for _, band := range s.bands() {
@@ -300,7 +300,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 	return nil
 }
 
-// logTicks uses gonum's logarithmic ticks, or linear ticks if the logarithmic ones would have almost no labels.
+// logTicks draws gonum's logarithmic ticks. If there would be almost no labels, it draws linear ticks.
 type logTicks struct{}
 
 func (logTicks) Ticks(low, high float64) []plot.Tick {
@@ -351,7 +351,7 @@ func (s *Series) x(i int) float64 {
 	return s.X[i]
 }
 
-// runs returns the points of each segment between gaps.
+// runs returns the points of each segment of the line. Gaps separate the segments.
 func (s *Series) runs() []plotter.XYs {
 	var all []plotter.XYs
 	open := false
@@ -368,7 +368,7 @@ func (s *Series) runs() []plotter.XYs {
 	return all
 }
 
-// bands returns the outline of each segment that has bounds.
+// bands returns the outline of the band of each segment that has bounds.
 func (s *Series) bands() []plotter.XYs {
 	var all []plotter.XYs
 	var low, high plotter.XYs
@@ -390,7 +390,7 @@ func (s *Series) bands() []plotter.XYs {
 	return all
 }
 
-// whiskers adds the bounds as vertical lines, shifted horizontally.
+// whiskers draws the bounds as vertical lines, shifted horizontally by shift.
 func (s *Series) whiskers(p *plot.Plot, shift float64) error {
 	var points plotter.XYs
 	var bounds plotter.YErrors
@@ -417,7 +417,7 @@ func (s *Series) whiskers(p *plot.Plot, shift float64) error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// bars draws a Series as bars with a width in units of the X axis, shifted horizontally.
+// bars draws a Series as bars. The width of the bars and their horizontal shift are in units of the X axis.
 type bars struct {
 	s            *Series
 	shade        color.NRGBA

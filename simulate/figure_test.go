@@ -32,8 +32,8 @@ var figures = map[string]Figure{
 	}},
 }
 
-// TestFigure draws every kind of figure twice with equal bytes. It finds the colors of the palette in the PNG, and
-// every text in the SVG.
+// TestFigure draws every kind of figure twice and checks that the bytes are equal. The PNG must contain the colors of
+// the palette, and the SVG must contain every text.
 func TestFigure(t *testing.T) {
 	for name, f := range figures {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// texts returns all text in an SVG. It fails the test if the file is not XML.
+// texts returns all text in an SVG file. It fails the test if the file is not valid XML.
 func texts(t *testing.T, svg []byte) string {
 	var out strings.Builder
 	d := xml.NewDecoder(bytes.NewReader(svg))

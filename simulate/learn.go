@@ -10,7 +10,7 @@ import (
 	"blankout/online"
 )
 
-// learning is a learner on a stream in a nightmare: every event is damaged, scored, and then learned in its damaged
+// learning is a learner on a stream in a nightmare. Every event is damaged, scored, and then learned in its damaged
 // form.
 type learning struct {
 	learner   *online.Learner
@@ -32,8 +32,9 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	return &learning{learner: l, every: 500, dead: s.dead}, nil
 }
 
-// predictAndLearn predicts an event like fixed.predict and then learns it. Worst attacks the weights at the last
-// multiple of 500 events. An event that the learner rejects because of its distortion has no scores.
+// predictAndLearn predicts an event like fixed.predict and then learns the event. The nightmare Worst uses the weights
+// after the last multiple of 500 events. If the learner rejects an event because of its distortion, the event has no
+// scores.
 func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && ev.Number%l.every == 0 {
 		l.published = l.learner.Snapshot().Model().Compact()

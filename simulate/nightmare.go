@@ -1,6 +1,6 @@
-// Package simulate measures what would have happened if features had failed. A [Nightmare] (Globerson & Roweis 2006)
-// removes features from events or changes them. A [Replay] runs models and learners on recorded events in nightmares
-// and measures them. [Report] writes its tables and figures.
+// Package simulate measures what the error would have been if features had failed. A [Nightmare] (Globerson & Roweis
+// 2006) removes features from events or changes them. A [Replay] runs models and learners on recorded events in
+// nightmares and measures their errors. [Report] writes tables and figures of the results.
 package simulate
 
 import (
@@ -29,7 +29,7 @@ type Nightmare interface {
 	String() string
 }
 
-// Event is an example in a Nightmare.
+// Event is an example to which a Nightmare is applied.
 type Event struct {
 	*Stage
 	Number int           // index in the stream, from 0
@@ -39,7 +39,7 @@ type Event struct {
 	X      event.Vec
 	Field  []uint16 // field ids of the entries of X; nil means all anonymous
 	Dead   []bool   // whether each entry of X is removed, set by Kill
-	// Left is the fraction of features that remain, for rescaling. 0 means that it is computed from the event.
+	// Left is the fraction of features that remain, for rescaling. If it is 0, the fraction is computed from the event.
 	Left float64
 }
 
@@ -50,7 +50,7 @@ type Stage struct {
 	Columns int // highest column number plus one
 	Seed    uint64
 	Repeat  int
-	// Groups are named groups of columns, in addition to the fields and groups of the Schema.
+	// Groups are named groups of columns. They are valid names in addition to the fields and groups of the Schema.
 	Groups map[string][]event.Span
 
 	members   map[string]*members
@@ -66,7 +66,8 @@ func (e *Event) random(salt uint64) *rand.Rand {
 	return rand.New(&e.pcg)
 }
 
-// deletion is embedded in nightmares that only remove features, and distortion in nightmares that only change values.
+// deletion is embedded in nightmares that only remove features. distortion is embedded in nightmares that only change
+// values.
 type deletion struct{}
 
 func (deletion) Distort(*Event) {}
@@ -82,14 +83,15 @@ func (None) Distort(*Event) {}
 func (None) Kill(*Event)    {}
 func (None) String() string { return "none" }
 
-// During limits a Nightmare to the events From <= n < To. If Percent is true, both are percentages of the stream.
+// During limits a Nightmare to the events with From <= n < To. If Percent is true, From and To are percentages of the
+// stream.
 type During struct {
 	Nightmare
 	From, To float64
 	Percent  bool
 }
 
-// Bounds returns the first damaged event and the first undamaged one after it.
+// Bounds returns the index of the first damaged event, and the index of the first event after the damaged ones.
 func (d During) Bounds(events int) (from, to int) {
 	if d.Percent {
 		return int(d.From * float64(events) / 100), int(d.To * float64(events) / 100)
@@ -127,8 +129,8 @@ func (d During) String() string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// nightmares lists the nightmares. To add one, add a type and a line here. many reports whether the argument ends in
-// one number, for which a list is allowed.
+// nightmares lists the nightmares. To add a nightmare, add a type and a line here. many reports whether the last
+// argument is a number that may be replaced by a list of numbers.
 var nightmares = []struct {
 	name, usage string
 	many        bool
@@ -175,8 +177,8 @@ func Usage() string {
 	return strings.Join(forms, ", ")
 }
 
-// Parse parses one nightmare, such as random:0.5 or group:sensor3@1000-2000. It is the inverse of String. The Stage has
-// the seed.
+// Parse parses one nightmare, such as random:0.5 or group:sensor3@1000-2000. It is the inverse of String. The text does
+// not contain the seed, which is in the Stage.
 func Parse(s string) (Nightmare, error) {
 	body, window, windowed := strings.Cut(s, "@")
 	name, argument, _ := strings.Cut(body, ":")
@@ -223,7 +225,7 @@ func parseDuring(n Nightmare, window string) (Nightmare, error) {
 	return d, nil
 }
 
-// Family is a nightmare at one or more levels (severities), measured as a point or a curve.
+// Family is a nightmare at one or more levels (severities). Its results are shown as a point or a curve.
 type Family struct {
 	Name   string // text that ParseFamily parsed
 	Levels []Level
@@ -243,8 +245,8 @@ var (
 // maxLevels is the largest number of levels in a range.
 const maxLevels = 1000
 
-// WithNothing returns the Family with an additional first level without any effect, for comparison. It does so only if
-// the number is an amount that is removed or added, and there is no such level.
+// WithNothing returns the Family with an additional first level that has no effect, for comparison. It does so only if
+// the level is an amount that is removed or added, and if there is no such level yet.
 func (f Family) WithNothing() Family {
 	if len(f.Levels) == 0 || slices.ContainsFunc(f.Levels, func(l Level) bool { return l.X == 0 }) {
 		return f
@@ -255,7 +257,8 @@ func (f Family) WithNothing() Family {
 	return f
 }
 
-// nothingOf returns a nightmare of the same kind without any effect. It returns nil if its number is not an amount.
+// nothingOf returns a nightmare of the same kind without any effect. It returns nil if the number of the nightmare is
+// not an amount.
 func nothingOf(n Nightmare) Nightmare {
 	switch n := n.(type) {
 	case Random:
@@ -274,8 +277,8 @@ func nothingOf(n Nightmare) Nightmare {
 	return nil
 }
 
-// ParseFamily is Parse, but a number may be replaced by a range FROM..TO/STEP, or the last number by a list:
-// random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
+// ParseFamily parses a Family. The syntax is that of Parse, but a number may be replaced by a range FROM..TO/STEP, or
+// the last number by a list: random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
 func ParseFamily(s string) (Family, error) {
 	f := Family{Name: s}
 	var texts []string
@@ -334,7 +337,8 @@ func takesNumber(s string) bool {
 	})
 }
 
-// cutList splits off a list of numbers at the end of a nightmare, before its window of events.
+// cutList splits the text of a nightmare into the text before a list of numbers at its end, the list, and the window of
+// events after the list.
 func cutList(s string) (head string, list []string, tail string) {
 	body, _, windowed := strings.Cut(s, "@")
 	if windowed {

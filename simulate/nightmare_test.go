@@ -15,7 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// stream returns examples with informative and uninformative features, and the model that determined their labels.
+// stream returns examples with informative and uninformative features, and the model from which their labels were
+// computed.
 func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -61,7 +62,7 @@ func ExampleError() {
 	// worst:1 45 %
 }
 
-// TestWorst compares the chosen features with every possible choice.
+// TestWorst compares the features that Worst removes with every possible choice.
 func TestWorst(t *testing.T) {
 	for _, classes := range []int{2, 3, 4} {
 		m, examples := stream(classes, 60, 3)
@@ -120,8 +121,8 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestRandom checks that the configured fraction of features is removed. They must be the same features that blankout
-// predict --delete and the copies of blankout corrupt remove.
+// TestRandom checks that Random removes the configured fraction of features. The features must be the same as those
+// that blankout predict --delete and blankout corrupt remove.
 func TestRandom(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	for repeat := range 2 {
@@ -147,7 +148,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestKill compares the removed features and the changed values of one event with the expected ones.
+// TestKill compares the removed features and the changed values of one event with the expected result, for each
+// nightmare.
 func TestKill(t *testing.T) {
 	numbered := event.NewSchema(10, []string{"0", "1"}, 0)
 	numbered.NumericIndices = true
@@ -187,7 +189,7 @@ func TestKill(t *testing.T) {
 		{nightmare: "drift:front:-1,0", named: true, dead: "....", value: []float64{-1, -2, 3, 4}},
 		{nightmare: "stuck:noise:7", named: true, dead: "....", value: []float64{1, 2, 7, 7}},
 		{nightmare: "stuck:noise:7@0-1", number: 1, named: true, dead: "....", value: []float64{1, 2, 3, 4}},
-		// A sparse format omits zeros, but a stuck sensor also replaces these.
+		// A sparse format omits zeros. A stuck sensor also replaces omitted values.
 		{nightmare: "stuck:1-3:5", dead: ".......", value: []float64{5, 5, 5, 1, 1, 1, 1}},
 		{nightmare: "drift:1-3:2,0", dead: "......", value: []float64{2, 2, 1, 1, 1, 1}},
 	} {
@@ -300,7 +302,8 @@ func TestParseFamily(t *testing.T) {
 	}
 }
 
-// TestWithNothing checks that a family with an amount gets a level without effect, unless it already has one.
+// TestWithNothing checks that a family whose level is an amount gets a level without effect, unless the family already
+// has such a level.
 func TestWithNothing(t *testing.T) {
 	for s, want := range map[string]string{
 		"random:0.5":          "[{random:0 0} {random:0.5 0.5}]",

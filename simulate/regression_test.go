@@ -21,8 +21,8 @@ import (
 	"blankout/online"
 )
 
-// numberStream returns regression examples with different importance weights, and the model that determined their
-// targets, except for noise.
+// numberStream returns regression examples with different importance weights, and the model from which their targets
+// were computed. The targets also have noise.
 func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.Example) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weights := []float64{1, -2, 0.5, 0, 1.5, -0.3, 0.2, 0.1}
@@ -88,8 +88,8 @@ func TestRegressionClosedForm(t *testing.T) {
 	}
 }
 
-// TestRegressionMeasures compares both errors, over the whole stream and over parts of it, with sums that the test
-// computes. It also compares the deletion of the worst features with all possible deletions.
+// TestRegressionMeasures compares RMSE and MAE, over the whole stream and over parts of it, with sums that the test
+// computes. It also compares the features that Worst removes with all possible choices.
 func TestRegressionMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
@@ -156,7 +156,7 @@ func TestRegressionLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestRegressionChooses checks that the setting with the lower RMSE is chosen from two.
+// TestRegressionChooses checks that, of two settings, the one with the lower RMSE is chosen.
 func TestRegressionChooses(t *testing.T) {
 	m, examples := numberStream("squared", 900, 7)
 	var b batch.Builder
@@ -178,7 +178,7 @@ func TestRegressionChooses(t *testing.T) {
 	}
 }
 
-// TestNumbersFiles checks the names of the measures in the files, and how infinite values are written.
+// TestNumbersFiles checks the names of the measures in the files, and the form in which infinite values are written.
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}

@@ -1,6 +1,6 @@
 package simulate
 
-// This file runs subjects (models and learners) through nightmares and sums their errors.
+// This file runs subjects (models and learners) in nightmares and sums their errors.
 
 import (
 	"cmp"
@@ -25,21 +25,22 @@ import (
 	"blankout/online"
 )
 
-// Subject is a model in a nightmare: a fixed model, or a learner that continues to learn from the damaged events.
+// Subject is a model that is measured in nightmares: a fixed model, or a learner that continues to learn from the
+// damaged events.
 type Subject struct {
 	Name string
-	// Examples are the recorded events, decoded with Schema. Subjects with the same Schema may share them. They must
-	// not be changed.
+	// Examples are the recorded events, decoded with Schema. Subjects with the same Schema may share the same slice.
+	// The events must not be changed.
 	Examples []event.Example
 	Schema   *event.Schema
-	// Exactly one of these must be set.
+	// Exactly one of Model and Learn must be set.
 	Model model.Model
 	Learn *online.Config
 
 	dead *model.Dead // as in learning
 }
 
-// loss returns the name of the loss, which determines the kind of labels.
+// loss returns the name of the subject's loss, which determines whether labels are classes or targets.
 func (s *Subject) loss() string {
 	if s.Learn != nil {
 		return s.Learn.Loss
@@ -51,14 +52,14 @@ func (s *Subject) loss() string {
 type Dead string
 
 const (
-	// Declared features are declared missing. The missing policy of the model applies, and a learner receives null
-	// fields.
+	// Declared features are declared missing. The model applies its missing policy to them. A learner receives events
+	// in which their fields are null.
 	Declared Dead = "declared"
-	// Silent features are not declared missing. A number has its neutral value (model.Dead), and other features are
-	// absent.
+	// Silent features are not declared missing. A silently missing number has its neutral value (model.Dead), and other
+	// features are absent.
 	Silent Dead = "silent"
-	// Found and NotFound are for nightmares that hold fields at a value: the learner has or has not detected that they
-	// are stuck. Detected fields count as missing.
+	// Found and NotFound are for nightmares that hold fields at a value. With Found, the learner has detected that the
+	// fields are stuck, and they count as missing. With NotFound, it has not detected it.
 	Found    Dead = "found"
 	NotFound Dead = "not found"
 )
@@ -66,8 +67,9 @@ const (
 // Treatment describes what happens to removed features and to the remaining ones.
 type Treatment struct {
 	Dead Dead `json:"dead"`
-	// Rescale removes Declared features and divides the remaining ones by the fraction that remains, so that the score
-	// keeps its mean, for any missing policy. It does not apply to learners, which score an event as it arrives.
+	// Rescale removes Declared features and divides the remaining features by the fraction that remains. The mean of
+	// the score then does not change. The missing policy is not used. Rescale does not apply to learners, which score
+	// an event as it arrives.
 	Rescale bool `json:"rescale"`
 }
 
@@ -78,20 +80,21 @@ func (t Treatment) String() string {
 	return string(t.Dead)
 }
 
-// Replay runs subjects through families of nightmares. Its Result depends only on these fields, bit by bit.
+// Replay runs subjects through families of nightmares. Its Result depends only on the fields of the Replay, bit by bit.
 type Replay struct {
 	Families   []Family
 	Treatments []Treatment
-	// Stuck treats fields that a nightmare holds at a value as NotFound and as Found, and ignores the Treatments for
-	// these nightmares.
+	// If Stuck is true, nightmares that hold fields at a value are run with NotFound and with Found, in place of the
+	// Treatments.
 	Stuck  bool
 	Repeat int // number of random draws, at least 1
 	Seed   uint64
 	Groups map[string][]event.Span
-	// Bins is the number of stretches of equal length in which the error over time is measured. 0 means 50.
+	// Bins is the number of stretches of the stream, of equal length, in each of which the error is measured. 0 means
+	// 50.
 	Bins    int
 	Threads int
-	// Progress is called with the number of finished runs, never concurrently.
+	// Progress is called with the number of finished runs. The calls are never concurrent.
 	Progress func(done, all int)
 }
 
@@ -100,14 +103,14 @@ type Result struct {
 	Seed   uint64 `json:"seed"`
 	Repeat int    `json:"repeat"`
 	Events int    `json:"events"`
-	// Numbers is true for regression, where Points have NumberErrors. Otherwise they have ClassErrors.
+	// Numbers is true for regression. Points then have NumberErrors, and otherwise ClassErrors.
 	Numbers bool `json:"numbers,omitempty"`
 	// BinEvents is the number of events in each stretch of a Point's Time.
 	BinEvents int     `json:"bin_events"`
 	Curves    []Curve `json:"curves"`
 }
 
-// Curve is the result of one subject in one family of nightmares, with one treatment.
+// Curve is the result of one subject in one family of nightmares under one treatment.
 type Curve struct {
 	Subject   string `json:"model"`
 	Learns    bool   `json:"learns"`
@@ -118,25 +121,25 @@ type Curve struct {
 	loss    string  // name of the subject's loss
 }
 
-// Point is the result of one nightmare of a family. Its error is the percentage of wrong classes (ClassErrors.Error)
-// or, for regression, the root mean squared error (NumberErrors.RMSE). Deleted is in percent. All values are means over
-// the repetitions.
+// Point is the result of one nightmare of a family. For classification, its error is the percentage of wrong
+// predictions (ClassErrors.Error). For regression, its error is the root mean squared error (NumberErrors.RMSE).
+// Deleted is in percent. All values are means over the repetitions.
 type Point struct {
 	Nightmare     string   `json:"nightmare"`
 	Level         *float64 `json:"severity"` // null for a nightmare without a number
 	Repeats       int      `json:"repeats"`
 	*ClassErrors           // nil for regression
 	*NumberErrors          // nil for classification
-	// Low and High are the 95 % confidence bounds of the mean error over the random draws (Student's t), null for fewer
-	// than two repetitions. They do not include the uncertainty from the choice of events.
+	// Low and High are the 95 % confidence bounds of the mean error over the random draws (Student's t). They are null
+	// if there are fewer than two repetitions. They do not include the uncertainty from the choice of events.
 	Low     *float64 `json:"low"`
 	High    *float64 `json:"high"`
 	Deleted float64  `json:"deleted"` // percentage of the features of all events
-	// Settings are the settings chosen for this nightmare, "" for a fixed model.
+	// Settings are the settings that a method has chosen for this nightmare, or "" for a fixed model.
 	Settings string  `json:"settings,omitempty"`
 	Errors   numbers `json:"errors"` // errors by repetition
-	// Time is the error in each stretch of the stream. TimeLow and TimeHigh are its bounds, absent for fewer than two
-	// repetitions.
+	// Time is the error in each stretch of the stream. TimeLow and TimeHigh are the bounds of Time. They are absent if
+	// there are fewer than two repetitions.
 	Time     numbers     `json:"time"`
 	TimeLow  numbers     `json:"time_low,omitempty"`
 	TimeHigh numbers     `json:"time_high,omitempty"`
@@ -145,14 +148,14 @@ type Point struct {
 	seconds  []float64   // second measure by repetition, see errors
 }
 
-// ClassErrors are errors of predicted classes.
+// ClassErrors are the errors of a classifier.
 type ClassErrors struct {
 	Error   float64 `json:"error"`    // in percent
 	LogLoss float64 `json:"log_loss"` // in nats
 }
 
-// NumberErrors are errors of regression predictions, in the unit of the labels. They are null in JSON if they are not
-// finite.
+// NumberErrors are the errors of regression predictions, in the unit of the labels. An error that is not finite is null
+// in JSON.
 type NumberErrors struct {
 	RMSE measured `json:"rmse"` // root mean squared error
 	MAE  measured `json:"mae"`  // mean absolute error
@@ -176,7 +179,8 @@ func (m measured) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(m))
 }
 
-// numbers are null in JSON if they are not finite, because there was no labeled event or a prediction is infinite.
+// numbers is a list whose values are null in JSON if they are not finite. A value is not finite if there was no labeled
+// event, or if a prediction is infinite.
 type numbers []float64
 
 func (n numbers) MarshalJSON() ([]byte, error) {
@@ -194,7 +198,7 @@ type RequestError struct{ error }
 
 func (e *RequestError) Unwrap() error { return e.error }
 
-// run is one subject in one nightmare, with one treatment and one draw.
+// run is a run of one subject in one nightmare, with one treatment and one random draw.
 type run struct {
 	curve, point, repeat int
 	subject              *Subject
@@ -216,7 +220,7 @@ type sums struct {
 	numbers                measure.Numbers
 }
 
-// errors returns the two values of Point.errors, NaN without events.
+// errors returns the two values that Point.errors returns. They are NaN if there are no events.
 func (s *sums) errors() (first, second float64) {
 	if s.numbers.Weight > 0 {
 		return s.numbers.RMSE(), s.numbers.MAE()
@@ -224,7 +228,7 @@ func (s *sums) errors() (first, second float64) {
 	return 100 * s.wrong / s.weight, s.logLoss / s.weight
 }
 
-// Run replays the events of every subject in every nightmare.
+// Run replays the events of every subject in every nightmare under every treatment.
 func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) {
 	if r.Repeat < 1 || len(r.Families) == 0 || len(r.Treatments) == 0 || len(subjects) == 0 {
 		return nil, errors.New("a replay wants a subject, a nightmare, a treatment and a repetition at least")
@@ -367,7 +371,7 @@ func columnsOf(examples []event.Example) (columns int) {
 	return columns
 }
 
-// isRandom reports whether repetitions of a nightmare differ.
+// isRandom reports whether the repetitions of a nightmare can differ.
 func isRandom(n Nightmare) bool {
 	switch n := n.(type) {
 	case During:
@@ -384,7 +388,7 @@ func isRandom(n Nightmare) bool {
 	return false
 }
 
-// each calls f(0) … f(n-1) on the given number of goroutines; 0 means one per CPU. progress may be nil.
+// each calls f(0), …, f(n-1) on the given number of goroutines; 0 means one per CPU. progress may be nil.
 func each(threads, n int, progress func(done, all int), f func(i int)) {
 	tell := counted(n, progress)
 	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
@@ -393,7 +397,8 @@ func each(threads, n int, progress func(done, all int), f func(i int)) {
 	})
 }
 
-// counted returns a function that reports to progress that one more of n runs is finished. progress may be nil.
+// counted returns a function that must be called after each of n runs. The function calls progress with the number of
+// finished runs. progress may be nil.
 func counted(n int, progress func(done, all int)) func() {
 	var mu sync.Mutex
 	done := 0
@@ -406,7 +411,7 @@ func counted(n int, progress func(done, all int)) func() {
 	}
 }
 
-// addTo adds the outcome of a repetition to its Point.
+// addTo adds the outcome of one repetition to the Point p.
 func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	if o.untouched != "" {
 		return &RequestError{fmt.Errorf("%s: no event has anything of %q: want %s", n, o.untouched, knownGroups(s.Schema))}
@@ -424,7 +429,7 @@ func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	return nil
 }
 
-// knownGroups returns the valid names of groups.
+// knownGroups returns the valid names of groups, for an error message.
 func knownGroups(s *event.Schema) string {
 	var names []string
 	for _, f := range s.Fields[1:] {
@@ -469,7 +474,7 @@ func (p *Point) finish(ofNumbers bool) {
 	}
 }
 
-// meanAndBounds returns the mean and its 95 % confidence bounds.
+// meanAndBounds returns the mean of x and the 95 % confidence bounds of the mean.
 func meanAndBounds(x []float64) (mean, low, high float64) {
 	n := float64(len(x))
 	if n < 2 {
@@ -482,7 +487,7 @@ func meanAndBounds(x []float64) (mean, low, high float64) {
 	return mean, mean - half, mean + half
 }
 
-// do runs the events once.
+// do runs the subject on its events once.
 func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, error) {
 	var o outcome
 	o.bins = make([]sums, (stage.Events+binEvents-1)/binEvents)
@@ -563,7 +568,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// markDead lets the nightmare mark the removed features of an event whose X is set.
+// markDead marks the features of an event that the nightmare removes. The field X of the event must be set.
 func (u *run) markDead(event *Event) {
 	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
 	clear(event.Dead)
@@ -593,7 +598,8 @@ func linearOf(m model.Model) *model.Linear {
 	return linear
 }
 
-// predict returns the scores of an event in a nightmare, valid until the next call, and how they become a class.
+// predict returns the scores of an event in a nightmare, and the rule by which scores become a class. The scores are
+// valid until the next call.
 func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	ev.Model, ev.X, ev.Field = f.linear, f.raw.Features, f.raw.Field
@@ -633,7 +639,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	return head.Decision(), f.model.ScoreVec(f.x, f.scores)
 }
 
-// base returns the nightmare inside a During, or n itself.
+// base returns the nightmare that a During limits, or n if n is not a During.
 func base(n Nightmare) Nightmare {
 	if d, ok := n.(During); ok {
 		return d.Nightmare
@@ -657,9 +663,9 @@ func deadFraction(dead []bool, columns []uint32) float64 {
 	return float64(n) / float64(of)
 }
 
-// Error returns the weighted fraction of labeled examples that a model classifies wrongly in a nightmare. Removed
-// features are declared missing where possible. It uses the first draw with seed 0. It returns NaN without a labeled
-// example, and for a regression model.
+// Error returns the fraction of labeled examples, weighted by importance, that a model classifies wrongly in a
+// nightmare. Removed features are declared missing if that is possible. Error uses the first random draw with seed 0.
+// It returns NaN if there is no labeled example, and for a regression model.
 func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Declared}}, m, examples, 0)
 	if err != nil {
@@ -668,8 +674,8 @@ func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float
 	return o.wrong / o.weight
 }
 
-// Mistakes returns, by example, 1 if a model classifies it wrongly in a nightmare, for a seed and repetition. It
-// returns the errors of a Replay, and an error for a regression model.
+// Mistakes returns a value for each example: 1 if a model classifies it wrongly in a nightmare, else 0. seed and repeat
+// determine the random draw. Mistakes returns the same errors as a Replay, and an error for a regression model.
 func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
 	if loss.IsRegression(m.About().Loss) {
 		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
@@ -679,7 +685,7 @@ func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nigh
 	return u.wrong, err
 }
 
-// once runs a single model on the events once.
+// once runs one model on the events once.
 func once(ctx context.Context, u *run, m model.Model, examples []event.Example, seed uint64) (outcome, error) {
 	schema := m.About().Schema
 	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}

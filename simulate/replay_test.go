@@ -23,8 +23,8 @@ func family(t *testing.T, s string) Family {
 	return must.Get(ParseFamily(s))(t)
 }
 
-// TestReplay compares the measures with counts that the test computes. Two replays, one of them on one goroutine, must
-// write equal files.
+// TestReplay compares the measures of a Replay with counts that the test computes. Two replays, one of which uses a
+// single goroutine, must write equal files.
 func TestReplay(t *testing.T) {
 	m, examples := stream(4, 600, 3)
 	weights := make([]float64, 12)
@@ -41,7 +41,7 @@ func TestReplay(t *testing.T) {
 	if len(result.Curves) != 3*(2+2+1) {
 		t.Fatalf("%d curves", len(result.Curves))
 	}
-	// Random at 0.5, rescaled, of model b, compared with counts by the corrupter's masks.
+	// Compare model b in the nightmare random:0.5, rescaled, with counts that use the masks of the corrupter.
 	p := result.Curves[3].Points[1]
 	for repeat := range 3 {
 		wrong := 0.0
@@ -60,7 +60,7 @@ func TestReplay(t *testing.T) {
 	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
 		t.Errorf("%+v", p)
 	}
-	// The model that determined the labels is wrong only on damaged events.
+	// The model from which the labels were computed can be wrong only on damaged events.
 	window := result.Curves[2*(2+2+1)].Points[0]
 	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
 		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)
@@ -151,8 +151,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestLearning checks that a learner adapts if the effect of its best feature reverses, and that a fixed model predicts
-// worse from then on.
+// TestLearning reverses the effect of the best feature during the stream. A learner must adapt to the change, and a
+// fixed model must have a larger error after the change.
 func TestLearning(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	c := online.DefaultConfig()
@@ -178,8 +178,8 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestLearningQuiet checks that a learner's error and log-loss without a nightmare equal its progressive ones, with its
-// calibration and threshold.
+// TestLearningQuiet runs a learner without a nightmare. Its error and log-loss must equal the learner's progressive
+// error and log-loss, with calibration and threshold.
 func TestLearningQuiet(t *testing.T) {
 	m, examples := stream(2, 1000, 5)
 	var before float64
@@ -200,8 +200,8 @@ func TestLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestChoose checks that each level uses the candidate that is best on the validation events, even if another is better
-// on the test events.
+// TestChoose checks that, at each level, the candidate with the lowest error on the validation events is chosen, even
+// if another candidate has a lower error on the test events.
 func TestChoose(t *testing.T) {
 	m, examples := stream(2, 3000, 7)
 	var b batch.Builder
@@ -234,8 +234,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestSilentLearner checks that a learner receives a silently missing number as the mean of its readings, or as 0 if 0
-// is frequent. A silently missing word is absent.
+// TestSilentLearner checks the values that a learner receives for silently missing features. A number must be the mean
+// of its readings, or 0 if 0 is frequent. A word must be absent.
 func TestSilentLearner(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical} {
@@ -310,7 +310,8 @@ func TestSilentLoss(t *testing.T) {
 			r.Curves[2] = spline("a", false, silent, 9, 10.9, 20.9)
 		}
 	}
-	// A nightmare with a window counts by its length. A regression learner uses the loss of the subject.
+	// The cost in a nightmare with a window is relative to the length of the window. For regression, the report uses
+	// the loss of the subject.
 	r.Events, r.Numbers, r.Curves = 1000, true, nil
 	for _, treatment := range []Treatment{declared, silent} {
 		c := Curve{Subject: "d", Treatment: treatment, loss: "huber:2"}

@@ -61,7 +61,7 @@ func writeFile(path string, f func(io.Writer) error) (err error) {
 	return w.Flush()
 }
 
-// WriteCSV writes one line per point.
+// WriteCSV writes one line per Point.
 func (r *Result) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	optional := func(x *float64) string {
@@ -85,8 +85,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return c.WriteAll(rows)
 }
 
-// Markdown writes the tables of errors, one for each family, with a row for each model and treatment and a column for
-// each nightmare. For regression, a table of the mean absolute error follows the table of the root mean squared error.
+// Markdown writes one table of errors for each family, with a row for each model and treatment, and a column for each
+// nightmare. For regression, each table of root mean squared errors is followed by a table of mean absolute errors.
 func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
 
 func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
@@ -194,7 +194,7 @@ func (r *Result) Figures() []Named {
 	for _, family := range r.families() {
 		splines := r.of(family)
 		points := splines[0].Points
-		// The legend contains treatments only if they differ.
+		// The legend contains the treatments only if there are several.
 		several := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Treatment != splines[0].Treatment })
 		legend := func(c *Curve) string {
 			if several {
@@ -253,7 +253,8 @@ func (r *Result) Figures() []Named {
 	return out
 }
 
-// style gives all curves of a subject one color. Curves whose treatment differs from the first one are dashed.
+// style returns a Series with the color and line of the curve c. All curves of a subject have the same color. A curve
+// is dashed if its treatment differs from the treatment of first.
 func (r *Result) style(c, first *Curve, form Form) Series {
 	s := Series{Form: form, Color: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
 	if len(r.treatments()) > 2 {

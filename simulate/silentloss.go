@@ -1,6 +1,6 @@
 package simulate
 
-// This file computes the cost of silently missing features compared with declared ones.
+// This file computes how much larger the error is with silently missing features than with declared missing features.
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentLoss describes the nightmare and subject for which silently missing features cost most, compared with declared
-// missing features. Errors are as in a Point.
+// SilentLoss has the nightmare and subject with the largest cost of silently missing features. The cost is the
+// difference from the error with declared missing features. Errors are those of a Point.
 type SilentLoss struct {
 	Subject   string  `json:"model"`
 	Nightmare string  `json:"nightmare"`
@@ -28,12 +28,13 @@ type SilentLoss struct {
 	regression string // name of the regression loss, "" for classification
 }
 
-// A cost is reported if it exceeds the fraction leastSilentLoss of the declared error and, for classification,
-// leastSilentPoints percentage points.
+// A cost is reported if it is larger than leastSilentLoss times the error with declared missing features. For
+// classification it must also be larger than leastSilentPoints percentage points.
 const leastSilentLoss, leastSilentPoints = 0.05, 1
 
-// SilentLoss returns where silently missing features cost most. It prefers subjects that have not learned for them, if
-// one of these has a large enough cost. It returns nil if no cost is large enough, or none was measured.
+// SilentLoss returns the nightmare and subject for which silently missing features cost most. If subjects that have not
+// learned for silently missing features have a large enough cost, it returns one of these. It returns nil if no cost is
+// large enough, or if no cost was measured.
 func (r *Result) SilentLoss() (most *SilentLoss) {
 	r.eachPair(func(declared, silent *Curve) {
 		for i := range silent.Points {
@@ -76,7 +77,7 @@ func (r *Result) missing(p *Point) float64 {
 	return missing
 }
 
-// eachPair calls f with the Declared and the Silent curve of each subject in each family.
+// eachPair calls f with the curves for Declared and Silent of each subject in each family.
 func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	for i := range r.Curves {
 		for j := range r.Curves {
@@ -88,7 +89,8 @@ func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	}
 }
 
-// String returns one line, with the key for learning with silently missing features. It returns "" for nil.
+// String returns one line of text, which names the key for learning with silently missing features. It returns "" for a
+// nil SilentLoss.
 func (s *SilentLoss) String() string {
 	if s == nil {
 		return ""

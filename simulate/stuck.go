@@ -21,7 +21,7 @@ func stuckFields(f Family, s *event.Schema) (ids []uint16) {
 	return ids
 }
 
-// fields returns the numeric fields of the group.
+// fields returns the numeric fields of the group that l changes.
 func (l Linear) fields(s *event.Schema) (ids []uint16) {
 	for id, f := range s.Fields {
 		if f.Kind == event.Numeric && (f.Name == l.Group || f.Group == l.Group) {
@@ -31,7 +31,7 @@ func (l Linear) fields(s *event.Schema) (ids []uint16) {
 	return ids
 }
 
-// modelOf returns the model of a run. Depending on the treatment, it has or has not detected stuck fields.
+// modelOf returns the model of a run. The treatment determines whether the model has detected stuck fields.
 func (u *run) modelOf() model.Model {
 	m, ok := u.subject.Model.(*model.Linear)
 	if !ok || u.treatment.Dead != Found && u.treatment.Dead != NotFound {
@@ -50,7 +50,7 @@ func (u *run) modelOf() model.Model {
 	return m.WithFaults(model.NewFaults(stuck, limits))
 }
 
-// learnerOf is modelOf for a learner.
+// learnerOf is modelOf for a learner: it returns the learner of a run.
 func (u *run) learnerOf() *Subject {
 	s := *u.subject
 	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {

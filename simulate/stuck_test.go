@@ -11,9 +11,9 @@ import (
 	"blankout/online"
 )
 
-// TestStuckFoundAndNot checks that a nightmare that holds a field at a value has an additional curve of a subject that
-// has detected it. That subject has a lower error, as if the field were null. Other nightmares have the configured
-// curves.
+// TestStuckFoundAndNot checks a nightmare that holds a field at a value. It must have an additional curve, of a subject
+// that has detected the stuck field. The error of this subject must be lower, as if the field were null. Other
+// nightmares must have only the configured curves.
 func TestStuckFoundAndNot(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
