@@ -20,10 +20,10 @@ type Ablation struct {
 	Events   int    `json:"events"`
 	WithPart int    `json:"held"`  // number of events that have the part
 	Since    int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
-	// With is the error on all Events with the part, and Without is the error without the part.
+	// With is the error on all these events with the part. Without is the error on the same events without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
-	// Recent has these errors for consecutive spans of the events, oldest first.
+	// Recent has With and Without for consecutive spans of the events, oldest first.
 	Recent []AblationSpan `json:"recent"`
 	// Deletions are fractions of the other features that are missing at random. ForecastWith and ForecastWithout are
 	// the expected errors at these fractions, as in ModelMeasures.Robustness.
@@ -109,8 +109,8 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 	return g, nil
 }
 
-// diesWith returns a function that reports whether a feature becomes missing if the part is missing. A product becomes
-// missing if either of its fields does.
+// diesWith returns a function that reports whether a feature becomes missing if the part is missing. A product of two
+// fields becomes missing if either field does.
 func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
 	if kind == "feature" {
 		called := h.Namer()

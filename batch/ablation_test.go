@@ -36,7 +36,8 @@ func goneModel() (*model.Linear, []event.Example) {
 }
 
 // TestWithoutPart checks the errors without a part. The test removes the part and its products from all events, entry
-// by entry. The errors on these events must be equal. The forecast at deleted fraction 0 must be the same error.
+// by entry. WithoutPart must report the model's error on these events. The forecast at deleted fraction 0 must be this
+// error too.
 func TestWithoutPart(t *testing.T) {
 	m, events := goneModel()
 	for _, c := range []struct {
@@ -79,7 +80,7 @@ func TestWithoutPart(t *testing.T) {
 			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 		}
 	}
-	// A feature without a field, as in the svmlight format, is deleted alone.
+	// If features have no fields, as in the svmlight format, only the feature itself is deleted.
 	for i := range events {
 		events[i].Field = nil
 	}

@@ -32,7 +32,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 	return builder.Data(event.NewSchema(20, []string{"-1", "1"}, 2)), y
 }
 
-// BenchmarkPass measures the time of a pass over the data, per entry.
+// BenchmarkPass measures the time per entry of a pass over the data.
 func BenchmarkPass(b *testing.B) {
 	for _, c := range []struct {
 		name   string

@@ -38,8 +38,8 @@ type Packed struct {
 	at    uint32   // index of the chunk in Data, if added
 }
 
-// Pack copies and checks the features of events. It does not look at labels, weights and refusals. Many goroutines may
-// call it concurrently. Add its results before you call Data.
+// Pack copies and checks the features of events. It ignores labels, weights and the errors of refused events. Many
+// goroutines may call Pack concurrently. Add its results with AddPacked before you call Data.
 func (b *Builder) Pack(examples []event.Example) *Packed {
 	n := 0
 	for i := range examples {
@@ -116,7 +116,7 @@ func unusable(e *event.Example, why error) error {
 	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
 }
 
-// take appends the features of an event to c, which has room for them, and records their columns.
+// take appends the features of an event to c, which has enough capacity, and records their columns.
 func (b *Builder) take(c *chunk, x event.Vec) error {
 	if !c.add(x) {
 		return x.Check()
@@ -209,7 +209,8 @@ func (c *chunk) addValues(x []float64) bool {
 	return true
 }
 
-// narrow copies x to the slice to, and reports whether all values are finite and exact as float32.
+// narrow copies x to the slice to. It reports whether all values are finite and can be stored as float32 without
+// rounding.
 func narrow(to []float32, x []float64) bool {
 	to = to[:len(x)]
 	for i, v := range x {
@@ -241,8 +242,8 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 			}
 		}
 	}
-	// Columns are often numbered by frequency. Columns before the first gap keep their numbers, so they need no
-	// translation.
+	// Columns are often numbered by frequency. Columns before the first unused number keep their numbers, so they need
+	// no translation.
 	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
 	if int(gap) < len(d.columns) {
 		Parallel(b.Threads, len(d.chunks), func(k int) {

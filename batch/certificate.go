@@ -1,7 +1,7 @@
 package batch
 
-// This file computes the optimality certificate of Expected: the duality gap at any point bounds how far the objective
-// is above its minimum.
+// This file computes the optimality certificate of Expected. The certificate is the duality gap: at any point, it
+// bounds how far the objective is above its minimum.
 
 import (
 	"math"
@@ -39,8 +39,8 @@ func (o *Expected) Gap(w []float64) float64 {
 	return o.gapAtScores(w)
 }
 
-// gapAtScores returns the duality gap of w. The scores of w must be in o.f and o.v. It moves a free intercept to its
-// optimum. It uses the sums of the gradient at w, which ValueGrad computes in any case.
+// gapAtScores returns the duality gap of w. The scores of w must be in o.f and o.v. gapAtScores moves a free intercept
+// to its optimum. It uses the sums of the gradient at w, because ValueGrad computes these sums anyway.
 func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.FreeIntercept() {
 		w[o.columns] += o.center()
@@ -53,8 +53,8 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	return gap
 }
 
-// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by view. It returns the sum of
-// the smoothed losses.
+// dualPoint fills the buffers of the derivatives with the dual point that belongs to the scores of each view. It
+// returns the sum of the smoothed losses.
 func (o *Expected) dualPoint() float64 {
 	o.hasSecond = false
 	smoothing := o.eps * o.eps
@@ -213,8 +213,8 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 	return kink
 }
 
-// move moves the scores by t along the last Line. If a variance has become so small that rounding affects it, move
-// returns false and the scores must not be used.
+// move moves the scores by t along the direction of the last Line. If a variance has become so small that rounding
+// affects it, move returns false and the scores must not be used.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
 	o.cached, o.hasSecond = false, false
@@ -238,7 +238,7 @@ func (o *Expected) GradientGap(r []float64) float64 {
 }
 
 // GradientGap returns (1/2)|R^-1/2 r|^2, the gradient's part of the duality gap. It returns +Inf if r is not 0 for a
-// parameter without a penalty. A free intercept, which is the last parameter, is exempt.
+// parameter without a penalty. A free intercept, which is the last parameter, needs no penalty.
 func (p Penalty) GradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
 	for d, r := range r {
@@ -279,7 +279,8 @@ func (o *Expected) slope(shift float64) float64 {
 	})
 }
 
-// slopeSize returns the sum of the rows' absolute slopes. A sum of slopes is considered small relative to this size.
+// slopeSize returns the sum of the rows' absolute slopes. The sum of the slopes counts as zero if it is small relative
+// to slopeSize.
 func (o *Expected) slopeSize() float64 {
 	size := 0.0
 	for i, m := range o.m {
@@ -344,7 +345,7 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 // to the smoothed objective; Gap still bounds the distance of the true objective from its minimum.
 func (o *Expected) Smooth(eps float64) { o.eps = eps }
 
-// Kinked reports whether the losses have a kink that Smooth smooths.
+// Kinked reports whether the losses have a kink that Smooth can smooth.
 func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 
 // SmoothingGap returns the contribution of smoothing to the last Gap.

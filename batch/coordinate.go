@@ -16,13 +16,13 @@ import (
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
 // and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows whose alpha_n stays at a
-// bound are set aside until the other rows have converged. No other method here reaches a few digits faster. (Merging
-// equal rows does not help: an epoch is shorter, but a9a and w8a need three times as many epochs.) A free intercept b
-// has a proximal term rho/2 (b - b_k)^2 whose center b_k follows b. This is the method of multipliers for the
-// constraint sum alpha y = 0.
+// bound are set aside until the other rows have converged. To a precision of a few digits, it is the fastest method of
+// this package. (Merging equal rows does not help: an epoch is shorter, but a9a and w8a need three times as many
+// epochs.) A free intercept b has a proximal term rho/2 (b - b_k)^2 whose center b_k follows b. This is the method of
+// multipliers for the constraint sum alpha y = 0.
 //
 // It returns false if a weight has no penalty or if the given number of epochs was not enough. It returns early if it
-// is clear that the epochs will not be enough. Then w holds the best point so far.
+// is clear that the epochs will not be enough. Then s.w holds the best point so far.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
 	// A factor of 10 or 1 instead of 100 makes the intercept oscillate (measured on text).
 	d := o.newDescent(100)
@@ -110,7 +110,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		if first == 0 {
 			first, since = s.gap, epoch
 		} else if epoch >= 16 {
-			// Assume that progress is never faster than it has been so far.
+			// Give up if the tolerance would not be reached even at the fastest progress so far.
 			rate := math.Log(first/s.bestGap) / float64(epoch-since)
 			if more := math.Log(s.bestGap / (s.opt.Tol * math.Abs(s.value))); more > rate*float64(epochs-epoch) {
 				return false, nil
@@ -120,7 +120,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 	return false, nil
 }
 
-// descent is the state of coordinate descent in the dual variables alpha_n. It holds the w that they determine,
+// descent is the state of coordinate descent in the dual variables alpha_n. It holds the weights w for these variables,
 //
 //	w = c + R^-1 sum alpha_n y_n x_n.
 //
@@ -165,7 +165,7 @@ func (o *Expected) newDescent(stiff float64) *descent {
 	}
 	switch {
 	case d.free:
-		// The center moves after every epoch.
+		// The center of the proximal term moves after every epoch.
 		d.rho = stiff * float64(len(d.active)) / max(total, 1e-300)
 	case o.dim > columns:
 		d.rho = pen.R[columns]
@@ -218,11 +218,11 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 // logistic runs a few epochs of dual coordinate descent for the logistic loss without noise (Yu, Huang & Lin 2011),
 // starting at 0. The dual variables are alpha_n = m_n sigma(t_n). The dual has its minimum in one variable t_n where
 //
-//	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
+//	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0.
 //
-// which increases in t_n. If rows are nearly independent and q_n m_n is at most a few, no other method reaches two or
-// three digits faster. The result reports whether the tolerance was reached. If that would take long, it is false, and
-// Newton's method starts at s.w.
+// The left side increases with t_n. If rows are nearly independent and q_n m_n is at most a few, no other method
+// reaches two or three digits faster. The result done reports whether the tolerance was reached. If more epochs would
+// take long, logistic stops with done = false, and Newton's method starts at s.w.
 func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err error) {
 	d := o.newDescent(5)
 	if d == nil {
@@ -344,7 +344,7 @@ func (o *Expected) centerHinge(ell float64) float64 {
 			}
 		}
 	}
-	// Quickselect: all kinks left of the slice are below the zero.
+	// Quickselect: all kinks that were removed to the left of the slice are below the zero.
 	for len(kinks) > 1 {
 		pivot := kinks[len(kinks)/2].at
 		left, i, right := 0.0, 0, len(kinks)

@@ -17,7 +17,7 @@ import (
 type Corrupter struct {
 	Noise loss.Noise
 	Seed  uint64
-	// Keep leaves the surviving values of dropout unscaled, instead of dividing them by 1-q.
+	// Keep leaves the surviving values of dropout unscaled. Otherwise they are divided by 1-q.
 	Keep bool
 	// Grouping has the groups of a GroupDropout. The removal of a group depends on the group's name only, not on its
 	// columns.
@@ -32,7 +32,8 @@ type Corrupter struct {
 }
 
 // Vec replaces the values of x, the features of event n, by the values of a noisy copy. Entries may become zero; absent
-// columns stay zero. field has the field ids of the entries, as Example.Field does; only a GroupDropout uses it.
+// columns stay zero. The slice field has the field ids of the entries, as Example.Field does. Only a GroupDropout uses
+// the field ids.
 func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 	if c.Splines == nil {
 		c.vec(x, field, n, copy)
@@ -88,14 +89,14 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 	}
 }
 
-// deaths draws the dropout rate of features or groups for one event under silent noise.
+// deaths draws the dropout rate of features or groups for one event under silent noise, as the rate of a GroupDropout.
 func deaths(n loss.Silent, r *rand.Rand) loss.GroupDropout {
 	rates := n.Rates()
 	return loss.GroupDropout{Groups: rates[r.IntN(len(rates))]}
 }
 
-// Dead reports which entries of event n Vec removes, assuming that all values are nonzero. The result uses the memory
-// of out.
+// Dead reports, for each entry of event n, whether Vec removes it. All values are assumed to be nonzero. The result
+// uses the memory of out.
 func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bool) []bool {
 	c.ones = c.ones[:0]
 	for range columns {
@@ -139,7 +140,7 @@ func (c *Corrupter) value(noise loss.Noise, x float64, r *rand.Rand) float64 {
 	return y
 }
 
-// corruption makes the rows of a Data noisy copies of the rows of another.
+// corruption makes the rows of a Data noisy copies of the rows of another Data.
 type corruption struct {
 	noise  loss.Noise
 	copies int
@@ -255,8 +256,8 @@ func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) 
 	return Row{Index: x.Index, f64: values}
 }
 
-// Split splits d into two parts, stratified by class. The first part has the fraction share of every class. The split
-// depends only on the seed.
+// Split splits d into two parts, stratified by class. The first part has the given fraction of the rows of every class.
+// The split depends only on the seed.
 func (d *Data) Split(fraction float64, seed uint64) (first, second *Data) {
 	var a, b []int
 	for _, rows := range d.byClass(seed) {
@@ -268,7 +269,7 @@ func (d *Data) Split(fraction float64, seed uint64) (first, second *Data) {
 	return d.Subset(a), d.Subset(b)
 }
 
-// byClass returns the rows of every class in a random order; the last element has the unlabeled rows.
+// byClass returns the rows of every class in a random order. The last element of the result has the unlabeled rows.
 func (d *Data) byClass(seed uint64) [][]int {
 	out := make([][]int, len(d.Schema.Classes)+1)
 	for i := range d.rows {

@@ -77,8 +77,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 	}
 }
 
-// TestCorrupterDrawsAsCorruptedData checks that the Corrupter draws the same copies as corrupted Data. The cases
-// include group noise with one rate or several rates, and products of two groups.
+// TestCorrupterDrawsAsCorruptedData checks that Corrupter and Data.Corrupted draw the same copies. The cases include
+// group noise with one rate or several rates, and products of two groups.
 func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)

@@ -15,16 +15,17 @@ import (
 const (
 	// covarianceRows is the largest number of rows that are used; a larger set is sampled evenly.
 	covarianceRows = 50_000
-	// covarianceRounds is the number of EM rounds. The limit covarianceWork is the cost of a round, in columns cubed.
-	// If all rows with missing values would cost more, a sample of at least covarianceLeast rows represents them.
+	// covarianceRounds is the number of EM rounds. covarianceWork limits the cost of a round, in columns cubed. If all
+	// rows with missing values would cost more, a sample of at least covarianceLeast rows represents them.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
 )
 
-// Covariance returns the covariance of at most columns numeric columns of d, or nil for fewer than two. Numeric columns
-// are the columns of numeric fields, and the columns of the anonymous field that at least 90 % of the rows have.
+// Covariance returns the covariance of at most columns numeric columns of d, or nil if d has fewer than two numeric
+// columns. Numeric columns are the columns of numeric fields, and the columns of the anonymous field that at least 90 %
+// of the rows have.
 //
-// A row with missing values counts with their expectation and covariance given its other values, both computed from the
-// result itself (the EM algorithm). An outlier counts as missing.
+// For a row with missing values, Covariance uses the expectation and covariance of these values given the row's other
+// values. Both are computed from the covariance itself, by the EM algorithm. An outlier counts as missing.
 func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
 	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
@@ -155,8 +156,8 @@ func firstFields(fields []event.Field) (out []int) {
 	return out
 }
 
-// read sets x to the values of row i, and parts to the indexes that are present and the indexes to impute. It reports
-// whether the row is complete.
+// read sets x to the values of row i, by index of the column. It sets parts to the role of each column in that row:
+// observed or to impute. The result whole reports whether no value must be imputed.
 func (v *numericRows) read(i int) (whole bool) {
 	clear(v.has)
 	if len(v.p.rows.of) == v.Rows() {
@@ -188,8 +189,8 @@ func (v *numericRows) isOutlier(at int, x float64) bool {
 	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsOutlier(x)
 }
 
-// findOutliers sets reach, the distance from the mean beyond which a value is an outlier. It computes reach from the
-// standard deviation of the values that are not already outliers.
+// findOutliers sets reach, by index of the column. A value farther than reach from the mean is an outlier. reach is
+// computed from the standard deviation of the values that are not yet classified as outliers.
 func (v *numericRows) findOutliers() {
 	for range 3 {
 		m := v.apart()
@@ -201,8 +202,8 @@ func (v *numericRows) findOutliers() {
 	}
 }
 
-// apart returns the moments of the columns as if they were independent. Each column's moments are over the rows that
-// have it.
+// apart returns the moments of the columns as if the columns were independent. The moments of a column are over the
+// rows that have a value in it.
 func (v *numericRows) apart() impute.Sums {
 	n := len(v.columns)
 	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)

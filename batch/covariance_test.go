@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// correlated returns events of five numbers. The last three are nearly functions of the first two. A fraction null of
-// the values is null, and a fraction outlier is outliers. The last number determines the class.
+// correlated returns events of five numbers. The last three numbers are nearly functions of the first two. A fraction
+// null of the values is null, and a fraction outlier of the values is an outlier. The last number determines the class.
 func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -39,8 +39,8 @@ func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []eve
 	return s, out
 }
 
-// TestCovarianceOfRowsWithMissingFields checks that the covariance of rows with missing values equals the covariance before their
-// removal, within statistical error. No pair of columns is complete. Outliers must not change the result.
+// TestCovarianceOfRowsWithMissingFields removes values so that no pair of columns is complete, and adds outliers. It
+// checks that the covariance equals the covariance of the original rows, within statistical error.
 func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
 	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
@@ -94,8 +94,8 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 	}
 }
 
-// TestImputationIsChosen checks that the chosen missing policy is to impute if numbers depend on each other, for named fields
-// and for declared columns. That policy must also predict new events best.
+// TestImputationIsChosen checks that the missing policy becomes "impute" if numbers depend on each other, for named
+// fields and for declared columns. On new events, predictions with that policy must have the lowest error.
 func TestImputationIsChosen(t *testing.T) {
 	for _, sparse := range []bool{false, true} {
 		s, events := correlated(2000, 0, 0, 3)

@@ -8,11 +8,12 @@ import (
 	"blankout/internal/model"
 )
 
-// Data is a training set in compressed sparse rows. Its columns are compact: columns 0 … Columns()-1 are the Schema's
-// columns that occur in the set, in ascending order. Column translates a compact column to the Schema's. Data is
-// immutable and safe for concurrent use; [Data.Subset] shares its memory.
+// Data is a training set in compressed sparse rows. Its columns are compact: the columns 0 … Columns()-1 stand for the
+// Schema's columns that occur in the set, in ascending order. Column returns the Schema's column of a compact column.
+// Data is immutable and safe for concurrent use; [Data.Subset] shares its memory.
 //
-// An entry takes 4 bytes if every value in its chunk is 1, 8 bytes if all are exact as float32, and 12 bytes otherwise.
+// An entry takes 4 bytes if every value in its chunk is 1, 8 bytes if all values in the chunk are exact as float32, and
+// 12 bytes otherwise.
 type Data struct {
 	// Schema is the Schema under which the events were decoded.
 	Schema *event.Schema
@@ -29,7 +30,7 @@ type Data struct {
 	splines *model.Splines // splines whose columns are in columns; nil for none
 	dead    []float64      // value of a dead feature by compact column, see SetDead; nil if all are 0
 
-	// If corruption is set, rows are noisy copies of the rows of clean, drawn when they are read.
+	// If corruption is set, the rows are noisy copies of the rows of clean. They are drawn when they are read.
 	corruption *corruption
 	clean      *Data
 }

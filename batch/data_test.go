@@ -162,7 +162,8 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// TestPackedRowsPassedOver checks that skipped rows of a Packed, including its first row, do not affect the other rows.
+// TestPackedRowsPassedOver adds some rows of a Packed and skips the other rows, including the first. It checks that the
+// Data equals the Data of the added rows alone.
 func TestPackedRowsPassedOver(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 300, 200, func(int) float64 { return r.NormFloat64() })

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// DeadValueReadings gathers the raw readings of numeric columns, from which the values of dead features follow. The zero value is
-// ready for use.
+// DeadValueReadings gathers the raw readings of numeric columns. The values of dead features are computed from these
+// readings. The zero value is ready for use.
 type DeadValueReadings struct {
 	examples float64
 	columns  map[uint32]*columnReadings
@@ -70,8 +70,8 @@ func DeathsOf(d *Data) *DeadValueReadings {
 	return g
 }
 
-// number reports whether a column is numeric. A column of a sparse format is numeric if at least 90 % of the events
-// have it.
+// number reports whether a column is numeric. A column of a sparse format counts as numeric if at least 90 % of the
+// events have it.
 func (g *DeadValueReadings) number(r *columnReadings) bool {
 	return r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples
 }
@@ -107,7 +107,8 @@ func (g *DeadValueReadings) Value(column uint32, schema *event.Schema, v model.S
 	return mean
 }
 
-// zeros returns how often a numeric column reads 0, and the mean of its readings.
+// zeros returns the fraction of readings of a numeric column that are 0, as model.Zeros, and the mean of all its
+// readings.
 func (g *DeadValueReadings) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
 	z.Add(r.n, r.zeros)
 	mean = r.mean
@@ -133,8 +134,8 @@ func (g *DeadValueReadings) allZeros(schema *event.Schema) model.Zeros {
 	return *g.all
 }
 
-// Apply returns d with the values of dead features for silent noise, see SetDead. The model scaler has the Scaler that
-// standardized d; it is nil if d is raw.
+// Apply returns d with the values of dead features for silent noise, as set by Data.SetDead. The model scaler has the
+// Scaler that standardized d; it is nil if d is raw.
 func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
 	var splines *model.Splines
 	if scaler != nil {
@@ -210,8 +211,8 @@ func (g *DeadValueReadings) left(d *Data, splines *model.Splines, dead func(colu
 	}
 }
 
-// holding returns d with explicit zeros: each row also has the columns that left returns for it. left may return them
-// in any order.
+// holding returns d with explicit zeros: each row also has the columns that the function left returns for the row. The
+// function left may return the columns in any order.
 func (d *Data) holding(left func(x event.Vec) []uint32) (*Data, error) {
 	var x event.Vec
 	whole := true

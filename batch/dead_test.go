@@ -15,7 +15,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestDeadValues checks that the value of a dead feature follows from the column's raw readings.
+// TestDeadValues checks the values of dead features that are computed from given raw readings.
 func TestDeadValues(t *testing.T) {
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
@@ -92,8 +92,9 @@ func TestDeadValues(t *testing.T) {
 	}
 }
 
-// TestDeathsApply checks that the solution with dead values minimizes the expected loss over failures of the original
-// events. The events have standardized readings, transforms, splines, and zeros that are written as absent.
+// TestDeathsApply solves problems with the values of dead features. It checks that the solution minimizes the expected
+// loss over failures of the original events. The events have standardized readings, transforms, splines, and zeros that
+// are omitted from the record.
 func TestDeathsApply(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -228,8 +229,8 @@ func TestDeathsApply(t *testing.T) {
 	}
 }
 
-// TestSelectForSilentDeaths checks that settings for silent failures are measured on events whose dead features read
-// their dead values. Surviving features must be unchanged.
+// TestSelectForSilentDeaths checks the evaluation of settings for silent failures. Dead features of an event must have
+// their dead values. The surviving features must be unchanged.
 func TestSelectForSilentDeaths(t *testing.T) {
 	x, y := problems.Gaussian(42, 400, 3, false)
 	for _, row := range x {

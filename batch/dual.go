@@ -14,8 +14,8 @@ import (
 //
 //	P = G + sum_n g_n x_n x_n',  G = R + sum_n 2 dv_n V_n diagonal,
 //
-// for few rows and many parameters, by Woodbury's identity: with S_ij = sqrt(g_i g_j) x_i' G^-1 x_j, a matrix with as
-// many columns as rows,
+// for few rows and many parameters. It uses Woodbury's identity with S_ij = sqrt(g_i g_j) x_i' G^-1 x_j, a matrix with
+// one row and one column per row of the data,
 //
 //	P^-1 = G^-1 - G^-1 X' g^1/2 (I + S)^-1 g^1/2 X G^-1.
 //
@@ -33,10 +33,10 @@ type dual struct {
 	s, t *mat.VecDense // scratch vectors, by view
 }
 
-// maxDual is the largest number of rows for which the dual is faster. Its matrix needs rows^2/2 dot products. Conjugate
-// gradients on the primal, preconditioned by the diagonal, need about 20 to 40 dot products per row. On windows of
-// images and of reviews both take the same time at 20 rows. The dual takes 1.3 times as long at 50 rows, and two to
-// five times as long at 200 rows.
+// maxDual is the largest number of rows for which the dual is faster. The dual's matrix needs rows^2/2 dot products.
+// Conjugate gradients on the primal, preconditioned by the diagonal, need about 20 to 40 dot products per row. On
+// windows of images and of reviews, the dual and the primal take the same time at 20 rows. The dual takes 1.3 times as
+// long at 50 rows, and two to five times as long at 200 rows.
 const maxDual = 32
 
 // dual returns the inverse at the point of the last gradient. It returns nil if the dual is slower, because there are
@@ -125,8 +125,8 @@ func (d *dual) apply(r, out []float64) {
 	}
 }
 
-// direction solves H p = -grad. If P is H, it solves directly. Otherwise it uses conjugate gradients, preconditioned by
-// P, until the residual has decreased by forcing.
+// direction solves H p = -grad. If P is H, it solves the system directly. Otherwise it uses conjugate gradients,
+// preconditioned by P, until the norm of the residual has decreased by the factor forcing.
 func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64) error {
 	n := len(grad)
 	r := make([]float64, n)

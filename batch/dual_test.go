@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// windowProblem returns a problem like a window of recent events: few rows with some of many columns. Its quadratic
-// penalty pulls every parameter to a center.
+// windowProblem returns a problem that resembles a window of recent events: few rows, each with a few of many columns.
+// Its quadratic penalty pulls every parameter to a center.
 func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder

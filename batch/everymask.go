@@ -22,8 +22,9 @@ const (
 )
 
 // everyMask returns each event of d under every mask of dropout with rate q, with survivors divided by 1-q. The result
-// of has, for each returned row, its row of d. The result weights has the weights of d, or the given weights, times the
-// mask's probability. Events with weight 0 are left out.
+// of has the index of the row in d for each returned row. The result weights has the weight of that row times the
+// probability of the mask. The argument weight replaces the weights of d unless it is nil. Events with weight 0 are
+// left out.
 func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
 	if err := d.masksFit(weight); err != nil {
 		return nil, nil, nil, err
@@ -71,9 +72,9 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	return &out, of, weights, nil
 }
 
-// unitsOf numbers the units that dropout removes as a whole among the entries of a row. A unit is a number with its
+// unitsOf numbers the units among the entries of a row. Dropout removes a unit as a whole. A unit is a number with its
 // spline columns, or any other entry alone. An entry whose value is 0 has unit -1. The result n is the number of units.
-// The slice units uses the memory of out.
+// The result units has the unit of each entry and uses the memory of out.
 func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 	out = out[:0]
 	first := map[uint32]int{}

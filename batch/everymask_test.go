@@ -88,8 +88,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 	}
 }
 
-// TestExactIsSolved checks that no other weights have a smaller exact expectation than the solution with the bound
-// "exact". For the quadratic loss the approximation must give the same solution.
+// TestExactIsSolved checks that the solution with the bound "exact" minimizes the exact expectation: other weights must
+// not have a smaller value. For the quadratic loss the default bound must give the same solution.
 func TestExactIsSolved(t *testing.T) {
 	d, _ := maskedData(t, 80, 5, false)
 	for _, name := range []string{"logistic", "hinge", "quadratic"} {
@@ -114,8 +114,8 @@ func TestExactIsSolved(t *testing.T) {
 	}
 }
 
-// TestExactRefuses checks that problems whose masks cannot be enumerated are rejected by name, as are settings without
-// effect.
+// TestExactRefuses checks that problems whose masks cannot be enumerated are rejected with an error that names the
+// reason. Settings without effect must be rejected too.
 func TestExactRefuses(t *testing.T) {
 	small, _ := maskedData(t, 20, 4, true)
 	large, _ := maskedData(t, 5, 60, false)

@@ -20,10 +20,10 @@ import (
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
 // where m_n is the importance of event n, and the intercept b is the last parameter. If noise removes whole groups, V_n
-// is not diagonal, see groups.go. Under silent noise a row counts once for each noise rate, see silent.go. Noise with a
-// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. At and At2
-// give the gradient, the exact Hessian, the majorizer of IRLS and the certificate. They exist for every convex loss in
-// the table of package loss.
+// is not diagonal, see groups.go. Under silent noise each row has one term per noise rate, see silent.go. Noise with a
+// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. The gradient,
+// the exact Hessian, the majorizer of IRLS and the certificate are computed from the loss's methods At and At2. They
+// exist for every convex loss in the table of package loss.
 type Expected struct {
 	p          Problem
 	loss, free loss.Loss // losses of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
@@ -59,8 +59,8 @@ func (n *noising) stride() int {
 	return 1
 }
 
-// byRow holds the values of each view of each row at one point. It is the point of the last ValueGrad with a gradient,
-// or of the last scores. View k of row n has index n len(views) + k.
+// byRow holds the values of each view of each row at one point. The point is the argument of the last ValueGrad with a
+// gradient, or of the last call of scores. View k of row n has index n*len(views) + k.
 type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, valid when curved is set
@@ -94,7 +94,7 @@ type gradient struct {
 	cachedEps float64
 }
 
-// workspace is the memory that passes over the rows read from (gather) and add to (scatter).
+// workspace is the memory that passes over the rows use: gather reads from it and scatter adds to it.
 type workspace struct {
 	pair       []float64 // gathered values by column, for example (w_d, w_d^2)
 	total      []float64 // sums over rows
@@ -118,8 +118,8 @@ type Problem struct {
 	Kappa     float64
 	Intercept Intercept
 	Penalty   Penalty
-	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). If n
-	// examples are labeled and m unlabeled, the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
+	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). With n
+	// labeled and m unlabeled examples, the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
 	Alpha   float64
 	Threads int
 	// Pause is called between passes over the data. It may be nil.
@@ -137,9 +137,9 @@ func (o *Expected) pass() {
 // ErrUnlabeled reports that a loss does not support unlabeled events.
 var ErrUnlabeled = errors.New("this loss cannot use unlabeled examples: remove them (--unlabeled-weight 0), or use --loss logistic with --bound gaussian, chen or quadratic-noising")
 
-// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label. It is for objectives whose
-// targets are -1 or +1 and that do not use unlabeled rows. It returns ErrUnlabeled if there are unlabeled rows and
-// Alpha is not 0.
+// BinaryWeights returns Kappa times the importance of every row, or 0 for a row without a label. Objectives with
+// targets -1 and +1 that ignore unlabeled rows use it. It returns ErrUnlabeled if there are unlabeled rows and Alpha is
+// not 0.
 func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
@@ -180,7 +180,7 @@ const (
 // 0.
 type Penalty struct{ R, Center []float64 }
 
-// Ridge returns the penalty l2 |w|^2, so R = 2 l2, on the weights of columns. A penalized intercept is included. The
+// Ridge returns the penalty l2 |w|^2, so R = 2 l2, on the weights of all columns and on a penalized intercept. The
 // objectives of Chen et al. have l2 = 1.
 func Ridge(columns int, l2 float64, intercept Intercept) Penalty {
 	n := columns
@@ -291,7 +291,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
 	o.shrink = make([]float64, o.columns)
-	// The last two elements of a partial sum are sums over rows only, not by column.
+	// The last two elements of a partial sum do not belong to a column: they are sums over the rows.
 	o.total = make([]float64, o.stride()*o.columns+2)
 	o.sum = NewSummer(d, len(o.total), p.Threads)
 	for _, r := range d.rows {
@@ -351,7 +351,7 @@ func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
 	return a + l.s*(b-a), l.s * bfv, l.s * bvv
 }
 
-// penaltyOnly is s (loss(v) - loss(0)). For its loss this difference must not depend on the label.
+// penaltyOnly is s (loss(v) - loss(0)). The difference loss(v) - loss(0) must not depend on the label.
 type penaltyOnly struct {
 	loss.Loss
 	s float64
@@ -429,8 +429,8 @@ func (o *Expected) scores(w []float64) {
 	})
 }
 
-// Weights returns Kappa times the importance of every row, 0 for rows that are left out. Under silent noise it has one
-// element per view: each row at each rate.
+// Weights returns Kappa times the importance of every row, or 0 for a row that is left out. Under silent noise it has
+// one element per view. A view is a row at one noise rate.
 func (o *Expected) Weights() []float64 { return slices.Clone(o.m) }
 
 // Weigh replaces the weights that Weights returns.
@@ -484,12 +484,12 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	return s, 0, t, u
 }
 
-// rowGradient is what one row adds to a gradient. The row adds x times its features, one times a constant feature such as the
-// intercept, and v times V. If the noise has groups, it adds v times the z of the row's last gather instead of v times
-// V.
+// rowGradient has the coefficients of one row's contribution to a gradient. The contribution is x times the row's
+// features, one times a constant feature such as the intercept, and v times V. If the noise has groups, v multiplies z
+// of the row's last gather instead of V.
 type rowGradient struct{ x, one, v float64 }
 
-// scatter adds the pull p of row n to the partial sum acc.
+// scatter adds the contribution p of row n to the partial sum acc.
 func (o *Expected) scatter(acc []float64, n int, p rowGradient, z []float64) {
 	if p == (rowGradient{}) {
 		return
@@ -517,12 +517,13 @@ func (o *Expected) scatter(acc []float64, n int, p rowGradient, z []float64) {
 	}
 }
 
-// unpack converts the total of all scattered pulls to
+// unpack converts total, the sum of the contributions of all rows, to
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// with sum a_n for the intercept. It writes sum b_n V_n to diag unless diag is nil. If the noise has groups, the result
-// is out = sum a_n x_n + b_n z_n, and diag is not used.
+// with sum a_n for the intercept. Here a_n and b_n are the coefficients x and v of row n's rowGradient. It writes sum
+// b_n V_n to diag unless diag is nil. If the noise has groups, the result is out = sum a_n x_n + b_n z_n, and diag is
+// not used.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {
@@ -758,8 +759,9 @@ func (o *Expected) Diagonal(out []float64) {
 	}
 }
 
-// hessianFollowsShrink reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d is a multiple of
-// x_d^2. Then the sum of ff x_d^2 is a multiple of shrink and needs no pass.
+// hessianFollowsShrink reports whether the sum of ff x_d^2 is a multiple of shrink and needs no pass over the data.
+// This requires ff = 2 dv for every row, as for the expectation under Gaussian noise. It also requires that V_d is a
+// multiple of x_d^2.
 func (o *Expected) hessianFollowsShrink() bool {
 	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
 		return false
@@ -844,8 +846,9 @@ func (o *Expected) formable() bool {
 	return o.dim <= 1024 && o.outer <= 50*o.p.Data.entries
 }
 
-// dense returns the matrix of HessVec, or nil if conjugate gradients are faster. They are faster for many columns. They
-// are also faster if the outer products of long rows cost more than dozens of matrix-vector products.
+// dense returns the matrix of HessVec, or nil if conjugate gradients are faster. Conjugate gradients are faster for
+// many columns. They are also faster if the outer products of long rows cost more than dozens of matrix-vector
+// products.
 func (o *Expected) dense() *mat.SymDense {
 	if !o.formable() {
 		return nil
@@ -862,8 +865,8 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The slice acc holds the matrix for the part of
-	// z in the row's columns. Then follow two vectors that sum the rest of z, which is c0 w.
+	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The slice a holds the matrix for the part of z
+	// in the row's columns. The slice side holds two vectors with the sums of the rest of z, which is c0 w.
 	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z, dead []float64

@@ -111,8 +111,8 @@ func TestGoldenExpected(t *testing.T) {
 
 // relative returns |a-b| / |b| in the maximum norm.
 
-// TestGoldenRefresh checks the IRLS step of the online learner. It solves the last rows exactly, and the quadratic
-// (1/2)(w - w_t)'D(w - w_t) represents all rows before.
+// TestGoldenRefresh checks the IRLS step of the online learner. The step solves the last rows exactly. The quadratic
+// (1/2)(w - w_t)'D(w - w_t) represents all earlier rows.
 func TestGoldenRefresh(t *testing.T) {
 	total := 0
 	for _, g := range problems.ReadGolden(t, goldenData) {

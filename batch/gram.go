@@ -37,8 +37,8 @@ func (r *KernelRows) Row(i int, out []float64, threads int) {
 	Parallel(threads, r.Shards(), func(s int) { r.Into(s, row.Index, values, r.Self[i], out) })
 }
 
-// CachedGram is the matrix k(x_i, x_j) of all pairs of rows. Rows are computed on request, and the most recently used
-// rows are cached. It is not safe for concurrent use.
+// CachedGram is the matrix k(x_i, x_j) of all pairs of rows. A row of the matrix is computed on request, and the most
+// recently used rows are cached. CachedGram is not safe for concurrent use.
 type CachedGram struct {
 	rows     *KernelRows
 	threads  int
@@ -103,7 +103,7 @@ func (c *CachedGram) Row(i int) []float64 {
 		c.computed++
 	}
 	if s != c.latest {
-		// Remove s from the ring and insert it before the latest.
+		// Remove slot s from the ring and insert it before the latest slot.
 		n, o := c.newer[s], c.older[s]
 		c.older[n], c.newer[o] = o, n
 		last := c.newer[c.latest]

@@ -62,7 +62,7 @@ func (b *Builder) Fields(e *event.Example) {
 	}
 }
 
-// units has the sets of columns of Data that noise removes together.
+// units has the sets of columns that noise removes together.
 type units struct {
 	of   []int32    // unit of each compact column
 	pair [][2]int32 // the two groups of a pair, by unit; -1 and -1 for a group
@@ -91,14 +91,14 @@ func (d *Data) units() (*units, error) {
 	return u, nil
 }
 
-// groupNoise is GroupDropout on the columns of Data. For Data with splines it is also Dropout.
+// groupNoise is the noise GroupDropout on the columns of Data. For Data with splines it also represents Dropout.
 type groupNoise struct {
 	*units           // for a spline, pair has the unit of its group, and -1
 	rate   []float64 // rate by unit, see the formula of V
 	own    []float64 // own_d by unit, equal for all its features
 }
 
-// jointNoise returns the noise as a groupNoise if some features of Data are removed together. It returns nil if the
+// jointNoise returns the noise as a groupNoise if it removes some features of Data together. It returns nil if the
 // noise of all features is independent.
 func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	switch n := noise.(type) {
@@ -121,7 +121,7 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	return nil, nil
 }
 
-// ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
+// ErrSplines is the reason why a noise or an objective does not support Data with splines (see Data.HasSplines).
 var ErrSplines = errors.New("splines, whose columns die together, are not supported")
 
 // SupportsSplines reports whether the problem of c supports splines. If axes are given, every problem of the grid must support
@@ -153,8 +153,8 @@ func (c Config) SupportsSplines(axes []Axis) bool {
 	return true
 }
 
-// addSplines adds a unit for each number with a spline. The unit is removed at the odds of its groups and, if there are
-// groups, together with them.
+// addSplines adds a unit for each number with a spline. The function odds returns the odds that the number is removed,
+// given its group. If groups is true, the unit is also removed whenever its group is.
 func (g *groupNoise) addSplines(d *Data, odds func(group int32) float64, groups bool) {
 	if d.splines == nil {
 		return
@@ -265,7 +265,7 @@ func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s
 		t += g.own[unit] * a * b
 		u += g.own[unit] * a * a
 	}
-	// A pair's features are removed with either of its groups.
+	// A pair's features are removed if either of its two groups is removed.
 	for _, unit := range sums.list {
 		if pair := g.pair[unit]; pair[0] >= 0 {
 			for _, group := range pair {
@@ -429,8 +429,8 @@ type groupChance struct {
 	q    float64
 }
 
-// dead reports whether a unit is removed. groups has the unit's group, or the two groups of a pair, which is removed
-// with either.
+// dead reports whether a unit is removed. The argument groups has the unit's group. For a pair it has two groups, and
+// the pair is removed if either group is.
 func (m groupMask) dead(groups []groupChance) bool {
 	for _, g := range groups {
 		var pcg rand.PCG

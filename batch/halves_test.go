@@ -14,9 +14,9 @@ import (
 	"blankout/online"
 )
 
-// TestHalvesAreFair checks the comparison of a live model with an exact solution. The exact solution of a small sample
-// overfits its events, so the live model seems much worse. Solving one half and measuring on the other half avoids
-// this.
+// TestHalvesAreFair checks the comparison of a live model with an exact solution. An exact solution of a small sample
+// overfits the sample, so the live model would seem much worse on these events. Solving on one half of the sample and
+// measuring on the other half avoids this.
 func TestHalvesAreFair(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -71,8 +71,8 @@ func TestHalvesAreFair(t *testing.T) {
 		}
 	}
 	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
-	// 30 weights for 400 events overfit by about 30/800 nats, while the loss is about 0.5 nats. That is more than the
-	// true gap.
+	// 30 weights for 400 events overfit by about 30/800 nats, while the loss is about 0.5 nats. The overfitting is
+	// larger than the true gap.
 	if gaps[0] < 0.04 || math.Abs(gaps[1]) > gaps[0]/4 {
 		t.Errorf("the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
 	}

@@ -69,7 +69,8 @@ type interior struct {
 	o                *Expected
 	ell              float64
 	xi, slack, p, df []float64 // values by row; df has the change of z
-	// dpds and dpdxi are the predictor's second-order terms dp ds and dp dxi, which a full step ignores.
+	// dpds and dpdxi are the second-order terms dp ds and dp dxi of the predictor. A full Newton step ignores these
+	// terms.
 	dpds, dpdxi []float64
 	step        []float64
 	mu          float64
@@ -107,7 +108,7 @@ func (t *interior) mean(f func(i int) float64) float64 {
 	return total / count
 }
 
-// residuals returns the residuals of both complementarity conditions for row i.
+// residuals returns the residuals r1 and r2 of the two complementarity conditions for row i.
 func (t *interior) residuals(i int) (r1, r2 float64) {
 	return t.mu - t.p[i]*t.slack[i] - t.dpds[i], t.mu - (1-t.p[i])*t.xi[i] + t.dpdxi[i]
 }
@@ -120,11 +121,11 @@ func (t *interior) change(i int) (dp, dxi, ds float64) {
 	return dp, dxi, dxi - t.df[i]
 }
 
-// solve computes step and writes the change of z to df; the other changes follow from these. It returns the fraction of
-// the step that keeps all variables positive.
+// solve computes step and writes the change of z to df. The changes of all other variables follow from step and df. It
+// returns the fraction of the step that keeps all variables positive.
 func (t *interior) solve() (float64, error) {
 	o := t.o
-	// The right-hand side is a gradient, with p moved as the complementarity conditions require.
+	// The right-hand side is the gradient, computed with the p that the complementarity conditions predict.
 	t.rows(func(i int) {
 		r1, r2 := t.residuals(i)
 		t.df[i] = -o.p.Y[i] * (t.p[i] + o.ff[i]*(r1/t.p[i]-r2/(1-t.p[i])))

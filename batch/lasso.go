@@ -24,7 +24,7 @@ type lasso struct {
 	gradient []float64
 }
 
-// newLasso adds the penalty to the objective o of a problem under noise.
+// newLasso adds the L1 penalty to o, the objective of a problem under noise.
 func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*lasso, error) {
 	if _, ok := o.(HessianVector); !ok {
 		return nil, fmt.Errorf("loss %s has no second derivatives, which --l1 needs", c.Loss)
@@ -78,8 +78,8 @@ func (o *lasso) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// descend writes the pseudo-gradient (Andrew & Gao 2007) to out and returns its norm. Its negative is the direction of
-// steepest descent, in which a weight of 0 moves to the side where the value decreases.
+// descend writes the pseudo-gradient (Andrew & Gao 2007) to out and returns its norm. The negative pseudo-gradient is
+// the direction of steepest descent. In this direction a weight of 0 moves to the side where the value decreases.
 func (o *lasso) descend(w, grad, out []float64) float64 {
 	copy(out, grad)
 	for j, x := range w[:o.weights] {
@@ -193,9 +193,9 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	return r, nil
 }
 
-// search tries shorter and shorter steps along p, and sets weights that would change their sign to 0. It stops if the
-// value decreases by a fraction of what the derivative predicts. If rounding hides the decrease, it stops when the
-// derivative's norm decreases.
+// search tries shorter and shorter steps along p. It sets weights that would change their sign to 0. It accepts a step
+// if the value decreases by a fraction of the decrease that the derivative predicts. If rounding hides the decrease, it
+// accepts a step that reduces the norm of the derivative.
 func (o *lasso) search(r *Result, p, next, nextGrad []float64, value, norm float64) (to float64, ok bool) {
 	t, spare := 1.0, make([]float64, len(p))
 	for range 50 {

@@ -110,9 +110,9 @@ func TestLasso(t *testing.T) {
 	}
 }
 
-// TestLassoLimits checks extreme penalties. A penalty above the largest derivative at 0 keeps every weight at 0. A
-// vanishing penalty changes nothing. An objective that is not convex has no certificate but still converges. Problems
-// that --l1 cannot solve are rejected.
+// TestLassoLimits checks extreme penalties. With a penalty above the largest derivative at 0, every weight must be 0.
+// With a tiny penalty the solution must equal the solution without a penalty. An objective that is not convex has no
+// certificate but must converge. Problems that --l1 cannot solve must be rejected.
 func TestLassoLimits(t *testing.T) {
 	x, y := problems.Gaussian(9, 80, 5, false)
 	d := denseData(t, x, y)
@@ -157,8 +157,8 @@ func TestLassoLimits(t *testing.T) {
 	}
 }
 
-// TestLassoGap checks the certificate in two cases: only the unpenalized intercept is not optimal, and a weight is not
-// optimal.
+// TestLassoGap checks the certificate in two cases. In the first case, only the unpenalized intercept is not optimal.
+// In the second case, a weight is not optimal.
 func TestLassoGap(t *testing.T) {
 	x, y := problems.Gaussian(12, 50, 3, false)
 	d := denseData(t, x, y)

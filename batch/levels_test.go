@@ -13,12 +13,13 @@ import (
 	"blankout/online"
 )
 
-// TestValidateByLevel checks a live model that predicts with several noise levels. Each event is measured with the
-// level that predicts it. The error at a deleted fraction is the error of the level for that fraction.
+// TestValidateByLevel checks the validation of a live model that predicts with several noise levels. The error of each
+// event must be measured with the noise level that predicts it. The error at a deleted fraction must be the error of
+// the noise level for that fraction.
 func TestValidateByLevel(t *testing.T) {
 	t.Parallel()
 	s := eventtest.Schema(13, "", "a", "b")
-	// One reading determines the class. The others are noisy copies of it.
+	// One reading determines the class. The other readings are noisy copies of the first.
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]event.Example, 20_000)
 	for i := range all {

@@ -1,8 +1,8 @@
 package batch
 
-// This file chooses the missing policy of a batch model, as the online learner chooses its own. It compares the
-// log-loss under each policy on training events with missing fields. If there are too few of those, it deletes fields
-// at random.
+// This file chooses the missing policy of a batch model. It compares the log-loss under each policy on training events
+// with missing fields, as the online learner does. If too few training events have missing fields, it deletes fields at
+// random.
 
 import (
 	"encoding/binary"
@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// missingSample is the largest number of events in each of two measured sets: events with deleted fields, and
-	// events whose fields were missing already. Larger sets are sampled evenly.
+	// missingSample is the largest number of events in each of two samples. One sample has events with deleted fields,
+	// the other has events whose fields were already missing. Larger samples are thinned evenly.
 	missingSample = 4000
-	// missingOwn is the number of training events with missing fields that a range of missing fractions needs. If there
-	// are fewer, fields are deleted at random.
+	// missingOwn is the number of training events with missing fields that are required for each range of missing
+	// fractions. If there are fewer, fields are deleted at random.
 	missingOwn = 100
 )
 
@@ -232,8 +232,8 @@ func (m mask) kills(unit uint64) bool {
 }
 
 // delete deletes the fields and columns of event i that the mask selects, whole groups at a time. It deletes only
-// features whose absence the model can detect. It returns the number of missing features. t.left holds the remaining
-// fields and t.x their scaled features.
+// features whose absence the model can detect. It returns the number of missing features. Then t.left holds the
+// remaining fields and t.x their scaled features.
 func (t *masker) delete(i int, by mask) model.MissingCount {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
@@ -258,7 +258,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 		slices.Sort(left.Missing)
 		left.Missing = slices.Compact(left.Missing)
 	}
-	// An omitted column is 0. It can be declared missing, unless it already is.
+	// An omitted column is 0. It can be declared missing, unless it is already missing.
 	candidates := t.all
 	if t.head.Missing.ColumnsCanBeMissing {
 		candidates = row.Index
@@ -297,7 +297,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 	return t.head.CountMissing(left)
 }
 
-// loss returns the loss of event i after the method delete, with every feature multiplied by scale.
+// loss returns the loss of event i after a call of the method delete, with every feature multiplied by scale.
 func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {
@@ -324,8 +324,8 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 // pattern of missing columns is slow to impute.
 const masks = 64
 
-// better returns the best policy for each range of the missing fraction. A range without a clear winner keeps its
-// policy from now. If too few events have missing fields, masks delete fields at random.
+// better returns the best policy for each range of the missing fraction. A range without a significantly better policy
+// keeps its policy in now. If too few events have missing fields, masks delete fields at random.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.MissingCount) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.AlwaysPresent == 0 {
@@ -397,9 +397,9 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	return now
 }
 
-// Residual returns the residual distribution (model.Residual) of m, a regression model trained on d that has its
-// missing policies. Its variance is the squared error on d, minus the variance that missing fields explain. It returns
-// nil if no event can miss a field.
+// Residual returns the residual distribution (model.Residual) of m. The model m is a regression model that was trained
+// on d and has missing policies. The variance of the distribution is the squared error on d, minus the variance that
+// missing fields explain. Residual returns nil if no event can miss a field.
 func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil
@@ -431,7 +431,7 @@ var missingPolicies = [len(model.PolicyWeights{})]model.MissingPolicy{model.Miss
 // missingSure is the number of standard errors by which another policy must be better to be chosen.
 const missingSure = 2
 
-// policyLosses holds the loss of an event under each policy: none, rescale, impute.
+// policyLosses holds the loss of an event under each policy, in the order none, rescale, impute.
 type policyLosses [3]float64
 
 // policyComparison sums the differences in loss from the policy none, and the squares of the differences between any
@@ -441,7 +441,7 @@ type policyComparison struct {
 	squares policyLosses // sums for (rescale, none), (impute, none) and (impute, rescale)
 }
 
-// add adds the losses of an event with the given weight.
+// add adds the policy losses of an event, multiplied by weight.
 func (c *policyComparison) add(weight float64, loss policyLosses) {
 	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
 	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {

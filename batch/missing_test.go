@@ -84,8 +84,9 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
-// TestMissingIsMeasuredAsPredicted checks that the policies are compared by the model's predictions for the same events
-// with the same deleted fields. It covers every way in which the Scaler treats omitted fields.
+// TestMissingIsMeasuredAsPredicted checks that the losses by which policies are compared equal the losses of the
+// model's own predictions. The predictions are for the same events with the same deleted fields. The cases cover every
+// way in which the Scaler treats omitted fields.
 func TestMissingIsMeasuredAsPredicted(t *testing.T) {
 	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
@@ -175,8 +176,9 @@ func TestNoMissingPolicyWithoutNames(t *testing.T) {
 	}
 }
 
-// TestMissingPolicyOfColumns checks that in a sparse format the missing policy is for columns, if the Schema declares
-// that they can be missing. Missing columns must then be excluded from the Scaler's statistics and not be imputed.
+// TestMissingPolicyOfColumns checks a sparse format whose Schema declares that columns can be missing. The missing
+// policy must then apply to columns. Missing columns must be excluded from the Scaler's statistics and must not be
+// imputed.
 func TestMissingPolicyOfColumns(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	s.Absent = event.AbsentMissing
@@ -209,8 +211,8 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 	}
 }
 
-// TestObserved checks that the observed noise has the rates at which the examples miss fields, null or omitted.
-// Training with it must equal training with these rates.
+// TestObserved checks the rates of the observed noise. Each rate must equal the fraction of examples in which the field
+// is null or omitted. Training with observed noise must equal training with these rates.
 func TestObserved(t *testing.T) {
 	s, events := lackingEvents(2000, 0.2, 0.1, 3)
 	for i := range events {

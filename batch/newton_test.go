@@ -14,7 +14,7 @@ import (
 )
 
 // TestAfterAStep checks that the certificate, gradient and diagonal that Newton's method reuses after a step equal
-// recomputed ones.
+// newly computed values.
 func TestAfterAStep(t *testing.T) {
 	x, y := drawProblem(t, 5, 60, 6, false)
 	data := denseData(t, x, y)
@@ -71,8 +71,8 @@ func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
 
-// TestConjugateGradientsKeepDirections checks that the directions of one system speed up the next system, whose matrix is
-// nearly equal. They must not change its solution.
+// TestConjugateGradientsKeepDirections checks that search directions kept from one linear system speed up a second
+// system with a nearly equal matrix. They must not change the solution of the second system.
 func TestConjugateGradientsKeepDirections(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(9, 10))
@@ -113,8 +113,8 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 	}
 }
 
-// TestProbitIsSolvedWithACertificate checks that probit, which is only a loss for comparisons without its own
-// objective, is solved to a certified gap.
+// TestProbitIsSolvedWithACertificate checks that probit is solved to a certified gap. Probit is a loss for comparisons
+// only and has no objective of its own.
 func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	x, y := problems.Gaussian(52, 100, 4, false)
 	d := denseData(t, x, y)
@@ -136,8 +136,9 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	}
 }
 
-// TestSettles checks convergence without a certificate: at the minimum if rounding hides the gradient that the
-// tolerance needs, or if the start is the minimum. An interrupted search must not report convergence.
+// TestSettles checks convergence without a certificate, in two cases. In the first case rounding hides a gradient as
+// small as the tolerance. In the second case the start is the minimum. An interrupted search must not report
+// convergence.
 func TestSettles(t *testing.T) {
 	x, y := drawProblem(t, 6, 200, 40, false)
 	data := denseData(t, x, y)

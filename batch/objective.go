@@ -38,7 +38,7 @@ type (
 	Diagonaler interface {
 		Diagonal(out []float64)
 	}
-	// Liner evaluates the objective along a line cheaply.
+	// Liner evaluates the objective along a line without a pass over the features.
 	Liner interface {
 		// Line returns J(w + t d) and its first two derivatives by t. w is the point of the last ValueGrad that wrote a
 		// gradient.
@@ -52,8 +52,8 @@ type (
 		Smooth(eps float64)
 		// SmoothingGap returns the part of the last Gap that is due to smoothing.
 		SmoothingGap() float64
-		// OwnRounding returns the root mean square of the noise in the scores of the last Gap. It also reports whether
-		// that noise exceeds the smoothing in nearly every row.
+		// OwnRounding returns the root mean square of the noise in the scores of the last Gap. The result unscaled
+		// reports whether that noise exceeds the smoothing in nearly every row.
 		OwnRounding() (spread float64, unscaled bool)
 	}
 	// GradientGapper computes how much a gradient adds to Gap.
@@ -66,10 +66,10 @@ type (
 		// StartSize returns the size of weights that change a score by about 1, or 0 if there is only one minimum.
 		StartSize() float64
 	}
-	// Minimizer is an Objective with a minimization method of its own.
+	// Minimizer is an Objective that has its own minimization method.
 	Minimizer interface {
-		// Minimize minimizes the objective with that method. It returns nil if the method does not apply to opt; Solve
-		// then uses a general method.
+		// Minimize minimizes the objective with its own method. It returns nil if the method does not apply to opt;
+		// Solve then uses a general method.
 		Minimize(ctx context.Context, opt Options) (*Result, error)
 	}
 )
@@ -85,7 +85,7 @@ type (
 		// direction writes the solution p of H p = -grad. It returns false if conjugate gradients are faster.
 		direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error)
 	}
-	// stepGapper can bound the gap of the point w, which is at t on the last Line.
+	// stepGapper can bound the gap of the point w. The point w is at parameter t on the last Line.
 	stepGapper interface {
 		stepGap(w []float64, t float64) float64
 	}

@@ -1,6 +1,6 @@
 package batch
 
-// This file finds outliers, such as a 1e30 in one of a hundred examples, so that they do not determine the scale of a
+// This file finds outliers, such as a single 1e30 in a hundred examples, so that they do not determine the scale of a
 // column.
 
 import (
@@ -9,12 +9,12 @@ import (
 	"blankout/internal/loss"
 )
 
-// farthest is the multiple of its usual size above which FarthestOutlier reports a reading.
+// farthest is the smallest ratio to the usual size at which FarthestOutlier reports a reading.
 const farthest = 1e4
 
-// FarthestOutlier returns the column whose largest |x| is the largest multiple of the column's usual size. The usual
-// size is the geometric mean of the nonzero |x|. ok is true if the multiple is above ten thousand. Such readings
-// dominate a model if the data are not standardized.
+// FarthestOutlier returns the column with the largest ratio of its largest |x| to its usual size. The usual size is the
+// geometric mean of the nonzero |x|. The result ok is true if the ratio is above ten thousand. Such readings dominate a
+// model if the data are not standardized.
 func (d *Data) FarthestOutlier() (column uint32, largest, usual float64, ok bool) {
 	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {

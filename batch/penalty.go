@@ -10,9 +10,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// Penalties is the penalty that noise adds to the log-loss of a generalized linear model at its weights. It is computed
-// in three ways (Wager et al. 2013, section 2). It is summed over labeled examples, weighted by importance, and over
-// outputs. If Quadratic is far from the other two, the second-order expansion is inaccurate.
+// Penalties is the penalty that noise adds to the log-loss of a generalized linear model at its weights. The penalty is
+// computed in three ways (Wager et al. 2013, section 2). It is summed over outputs and over labeled examples, weighted
+// by importance. If Quadratic is far from Exact and Sampled, the second-order expansion is inaccurate.
 type Penalties struct {
 	Quadratic float64 `json:"quadratic"` // R_q = (1/2) sum A''(f) v
 	// Exact is R = sum E A(f~) - A(f) for a normal f~, in closed form.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
-// many terms. The quadratic penalty is close to both for weak noise and far off for strong noise.
+// many terms. The quadratic penalty must be close to both values for weak noise, and far from both for strong noise.
 func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
@@ -58,7 +58,7 @@ func TestPenalties(t *testing.T) {
 }
 
 // TestPenaltiesOfPoissonRegression checks that E A(f~) - A(f) = exp(f) (exp(v/2) - 1) for normal noise. Under dropout
-// with one feature the expectation is a sum of two terms.
+// with one feature the expectation is a sum of two terms, and the sampled penalty must equal that sum.
 func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	schema := event.NewSchema(8, nil, 8)
 	schema.Target = loss.Count

@@ -10,8 +10,8 @@ import (
 )
 
 // Minimize implements Minimizer. It minimizes the hinge loss without noise. It also minimizes the logistic loss without
-// noise in the dual if that is well conditioned. For regression it starts from the best constant, because a Huber loss
-// has no curvature far from all targets.
+// noise, in the dual, if that problem is well conditioned. For regression it starts from the best constant, because a
+// Huber loss has no curvature far from all targets.
 func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
 	if y, ok := o.constant(); ok {
@@ -58,8 +58,8 @@ func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	return nil, nil
 }
 
-// hinge minimizes the hinge loss without noise by coordinate descent. If that is not accurate enough and there are few
-// columns, it continues with the interior point method.
+// hinge minimizes the hinge loss without noise by coordinate descent. If the result is not accurate enough and there
+// are few columns, it continues with the interior point method.
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	epochs := s.opt.MaxIterations
 	if o.formable() {
@@ -74,9 +74,9 @@ func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	return s.interior(ctx, o, ell)
 }
 
-// constant returns the common target of all rows if predicting it is optimal. That requires losses that are at least 0
-// and equal 0 at the target, and an intercept without a penalty. A quantile loss has no curvature at such a point, so
-// Newton's system would be singular.
+// constant returns the common target of all rows if predicting this constant is optimal. This requires losses that are
+// at least 0 and equal 0 at the target. It also requires an intercept without a penalty. A quantile loss has no
+// curvature at such a point, so Newton's system would be singular.
 func (o *Expected) constant() (y float64, ok bool) {
 	if !o.facts.Regression || o.facts.Target != loss.Real || !o.FreeIntercept() || o.p.Penalty.Center != nil || o.free != nil {
 		return 0, false

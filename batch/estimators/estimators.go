@@ -1,5 +1,5 @@
-// Package estimators lists the losses whose objectives are in their own packages next to this one. Package batch does
-// not import those packages.
+// Package estimators lists the losses whose objectives are implemented in packages below batch. Package batch does not
+// import those packages.
 package estimators
 
 import (

@@ -12,7 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestSupportsSplines checks that Bends reports, for every loss and noise, whether Train accepts Data with splines.
+// TestSupportsSplines checks, for every loss and noise, that SupportsSplines returns true exactly if Train accepts Data
+// with splines.
 func TestSupportsSplines(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -65,7 +66,8 @@ func TestSupportsSplines(t *testing.T) {
 	}
 }
 
-// TestBounds checks that every loss accepts the name of its default bound and rejects a bound that it does not have.
+// TestBounds checks that every loss accepts the name of its default bound. A loss must reject the name of any bound
+// that it does not have.
 func TestBounds(t *testing.T) {
 	var b batch.Builder
 	for i := range 30 {

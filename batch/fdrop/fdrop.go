@@ -72,8 +72,8 @@ func New(p batch.Problem, k int) (*Objective, error) {
 	return o, nil
 }
 
-// Estimator returns the loss for a batch.Config. The number after its name is K. Its objective is |w|^2 + 2c sum loss,
-// as for every hinge: twice the objective of Globerson & Roweis.
+// Estimator returns the loss for a batch.Config. The number after the loss's name is K. Its objective is |w|^2 + 2c sum
+// loss, as for every hinge. This is twice the objective of Globerson & Roweis.
 func Estimator() batch.Estimator {
 	return batch.Estimator{Name: "fdrop", Level: true, Bounds: []string{""}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
 		k, err := strconv.Atoi(level)
@@ -184,7 +184,7 @@ func (d *worstDeletion) find(row batch.Row, w []float64, y float64, k int) (loss
 	return loss, d.deleted
 }
 
-// variant is an example without some of its entries, with its dual weight.
+// variant is an example from which some entries are deleted, with the dual weight of that deletion.
 type variant struct {
 	deleted []int32
 	alpha   float64
@@ -297,7 +297,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
-// none is an index that stands for the unused part of an example's cost, instead of a variant.
+// none is the index of the unused part of an example's cost, in place of the index of a variant.
 const none = -1
 
 // visit moves dual weight between the deletions of example i and returns the increase of the dual.
@@ -312,9 +312,9 @@ func (s *dual) visit(i int) (gain float64) {
 	return gain
 }
 
-// choose returns two variants of example i. Dual weight moves from the used variant with the least loss to the variant
-// with the greatest loss. The result rise is the difference of their losses. The two are equal if no move increases the
-// dual.
+// choose returns two variants of example i: from is the variant with dual weight that has the least loss, and to is the
+// variant with the greatest loss. Dual weight moves between them. The result rise is the difference of their losses. If
+// no move increases the dual, from equals to.
 func (s *dual) choose(i int) (from, to int, rise float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
 	loss, deleted := s.worst.find(row, s.w, y, s.k)
@@ -355,8 +355,8 @@ func (s *dual) choose(i int) (from, to int, rise float64) {
 	return from, to, best - least
 }
 
-// move moves dual weight of example i from one variant to another whose loss is higher by rise, as far as the dual
-// increases. It returns the increase.
+// move moves dual weight of example i from one variant to another variant whose loss is higher by rise. It moves as
+// much weight as maximizes the dual, and returns the increase of the dual.
 func (s *dual) move(i, from, to int, rise float64) (gain float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
 	// coef is the direction of the move, entry by entry.
@@ -462,8 +462,8 @@ func (s *dual) sums() (up, down []float64) {
 	return up, down
 }
 
-// dual returns a lower bound of min J: D at alpha. For a free intercept it first scales the heavier class down to the
-// weight of the lighter class.
+// dual returns D at alpha, a lower bound of min J. For a free intercept it first scales alpha of the heavier class down
+// to the weight of the lighter class.
 func (s *dual) dual() float64 {
 	up, down := s.sums()
 	a, b := 1.0, 1.0

@@ -94,8 +94,8 @@ func TestLargeK(t *testing.T) {
 	}
 }
 
-// TestReachesTheOptimum checks the certificate: no point that another method finds lies below J - Gap. For K = 0 the
-// solution must equal a support vector machine solved by SMO.
+// TestReachesTheOptimum checks the certificate: no other method may find a point with a value below J - Gap. For K = 0
+// the solution must equal a support vector machine solved by SMO.
 func TestReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
@@ -172,8 +172,8 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	return b.Data(schema)
 }
 
-// TestObjectiveIsTheHinges checks that without deletions the reported objective equals the objective of the hinge as
-// documented, with and without an explicit penalty.
+// TestObjectiveIsTheHinges checks the reported objective of FDROP without deletions, with and without an explicit
+// penalty. It must equal the documented objective of the hinge.
 func TestObjectiveIsTheHinges(t *testing.T) {
 	x, y := problems.Gaussian(41, 30, 4, false)
 	d := denseData(t, x, y)

@@ -105,8 +105,8 @@ func Estimators() []batch.Estimator {
 	}
 }
 
-// psi computes the logarithm of the noise's moment generating function. A separate function computes only its first two
-// derivatives by w, which products with the Hessian need.
+// psi computes the logarithm of the noise's moment generating function. The separate function computes only its first
+// two derivatives by w, because products with the Hessian need no more.
 type psi struct {
 	value func(y, w, x float64) float64
 	slope func(y, w, x float64) (slope, curvature float64)

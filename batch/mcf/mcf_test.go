@@ -137,7 +137,7 @@ func TestBadInput(t *testing.T) {
 }
 
 // TestGap checks that the gap is a bound for every value of the free intercept, because Gap first moves the intercept
-// to its optimum. If all labels are equal, no optimum exists and there is no bound.
+// to its optimum. If all labels are equal, no optimum exists and Gap must be +Inf.
 func TestGap(t *testing.T) {
 	x, y := problems.Gaussian(24, 40, 3, false)
 	d := denseData(t, x, y)
@@ -178,8 +178,9 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	return b.Data(schema)
 }
 
-// TestLaplaceStaysInside checks that every solver keeps all weights below 1/b in absolute value under Laplace noise of
-// scale b, because the expectation is infinite beyond. The loss here would decrease with larger weights.
+// TestLaplaceStaysInside trains under Laplace noise of scale b, on data whose loss would decrease with larger weights.
+// It checks that every solver keeps all weights below 1/b in absolute value, because the expectation is infinite beyond
+// 1/b.
 func TestLaplaceStaysInside(t *testing.T) {
 	x := [][]float64{{1, 0}, {2, 0.1}, {-1, 0}, {-2, 0.1}} // the first feature separates the classes
 	y := []float64{1, 1, -1, -1}

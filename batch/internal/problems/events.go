@@ -39,7 +39,8 @@ func Events(t *testing.T, path string) (*event.Schema, []event.Example) {
 	}
 }
 
-// Several returns n events of k classes with numeric features. Feature j has a larger mean in class c if j%k == c.
+// Several returns n events of k classes with numeric features. The mean of feature j is larger in class j%k than in the
+// other classes.
 func Several(k, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var classes []string

@@ -90,7 +90,7 @@ func ReadGolden(t testing.TB, dir string) []Golden {
 	return out
 }
 
-// Cases calls f for every golden case of an algorithm. It fails the test if the number of cases is not want.
+// Cases calls f for every golden case of the algorithm algo. It fails the test if the number of cases is not want.
 func Cases(t *testing.T, dir, algo string, want int, f func(t *testing.T, g *Golden, c *Case)) {
 	t.Helper()
 	have := 0
