@@ -1,8 +1,8 @@
 package stream
 
 // This file sends requests that kafka-go lacks, or that it encodes in a way that brokers reject. kmsg encodes these
-// requests. They use kafka-go's connections like all others, because kafka-go finds the right broker: a group's
-// coordinator or a partition's leader.
+// requests. They are sent over kafka-go's connections, because kafka-go finds the right broker: a group's coordinator
+// or a partition's leader.
 
 import (
 	"context"

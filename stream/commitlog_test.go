@@ -95,7 +95,8 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 }
 
 // TestCommitLogOfSeveralWriters runs several writers with broken connections and moving leaders. Every acknowledged
-// commit must be stored once and in the order of its writer, and all readers must see the same order.
+// commit must be stored once. The commits of one writer must be stored in the order of writing, and all readers must
+// see the same order of all commits.
 func TestCommitLogOfSeveralWriters(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -373,7 +374,7 @@ func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	return snapshots
 }
 
-// TestSnapshotTopic checks which snapshots are kept. Incomplete, foreign and invalid snapshots must be skipped.
+// TestSnapshotTopic checks which snapshots a topic keeps. Incomplete, foreign and invalid snapshots must be skipped.
 func TestSnapshotTopic(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)

@@ -269,7 +269,7 @@ func benchEvents(n int) [][]byte {
 	return events
 }
 
-// eventCycle returns a function that processes the events through the stages up to the given one.
+// eventCycle returns a function that processes the events in all stages up to the named stage.
 func eventCycle(t testing.TB, stage string, config online.Config, events [][]byte) (cycle func()) {
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}

@@ -106,7 +106,7 @@ func (c *ConsumerConfig) Check() error {
 	return nil
 }
 
-// wanted returns the partitions of a topic to read. If all are read, some is false.
+// wanted returns the partitions of a topic to read. some is false if all partitions are read.
 func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	if c.Only == nil {
 		return c.Partitions, len(c.Partitions) > 0
@@ -155,8 +155,8 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
-// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another that looks
-// for new partitions. Close ends them.
+// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another goroutine
+// that looks for new partitions. Close ends all goroutines.
 //
 // It delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps left by
 // compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders move or
@@ -410,8 +410,8 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 	})
 }
 
-// watch starts reading partitions that are added to the topics. If the ID of a topic changes, it makes the fetchers
-// check whether it is still the same topic. watch requests the ends of the partitions while Next is not called.
+// watch starts reading partitions that are added to the topics. If the ID of a topic changes, the fetchers of the topic
+// check whether it was recreated. watch requests the ends of the partitions while Next is not called.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()

@@ -227,8 +227,8 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	}
 }
 
-// TestDeadLettersAreSmall checks that dead letters take about as much space as their records. It stores many empty
-// records, and labels that are not among very many classes.
+// TestDeadLettersAreSmall checks that dead letters take about as much space as their records. It tests many empty
+// records, and records with invalid labels if the configuration has very many classes.
 func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})
@@ -301,8 +301,8 @@ func TestDeadLetterErrors(t *testing.T) {
 }
 
 // TestLetters checks that dead letters are read as they were stored, from a topic and from a file. The letters have
-// null and empty bytes, reasons, and cut values. A record that is not a letter must only give an error for its
-// position.
+// null and empty bytes, reasons, and cut values. For a record that is not a letter, reading must return an error with
+// the position of the record, and continue.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := connectTo(b)

@@ -261,7 +261,7 @@ func TestCorruptBatch(t *testing.T) {
 }
 
 // TestStaleEnd checks a broker that is no longer the leader but still responds, and reports an end before the records
-// that were read. The policy must not be applied at once.
+// that were read. The policy for offsets out of range must not be applied at once.
 func TestStaleEnd(t *testing.T) {
 	noLeaks(t)
 	for _, late := range []bool{false, true} { // at the start, or while reading

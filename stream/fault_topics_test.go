@@ -66,9 +66,9 @@ func TestCutResponses(t *testing.T) {
 	c.Close()
 }
 
-// TestDeletedTopic checks that a topic that is deleted while it is read is reported as failing, and retried. If it is
-// recreated, with any number of records, it counts as another topic. Reading must stop with an error, or restart by the
-// policy.
+// TestDeletedTopic checks that a topic that is deleted while it is read is reported as failing, and that reading is
+// retried. If the topic is recreated, with any number of records, it counts as another topic. Reading must then stop
+// with an error, or restart by the policy.
 func TestDeletedTopic(t *testing.T) {
 	noLeaks(t)
 	for policy, first := range map[string]int{"fail": -1, "earliest": 0, "latest": 0} {

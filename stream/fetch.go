@@ -534,7 +534,7 @@ func contains(ids []int64, id int64) bool {
 	return false
 }
 
-// grow increases the requested size if not even one batch fits. It reports whether it could.
+// grow increases the requested size if not even one batch fits. It returns false if the size cannot be increased.
 func (f *fetcher) grow() bool {
 	if f.maxBytes >= maxResponse/2 {
 		return false

@@ -465,8 +465,8 @@ func TestFileResumes(t *testing.T) {
 	}
 }
 
-// FuzzFile reads files with any contents, compressed or not; an images file has a labels file. Reading must end, within
-// the limits.
+// FuzzFile reads files with any contents, compressed or not; an images file has a labels file. Reading must end and
+// respect the limits.
 func FuzzFile(f *testing.F) {
 	images := "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x02\x00\xff\x01\x02"
 	labels := "\x00\x00\x08\x01\x00\x00\x00\x02\x01\x00"

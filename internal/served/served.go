@@ -388,7 +388,7 @@ type Feature struct {
 }
 
 // unknown returns at most maxUnknown features of an event that the model has not seen. known reports whether the model
-// has seen any other feature.
+// has seen at least one feature of the event.
 func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	known = m.EachUnseen(e, func(f Feature) {
 		if len(out) < maxUnknown {
@@ -399,7 +399,7 @@ func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 }
 
 // EachUnseen calls f for every feature of an event that the model has not seen. It reports whether the model has seen
-// any other feature. A kernel machine counts every feature as seen.
+// at least one feature of the event. A kernel machine counts every feature as seen.
 func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -474,7 +474,7 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 type EventNames struct {
 	model *Model
 	again record.Decoder // decodes an event again, to find its names
-	// schema is the Schema of the decoder again.
+	// schema is the Schema that the decoder in the field again extends.
 	schema  *event.Schema
 	example event.Example
 }

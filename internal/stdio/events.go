@@ -34,8 +34,8 @@ type room struct {
 	out      []byte
 }
 
-// publishFor is the number of events in a request from which a learner's model is published first. The model predicts
-// faster than the learner.
+// If a request has at least publishFor events to predict, the learner first publishes its model, which predicts faster
+// than the learner.
 const publishFor = 16
 
 // batch holds the events of a request, in order.

@@ -51,7 +51,7 @@ type learner struct {
 // blockSettings is the checkpoint block with a learner's settings.
 const blockSettings = "settings"
 
-// saved is the JSON in that block.
+// saved is the JSON in the block blockSettings.
 type saved struct {
 	Settings []string        `json:"settings"` // in the format of opNew
 	Client   json.RawMessage `json:"client,omitempty"`
@@ -97,7 +97,7 @@ func (l *learner) begin(s *event.Schema) error {
 	return l.decode(s)
 }
 
-// decode creates the decoders of events with a Schema, except the decoders of shapes.
+// decode creates the decoders of events with a Schema, except the decoders of rows.
 func (l *learner) decode(s *event.Schema) (err error) {
 	c := l.record
 	c.Format = "json"
@@ -109,7 +109,7 @@ func (l *learner) decode(s *event.Schema) (err error) {
 	return err
 }
 
-// loadLearner loads a saved learner. The given settings replace its saved settings.
+// loadLearner loads a saved learner. Settings in the payload override the learner's saved settings.
 func loadLearner(payload []byte) (*learner, error) {
 	if len(payload) < 8 || binary.LittleEndian.Uint64(payload) > uint64(len(payload)-8) {
 		return nil, errors.New("a file with its settings is shorter than it says")

@@ -150,8 +150,8 @@ func (s stream) lines(labels bool) string {
 }
 
 // TestFormsAreOne checks that the same events give the same bits in every form: rows, lines with separate labels, and
-// lines that contain their labels. They must also give the same bits in one request or many, and if the learner is
-// saved and loaded in between.
+// lines that contain their labels. The bits must not depend on the number of requests either, or on saving and loading
+// the learner in between.
 func TestFormsAreOne(t *testing.T) {
 	s := newStream(600)
 	c := start(t)

@@ -274,8 +274,8 @@ func (f faulty) Sync() error {
 	return f.segmentFile.Sync()
 }
 
-// TestFailingDisk checks that a full disk rejects requests, and that they are accepted once there is space. No request
-// may be accepted after a failed sync, and learning must end.
+// TestFailingDisk checks that a full disk makes requests fail, and that requests succeed again once there is space.
+// After a failed sync, no request may be accepted, and learning must end.
 func TestFailingDisk(t *testing.T) {
 	dir := t.TempDir()
 	var write, sync error

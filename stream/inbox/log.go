@@ -275,7 +275,7 @@ func syncDirectory(name string) error {
 
 // Append writes the events of a request, and returns the number of the first event once they are on disk. If a request
 // with this key was already written, Append writes nothing and returns the number of that request's first event. Append
-// does not keep events.
+// does not keep the slice events after it returns.
 func (l *Log) Append(ctx context.Context, requestKey string, events [][]byte) (first int64, again bool, err error) {
 	p := &post{key: keyOf(requestKey), events: len(events), done: make(chan struct{})}
 	p.frame = encodePost(p.key, events)

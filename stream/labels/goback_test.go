@@ -13,8 +13,8 @@ import (
 	"blankout/stream/record"
 )
 
-// pastJoin returns the state of a join at a checkpoint, after n events have waited and timed out. The directory also
-// has more events that arrived after the checkpoint.
+// pastJoin returns the state of a join at a checkpoint, after n events have waited and timed out. In addition to these
+// events, the directory has events that arrived after the checkpoint; more is their number.
 func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	t.Helper()
 	directory = t.TempDir()

@@ -22,10 +22,10 @@ import (
 // Join matches labels with events. One goroutine calls its methods, with the records of a Merge in their order. Its
 // results depend only on those records.
 //
-// An event arrives and waits. It is learned when its label arrives. A different label within the wait is a correction:
-// the event is learned again with the new label, and the earlier learning is not undone. A label that arrives before
-// its event waits for the event, for the same time. If its wait ends without a label, an event is learned with
-// Config.TimeoutLabel, and a later label is late.
+// An event arrives and waits for its label. The event is learned when its label arrives. If another label for the event
+// arrives within the wait, it is a correction: the event is learned again with the new label, and the earlier learning
+// is not undone. A label that arrives before its event waits for the event, for the same time. If the wait of an event
+// ends without a label, the event is learned with Config.TimeoutLabel, and a later label is late.
 type Join struct {
 	config Config
 	wait   int64 // wait in milliseconds
