@@ -1,7 +1,7 @@
 package batch
 
-// This file records which fields events miss, and applies a model's missing policies when weights are measured on the
-// events.
+// This file records which fields are missing in each event. It applies a model's missing policies when weights are
+// measured on the events.
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 	"blankout/internal/model"
 )
 
-// interned has a value for each row and stores equal values only once, because few are distinct.
+// interned has a value for each row. It stores equal values only once, because there are few distinct values.
 type interned[K comparable] struct {
 	of    []uint32 // index in kinds, by row
 	kinds []K
@@ -37,8 +37,8 @@ type measured struct {
 	parts    []string             // by row: model.ColumnRoles if columns are imputed, else ""
 	level    []int                // noise level that predicts the event, by row, see model.MissingHandling
 	policies *model.Missing
-	// covariance imputes missing numbers; nil if the model has none. place has the index in covariance of each compact
-	// column, -1 for other columns.
+	// covariance imputes missing numbers; nil if the model has no covariance. place has the index in covariance of each
+	// compact column, -1 for columns that covariance does not have.
 	covariance *model.Covariance
 	place      []int
 	target     loss.Target // kind of target

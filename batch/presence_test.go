@@ -11,9 +11,9 @@ import (
 	"blankout/internal/must"
 )
 
-// TestStandardizerPresence checks that the exact solution has a presence column for a number that many examples omit,
-// as a Learner of the same events has. A number that is null or seldom omitted must have none. A number with a spline
-// can have one too.
+// TestStandardizerPresence checks which numbers get a presence column in the exact solution. A number that many
+// examples omit must have a presence column, as in a Learner of the same events. A number that is null or seldom
+// omitted must have none. A number with a spline may have one too.
 func TestStandardizerPresence(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"always", "seldom", "null", "mostly"} {

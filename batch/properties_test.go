@@ -35,9 +35,9 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) 
 	return x, y
 }
 
-// everyLoss lists each loss of the table that an Expected objective can be solved for with labels -1 and +1. It also
-// has a hinge with a given margin. TestNumbers covers regression losses with a kink at the target. Two targets would
-// put all examples at the kink.
+// everyLoss lists each loss of the table that an Expected objective can be solved for with labels -1 and +1, and a
+// hinge with a given margin. TestNumbers covers regression losses with a kink at the target: with two targets, all
+// examples would be at the kink.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
 	for _, l := range loss.All() {
@@ -52,7 +52,7 @@ var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussia
 	loss.GroupDropout{Groups: 0.5}, loss.GroupDropout{Q: 0.2, Groups: 0.4},
 	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}, loss.Silent{D: 0.5}}
 
-// ownRates are separate dropout rates for the groups of denseData.
+// ownRates are separate dropout rates for two groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept}
@@ -177,7 +177,7 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
 		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	}
-	// The objective must agree too, for the expected quadratic loss (f - y)^2 + v.
+	// The objective must give the same variance v, in the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
 	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
 		t.Errorf("quadratic loss %v, want %v", got, want)
@@ -203,8 +203,8 @@ func denseAgrees(t *testing.T, name string, o *Expected, w, v []float64, toleran
 	}
 }
 
-// TestExpectedAgainstTheFormula compares the value, slope, Hessian and line of every loss, noise and intercept with the
-// formula and with finite differences.
+// TestExpectedAgainstTheFormula compares the value, gradient, Hessian and line of every loss, noise and intercept with
+// the formula and with finite differences.
 func TestExpectedAgainstTheFormula(t *testing.T) {
 	x, y := drawProblem(t, 1, 50, 6, false)
 	data := denseData(t, x, y)
@@ -286,8 +286,8 @@ func TestSolversAgree(t *testing.T) {
 	}
 }
 
-// TestIRLSFalls checks that J decreases with every IRLS step of a bound of Chen et al., because a step minimizes a
-// quadratic above J.
+// TestIRLSFalls checks that J decreases with every IRLS step for a bound of Chen et al. A step minimizes a quadratic
+// that lies above J.
 func TestIRLSFalls(t *testing.T) {
 	x, y := drawProblem(t, 4, 100, 6, false)
 	data := denseData(t, x, y)
@@ -374,8 +374,8 @@ func TestLimitOfNoNoise(t *testing.T) {
 	}
 }
 
-// TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation,
-// which is exact for the quadratic loss. The bounds of the other losses are above the average.
+// TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation
+// for the quadratic loss, whose formula is exact. For the other losses the bound must be above the average.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -439,7 +439,8 @@ func TestPermutationsPermuteTheAnswer(t *testing.T) {
 	}
 }
 
-// TestImportanceWeights checks that importance weight 2 equals the example twice, and weight 0 equals its absence.
+// TestImportanceWeights checks that an example with weight 2 has the same effect as the example twice. An example with
+// weight 0 must have no effect.
 func TestImportanceWeights(t *testing.T) {
 	x, y := drawProblem(t, 10, 30, 4, false)
 	var two, weighted Builder
@@ -463,7 +464,7 @@ func TestImportanceWeights(t *testing.T) {
 	}
 }
 
-// copy returns the data of a Builder that is not finished. The columns must be 0 … 3.
+// copy returns Data with the events of d, which was taken from an unfinished Builder. The columns must be 0 … 3.
 func (d *Data) copy() *Data {
 	c := *d
 	c.columns = []uint32{0, 1, 2, 3}
@@ -666,7 +667,7 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 }
 
 // TestNoLossIsTheMinimum checks that a loss of zero is recognized as the minimum. The problem has no penalty and so no
-// certificate, but zero is a lower bound.
+// certificate, but zero is a lower bound of the objective.
 func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
 	data := denseData(t, x, y)
@@ -678,8 +679,7 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	}
 }
 
-// TestSolveLogit checks that solveLogit finds the zero of t + c + k sigma(t), for any slope in the middle and any
-// start.
+// TestSolveLogit checks that solveLogit finds the zero of t + c + k sigma(t), for many values of c and k and any start.
 func TestSolveLogit(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 13))
 	for range 10_000 {
@@ -695,7 +695,7 @@ func TestSolveLogit(t *testing.T) {
 	}
 }
 
-// TestLBFGSOnRareFeatures checks that features of very different frequency do not cost L-BFGS many iterations.
+// TestLBFGSOnRareFeatures checks that L-BFGS needs few iterations even if the frequencies of features differ widely.
 func TestLBFGSOnRareFeatures(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	var x [][]float64

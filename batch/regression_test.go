@@ -57,8 +57,8 @@ func lossesOfNumbers() []loss.Loss {
 	return out
 }
 
-// TestNumbers checks that every regression loss is solved to a certified gap. The gap is valid: the bound is below the
-// value at every random point and at the solutions of other solvers.
+// TestNumbers checks that every regression loss is solved to a certified gap. The lower bound (objective minus gap)
+// must be below the value at every random point and at the solutions of other solvers.
 func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	x, _ := drawProblem(t, 21, 80, 6, false)
@@ -120,7 +120,7 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 			}
 		}
 	}
-	// A penalty on the intercept pulls the intercept to 0. Rows without weight may have other targets.
+	// A penalty on the intercept pulls the intercept to 0. Rows with weight 0 may have other targets.
 	data := denseData(t, x, nil)
 	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
 	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {
@@ -135,8 +135,8 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	}
 }
 
-// TestQuantileAmongOutliers checks that a quantile between outliers is found. There the objective has no curvature
-// within the initial smoothing, and noise does not smooth it because the weights are 0.
+// TestQuantileAmongOutliers checks that a quantile between outliers is found. Between the outliers the objective has no
+// curvature within the initial smoothing. Noise does not smooth the objective, because the weights are 0.
 func TestQuantileAmongOutliers(t *testing.T) {
 	x, _ := drawProblem(t, 23, 60, 2, false)
 	for _, size := range []float64{1e4, 1e9, 1e12} {

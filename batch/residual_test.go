@@ -40,8 +40,8 @@ func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []even
 }
 
 // TestExactIntervalCoversWhatIsMissing checks that the interval of an exact model contains 90 % of the targets for any
-// number of missing fields. It trains with and without missing fields. If training has none, the missing policy must be
-// to impute.
+// number of missing fields. It trains on events with and without missing fields. If no training event has missing
+// fields, the missing policy must be "impute".
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {

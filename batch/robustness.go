@@ -1,6 +1,6 @@
 package batch
 
-// This file forecasts the error if a fraction of the features is missing.
+// This file forecasts the error of a model when a fraction of the features is missing.
 
 import (
 	"cmp"
@@ -69,7 +69,7 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 }
 
 // parts returns the contribution of each feature of a row to the score of one output, and the number of features. A
-// number and its spline columns are one feature.
+// number and its spline columns count as one feature.
 func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	first, features := d.features(row)
 	parts = make([]float64, len(row.Index))
@@ -79,16 +79,17 @@ func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	return parts, features
 }
 
-// groupRobustness returns the robustness forecast if a fraction d of the groups is missing, with masks drawn at random.
-// A group is missing with all of its features. A product of two groups is missing with either group. If there are no
-// groups, every feature is its own group.
+// groupRobustness returns the robustness forecast when a fraction of the groups is missing, for each fraction of
+// deletions. Masks are drawn at random. All features of a missing group are missing. A product of two groups is missing
+// if either group is. If there are no groups, every feature is its own group.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
 		w.forecastSampled(d, u, i, deletions, cost)
 	})
 }
 
-// averageCost returns the error in percent from the costs that add sums over the events.
+// averageCost calls add for each event to sum the costs, and returns the average cost as an error in percent, for each
+// fraction of deletions.
 func averageCost(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, cost []float64)) []float64 {
 	cost := make([]float64, len(deletions))
 	total := 0.0
@@ -103,7 +104,8 @@ func averageCost(d measured, deletions []float64, rest func(row int), add func(d
 	return cost
 }
 
-// forecast adds the probabilities that event i is predicted wrongly, for two classes.
+// forecast adds the probability that event i is predicted wrongly to wrong, for each fraction of deletions. It is for
+// two classes.
 func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	b := w.intercept(d.Data, 0)
 	part, features := w.parts(d, d.Row(i))
@@ -113,7 +115,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	if large > maskedFeatures {
 		large = maskedLargest
 	}
-	// For each mask of the large contributions, the sum of the others is nearly normal.
+	// For each mask of the large contributions, the sum of the small contributions is nearly normal.
 	f, v := 0.0, 0.0
 	for _, p := range part[large:] {
 		f += p
@@ -157,7 +159,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 }
 
 // forecastSampled forecasts event i with random masks. A group that survives one deleted fraction survives every
-// smaller one, which makes the curve smoother.
+// smaller fraction. This makes the error a smoother function of the fraction.
 func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []float64) {
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
@@ -178,7 +180,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 	draw := newDying(i, len(row.Index))
 	luckOf := draw.luck
-	// fill adds times the expected contribution of the numbers that are missing with probability p.
+	// fill adds times the expected contribution to the scores of the numbers that are missing with probability p.
 	fill := func(p, times float64, scores []float64) {
 		copy(roles, has)
 		for j, c := range row.Index {
@@ -235,8 +237,9 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 }
 
-// dying draws which features of an event are missing: those whose random number is below the deleted fraction. All
-// features of a group share one random number. A product of two groups uses the smaller number of the two.
+// dying draws which features of an event are missing. A feature is missing if its random number is below the deleted
+// fraction. All features of a group share one random number. A product of two groups uses the smaller of the groups'
+// numbers.
 type dying struct {
 	r       rand.PCG
 	luck    []float64 // random numbers, by entry of the row
@@ -278,8 +281,8 @@ func (d *dying) group(g int32) float64 {
 	return luck
 }
 
-// silentRobustness is groupRobustness for features that fail silently. A dead number reads the value of Data.SetDead,
-// other dead features are absent, and the surviving features keep their values.
+// silentRobustness is groupRobustness for features that fail silently. A dead number reads the value that Data.SetDead
+// has set. Other dead features are absent, and the surviving features keep their values.
 func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	k := len(w)
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {

@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// Newton's method spends its time in these loops over the entries of a row with noise. The functions here are the
-// reference. The assembly in rows_amd64.s computes the same in the same order, four entries at a time, with the same
-// bits. Products are added with one rounding, as math.FMA does on every machine.
+// Newton's method spends most of its time in these loops over the entries of a row with noise. The Go functions here
+// are the reference. The assembly in rows_amd64.s computes the same sums in the same order, four entries at a time,
+// with the same bits. Products are added with one rounding, as math.FMA does on every machine.
 //
 // x_d is a row's value and V_d = c1 x_d + c2 x_d^2 its variance.
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRowLoops checks that the loops over four entries at a time give the same bits as the reference, and that the
-// reference gives the formula.
+// TestRowLoops checks that the loops over four entries at a time give the same bits as the reference. The reference
+// must agree with the formula.
 func TestRowLoops(t *testing.T) {
 	was := hasAVX2
 	defer func() { hasAVX2 = was }()

@@ -1,6 +1,6 @@
 package batch
 
-// This file searches a grid of settings for the settings with the best predictions.
+// This file searches a grid of settings for the settings that predict best.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 type Selection struct {
 	Folds int // number of folds, at least 2; stratified by class
 	// Validation, if not nil, replaces the folds: every candidate is trained on all examples and measured on
-	// Validation. It must have the Schema of the training examples, see Data.Like.
+	// Validation. Validation must have the Schema of the training examples, see Data.WithClassesOf.
 	Validation *Data
 	Grid       []Axis
 	// Deletions lists fractions of features. Each fraction is deleted at random from the held-out examples, and the
@@ -33,11 +33,11 @@ type Selection struct {
 	Silent  bool
 	Seed    uint64 // seed of the folds and the deletions
 	Threads int
-	// Progress is called with the number of finished fits and the number of all fits.
+	// Progress is called with the number of finished fits and the total number of fits.
 	Progress func(done, all int)
 }
 
-// Settings are the training settings of one kind of model. A search varies them.
+// Settings are the training settings of one kind of model that a search can vary.
 type Settings[S any] interface {
 	// With returns a copy of the settings with one setting changed. The key is the name of its flag.
 	With(key, value string) (S, error)
@@ -166,7 +166,7 @@ func (c *Config) Set(key, value string) error {
 	return nil
 }
 
-// Point is a point of a grid of settings.
+// Point is a point of a grid: the settings and the values of the axes.
 type Point[S any] struct {
 	Name     string   // readable name, such as "c = 0.1, q = 0.5"
 	Values   []string // values by axis
@@ -174,7 +174,7 @@ type Point[S any] struct {
 }
 
 // Grid returns the points of a grid. Settings that no axis varies have their values in first. The last axis varies
-// fastest. The error is the error of the first invalid point.
+// fastest. If points are invalid, the error is the error of the first of them.
 func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 	keys, points := make([]string, len(axes)), []Point[S]{{Settings: first}}
 	for i, axis := range axes {
@@ -224,8 +224,8 @@ func Least(n int, want func(i int) bool, of func(i int) Held) int {
 }
 
 // Select trains every point of the grid around first on d. It returns the Ranking and the settings of each candidate.
-// Candidates that differ only in their cost form a chain: each starts from the solution of the previous one or shares
-// its kernel matrices. Chains run in parallel. The ranking does not depend on the number of threads.
+// Candidates that differ only in their cost form a chain: each starts from the solution of the previous candidate or
+// shares its kernel matrices. Chains run in parallel. The ranking does not depend on the number of threads.
 func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (*Ranking, []S, error) {
 	if s.Folds < 2 && s.Validation == nil {
 		return nil, nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
@@ -297,7 +297,7 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 // cell holds the results of one candidate on one fold, by deletion level.
 type cell struct{ err, logLoss []float64 }
 
-// chains returns groups of candidates that differ only in their cost.
+// chains returns the chains: lists of the indexes of candidates that differ only in their cost.
 func (t *Ranking) chains() (chains [][]int) {
 	alike := func(a, b []string) bool {
 		for k, key := range t.Keys {
@@ -317,7 +317,7 @@ func (t *Ranking) chains() (chains [][]int) {
 	return chains
 }
 
-// measured computes the means over the folds, and chooses the best candidates.
+// measured computes the means of cells over the folds, and chooses the best candidates.
 func (t *Ranking) measured(cells []cell, folds int) {
 	for i := range t.Candidates {
 		n := &t.Candidates[i]
@@ -390,8 +390,8 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	return train, test, nil
 }
 
-// measureDeleted returns the error in percent and the log-loss of a model on d after a fraction q of its features is
-// deleted. The survivors are scaled by 1/(1-q), or keep their values if silent is set.
+// measureDeleted returns the error in percent and the log-loss of a model on d after a fraction q of d's features is
+// deleted. The surviving features are scaled by 1/(1-q), or keep their values if silent is set.
 func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: silent}
@@ -425,8 +425,8 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	return *r.Error, *r.LogLoss
 }
 
-// WithClassesOf returns v with the class numbers of d. Build v with the Schema of d before the classes of d are sorted. It
-// returns an error if v has a class that d does not have.
+// WithClassesOf returns v with the class numbers of d. Build v with the Schema of d before you call SortClasses on d.
+// WithClassesOf returns an error if v has a class that d does not have.
 func (v *Data) WithClassesOf(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))

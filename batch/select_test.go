@@ -41,8 +41,8 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 	}
 }
 
-// TestSelectStartsWhereTheLastOneEnded checks that a chain gives the same table as its candidates trained separately,
-// within the tolerance.
+// TestSelectStartsWhereTheLastOneEnded checks that a chain of candidates gives the same ranking as separate training of
+// each candidate, within the tolerance.
 func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	longtest.NotRaced(t)
 	d := classData(t, 120, 3, "a", "b", "c")
@@ -64,7 +64,8 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// TestLeast checks that the lowest loss wins, then the lower tie, then the first. NaN must never win against a number.
+// TestLeast checks that Least returns the setting with the lowest loss. Equal losses are decided by the lower tie, then
+// by the order. NaN must never win against a number.
 func TestLeast(t *testing.T) {
 	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
 	of := func(i int) Held { return settings[i] }
@@ -79,7 +80,7 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// TestGrid checks the names, settings and order of the points of a grid. The last axis varies fastest.
+// TestGrid checks the names, settings and order of the points of a grid. The last axis must vary fastest.
 func TestGrid(t *testing.T) {
 	points, err := Grid(DefaultConfig(), []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}})
 	if err != nil || len(points) != 4 {

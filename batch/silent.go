@@ -9,9 +9,9 @@ package batch
 //	m = b + w.z + (1-q) w.(x-z),  v = q (1-q) w'V w,
 //
 // where V is diag((x-z)^2) or, for groups, the sum over the groups of the outer product of the group's (x-z). The mean
-// is affine in w and the variance is the squared norm of a linear map of w, as for any other noise. So each row counts
-// once for each rate, as a view with its own importance. Convexity, Newton's method and the certificate do not change.
-// The features are read once for all views.
+// is affine in w and the variance is the squared norm of a linear map of w, as for any other noise. So each row has one
+// view per rate, with its own importance. Convexity, Newton's method and the certificate apply as for other noise. The
+// features are read once for all views.
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ import (
 )
 
 // view is a row at one rate of silent noise. The factor keep multiplies the features x-z in the score, and spread
-// multiplies V in the variance. Noise that is not silent has one view with factors 1.
+// multiplies V in the variance. For noise that is not silent, each row has one view with both factors 1.
 type view struct{ keep, spread float64 }
 
 // setViews sets the views and the dead values for a noise. It returns the noise whose variance is V.
@@ -43,7 +43,7 @@ func (n *noising) setViews(d *Data, noise loss.Noise) loss.Noise {
 	return silent.Squares()
 }
 
-// silentGroups returns which features of Data are removed together, see jointNoise.
+// silentGroups returns the sets of features of Data that fail together, as jointNoise does.
 func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	g, err := jointNoise(d, n.Squares())
 	if errors.Is(err, model.ErrNoGroups) {
@@ -83,7 +83,7 @@ func (d *Data) deadOf() func(column uint32) float64 {
 	return func(column uint32) float64 { return read[column] }
 }
 
-// add adds the pull of a view, given the derivatives of its loss by the score and by the variance.
+// add adds the contribution of a view to p, given the derivatives of the view's loss by the score and by the variance.
 func (p *rowGradient) add(a view, df, dv float64) {
 	p.x += a.keep * df
 	p.one += df
@@ -98,7 +98,7 @@ func (n *noising) apart(x float64, column uint32) (alive, dead float64) {
 	return x - n.dead[column], n.dead[column]
 }
 
-// gatherDead is gather for dead values, given by column, and V = diag((x-z)^2).
+// gatherDead is gather for features with dead values z and V = diag((x-z)^2). The slice dead has z by column.
 func (r Row) gatherDead(p, z, dead []float64) (s, h, t, u float64) {
 	for j, c := range r.Index {
 		x := r.At(j) - dead[c]
@@ -122,13 +122,13 @@ func (o *Expected) counts(n int) bool {
 	return false
 }
 
-// eachView calls o.sum.Each with ranges of views instead of rows.
+// eachView calls o.sum.Each with ranges of view indexes instead of rows.
 func (o *Expected) eachView(f func(g, lo, hi int)) {
 	n := len(o.views)
 	o.sum.Each(func(g, lo, hi int) { f(g, n*lo, n*hi) })
 }
 
-// sumViews calls o.sum.Sum with ranges of views instead of rows, and returns only the value.
+// sumViews calls o.sum.Sum with ranges of view indexes instead of rows, and returns only the value.
 func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
 	n := len(o.views)
 	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
@@ -174,8 +174,8 @@ func (o *Expected) hessianSums(n int) (e hessianSums) {
 	return e
 }
 
-// hessianPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. The arguments s,
-// one and t are results of gather and the intercept.
+// hessianPull returns the contribution of row n to the Hessian's product with a vector v, without the term V v. The
+// arguments s, one and t are results of gather and the intercept.
 func (o *Expected) hessianPull(n int, s, one, t, base float64) (p rowGradient) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k
@@ -190,7 +190,7 @@ func (o *Expected) hessianPull(n int, s, one, t, base float64) (p rowGradient) {
 	return p
 }
 
-// dot returns w.x in two parts: s for the part of x that can fail and h for the part that cannot.
+// dot returns w.x in two parts: s for the part of x that can fail, and h for the part of x that cannot fail.
 func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	if o.dead == nil {
 		return r.Dot(w), 0
@@ -202,7 +202,7 @@ func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	return s, h
 }
 
-// addTo adds the pull p to acc by column, without its variance and without the intercept.
+// addTo adds the contribution p to acc by column, without the variance term of p and without the intercept.
 func (o *Expected) addTo(r Row, acc []float64, p rowGradient) {
 	if o.dead == nil {
 		r.AddTo(acc, p.x)

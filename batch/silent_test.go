@@ -21,7 +21,8 @@ import (
 )
 
 // slowSilent computes the expectation of a loss under silent noise as in docs/mathematics.md. Features of a row fail
-// alone or, if of is not nil, with their group. They then read dead.
+// independently. If of is not nil, it has the group of each feature, and the features of a group fail together. A
+// failed feature reads its value in dead.
 func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n loss.Silent) float64 {
 	sum := 0.0
 	for _, q := range n.Rates() {
@@ -81,7 +82,8 @@ func eachSilent(t *testing.T, x [][]float64, y []float64, f func(name string, d 
 	}
 }
 
-// TestSilentAgainstTheFormula checks that value, derivatives and line equal the formula, for every loss.
+// TestSilentAgainstTheFormula checks for every loss that the value, the derivatives and the line of the objective equal
+// the formula.
 func TestSilentAgainstTheFormula(t *testing.T) {
 	x, y := drawProblem(t, 31, 40, 5, false)
 	r := rand.New(rand.NewPCG(31, 1))
@@ -263,7 +265,8 @@ func TestSilentRegression(t *testing.T) {
 	})
 }
 
-// TestSilentInTheDual checks that a problem with few rows and many columns has the same solution in the dual.
+// TestSilentInTheDual checks that the solver in the dual finds the same solution as in the primal for few rows and many
+// columns.
 func TestSilentInTheDual(t *testing.T) {
 	x, y := drawProblem(t, 34, 7, 60, false)
 	for j := range x[0] {
@@ -332,8 +335,8 @@ func TestSilentOrder(t *testing.T) {
 	})
 }
 
-// TestDeadValueIsAShift checks dead values z in a column that every example has. They must equal a shift of the column
-// to x - z, with an intercept higher by w.z.
+// TestDeadValueIsAShift trains with dead values z in a column that every example has. The result must equal training
+// with the column shifted to x - z, except that the intercept differs by w.z.
 func TestDeadValueIsAShift(t *testing.T) {
 	x, y := drawProblem(t, 37, 80, 5, true)
 	shifted := make([][]float64, len(x))
@@ -370,7 +373,7 @@ func TestSilentCopies(t *testing.T) {
 			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
 		}
 	})
-	// A Corrupter, which makes files of copies, draws the same failures; dead features are 0.
+	// A Corrupter must draw the same failures. Its dead features are 0.
 	schema := silentData(t, x, y, nil).Schema
 	for _, groups := range []bool{false, true} {
 		c := Corrupter{Noise: loss.Silent{D: 0.6, Groups: groups}, Grouping: model.NewGrouping(schema)}
@@ -398,8 +401,8 @@ func TestSilentCopies(t *testing.T) {
 	}
 }
 
-// TestSilentRobust checks the robust objectives under silent noise. Influences are by example, ramps by example and
-// rate, and both objectives have correct derivatives.
+// TestSilentRobust checks the robust objectives under silent noise. Influences are by example, and ramps are by example
+// and rate. The derivatives of both objectives must equal finite differences.
 func TestSilentRobust(t *testing.T) {
 	x, y := drawProblem(t, 38, 60, 5, false)
 	d := silentData(t, x, y, deadValues)
@@ -425,7 +428,8 @@ func TestSilentRobust(t *testing.T) {
 	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
 }
 
-// TestSilentIsRefused checks that settings that silent noise does not support are rejected with advice.
+// TestSilentIsRefused checks that settings are rejected if they do not support silent noise. The error must say what to
+// change.
 func TestSilentIsRefused(t *testing.T) {
 	x, y := drawProblem(t, 39, 30, 5, false)
 	d := denseData(t, x, y) // the Schema of denseData has a cross
@@ -447,7 +451,7 @@ func TestSilentIsRefused(t *testing.T) {
 	}
 }
 
-// TestGoldenSilent compares the minima with the results of an independent program.
+// TestGoldenSilent compares the minima with the golden results of an independent program.
 func TestGoldenSilent(t *testing.T) {
 	var golden struct {
 		X       [][]float64

@@ -18,8 +18,8 @@ type GramRows interface {
 	Diagonal() []float64
 }
 
-// DualProblem is the quadratic program behind every support vector machine here, in the signed variables beta_i = y_i
-// alpha_i:
+// DualProblem is the quadratic program behind every support vector machine of this package, in the signed variables
+// beta_i = y_i alpha_i:
 //
 //	maximize P.beta - beta'K beta/2  subject to  Lo <= beta <= Hi, sum beta = 0.
 //
@@ -63,8 +63,8 @@ type DualResult struct {
 	Intercept float64
 	// Scores are (K beta)_i + b, recomputed from beta.
 	Scores []float64
-	// Primal and Dual are upper and lower bounds of the optimum, at these scores. Gap = Primal - Dual bounds the error;
-	// it is at least 0 up to rounding.
+	// Primal and Dual are upper and lower bounds of the optimum, at these scores. Gap = Primal - Dual bounds the error
+	// of the objective. Gap is at least 0 up to rounding.
 	Primal, Dual, Gap float64
 	// Violation is the largest remaining violation of the optimality conditions.
 	Violation  float64
@@ -94,8 +94,8 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 		}
 		s.finish(r)
 		r.Converged = r.Violation <= defaultTo(p.Tol, 1e-6) && r.Gap <= gapTol*math.Abs(r.Primal)
-		// Incrementally updated scores accumulate rounding errors. If the recomputed scores are not good enough, the
-		// search continues from them. The tolerance is at least the rounding error of the scores.
+		// Incrementally updated scores accumulate rounding errors. If the solution is not good enough with recomputed
+		// scores, the search continues from them. The tolerance is never below the rounding error of the scores.
 		if r.Converged || s.iterations >= s.limit || round == 20 {
 			return r, nil
 		}
@@ -114,8 +114,9 @@ func defaultTo(x, d float64) float64 {
 	return x
 }
 
-// smo is the state of the search. The elements e[i] = P_i - (K beta)_i are updated for active variables only. The sum
-// bound[i] of beta_j K_ij over the beta_j != 0 at a bound serves to restore the other e.
+// smo is the state of the search. The elements e[i] = P_i - (K beta)_i are updated for active variables only. The
+// element bound[i] is the sum of beta_j K_ij over all j whose beta_j is at a nonzero bound. It serves to recompute e of
+// the inactive variables.
 type smo struct {
 	*DualProblem
 	diagonal   []float64
@@ -161,7 +162,7 @@ func newSMO(p *DualProblem) (*smo, error) {
 	return s, nil
 }
 
-// balance changes variables in order until they sum to zero.
+// balance changes variables one after the other until their sum is zero.
 func (s *smo) balance() {
 	sum := 0.0
 	for _, b := range s.beta {
@@ -385,7 +386,8 @@ func (s *smo) moveTwo(i, j int, kij float64) {
 
 func clip(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
 
-// moved updates bound after a variable has reached or left a bound. row is the variable's row of K.
+// moved updates bound after a variable has reached or left a bound. The slice row is the variable's row of K, and by is
+// the change of the variable's term.
 func (s *smo) moved(row []float64, by float64) {
 	if by == 0 || s.NoShrinking {
 		return
@@ -395,8 +397,8 @@ func (s *smo) moved(row []float64, by float64) {
 	}
 }
 
-// shrink removes variables that are at a bound and cannot improve the dual given the current extremes. Near the optimum
-// it restarts once from all variables, to correct wrong removals.
+// shrink removes variables from the active set if they are at a bound and cannot improve the dual given the current
+// extremes. Near the optimum it once makes all variables active again, to correct wrong removals.
 func (s *smo) shrink() {
 	up, low := s.extremes()
 	if !s.Intercept {

@@ -33,8 +33,8 @@ type Options struct {
 	Tol           float64
 	MaxIterations int // largest number of iterations; 0 means 1000
 	// Dual solves the linear systems of Newton and IRLS in the dual, whose size is the number of rows. It applies if
-	// there are fewer rows than parameters and all parameters are penalized, as for a window of events with a quadratic
-	// penalty.
+	// there are fewer rows than parameters and all parameters are penalized. An example is a window of events with a
+	// quadratic penalty.
 	Dual  bool
 	Start []float64 // start of the search; nil means 0; not modified
 	// Starts is the number of additional starts, drawn at random from Seed, for objectives that are not convex. The
@@ -56,11 +56,11 @@ type Progress struct {
 type Result struct {
 	W         []float64
 	Objective float64 // J(W), without smoothing
-	// Gap is an upper bound on Objective - min J. It is +Inf without a certificate, if the objective is not convex or a
+	// Gap is an upper bound on Objective - min J. It is +Inf if no certificate exists: the objective is not convex or a
 	// weight is not penalized.
 	Gap float64
-	// Converged means that the gap is within the tolerance. If there is no certificate, it means that the gradient has
-	// decreased by the tolerance, or that rounding hides any further decrease.
+	// Converged means that the gap is within the tolerance. Without a certificate it means that the norm of the
+	// gradient has decreased to the tolerance, or that rounding hides any further decrease.
 	Converged  bool
 	Iterations int
 	Passes     int // number of passes over the data
@@ -219,15 +219,15 @@ func (s *solver) newtonFits() bool {
 }
 
 // done finishes an iteration: it computes the certificate, reports the progress and returns whether to stop. It lowers
-// the smoothing once smoothing is the larger part of the gap. The result changed is true if the smoothing or the
+// the smoothing if smoothing is the larger part of the gap. The result changed is true if the smoothing or the
 // intercept changed: earlier gradients then belong to another function. The argument step is the length of the last
-// step along a Newton direction, 0 for none.
+// step along a Newton direction, or 0 if there was no such step.
 func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
 	if g, ok := s.o.(stepGapper); ok && step > 0 {
 		s.gap = g.stepGap(s.w, step)
 	}
-	// If rounding exceeds the gap, the sum of the rows' small terms is not a bound.
+	// If rounding errors exceed the gap, the certificate is not a bound: it is a sum of small terms of the rows.
 	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
@@ -245,9 +245,9 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 }
 
 // lowerSmoothing lowers the smoothing once smoothing matters more than the last step, but never below the value that
-// the tolerance needs. Noise smooths the kink too, so smoothing far above the noise is needless. If nearly every row
-// has noise, no smoothing is needed, and it may drop to the tolerance at once. The result reports whether the smoothing
-// has changed.
+// the tolerance needs. Noise smooths the kink too, so the smoothing need not be far above the noise. If nearly every
+// row has noise, no smoothing is needed, and the smoothing may drop at once to the value that the tolerance needs. The
+// result reports whether the smoothing has changed.
 func (s *solver) lowerSmoothing(decrease float64) bool {
 	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
@@ -276,9 +276,9 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	return true
 }
 
-// raiseSmoothing raises the smoothing if that adds less than the tolerance to the gap. If a kink is farther from all
-// scores than the smoothing, the objective has no curvature there, as for a quantile between outliers. The result
-// reports whether the smoothing has changed.
+// raiseSmoothing raises the smoothing if this adds less than the tolerance to the gap. If all scores are farther from a
+// kink than the smoothing, the objective has no curvature, as for a quantile between outliers. The result reports
+// whether the smoothing has changed.
 func (s *solver) raiseSmoothing() bool {
 	const most = 1e15 // largest smoothing, in units of the score
 	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
@@ -376,7 +376,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		if before-value <= 1e-15*math.Abs(before) {
-			// Rounding prevents progress. Try a few more iterations with another smoothing or a moved intercept.
+			// Rounding prevents progress. Try a few more iterations, because the smoothing or the intercept may change.
 			if stalled++; stalled > 4 {
 				s.settle()
 				return nil
@@ -388,9 +388,9 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	}
 }
 
-// direction solves H p = -s.grad, by the objective's own method if it has one, otherwise by conjugate gradients.
-// Conjugate gradients stop when the residual has decreased by the factor forcing. They also stop if the residual, as a
-// gradient, would leave a gap below enough. The slice diag is scratch space.
+// direction solves H p = -s.grad, by the objective's own method if it has such a method, otherwise by conjugate
+// gradients. Conjugate gradients stop when the residual has decreased by the factor forcing. They also stop if the
+// residual, as a gradient, would leave a gap below enough. The slice diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if d, ok := h.(director); ok {
 		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
@@ -432,8 +432,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	return err
 }
 
-// search returns a step length along p and the value there. The gradient s.grad and value s.value must be those at s.w,
-// the point of the last ValueGrad.
+// search returns a step length t along p and the value at s.w + t p. The gradient s.grad and the value s.value must
+// belong to s.w, the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
 	if l, ok := s.o.(Liner); ok {
@@ -455,8 +455,8 @@ func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	return 0, s.value
 }
 
-// searchLine finds a step with phi below phi(0) and a slope of at most a tenth of the first slope. Evaluations are
-// cheap, so it uses several to find a long step.
+// searchLine finds a step with phi below phi(0) and a slope of at most a tenth of the slope at 0. An evaluation is
+// cheap, so searchLine uses several evaluations to find a long step.
 func searchLine(phi func(t float64) (value, slope, curvature float64), value0, slope0 float64, fullStep bool) (t, value float64) {
 	lo, slopeLo := 0.0, slope0
 	hi, slopeHi := math.Inf(1), 0.0
@@ -496,8 +496,8 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 	return best, bestValue
 }
 
-// cg is the conjugate gradient method for a sequence of systems. It owns its buffers and keeps the last directions of
-// the previous system.
+// cg is the conjugate gradient method for a sequence of linear systems. It owns its buffers and keeps the last search
+// directions of the previous system.
 type cg struct {
 	r, z, d, hd []float64
 	near        bool // whether the matrix is similar to the previous one
@@ -518,9 +518,9 @@ func newCG(n int) *cg {
 	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
 }
 
-// precondition sets z to the inverse of diag times r, corrected with the past directions P. The directions P were
-// conjugate for their matrix H. The correction makes z exact on P for that matrix (the block form of the BFGS update;
-// Morales & Nocedal 2000):
+// precondition sets z to the inverse of diag times r, corrected with the kept directions P. The directions P were
+// conjugate for the matrix H of the previous system. The correction makes z exact on P for that matrix (the block form
+// of the BFGS update; Morales & Nocedal 2000):
 //
 //	z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
 func (c *cg) precondition(diag []float64) {
@@ -542,7 +542,7 @@ func (c *cg) precondition(diag []float64) {
 	}
 }
 
-// remember adds c.d and c.hd to the kept directions.
+// remember adds the direction c.d and the product c.hd to the kept directions.
 func (c *cg) remember(inverse float64) {
 	if c.keep == 0 {
 		return
@@ -699,9 +699,9 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			return nil
 		}
 		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
-			// Features differ in frequency by orders of magnitude. If that slows L-BFGS down, the inverse Hessian is
-			// built from the inverse diagonal. Using the diagonal from the start led to worse minima of objectives that
-			// are not convex.
+			// Features differ in frequency by orders of magnitude. If the different frequencies slow L-BFGS down, the
+			// inverse Hessian is built from the inverse diagonal. Using the diagonal from the start led to worse minima
+			// of objectives that are not convex.
 			eval()
 			d.Diagonal(curvature.diag)
 			for i, v := range curvature.diag {
@@ -800,7 +800,7 @@ func (c *curvature) direction(grad []float64, norm float64, p []float64) {
 	}
 }
 
-// remember stores a step and the change of the gradient, unless rounding hides the curvature along it.
+// remember stores a step and the change of the gradient, unless rounding hides the curvature along the step.
 func (c *curvature) remember(to, from, gradTo, gradFrom []float64) {
 	const memory = 10
 	s, y := make([]float64, len(to)), make([]float64, len(to))

@@ -14,8 +14,9 @@ import (
 	"blankout/internal/must"
 )
 
-// curvedData returns events of three numbers with splines, two of the numbers in one group. It also returns the same
-// events with one column per number that holds the number's contribution to the score under the weights w.
+// curvedData returns events of three numbers with splines; two of the numbers are in one group. The result summed has
+// the same events with one column per number. That column holds the number's contribution to the score under the
+// weights w.
 func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, summed *Data) {
 	t.Helper()
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
@@ -47,9 +48,9 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// TestSplinesAreOneFeature checks that a number and its spline columns vary as one feature. The objective must equal the
-// objective of data with their sums. Its derivatives must equal finite differences, and its matrix must give the same
-// products.
+// TestSplinesAreOneFeature checks that a number and its spline columns vary as one feature. The objective must equal
+// the objective of data in which these columns are summed. Its derivatives must equal finite differences. The products
+// of its dense matrix must equal the Hessian-vector products.
 func TestSplinesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
@@ -107,8 +108,8 @@ func TestSplinesAreOneFeature(t *testing.T) {
 	}
 }
 
-// TestSplinesDieTogether checks that the forecast for missing features treats a number and its spline columns as their
-// sum. It compares with masks, for two classes.
+// TestSplinesDieTogether checks the forecast for missing features, for two classes. A number and its spline columns
+// must count as one feature with their sum. The expected result is computed by enumerating masks.
 func TestSplinesDieTogether(t *testing.T) {
 	curved, summed := curvedData(t, 60, curvedWeight)
 	deletions := []float64{0, 0.3, 0.7}
@@ -140,8 +141,8 @@ func TestSplinesDieTogether(t *testing.T) {
 	}
 }
 
-// TestSplinesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. Other features
-// have the same masks as without splines.
+// TestSplinesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. All other
+// features must have the same masks as without splines.
 func TestSplinesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
 	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Splines: curved.splines}
@@ -162,8 +163,8 @@ func TestSplinesAreDeletedTogether(t *testing.T) {
 	}
 }
 
-// TestBasisColumnsDieWithTheirGroup checks that a spline column is removed with the group of its number, and forms
-// no group itself.
+// TestBasisColumnsDieWithTheirGroup checks that a spline column is removed together with the group of its number. A
+// spline column must not form a group of its own.
 func TestBasisColumnsDieWithTheirGroup(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}

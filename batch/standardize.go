@@ -12,7 +12,7 @@ import (
 )
 
 // Standardizer fits a model.Scaler to a training set. It passes the examples through the Encoder of a Learner and then
-// freezes the Scaler. So an exact solution treats each column as a Learner does. The zero value, with a Mode, is ready
+// freezes the Scaler. So an exact solution treats each column as a Learner does. The zero value with a Mode is ready
 // for use.
 type Standardizer struct {
 	Mode model.Standardize
@@ -69,12 +69,12 @@ func (s *Standardizer) transformOf(field string) model.Transform {
 	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
-// maxWithDense is the largest number of entries that Fit may store for a set with explicit zeros.
+// maxWithDense is the largest number of entries that Fit may store when it writes zeros explicitly.
 const maxWithDense = 1 << 28
 
-// Fit returns the observed examples d as the Scaler transforms them. It also returns the Scaler with its statistics, as
-// a model without outputs. It returns an error if dense columns have too many zeros to store. Observe must not be
-// called after Fit.
+// Fit returns the examples d, which were observed, as the Scaler transforms them. It also returns the Scaler with its
+// statistics, as a model without outputs. It returns an error if dense columns have too many zeros to store. Observe
+// must not be called after Fit.
 func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
 	s.begin(d.Schema)
 	scaler, rows := s.encoder.Freeze(func(column uint32) event.Kind { return d.Schema.Fields[s.fields[column]].Kind })

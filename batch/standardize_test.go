@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestStandardizerFit checks the values of each kind of column against their definition, and that the returned model
-// standardizes an example in the same way.
+// TestStandardizerFit checks the values of each kind of column against their definition. The returned model must
+// standardize an example to the same values.
 func TestStandardizerFit(t *testing.T) {
 	const n = 200
 	kinds := []event.Kind{event.Sparse, event.Numeric, event.Categorical, event.Cross}
@@ -80,8 +80,8 @@ func TestStandardizerFit(t *testing.T) {
 				want, tolerance := x, 1e-9
 				switch as := column.as[mode]; {
 				case as == "with zeros":
-					// Some of the zeros were more than four deviations from the mean when they were read, and count as
-					// four deviations.
+					// Some of the zeros were more than four deviations from the mean when they were read. Such a zero
+					// counts as four deviations.
 					want, tolerance = (x-all)/spread, 0.15
 				case !present || as == "zero":
 					want = 0
@@ -140,8 +140,8 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 	return s, out
 }
 
-// TestStandardizerTransforms checks that an exact solution transforms heavy tails as the online learner does, according
-// to its settings, and that the model keeps the transforms.
+// TestStandardizerTransforms checks that an exact solution transforms heavy tails as the online learner does, for each
+// setting of the transform. The model must keep the transforms.
 func TestStandardizerTransforms(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {
@@ -195,8 +195,8 @@ func TestStandardizerTransforms(t *testing.T) {
 	}
 }
 
-// TestStandardizerReviewsAtTheEnd checks that a column that becomes dense after the last regular review of columns, at
-// the 20th example, is standardized as dense.
+// TestStandardizerReviewsAtTheEnd checks a column that becomes dense after the 20th example, where the last regular
+// review of columns takes place. The column must be standardized as dense.
 func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
 	fit := Standardizer{Mode: model.StandardizeAuto}

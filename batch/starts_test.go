@@ -10,8 +10,8 @@ import (
 )
 
 // TestErfResistsWrongLabels solves the problem of Long and Servedio (2010): examples with a large margin, pullers and
-// penalizers, and 10 % wrong labels. No convex loss classifies all other examples correctly, but the erf loss and
-// t-logistic regression do (Ding & Vishwanathan 2010, section 6).
+// penalizers, with 10 % wrong labels. No convex loss classifies all correctly labeled examples correctly. The erf loss
+// and t-logistic regression must do so (Ding & Vishwanathan 2010, section 6).
 func TestErfResistsWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
 	var x [][]float64
@@ -67,7 +67,7 @@ func TestErfResistsWrongLabels(t *testing.T) {
 	}
 }
 
-// TestStarts checks that more starts never give a worse result, and that the same starts give the same point. A convex
+// TestStarts checks that more random starts never give a worse result. Equal starts must give the same point. A convex
 // objective must be solved only once.
 func TestStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))

@@ -21,8 +21,8 @@ type Summer struct {
 	threads int
 }
 
-// maxGroups limits the number of threads. A group makes at least four additions for every coordinate of its partial
-// sum, so that adding the partial sums costs little.
+// maxGroups is the largest number of groups and so of threads. A group makes at least four additions per coordinate of
+// its partial sum, so that adding the partial sums costs little in comparison.
 const maxGroups = 32
 
 // NewSummer prepares sums with dim coordinates. threads < 1 means one.
@@ -35,7 +35,7 @@ func newSummerOf(d *Data, additions, dim, threads int) *Summer {
 	groups := min(max(additions/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
 	s := &Summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
 	s.bounds = make([]int, 1, groups+1)
-	// The cost of a row is its number of entries plus a constant for the loss.
+	// The cost of a row is its number of entries, plus perRow for the loss.
 	const perRow = 16
 	total, have, g := d.entries+perRow*d.Rows(), 0, 1
 	for i, r := range d.rows {
@@ -59,9 +59,9 @@ func (s *Summer) Each(f func(g, lo, hi int)) {
 	Parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
-// Sum calls f for every group of rows lo … hi-1. f adds to acc, which starts at zero. Sum writes the total of all acc
-// to out and returns the total of the values of f. If out is nil, acc is nil. out may be shorter than dim; acc has the
-// length of out.
+// Sum calls f for every group of rows lo … hi-1. The function f adds to acc, which starts at zero. Sum writes the total
+// of all acc to out and returns the total of the values of f. If out is nil, acc is nil. The slice out may be shorter
+// than dim; acc has the length of out.
 func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
 	s.Each(func(g, lo, hi int) {
 		var acc []float64
@@ -93,8 +93,8 @@ func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 }
 
 // Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error cancels the context of the other
-// calls. Each returns the first error that this cancellation has not caused. If all errors are caused by it, Each
-// returns the first error.
+// calls. Each returns the first error that was not caused by this cancellation. If the cancellation caused all errors,
+// Each returns the first error.
 func Each(ctx context.Context, threads, n int, f func(ctx context.Context, i int) error) error {
 	errs := make([]error, n)
 	ctx, cancel := context.WithCancel(ctx)

@@ -15,9 +15,9 @@ import (
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
 // with l_n as in [loss.TLogistic], also under feature noise. J is not convex. Minimize uses the paper's
-// majorize-minimize scheme. It replaces the logarithms by their tangents, which weights every example by its influence
-// xi_n = 1/l_n. Then it solves the resulting convex problem (the theta-step). L-BFGS completes the minimization. The
-// result depends on the start.
+// majorize-minimize scheme. It replaces the logarithms by their tangents, so every example has its influence xi_n =
+// 1/l_n as its weight. Then it solves the resulting convex problem (the theta-step). L-BFGS completes the minimization.
+// The result depends on the start.
 type TLogistic struct {
 	loss  loss.TLogistic
 	data  *Expected // sum of the losses without prior
@@ -66,7 +66,7 @@ func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	return nil, fmt.Errorf("prior %q: want student or l2", prior)
 }
 
-// tPrior holds the constants of a prior: t, lam, and psi and slope of r(w).
+// tPrior holds the constants of a prior.
 type tPrior struct {
 	kind       Prior
 	t, lam     float64
@@ -85,8 +85,8 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight and its derivative. curvature is the curvature of the parabola that lies above the
-// prior and touches the prior at w (lam/2 w^2 for L2Prior).
+// at returns the prior of one weight and its derivative. The result curvature belongs to a parabola that lies above the
+// prior and touches the prior at w. For L2Prior the parabola is lam/2 w^2.
 func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	if p.kind == L2Prior {
 		return 0.5 * p.lam * w * w, p.lam * w, p.lam
@@ -122,8 +122,8 @@ func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// Influences returns xi_n = 1/l_n in (0, 1] for every example at w. It is NaN for examples without a label or weight.
-// An example with a small influence has had little effect: its label may be wrong.
+// Influences returns xi_n = 1/l_n in (0, 1] for every example at w. It returns NaN for an example without a label or
+// weight. An example with a small influence has had little effect: its label may be wrong.
 func (o *TLogistic) Influences(w []float64) []float64 {
 	of, n := o.influences(w), len(o.data.views)
 	xi := make([]float64, len(of)/n)
@@ -179,8 +179,8 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. If a step gains less than a
-// millionth, L-BFGS continues, because it is then faster.
+// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. When a theta-step improves J by less
+// than a millionth, L-BFGS continues, because it is then faster.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
@@ -234,7 +234,7 @@ func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) 
 	return r, nil
 }
 
-// majorise sets the weights and the penalty of the theta-step for the tangents at w.
+// majorise sets the weights and the penalty of the theta-step, from the tangents at w.
 func (o *TLogistic) majorise(w []float64) {
 	for i, xi := range o.influences(w) {
 		o.theta.m[i] = 0

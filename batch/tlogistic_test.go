@@ -50,8 +50,8 @@ func TestTLogisticDerivatives(t *testing.T) {
 	}
 }
 
-// TestThetaStepNeverRaisesJ checks that every theta-step lowers J, with and without noise. The objective of the step is
-// above J and touches it.
+// TestThetaStepNeverRaisesJ checks that every theta-step lowers J, with and without noise. The objective of the
+// theta-step must lie above J and touch J at the start of the step.
 func TestThetaStepNeverRaisesJ(t *testing.T) {
 	x, y := problems.Gaussian(32, 60, 6, true)
 	d := denseData(t, x, y)
@@ -79,8 +79,8 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 	}
 }
 
-// TestInfluencesFindWrongLabels checks that examples with wrong labels have small influences (Ding & Vishwanathan 2010,
-// section 6). The wrong labels mislead logistic regression.
+// TestInfluencesFindWrongLabels trains on examples of which some have wrong labels. The influences of these examples
+// must be small (Ding & Vishwanathan 2010, section 6). The wrong labels must mislead logistic regression.
 func TestInfluencesFindWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	var x [][]float64

@@ -21,7 +21,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Config holds the settings of Train. Flags and the configuration file use the same names.
+// Config holds the settings of Train. The flags and the configuration file use the same names for them.
 type Config struct {
 	// Loss is hinge, logistic, quadratic, linear, poisson or one of the Estimators. Bound is gaussian (the default),
 	// chen or quadratic-noising, for losses with several bounds. Loss may include the bound, as parsed by loss.Parse;
@@ -43,7 +43,8 @@ type Config struct {
 	Tol        float64
 	// Alpha is the weight of the noising penalty of unlabeled examples, see Problem.
 	Alpha float64
-	// Copies replaces the expectation by that many corrupted copies of every example. 0 means the expectation.
+	// Copies is the number of corrupted copies of every example that replace the expectation. 0 means the exact
+	// expectation.
 	Copies        int
 	Seed          uint64 // seed of the copies and of the starts
 	MaxIterations int
@@ -126,7 +127,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		unit = newTargetUnit(problems[0].Y, d.Weight, l, c.Intercept)
 		unit.in(problems[0].Y)
 	}
-	// The problems share only the data, so threads are first divided among problems.
+	// The problems share only the data. So threads are first divided among problems, and then used within a problem.
 	workers := min(max(c.Threads, 1), len(problems))
 	c.Threads = max(c.Threads/workers, 1)
 	results := make([]*Result, len(problems))
@@ -333,7 +334,7 @@ func (f *Fit) TrainError(d *Data) float64 {
 }
 
 // Penalization returns the factor of the losses and the weight of |w|^2. All conventions of the papers about the cost
-// are in this function. factor is loss.Facts.Cost.
+// are in this function. The argument factor is loss.Facts.Cost.
 func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
@@ -352,8 +353,8 @@ type Estimator struct {
 	New func(p Problem, level string, c Config) (Objective, error)
 }
 
-// tLogisticLoss is the Estimator that every Config has, because the online learner has this loss too. The prior is
-// lam/2 |w|^2, so a penalty of |w|^2 means lam = 2.
+// tLogisticLoss is an Estimator of every Config, because the online learner has this loss too. Its prior is lam/2
+// |w|^2, so a penalty of |w|^2 means lam = 2.
 var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, New: func(p Problem, level string, c Config) (Objective, error) {
 	t, err := strconv.ParseFloat(level, 64)
 	if err != nil || !finite(t) {
@@ -368,8 +369,8 @@ var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{
 	return NewTLogistic(p, Prior(c.Prior), 2*l2)
 }}
 
-// LossNames returns the valid beginnings of Config.Loss: the losses of package loss, of the estimators and of kernel
-// machines. A number must follow a name that ends in a colon.
+// LossNames returns the names with which Config.Loss may start: the losses of package loss, of the estimators and of
+// kernel machines. A name that ends in a colon must be followed by a number.
 func LossNames(estimators []Estimator) []string {
 	var names []string
 	for _, name := range loss.Names() {
@@ -664,8 +665,8 @@ func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	return m
 }
 
-// SortClasses returns d with its classes in ascending order, in numeric order if all class names are numbers. So the
-// larger of two labels is the positive class. The returned Schema is a copy with exactly the classes that occur.
+// SortClasses returns d with its classes in ascending order, in numeric order if all class names are numbers. With two
+// classes the larger one becomes the positive class. The returned Schema is a copy with exactly the classes that occur.
 // Regression targets are not changed.
 func (d *Data) SortClasses() *Data {
 	if d.Schema.Target != loss.Sign {
@@ -713,8 +714,9 @@ func (d *Data) SortClasses() *Data {
 	return &s
 }
 
-// Rarer returns the name of the first of two classes if it is rarer than the second among the first n labeled examples.
-// It returns "" otherwise, and for conventional pairs such as 0 and 1, whose larger class is positive.
+// Rarer returns the name of the first of two classes if it is rarer than the second class among the first n labeled
+// examples. Otherwise it returns "". It also returns "" for conventional pairs such as 0 and 1, whose larger class is
+// positive.
 func (d *Data) Rarer(n int) string {
 	classes, count := d.Schema.Classes, [2]int{}
 	if len(classes) != 2 || event.UsualPair(classes[0], classes[1]) {

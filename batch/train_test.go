@@ -183,7 +183,8 @@ func TestTrainNamesOfLosses(t *testing.T) {
 	}
 }
 
-// TestTrainNeverGivesNaN checks that data at the limits of floating point give an error or a finite result.
+// TestTrainNeverGivesNaN checks that training on data at the limits of floating point returns an error or a finite
+// result.
 func TestTrainNeverGivesNaN(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, scale := range []float64{1e-30, 1, 1e8, 1e30, 1e150} {
@@ -250,7 +251,7 @@ func ExampleTrain() {
 }
 
 // TestTrainBoundsThatChangeNothing checks that every loss accepts the name of its default bound. A loss with an exact
-// expectation must accept the names that papers use for it.
+// expectation must accept the names of bounds that papers use for it.
 func TestTrainBoundsThatChangeNothing(t *testing.T) {
 	d := classData(t, 60, 2, "3", "5")
 	for _, c := range [][2]string{

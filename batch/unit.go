@@ -9,21 +9,21 @@ import (
 	"blankout/internal/loss"
 )
 
-// targetUnit standardizes the targets y of a regression while the solver runs, to (y - center)/scale. So the penalty,
-// the tolerance and the threshold of huber do not depend on the unit of the data. The solution for a y + b is a times
-// the solution for y, plus b. For counts the center is 0 and the scale is their mean.
+// targetUnit standardizes the targets y of a regression to (y - center)/scale while the solver runs. So the effect of
+// the penalty, the tolerance and the threshold of huber does not depend on the unit of the targets. The solution for a
+// y + b is a times the solution for y, plus b. For counts the center is 0 and the scale is their mean.
 type targetUnit struct {
 	target        loss.Target
 	center, scale float64
 	squared       bool // whether the loss is homogeneous of degree 2 in the targets, otherwise of degree 1
 }
 
-// unitClip is the largest distance of a target from the median, in deviations, that counts for the unit, as in
+// unitClip is the largest distance of a target from the median, in deviations, that is used for the unit, as in
 // online/regression. Larger distances are clipped.
 const unitClip = 8
 
-// newTargetUnit returns the unit of the targets y (NaN for none) with these weights, for a loss. If the intercept is
-// not free, the center is 0 and the scale of counts is 1, because the intercept could not undo the shift.
+// newTargetUnit returns the unit of the targets y (NaN for rows without a target) with these weights, for a loss. If
+// the intercept is not free, it could not undo a shift. Then the center is 0, and for counts the scale is 1.
 func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
 	facts := l.Facts()
 	_, quadratic := l.(loss.Linear)

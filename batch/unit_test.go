@@ -88,8 +88,8 @@ func TestTrainIsEquivariant(t *testing.T) {
 	}
 }
 
-// TestTargetUnit checks that a unit converts parameters back and forth, and that its center and scale are such that the
-// intercept can undo them.
+// TestTargetUnit checks that a unit converts parameters back and forth without change. The intercept must be able to
+// undo the unit's center and scale.
 func TestTargetUnit(t *testing.T) {
 	one := func(int) float64 { return 1 }
 	y := []float64{2, 3, 5, 7, math.NaN(), 11}

@@ -26,16 +26,16 @@ import (
 // For regression, objectives are in the unit in which the targets are learned (ValidateConfig.Unit) and weights in the
 // unit of the targets. The error of a forecast or failure is the root mean squared error, in the unit of the targets.
 type Validation struct {
-	// The caller reads the events and stores the report. It sets ID and the fields up to Pause, except for Time, Events
-	// and Seconds.
+	// The caller reads the events and stores the report. The caller sets ID and the fields up to Pause, except for
+	// Time, Events and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
 	Events   int       `json:"events"`       // number of labeled events in the exact problem
 	Records  uint64    `json:"records"`      // number of records that the live model has processed
 	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log, reservoir or sample. A reservoir is a uniform sample for the case that the log has been deleted. A
-	// sample is kept in the learner's memory, see ValidateConfig.Halves.
+	// Source is log, reservoir or sample: where the events come from. A reservoir is a uniform sample of the stream,
+	// used if the log has been deleted. A sample is kept in the learner's memory, see ValidateConfig.HalfSample.
 	Source string `json:"source"`
 	// Window is true if the configuration limits the exact problem to the last events. Verified is true if the problem
 	// has exactly the learned events: counts and sums of fingerprints agree.
@@ -71,20 +71,20 @@ type Validation struct {
 	// Gap is Live.Objective - Exact.Objective. RelativeGap is Gap / Exact.Objective.
 	Gap         float64  `json:"gap"`
 	RelativeGap *float64 `json:"relative_gap"`
-	// GapError is the standard error of RelativeGap, for classification on the halves of a sample. It is 0 if the gap
-	// is over all events.
+	// GapError is the standard error of RelativeGap. It is given for classification if the gap is measured on the
+	// halves of a sample. It is 0 if the gap is over all events.
 	GapError float64 `json:"relative_gap_error,omitempty"`
 	// Distance is |w_live - w_exact|. Cosine is the cosine of the angle between them. Both ignore the intercepts.
 	Distance    float64      `json:"distance"`
 	Cosine      *float64     `json:"cosine"`
 	Differences []Difference `json:"differences"`
 
-	// MeasuredOn is holdout, learned or sample: the events on which ModelMeasures, robustness and failures are measured. It
-	// is learned if no event was held out.
+	// MeasuredOn is holdout, learned or sample: the events on which ModelMeasures, robustness and failures are
+	// measured. It is "learned" if no event was held out.
 	MeasuredOn string `json:"measured_on"`
 	Holdout    int    `json:"holdout"` // number of held-out events
 	// Newest compares the models on the newest of the held-out or learned events. In a drifting stream the best model
-	// over all events is not always the best on the newest. It is nil for fewer than two events.
+	// over all events is not always the best model on the newest events. Newest is nil for fewer than two events.
 	Newest *Newest `json:"newest"`
 	// Deletions are the fractions of features that are deleted at random, for ModelMeasures.Robustness. The survivors are
 	// scaled by the model's missing policy, as in predictions.
@@ -128,8 +128,9 @@ func (v *Validation) summary() string {
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
 }
 
-// The live weights are far worse than the exact ones above all of these limits. The limit alarmGap is for the gap
-// relative to the objective. The log-loss is compared by its ratio (alarmTimes) and its difference in nats (alarmNats).
+// The live weights are far worse than the exact weights if they exceed all of these limits. alarmGap is for the gap
+// relative to the objective. alarmTimes is for the ratio of the log-losses, and alarmNats for the difference of the
+// log-losses in nats.
 const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
 
 // alarm returns the text of Alarm. If the live weights are better on the newest events, it returns "", because the
@@ -216,10 +217,10 @@ type RegressionMeasures struct {
 	Deviance float64 `json:"deviance"` // mean of measure.Deviance
 }
 
-// ModelMeasures is one side of a Validation: the live or the exact model.
+// ModelMeasures has the measures of one of the two models of a Validation: the live or the exact model.
 type ModelMeasures struct {
-	// Objective is the objective of one noise level (ValidateConfig.Level), on its own problem. All other measures are
-	// of the whole model that predicts, or of an exact solution with all columns.
+	// Objective is the objective of one noise level (ValidateConfig.Level), on that level's own problem. All other
+	// measures are of the whole live model, or of an exact solution with all columns.
 	Objective        float64   `json:"objective"`
 	Norm             float64   `json:"norm"` // |w|
 	Intercept        []float64 `json:"intercept"`

@@ -12,17 +12,17 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is the objective of the support vector machine with the ramp loss (Collobert et al. 2006), which Ding &
-// Vishwanathan 2010 compare with. The hinge loss is cut off at ell - s, so the loss does not increase further if y f is
+// Objective is the objective of the support vector machine with the ramp loss (Collobert et al. 2006), with which Ding
+// & Vishwanathan 2010 compare. The hinge loss is cut off at ell - s, so the loss does not increase further if y f is
 // below s,
 //
 //	J(w) = (1/2)(w-c)'R(w-c) + kappa sum m_n min(h_n, ell - s),
 //
-// where h_n is the hinge or, under noise, an expected hinge loss. The minimum is concave, so min(E h, ell - s) >= E
-// min(h, ell - s). J is not convex. Minimize decreases J by majorization: examples beyond the cut count as a constant,
-// and the problem of the other examples is solved exactly. This repeats until no example crosses the cut. (The paper's
-// concave-convex procedure majorizes an example beyond the cut by max(ell, y f) - s, which is never below that
-// constant.) The start is the plain support vector machine if Options.Start is nil.
+// where h_n is the hinge or, under noise, an expected hinge loss. The function min is concave, so min(E h, ell - s) >=
+// E min(h, ell - s). J is not convex. Minimize decreases J by majorization: an example beyond the cut counts as a
+// constant, and the problem of the remaining examples is solved exactly. This repeats until no example crosses the cut.
+// (The paper's concave-convex procedure majorizes an example beyond the cut by max(ell, y f) - s, which is never below
+// that constant.) The start is the plain support vector machine if Options.Start is nil.
 type Objective struct {
 	cut  float64
 	data *batch.Expected
@@ -78,7 +78,7 @@ func (o *Objective) StartSize() float64 { return o.data.WeightSize() }
 // Passes returns the number of passes over the data.
 func (o *Objective) Passes() int { return o.data.Passes() }
 
-// ValueGrad implements batch.Objective. At the cut the gradient is the gradient of the flat side.
+// ValueGrad implements batch.Objective. For an example exactly at the cut, it uses the gradient of the flat side.
 func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	flat, _ := o.split(w)
 	value := o.data.ValueGrad(w, grad)
@@ -116,7 +116,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 		total.Objective = o.ValueGrad(opt.Start, nil)
 		o.split(opt.Start)
 	}
-	// A low accuracy is enough as long as examples still cross the cut.
+	// While examples still cross the cut, a low accuracy is enough.
 	tol := max(opt.Tol, 1e-3)
 	for range 1000 {
 		step := opt

@@ -51,7 +51,7 @@ func TestRamp(t *testing.T) {
 			off[i] *= 0.93
 		}
 		problems.CheckDerivatives(t, "ramp", o, off, 1e-5)
-		// The solution must be a fixed point, also from a start that the caller gives.
+		// The solution must be a fixed point: a search that the caller starts there must return it.
 		again := opt
 		again.Start = r.W
 		if next, err := batch.Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {

@@ -16,8 +16,8 @@ import (
 )
 
 // DropSVM is the regularizer of Tran 2016. It makes a support vector machine with the kernel expansion f = sum gamma_i
-// k(x_i, .) robust to the loss of samples. In each of Epochs rounds j, every entry of K is lost with probability 1 -
-// Keep. The matrix Khat_j of the lost entries is penalized by
+// k(x_i, .) robust to the loss of samples. In each round j of Epochs rounds, every entry of K is lost with probability
+// 1 - Keep. The matrix Khat_j of the lost entries is penalized by
 //
 //	2 Q gamma'M gamma,  M = 1/Epochs sum_j Khat_j Khat_j'.
 type DropSVM struct {
@@ -36,13 +36,13 @@ type DropKernel struct {
 	k    *Gram
 	// a is the lower Cholesky factor of K + 2q M; nil if M is zero.
 	a []float64
-	// Jitter is the value that was added to the diagonal of K + 2q M to make the matrix positive definite. It is
-	// relative to the mean of the diagonal, and 0 if the matrix is not singular.
+	// Jitter is the value that was added to the diagonal of K + 2q M to make the matrix positive definite, relative to
+	// the mean of the diagonal. It is 0 if the matrix is not singular.
 	Jitter float64
 }
 
-// Kernel computes the DropKernel of a Gram matrix. It needs about 3 n^3 operations, n^3 more for each round of
-// sampling, and 24 n^2 bytes.
+// Kernel computes the DropKernel of a Gram matrix. It needs about 3 n^3 operations, another n^3 operations for each
+// round of sampling, and 24 n^2 bytes.
 func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -121,9 +121,9 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 	return m
 }
 
-// Expansion returns the coefficients gamma = (K + 2q M)^-1 K beta of f(x) = sum gamma_i k(x_i, x) + b. beta is the
-// solution of the dual with Kbar. If there is no penalty, gamma is beta, which is nonzero for support vectors only.
-// Otherwise gamma is nonzero for every example.
+// Expansion returns the coefficients gamma = (K + 2q M)^-1 K beta of f(x) = sum gamma_i k(x_i, x) + b. The argument
+// beta is the solution of the dual with Kbar. If there is no penalty, gamma equals beta, which is nonzero only for
+// support vectors. Otherwise gamma is nonzero for every example.
 func (d *DropKernel) Expansion(beta []float64) []float64 {
 	gamma := append([]float64(nil), beta...)
 	if d.a == nil {

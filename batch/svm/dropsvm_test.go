@@ -211,8 +211,8 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	}
 }
 
-// TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. If the penalty is |w|^2
-// without a penalty on samples, l2 is the lambda of kernel ridge regression, equation 38 of Tran.
+// TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. With the penalty |w|^2
+// and no penalty on samples, l2 must act as the lambda of kernel ridge regression, equation 38 of Tran.
 func TestSquareTakesTheCost(t *testing.T) {
 	x, y := problems.Gaussian(11, 40, 3, false)
 	d := denseData(t, x, y, nil)
@@ -266,7 +266,7 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 	}
 }
 
-// TestSyrk checks block products at sizes around the size of a block.
+// TestSyrk checks block products for matrix sizes just below, at and above the size of a block.
 func TestSyrk(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, n := range []int{0, 1, 3, 256, 300} {

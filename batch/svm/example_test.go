@@ -10,7 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// The example trains on a circle within a ring. No line separates the classes, but a kernel machine does.
+// The example trains on two classes: a disk and a ring around it. No line separates these classes, but a kernel machine
+// does.
 func ExampleTrain() {
 	var b batch.Builder
 	points := [][2]float64{{1, 0}, {0, 1}, {-1, 0}, {0, -1}, {3, 0}, {0, 3}, {-3, 0}, {0, -3}}

@@ -15,9 +15,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Resolve checks that k can be computed on d. It sets an unset width to the mean distance of two different examples
-// (Tran 2016, section 4). The mean is over all pairs, or over 100,000 pairs drawn with a fixed seed if there are more.
-// If every distance is zero, the width is 1.
+// Resolve checks that k can be computed on d. If the width of k is not set, it becomes the mean distance of two
+// different examples (Tran 2016, section 4). The mean is over all pairs, or over 100,000 pairs drawn with a fixed seed
+// if there are more. If every distance is zero, the width is 1.
 func Resolve(k kernel.Kernel, d *batch.Data) (kernel.Kernel, error) {
 	if _, ok := k.(kernel.Chi2); ok {
 		for i := range d.Rows() {
@@ -80,7 +80,7 @@ func meanDistance(k kernel.Kernel, d *batch.Data) float64 {
 	return sum / float64(count)
 }
 
-// pairSum returns the kernel's sum s(x, y), by merging the two rows.
+// pairSum returns the kernel's sum s(x, y) over the columns of both rows, by merging the rows.
 func pairSum(k kernel.Kernel, x, y batch.Row) float64 {
 	s, j := 0.0, 0
 	for i, d := range x.Index {
@@ -102,7 +102,7 @@ type Gram struct {
 }
 
 // KeptGram caches the Gram matrix of the last training, for its Data and kernel, and the square of the matrix. The
-// square is the most expensive part that DropSVM's penalties have in common. A KeptGram is not safe for concurrent use.
+// square is the most expensive computation that all DropSVM penalties share. A KeptGram is not safe for concurrent use.
 type KeptGram struct {
 	data   *batch.Data
 	kernel string

@@ -36,7 +36,7 @@ func TestSelect(t *testing.T) {
 	if best.Kernel != "rbf:0.5" || len(table.Candidates) != 48 {
 		t.Errorf("the best of %d is %s", len(table.Candidates), table.Name(table.Best[0]))
 	}
-	// A candidate of a chain equals the result of Train.
+	// A candidate of a chain must equal the result of Train.
 	s.Threads, s.Folds, s.Validation = 1, 0, d
 	m.Kernel.Kept = &KeptGram{}
 	table, settings = must.Get2(batch.Select(t.Context(), d, m, s))(t)

@@ -22,14 +22,14 @@ type Config struct {
 	Kernel string // kernel, as parsed by kernel.Parse
 	// Drop is the penalty. Q = 0 gives the ordinary support vector machine, Q = AutoStrength means 1/n for n examples.
 	Drop DropSVM
-	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2:
-	// without a penalty on samples that is kernel ridge regression.
+	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2. With
+	// Ridge and without a penalty on samples, the result is kernel ridge regression.
 	Square, Ridge bool
 	// Memory limits the bytes of matrices and caches. The support vector machine recomputes rows of K if K does not
 	// fit. For DropSVM, a matrix that does not fit is an error.
 	Memory int
-	// Kept keeps the Gram matrix for later trainings with the same kernel and Data. They must not run concurrently. It
-	// takes 16 n^2 bytes in addition to Memory and may be nil.
+	// Kept keeps the Gram matrix for later trainings with the same kernel and Data. Trainings that share Kept must not
+	// run concurrently. Kept takes 16 n^2 bytes in addition to Memory. It may be nil.
 	Kept *KeptGram
 }
 
@@ -37,8 +37,8 @@ type Config struct {
 // K. So a fixed Q would become stronger with more examples, until only a constant remains.
 const AutoStrength = -1
 
-// DefaultConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
-// infinitely many epochs, in at most 2 GiB.
+// DefaultConfig returns the Config of DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and infinitely many epochs, in at
+// most 2 GiB.
 func DefaultConfig() Config {
 	return Config{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
 }
@@ -121,8 +121,8 @@ func (k Config) Check(c batch.Config) error {
 	return nil
 }
 
-// newTrainer prepares the problems and the matrices they share. If like is not nil, newTrainer reuses its problems and
-// matrices. Then like must be a trainer on the same examples that differs only in its cost.
+// newTrainer prepares the binary problems and the matrices that they share. If like is not nil, newTrainer reuses
+// like's problems and matrices. Then like must be a trainer on the same examples that differs only in its cost.
 func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err
@@ -242,7 +242,8 @@ type result struct {
 	vectors        int
 }
 
-// matrix computes the matrices of the examples d, with a fraction 1/share of the memory.
+// matrix computes the matrices of the examples d, in a fraction of the memory limit: the limit divided by the integer
+// fraction.
 func (t *trainer) matrix(d *batch.Data, threads, fraction int) (*matrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
@@ -329,7 +330,7 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 	if m.drop != nil {
 		r.gamma = m.drop.Expansion(dual.Beta)
 	}
-	// The certificate includes the rounding error of its sums.
+	// The certificate includes the rounding error of the sums in Primal and Dual.
 	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
 	r.converged, r.iterations = dual.Converged, dual.Iterations
 	for _, b := range dual.Beta {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestTrainIsThatOfBatchForTheLinearKernel checks that the machine with the linear kernel and without dropout equals
-// the linear model of batch.Train. It covers intercepts, margins, importance weights and penalties.
+// the linear model of batch.Train. The cases vary intercept, margin, importance weights and penalty.
 func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(71, 120, 6, true)
@@ -144,7 +144,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 	return all
 }
 
-// TestNewModelLeavesOut checks that a row whose coefficients are 0 is no support vector.
+// TestNewModelLeavesOut checks that a row whose coefficients are all 0 does not become a support vector.
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)
