@@ -15,7 +15,7 @@ type ablation struct {
 	*predictor
 	monitors *monitor.Monitors
 	field    []uint16 // field of each feature
-	list     []uint16 // the fields of the event
+	list     []uint16 // fields of the event, as candidates for removal
 	factors  [][2]int // see event.Schema.Factors
 	base     []float64
 	out      []float64

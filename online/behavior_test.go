@@ -181,7 +181,7 @@ func TestMeasures(t *testing.T) {
 			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		}
 		if s.classes == 2 {
-			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the learner computes the AUC from bins of scores
+			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the tolerance is needed because the learner computes the AUC from bins of scores
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 			}
 		}
@@ -312,7 +312,7 @@ func TestDelayedRegression(t *testing.T) {
 		r := newRun(t, s, 59)
 		absolute, n := 0.0, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
-			if n++; n > 26 { // predictions before the first target do not exist
+			if n++; n > 26 { // there are no predictions before the first target
 				absolute += math.Abs(told[0] - e.Target)
 			}
 		})

@@ -108,7 +108,7 @@ func (r *run) served(e *event.Example) {
 	got := r.scores(e)
 	snapshot := r.model()
 	read := must.Get(model.ReadLinear(r.blocks()))(r.t)
-	if want := score(snapshot, e); !near(got, want, 1e-12) { // the sums may have another order
+	if want := score(snapshot, e); !near(got, want, 1e-12) { // the sums may be added in another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
 	if want := score(read, e); !sameScores(want, score(snapshot, e)) {

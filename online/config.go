@@ -555,7 +555,7 @@ func (c Config) fingerprint() Fingerprint {
 		}
 	}
 	if c.MaxMemory == DefaultConfig().MaxMemory {
-		delete(f, keyMaxMemory) // an absent key has this meaning
+		delete(f, keyMaxMemory) // an absent key means no limit
 	}
 	return f
 }

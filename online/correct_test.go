@@ -198,7 +198,7 @@ func TestCorrectedPrior(t *testing.T) {
 			p := l.Predict(e)
 			prior := online.Prediction{Scores: slices.Clone(p.Scores), Lanes: slices.Clone(p.Lanes)}
 			for i := range prior.Lanes {
-				if i >= 2 { // index 0 and 1 are the iterate and the average
+				if i >= 2 { // indices 0 and 1 are the iterate and the average
 					if prior.Lanes[i] = -4; (e.Label == 1) == good[kind] {
 						prior.Lanes[i] = 4
 					}

@@ -105,7 +105,7 @@ func (l *Learner) Cut(precision int) *deltas.Delta {
 // Deltas are exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
 	l.encoder.Follow(fold.encoder.Schema())
-	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // one of the two has changed all rows since the last interval
+	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // true if fold or l has changed all rows since the last interval
 	n, err := l.withState(fold.bare(), l.encoder.Table)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)

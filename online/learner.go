@@ -336,7 +336,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 			if r.in.Range == 0 {
 				x.mixture.ObservePart(scores.lanes, by)
 			}
-		case l.levels.Passed(): // all lanes (mixed models) have already learned the event in an earlier pass
+		case l.levels.Passed(): // all lanes (mixed models) have learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.AlwaysPresent > 0:
@@ -384,7 +384,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 	if lanes != nil {
 		lanes = lanes[:l.levels.Lanes()]
 	}
-	if weight > 0 && weight <= 1 { // the common case
+	if weight > 0 && weight <= 1 { // usual weights need a single step
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}

@@ -31,7 +31,7 @@ type masked struct {
 	silently encode.Input // the event in which the features are silently missing
 	scored   scored
 	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
-	nested   levels.Nested // the same with silently missing features
+	nested   levels.Nested // scores of the masked copies with silently missing features
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class

@@ -30,7 +30,7 @@ func TestWeightTwo(t *testing.T) {
 			}
 			c := online.DefaultConfig()
 			c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
-			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // the ridge of these two does not count events
+			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // only the ridge of these two optimizers does not depend on the number of events
 				c.C = math.Inf(1)
 			}
 			for _, classes := range []int{2, 3} {
@@ -163,7 +163,7 @@ func TestPasses(t *testing.T) {
 				x.Target *= 10
 				e = &x
 			}
-			if l.learn(e); i == 256 { // the observations of the first pass take effect here
+			if l.learn(e); i == 256 { // the comparisons of the first pass take effect here
 				was = l.model()
 			}
 		}

@@ -156,7 +156,7 @@ func TestUsualKinds(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			p.feed(10_000)
-			p.one("amount", "missing") // the alarm stays, and there is no other
+			p.one("amount", "missing") // the alarm continues, and there is no other alarm
 			changed := p.amount
 			p.amount = func(x float64) string { // a part of the values is still changed
 				if p.r.Float64() < 0.3 {

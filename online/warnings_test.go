@@ -93,7 +93,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 		l := streamed(t, c, 2)
 		for range 3 * 2000 {
 			e := synthetic.Drawn(r)
-			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // about 1 % of the events
+			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // true for about 1 % of the events
 				e.Label = 1
 			}
 			l.Learn(e, nil)
@@ -134,7 +134,7 @@ func TestStreamWarnings(t *testing.T) {
 	only := func(n int) func(int) bool { return func(i int) bool { return i == n } }
 	below := func(n int) func(int) bool { return func(i int) bool { return i < n } }
 	one := mixed(only(0), class(0), class(1))
-	stray := func(r *rand.Rand, i int) *event.Example { // only the first event has label 0; later ones are rejected
+	stray := func(r *rand.Rand, i int) *event.Example { // only the first event has label 0; further such events are rejected
 		e := synthetic.Drawn(r)
 		if i > 0 && e.Label == 0 {
 			return refused(event.ReasonLabel)(r, i)

@@ -45,7 +45,7 @@ var amazonSets = []struct {
 type amazonReviews struct {
 	name        string
 	paper       bool
-	data        string // fingerprint of the set's folder; "" if every run needs the folder
+	data        string // fingerprint of the set's folder; "" if the folder is required in every run
 	train, test []event.Example
 	folds       amazonFolds // folds of train
 }

@@ -97,7 +97,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	s.Expect(2*textMethods + 1)
 	var scores [2][]textScore // scores with unigrams and with bigrams
 	var penalties []penaltyGain
-	constant := 0.0 // accuracy in % of predicting the same class always
+	constant := 0.0 // accuracy, in %, of always predicting the same class
 	for i, features := range []string{"unigrams", "bigrams"} {
 		r, err := s.loadReviews(ctx, i == 1, true)
 		if err != nil {

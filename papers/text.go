@@ -320,7 +320,7 @@ func runText(ctx context.Context, s *Setting) error {
 	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(splines.Labeled) + len(splines.Unlabeled))
 	all := map[string][][]textScore{} // scores by set and division
 	tested := map[string][][]int{}    // test documents by set and division
-	constant := map[string]float64{}  // accuracy in % of predicting the same class always, by set
+	constant := map[string]float64{}  // accuracy, in %, of always predicting the same class, by set
 	graph, err := s.taken(xGraph, "train.svm.gz", "test.svm.gz", vocabulary)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ type Expert struct {
 	layout    rows.Layout
 	optimizer optimizers.Optimizer
 	columns   []uint32    // ascending
-	table     [][]float64 // one row per column, see layout
+	table     [][]float64 // one row per column, in Layout
 	bias      []float64   // row of the intercepts
 
 	*Event // the last scored event
@@ -53,7 +53,7 @@ type Expert struct {
 // Event holds the intermediate results of a scored event that Learn needs.
 type Event struct {
 	step          rows.Step
-	lag, q        []float64   // by rate and output: zeros, and sum x^2 w^2
+	lag, q        []float64   // by rate and output: lag has zeros, and q has sum x^2 w^2
 	added, scores [][]float64 // by rate, then by output
 }
 

@@ -16,7 +16,7 @@ import (
 type slow struct {
 	loss           loss.Loss
 	rate, strength float64
-	w, sums        map[int]float64 // by index of the column; -1 is the intercept
+	w, sums        map[int]float64 // weights and sums of squares by index of the column; -1 is the intercept
 }
 
 // learn makes a proximal step of AdaGrad for an event. It returns the score before the step.

@@ -74,7 +74,7 @@ func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 			if copy(wide, old); was.Outputs > 1 {
 				continue
 			}
-			if wide[1] = old[0]; part != 1 { // accumulators are not negated
+			if wide[1] = old[0]; part != 1 { // accumulators must not change their sign
 				wide[0] = -old[0]
 			}
 		}

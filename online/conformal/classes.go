@@ -26,7 +26,7 @@ func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
 // limitFor returns the limit that a prediction set uses for one class: the limit of own, the scores of the class, or
 // the limit of s if the class has no limit.
 func (s *scores) limitFor(own *scores) float64 {
-	if own != nil && own.limit >= 0 { // a class has a limit only if the range has one
+	if own != nil && own.limit >= 0 { // a class can have a limit only if the range has one
 		return own.limit
 	}
 	return s.limit

@@ -148,7 +148,7 @@ func TestReport(t *testing.T) {
 	if low := c.Low(); low != nil {
 		t.Errorf("low: %+v", low)
 	}
-	for range memory { // sets miss all labels, as if the limit could not adapt
+	for range memory { // all labels are missed, as if the limit could not adapt
 		c.ranges[6].limit = 0
 		c.Take(6, Score{Value: 1})
 	}

@@ -47,11 +47,11 @@ type Expert interface {
 	// expert's lanes (mixed models).
 	AddWeights(column int, parts []float64, x float64, to []float64)
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
-	Renew(column uint32)                      // the meaning of the column's values changes
+	Renew(column uint32)                      // called if the meaning of the column's values changes
 	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
 	Grow(outputs int) (factor float64)        // the expert's later scores must be multiplied by factor
 	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
-	Forget(keep float64)                      // weights stay, but change faster later
+	Forget(keep float64)                      // weights do not change now, but later change faster
 	Restart()                                 // resets everything except the columns
 	Set(column uint32, output int, w float64) // sets a weight, after Restart
 	State(c *coder.Coder)

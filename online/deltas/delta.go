@@ -48,7 +48,7 @@ const (
 
 // Indices in Shared rows.
 const (
-	Count = iota // number of events with the column
+	Count = iota // number of the interval's events with the column
 	flags
 	mean
 	squares

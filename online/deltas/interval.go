@@ -102,7 +102,7 @@ func (sh *Interval) importance(row []float64, n float64, features int, inverseDe
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
 	}
-	a, reach := 0.0, t // reach is the number of events that G sums
+	a, reach := 0.0, t // reach is the number of events that G covers
 	if h := sh.HalfLife; h > 0 {
 		reach = min(t, h/math.Ln2)
 	}

@@ -44,7 +44,7 @@ type Settings struct {
 	Silence     Silence
 	Presence    bool                // numeric columns that are absent from many events get a presence column
 	Named       bool                // only numeric columns of named fields get a presence column
-	Start       func(row []float64) // initializes a new row, which has zeros
+	Start       func(row []float64) // initializes a new row, whose values are 0
 	Together    Together
 	Constant    bool // the noise is independent of feature values, see scaling.Settings
 	Intercept   bool // whether there is an intercept

@@ -153,10 +153,10 @@ func TestFoldExactlyOnce(t *testing.T) {
 				continue
 			}
 			switch r.IntN(10) {
-			case 0: // a crash, which loses the learned interval
+			case 0: // crash and lose the learned interval
 				*a = *newAuthor(t, fold, a.id[0], members)
 				continue
-			case 1: // commit without the commits of others since
+			case 1: // commit without applying the commits of others first
 				from = max(0, from-int64(r.IntN(60)))
 			case 2: // skip some records
 				from += 1 + int64(r.IntN(5))

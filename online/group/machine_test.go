@@ -75,7 +75,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, snapshots
 			first.Until = e.all
 			if snapshots > 4 {
-				first.crash = func() bool { return true } // so that it writes no snapshot when it stops
+				first.crash = func() bool { return true } // prevents that the member writes a snapshot when it stops
 			}
 			must.Do(t, first.Run(ctx))
 			other := e.member(testLog(t, "other"))

@@ -25,7 +25,7 @@ import (
 type Fold struct {
 	learner     *online.Learner
 	settings    online.Fingerprint // settings besides those of the Learner
-	fingerprint uint64             // hash of both
+	fingerprint uint64             // hash of the settings of the Learner and of these settings
 	// architecture is the architecture of the accepted commits, or "" before the first accepted commit.
 	architecture string
 

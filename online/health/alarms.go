@@ -21,7 +21,7 @@ type changeKind uint64
 
 const (
 	alarmRaised   changeKind = 1 + iota
-	alarmEnded               // the field is as usual again
+	alarmEnded               // the field has its usual state again
 	alarmAccepted            // the change has lasted so long that it has become usual
 )
 

@@ -98,7 +98,7 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) health.LabeledEvent // returns each of 3,000 events
+		told func(r *rand.Rand, i int, before float64) health.LabeledEvent // returns the i-th of 3,000 events
 		want string                                                        // expected kinds of warnings
 	}{
 		{"a walk", func(r *rand.Rand, _ int, before float64) health.LabeledEvent {

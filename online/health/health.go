@@ -27,7 +27,7 @@ import (
 // event in eight, selected by the number of the event.
 type Fields struct {
 	events uint64  // number of events in the current block
-	named  float64 // number of these events whose missing fields are known
+	named  float64 // number of events in the block whose missing fields are known
 	start  Moment  // first event of the current block
 	// The fields whose absence is counted at every event: all fields that most events had at the end of some block.
 	// Fields are never removed from the set. A field that is missing is soon no longer usual (see model.Missing), but
@@ -49,7 +49,7 @@ type Fields struct {
 type fieldHealth struct {
 	kind    event.Kind
 	leader  int  // first field with the same name
-	name    int  // index in Fields.alike plus 1, 0 for a single field
+	name    int  // 1 + index in Fields.alike, 0 if no other field has the same name
 	watched bool // whether it is in Fields.watched
 	// Counts of the current block. missing is the number of events without the field. For a field that is not in
 	// Fields.watched, held is the number of events with the field, and stretches is the number of stretches with it.
@@ -155,7 +155,7 @@ type fieldMeasure struct {
 	sinceSum     float64
 	alarm        float64 // 1 for above, -1 for below, 0 for no alarm
 	calm         float64 // number of consecutive blocks that would not have raised the alarm
-	until        Moment  // first event of these blocks
+	until        Moment  // first event of the calm blocks
 	found        uint64  // event at which the alarm was raised
 	worst        float64 // block mean during the alarm that is farthest from the usual mean
 	before       float64 // expected error when the alarm was raised, -1 if unknown
@@ -220,7 +220,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 		above, below := allowances[kind](mean, variance)
 		if rare {
 			if above = rareAllowance(mean, off); above <= 0 {
-				above = high // the field is nearly always absent, so absence is no evidence
+				above = high // the field is nearly always absent, so its absence is no evidence
 			}
 		}
 		now := o.sum / o.n
@@ -243,7 +243,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 				change = alarmEnded
 			}
 		case (up > 0 && m.hours.expects(at, now, true, above) || down > 0 && m.hours.expects(at, now, false, below)) && m.above+m.below < healthStep:
-			m.above, m.below, m.pending = 0, 0, observed{} // usual values stay the same at the hours of earlier alarms
+			m.above, m.below, m.pending = 0, 0, observed{} // at the hours of earlier alarms, usual values do not change
 			return 0
 		default:
 			if m.above == 0 && m.below == 0 {

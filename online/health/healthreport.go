@@ -186,7 +186,7 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
-			continue // the deviation is around an old mean
+			continue // the deviation is relative to an old mean
 		}
 		on := f.measures[kind].alarm != 0
 		if kind == measureMissing && !f.watched && !on {
@@ -205,7 +205,7 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		field.strength = max(field.strength, strength(kind, c))
 		if now := forecast; kind == measureMissing && f.watched && now >= 0 && f.cost.known() {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
-				now = m.before // error before events lacked the field
+				now = m.before // error before the field was missing
 			}
 			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*f.cost.rise()))
 		}

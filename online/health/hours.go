@@ -11,7 +11,7 @@ type hours [24]hourly
 // hourly holds the smallest and the largest mean that is expected at an hour. Times are in milliseconds.
 type hourly struct {
 	low, high   float64
-	first, last int64 // first and last time of such means at this hour; 0 for never
+	first, last int64 // first and last time of such means at this hour; 0 if there were none
 }
 
 const (

@@ -215,7 +215,7 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
-			if e.layout.Lags(intercepts)[j] = 0; e.interval != nil { // consistent with the merged model
+			if e.layout.Lags(intercepts)[j] = 0; e.interval != nil { // as in the merged model
 				e.layout.Weights(e.interval.Bias)[j] = e.layout.Weights(intercepts)[j]
 			}
 		}
@@ -393,7 +393,7 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 			return
 		}
 		e.optimizer.Rescale(row, 0, e.layout.N, factor)
-		e.optimizer.Forget(row, intercept, keep*factor*factor) // optimizer.Rescale divides by the square of factor
+		e.optimizer.Forget(row, intercept, keep*factor*factor) // exponent 2, because optimizer.Rescale divides accumulators by the square of factor
 	})
 	for v := range e.levels {
 		for k := range e.levels[v].squares {

@@ -123,7 +123,7 @@ func against(t *testing.T, c Settings, paired bool) {
 	r, own := rand.New(rand.NewPCG(1, 2)), e.NewScores()
 	near := 1e-9
 	if c.Adapts {
-		if near = 0.02; paired { // the error of 1 % counts twice for a pair
+		if near = 0.02; paired { // for a pair the error of 1 % occurs twice
 			near = 0.04
 		}
 	}

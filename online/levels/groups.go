@@ -79,7 +79,7 @@ func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 type together struct {
 	groups *rows.Groups
 	event  rows.Event
-	rated  int // value of Expert.rated when it was filled
+	rated  int // value of Expert.rated when the struct was filled
 }
 
 func (e *Expert) newTogether() *together {

@@ -572,7 +572,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("variances %v, and %v of %v", p(20, 20), p(3, 3), before)
 	}
 	last := len(e.p.data) - 1
-	e.p.data[last] = 3 // more than the ridge allows, as if the column's scale had grown
+	e.p.data[last] = 3 // larger than the ridge allows, as if the column's scale had increased
 	if e.Forget(0.1); e.p.data[last] != 3 {
 		t.Errorf("a variance of 3 is %v", e.p.data[last])
 	}

@@ -28,7 +28,7 @@ func TestRestartsWhereNothingIsKnown(t *testing.T) {
 			}
 			e.p.column(j)[j] = spoil
 		}
-		if spoil == 1e306 { // the leverage overflows, and the gain does not
+		if spoil == 1e306 { // the leverage overflows, but the gain does not
 			size = 50
 		}
 		if !learn() || e.met != 0 {

@@ -102,7 +102,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 		left = outputs
 	}
 	if y.N == 1 && weighed {
-		return // the order of its sums differs
+		return // the order of the sums differs
 	}
 	r := rand.New(rand.NewPCG(uint64(how), uint64(y.N)))
 	rule := NewAdagrad(Settings{Layout: y, Left: left, Loss: l, StartSum: 1, Proximal: outputs == 1}).(*adagrad)

@@ -43,7 +43,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					}
 					weight := 1.0
 					if i == n-1 {
-						weight = 1e-12 // this event stays in the window
+						weight = 1e-12 // the event stays in the window, but has no effect
 					}
 					if due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
 						t.Fatalf("after %d events it is due: %v", i+1, due)

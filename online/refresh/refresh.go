@@ -295,7 +295,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		delta := found[c] - r.Weights(row)[j]
 		r.Weights(row)[j] = found[c]
 		if r.Only && r.Curvature(row)[j] == 0 {
-			continue // never refreshed before, so the old value is no evidence, and the average moves with it
+			continue // if the column was never refreshed, its old value is no evidence, and the average moves with the iterate
 		}
 		r.Lags(row)[j] -= delta * lv.Inverse
 	}

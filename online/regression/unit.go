@@ -136,7 +136,7 @@ type Change int
 const (
 	Same    Change = iota
 	Moves          // all weights must be converted to the new unit
-	Follows        // the weights stay, so predictions change with the unit
+	Follows        // the weights do not change, so predictions change with the unit
 )
 
 // Observe adds a target. next is the resulting unit, and change describes how next differs from u.

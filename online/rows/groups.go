@@ -141,7 +141,7 @@ func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 func (o *groupOdds) arrange(g *Groups) {
 	o.rates, o.single = o.rates[:0], o.single[:0]
 	for _, u := range g.units {
-		odds, single := 0.0, 0.0 // a spline, which is dropped only with its group
+		odds, single := 0.0, 0.0 // the odds of a spline, which is dropped only with its number's group
 		if u.kind != splined {
 			odds = o.of(g.grouping, u.unit)
 			single = odds

@@ -111,7 +111,7 @@ func (g *arrangement) arrangeSplines(fields []uint16, columns []uint32, splines 
 				spline = len(splines.Columns) - len(with)
 			}
 		}
-		if spline < 0 && !g.Grouped { // fast for a text: takes all features up to the next spline at once
+		if spline < 0 && !g.Grouped { // for texts: takes all features up to the next spline at once
 			end := uint32(model.FirstBasisColumn)
 			if len(with) > 0 {
 				end = with[0]
@@ -187,7 +187,7 @@ func (g *arrangement) pairs() {
 			continue
 		}
 		if g.grouping.Name(a) > g.grouping.Name(b) {
-			a, b = b, a // the order of their numbers may change at a restart
+			a, b = b, a // a restart may change the order of the groups' numbers
 		}
 		parents := [2]int32{g.place(a), g.place(b)}
 		g.units[i].kind, g.units[i].parents = paired, parents

@@ -56,7 +56,7 @@ func isNumber(seen, n, mean, variance, inverse float64) bool {
 // column. If the column is divided by a scale, x has been multiplied by inverse.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
-		return // no column can become a candidate any more
+		return // no further column can become a candidate
 	}
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
 		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier is clipped

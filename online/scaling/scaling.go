@@ -34,7 +34,7 @@ type Scaling struct {
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
 	Presence bool // find numeric columns that are often absent
-	Named    bool // find these only in named fields
+	Named    bool // find such columns only in named fields
 	// Expert returns the largest number of knots of the second-order expert's splines, given the number of numeric
 	// columns. Expert is nil if there is no such expert.
 	Expert func(numbers int) int

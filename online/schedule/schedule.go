@@ -240,7 +240,7 @@ func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/me
 // length of the stream is not needed. The average is over the last fraction 1/(1+p) of the stream, or of the steps
 // since a restart. In a stationary stream (see adaptation) it covers steadyReach times as much.
 type average struct {
-	power, steadyPower float64 // exponent p, also in a stationary stream; if negative, the iterate is published
+	power, steadyPower float64 // exponent p, and p in a stationary stream; if negative, the iterate is published
 	// Coefficient is g_t, and Inverse is 1/g_t.
 	Coefficient, Inverse float64
 	Taken                uint64 // number of averaged steps since the latest restart

@@ -200,7 +200,7 @@ func (e *Event) stepRows(c Settings) {
 	for j := range k {
 		rates[j], rates[e.N+j] = -c.Eta, c.Inverse
 		if shrink[j] = 2 * root * e.dq[j]; e.units != nil {
-			shrink[j] = 0 // df contains this part
+			shrink[j] = 0 // df already contains the ridge's part
 		}
 	}
 	at, one := rows.FirstPart+e.First, [1]float64{1}

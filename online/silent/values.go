@@ -24,7 +24,7 @@ type Values struct {
 type readings struct {
 	count, zeros, mean float64
 	dead               float64 // value when silently missing, updated when model.Renews returns true
-	zero               bool    // that value is 0, otherwise the mean
+	zero               bool    // the value is 0; otherwise it is the mean
 }
 
 // NewValues returns Values without columns.

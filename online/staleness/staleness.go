@@ -43,7 +43,7 @@ type Lost struct{ Error, Loss float64 }
 type Stale struct {
 	seen   uint64  // number of the last learned event
 	credit float64 // number of features in the budget
-	now    sums    // sums for the current weights, at events that any age predicts
+	now    sums    // sums for the current weights, at events that are predicted for any age
 	ages   [len(Ages)]stale
 }
 

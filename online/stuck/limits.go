@@ -21,7 +21,7 @@ import (
 //
 // The zero value is for a new stream.
 type Limits struct {
-	fields []bounds // by field id
+	fields []bounds // fields by id
 }
 
 const (
@@ -46,9 +46,9 @@ type Bounds struct {
 // bounds holds the readings of a field.
 type bounds struct {
 	numeric   bool
-	zero      bool // whether 0 is usual
+	zero      bool // whether 0 is an accepted value
 	readings  uint64
-	low, high float64 // range of the readings that count
+	low, high float64 // range of the accepted readings
 	odd       [2]oddity
 }
 

@@ -45,7 +45,7 @@ const (
 // Detector detects the stuck numeric fields of a stream. Its zero value is for a new stream.
 type Detector struct {
 	fields  []field // by field id
-	runs    []runs  // runs of each field, apart from fields because few events need them
+	runs    []runs  // runs of each field; not part of field, because few events need them
 	numeric int     // number of numeric fields
 	stuck   []Run   // stuck runs, sorted by field
 }

@@ -244,7 +244,7 @@ func TestFlags(t *testing.T) {
 		for range 2000 {
 			s.take(0)
 		}
-		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // a fault's value is not one of the flag's values
+		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // the field's stuck value differs from the flag's values
 			t.Errorf("%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
 		}
 		if _, never, _ := s.Repeats(1); never != (len(c.values) == 2) {
