@@ -229,16 +229,17 @@ type ModelMeasures struct {
 	CalibrationError *float64  `json:"calibration_error"`
 	AUC              *float64  `json:"auc"` // area under the ROC curve, for two classes
 	AveragePrecision *float64  `json:"average_precision"`
-	// Reliability is the reliability diagram of the probabilities of the predicted class.
+	// Reliability is the reliability diagram of the probabilities of the predicted classes.
 	Reliability []measure.Bin `json:"reliability"`
-	// NumbersReport has the measures of a regression model. The classification measures are nil then.
+	// NumbersReport has the measures of a regression model. For regression, the classification measures are nil.
 	*measure.NumbersReport
 	Robustness []*float64 `json:"robustness"` // forecast error, by element of Deletions
-	// GroupRobustness is the forecast error if fractions of the feature groups are missing. It is left out if no groups
-	// are named and the noise has no groups.
+	// GroupRobustness is the forecast error when fractions of the feature groups are missing, by element of Deletions.
+	// It is left out if no groups are named and the noise has no groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
-	// SilentRobustness and SilentGroupRobustness are the same forecasts for silent failures. Dead numbers read the dead
-	// values of the live model, and the model predicts as if the events were complete.
+	// SilentRobustness is the forecast of Robustness for silent failures, and SilentGroupRobustness the forecast of
+	// GroupRobustness. Dead numbers read the dead values of the live model, and the model predicts as if the events
+	// were complete.
 	SilentRobustness      []*float64 `json:"silent_robustness"`
 	SilentGroupRobustness []*float64 `json:"silent_group_robustness,omitempty"`
 }
@@ -251,8 +252,8 @@ type Difference struct {
 	Exact   float64 `json:"exact"`
 }
 
-// Failure is the error if a feature, field or group is missing permanently. Its contribution to the score is then zero
-// in every event.
+// Failure is the error of the models when a feature, field or group is permanently missing. Its contribution to the
+// score is then zero in every event.
 type Failure struct {
 	Kind     string  `json:"kind"` // feature, field or group
 	Name     string  `json:"name"`
@@ -271,26 +272,26 @@ type ValidateConfig struct {
 	// Sample is the largest number of events on which robustness and failures are measured. More events are sampled
 	// evenly.
 	Sample int
-	// HalfSample means that the learned and the held-out events are two halves of one sample, all of which the live model
-	// has learned. The exact solution overfits its half and is worse on the other half by the same amount. So
-	// objectives are the means over both halves.
+	// HalfSample means that the learned and the held-out events are two halves of one sample. The live model has
+	// learned both halves. An exact solution overfits its half and is worse on the other half by the same amount. So
+	// the reported objectives are the means over both halves.
 	HalfSample bool
-	// OwnHoldout excludes the events that Evidence.Aside has added from Validation.Newest.
+	// OwnHoldout excludes the events that Evidence.Aside has added when Validation.Newest is measured.
 	OwnHoldout bool
 	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
-	// Nil means the live model itself. Foreign reports the columns that only other levels have; the exact problem
-	// leaves them out. It may be nil.
+	// Nil means the live model itself. Foreign reports whether only other noise levels have a column; the exact problem
+	// leaves such columns out. Foreign may be nil.
 	Level   *model.Linear
 	Foreign func(column uint32) bool
-	// Start is an earlier exact solution of the same learner. The solver starts from it if it is better than the live
-	// weights. It may be nil.
+	// Start is an earlier exact solution of the same learner. The solver starts from Start if it has a lower objective
+	// than the live weights. Start may be nil.
 	Start *model.Linear
 	// Unit is the unit in which the live learner learns regression targets.
 	Unit Unit
 }
 
-// Unit is the unit in which regression targets are learned: real targets as (y - Center)/Scale, counts as y/Scale.
-// Targets outside of Low and High, in their own unit, are clipped. The zero value changes nothing.
+// Unit is the unit in which regression targets are learned. Real targets are learned as (y - Center)/Scale, and counts
+// as y/Scale. Targets outside Low … High, in the original unit, are clipped. The zero value changes nothing.
 type Unit struct {
 	Center, Scale float64
 	Low, High     float64
@@ -367,8 +368,7 @@ func (v *Evidence) add(e *event.Example, importance float64) error {
 // linear is a linear scorer of Data. It holds, by output, the weights of the compact columns followed by the intercept.
 type linear [][]float64
 
-// ErrOneClass means that the events have fewer than two classes or that all targets are equal, so that there is nothing
-// to learn.
+// ErrOneClass means that nothing can be learned: the events have fewer than two classes, or all targets are equal.
 var (
 	ErrOneClass = errors.New("only one class has been learned")
 	errOneValue = fmt.Errorf("every learned target is the same (%w)", ErrOneClass)
@@ -388,8 +388,8 @@ func (v *Evidence) all() *Data {
 	return v.data
 }
 
-// alone returns the same events without the columns that foreign reports, as Evidence for the problem of one noise
-// level of the live model. It returns v if there are no such columns.
+// alone returns Evidence for the problem of one noise level of the live model. It has the same events without the
+// columns that foreign reports. It returns v if foreign reports no column.
 func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) *Evidence {
 	all := v.all()
 	if foreign == nil || !slices.ContainsFunc(all.columns, foreign) {
@@ -399,9 +399,9 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 		aside: v.aside, times: v.times, missing: v.missing, parts: v.parts, levels: v.levels}
 }
 
-// EachLearned calls f with the learned and unlabeled events in the order of the stream. An event has its class, its
-// importance as weight, and standardized features with their fields. It is valid during the call only. No events can be
-// added afterwards.
+// EachLearned calls f with the learned and unlabeled events in the order of the stream. The event has its class, its
+// importance as weight, and standardized features with their fields. The event is valid only during the call. No events
+// can be added afterwards.
 func (v *Evidence) EachLearned(f func(e *event.Example)) {
 	d := v.all()
 	var e event.Example
@@ -496,7 +496,7 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 }
 
 // solveOutputs solves the problem of every output. It starts from the current weights of the output or from earlier
-// weights (which may be nil), whichever are better.
+// weights (which may be nil), whichever have the lower objective.
 func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateConfig, objective func(k int) (Objective, error)) (*Exact, error) {
 	e := &Exact{Converged: true, weights: make(linear, len(now))}
 	solved := 0
@@ -506,7 +506,7 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 			return nil, err
 		}
 		if o == nil {
-			// The class has not appeared, or it is the only one, so there is nothing to learn.
+			// Output k has examples on one side only, so nothing can be learned.
 			e.weights[k] = make([]float64, len(now[k]))
 			copy(e.weights[k][d.Columns():], now[k][d.Columns():])
 			continue
@@ -658,8 +658,9 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	return r, solution, nil
 }
 
-// byLevel returns the result of of for the weights w of m. If m predicts with another noise level at a missing
-// fraction, byLevel uses the weights of that level there.
+// byLevel returns a forecast error for each deleted fraction of c. The function of computes the errors for given
+// weights; w are the weights of m. If m predicts with another noise level at a fraction of missing features, byLevel
+// uses the weights of that level for this fraction.
 func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
 	known := m.Missing != nil && (m.Missing.ColumnsCanBeMissing || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
@@ -688,7 +689,7 @@ func allDefined(values []float64) (out []*float64) {
 	return out
 }
 
-// groups returns the groups for which the error without them is forecast, or nil for none.
+// groups returns the groups whose loss is forecast, or nil if there are no groups.
 func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	n, err := loss.ParseNoise(noise)
 	if err != nil {
@@ -830,8 +831,8 @@ func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss stri
 	return m
 }
 
-// decided returns a scorer whose score is positive if m predicts the positive class, for a model with one output. It
-// includes the threshold of m, on which the effect of deletions depends.
+// decided returns a scorer whose score is positive if m predicts the positive class, for a model with one output. The
+// scorer includes the threshold of m, because the effect of deletions depends on the threshold.
 func (w linear) decided(d *Data, m *model.Linear) linear {
 	cut := m.Decision().Cut()
 	if len(w) != 1 || cut == 0 {
@@ -843,7 +844,8 @@ func (w linear) decided(d *Data, m *model.Linear) linear {
 	return linear{out}
 }
 
-// scores writes the scores of the weights for event i to out. They use the model's missing policies.
+// scores writes the scores of the weights for event i to out. The scores are computed with the model's missing
+// policies.
 func (w linear) scores(d measured, i int, out []float64) []float64 {
 	row, scale := d.Row(i), d.scale(i)
 	for k := range w {
@@ -979,7 +981,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	return r
 }
 
-// evenly returns n of the rows, sampled evenly. It returns all rows if there are at most n or if n is 0.
+// evenly returns n of the rows, sampled evenly. It returns all rows if there are at most n rows or if n is 0.
 func evenly(rows []int, n int) []int {
 	if n <= 0 || len(rows) <= n {
 		return rows
@@ -991,7 +993,8 @@ func evenly(rows []int, n int) []int {
 	return out
 }
 
-// failures returns the increase of the error without each feature, named field and group, the worst first.
+// failures returns how much the error increases when a feature, named field or group is missing. The failures with the
+// largest increase are first.
 func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(row int)) []Failure {
 	name := v.live.Namer()
 	fields := v.live.Schema.Fields
@@ -1052,8 +1055,9 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	return out
 }
 
-// losses holds the total weight of the events and their cost (see measured.cost). For each part it holds the weight of
-// the events that have the part (held), and the increase of the cost without it (growth).
+// losses holds the total weight of the events and their total cost (see measured.cost). For each part of the columns,
+// held is the weight of the events that have the part. For each part, increase is the increase of the cost when the
+// part is missing.
 type losses struct {
 	total, cost    float64
 	held, increase []float64
@@ -1067,8 +1071,9 @@ func (l *losses) error(d measured, i int) float64 {
 	return d.error(l.cost+l.increase[i], l.total)
 }
 
-// ablate measures the error if one part of the columns is missing, for each part. of returns the two parts of a
-// column. A negative number is no part. A column with the same part twice counts once.
+// ablate measures, for each of the given number of parts, the error when the part is missing. The function of returns
+// the two parts to which a column belongs. A negative number stands for no part. If both parts are equal, the column
+// counts once.
 func (w linear) ablate(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), increase: make([]float64, parts)}
 	k := len(w)

@@ -18,7 +18,7 @@ import (
 	"blankout/online"
 )
 
-// validated learns all events except every tenth and then validates the model.
+// validated learns all events except every tenth event, and then validates the model.
 func validated(t *testing.T, schema *event.Schema, all []event.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
@@ -37,8 +37,8 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	return r, live, solution.Linear
 }
 
-// TestValidateIsTrain checks the exact side of a validation. It must equal the result of Train on the same events, with
-// the frozen Scaler of the live model.
+// TestValidateIsTrain checks the exact solution of a validation. It must equal the result of Train on the same events,
+// with the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestValidateIsTrain(t *testing.T) {
 			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
 				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
 			}
-			// The returned model is the solution: it gives raw events, through its Scaler, the same scores.
+			// The returned model must have the exact weights: for raw events, its Scaler must give the same scores.
 			wrong, held := 0, 0
 			for i := range tt.all {
 				if i%10 == 0 {
@@ -114,8 +114,9 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	return left
 }
 
-// TestGroupForecastIsSimulation checks that the forecast for missing groups equals the effect of deleting them, within
-// the error of the drawn masks. It covers two and more classes. There must be no such forecast without groups.
+// TestGroupForecastIsSimulation compares the forecast for missing groups with the effect of deleting the groups. They
+// must agree within the sampling error of the masks. The cases have two and more classes. Without groups there must be
+// no such forecast.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -175,8 +176,8 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 
 // TestForecastIsSimulation checks that the forecast equals the model's error on events with deleted features. The
 // effect of a missing feature or group must equal the effect of setting it to zero. For several classes the forecast
-// draws 64 masks for each of 200 events, with a standard error of 0.4 points. Its noise level follows the missing
-// fraction of each mask, not the deleted fraction, which causes 0.3 points.
+// draws 64 masks for each of 200 events, with a standard error of 0.4 points. The forecast selects the noise level by
+// the missing fraction of each mask, not by the deleted fraction. This causes a difference of 0.3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -362,7 +363,7 @@ func TestValidateMissing(t *testing.T) {
 	}
 }
 
-// heldOutTenth returns the Evidence for a model that has learned all events except every tenth.
+// heldOutTenth returns the Evidence for a model that has learned all events except every tenth event.
 func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.Evidence {
 	t.Helper()
 	v := batch.NewEvidence(live)
@@ -380,8 +381,8 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 	return v
 }
 
-// TestValidateUnderSilentNoise checks that under silent noise the exact side equals the result of Train with the live
-// model's dead values.
+// TestValidateUnderSilentNoise checks the exact solution of a validation under silent noise. It must equal the result
+// of Train with the live model's dead values.
 func TestValidateUnderSilentNoise(t *testing.T) {
 	t.Parallel()
 	schema, all := problems.Several(3, 300)

@@ -3,7 +3,7 @@ package batch
 import "testing"
 
 // TestValidationAlarm checks that a report has an alarm if the live weights are far from the exact weights. There must
-// be no alarm if they are better on the newest events.
+// be no alarm if the live weights are better on the newest events.
 func TestValidationAlarm(t *testing.T) {
 	x := func(x float64) *float64 { return &x }
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// unit is a Unit together with its kind of target and its loss.
+// unit is a Unit together with the kind of target and the loss.
 type unit struct {
 	Unit
 	target loss.Target
@@ -97,7 +97,7 @@ func (u *unit) standard(d *Data, own linear, c Config) linear {
 	return out
 }
 
-// own is the inverse of standard. The result has an intercept, because the unit has a center.
+// own is the inverse of standard. The result always has an intercept, because the unit has a center.
 func (u *unit) own(d *Data, standard linear) linear {
 	out := make(linear, len(standard))
 	for k, w := range standard {

@@ -79,9 +79,9 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// TestValidateRegression checks that the live objective equals the learner's own objective on the same events. The exact
-// objective must be lower, up to the certificate. The measures of both models must agree with their predictions for
-// held-out events.
+// TestValidateRegression checks that the live objective equals the learner's own objective on the same events. The
+// exact objective must be lower than the live objective, up to the certificate. The measures of both models must agree
+// with their predictions for held-out events.
 func TestValidateRegression(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -140,7 +140,8 @@ func TestValidateRegression(t *testing.T) {
 	}
 }
 
-// TestValidateRegressionIsTrain checks that the exact side equals the result of Train on the same targets in the unit.
+// TestValidateRegressionIsTrain checks that the exact solution equals the result of Train on the same targets,
+// converted to the unit.
 func TestValidateRegressionIsTrain(t *testing.T) {
 	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
@@ -168,8 +169,8 @@ func TestValidateRegressionIsTrain(t *testing.T) {
 	}
 }
 
-// TestValidateRegressionClips checks that a target beyond the bounds is clipped, as in learning. So a single target cannot
-// dominate the exact solution.
+// TestValidateRegressionClips checks that a target beyond the bounds is clipped, as in learning. A single target must
+// not dominate the exact solution.
 func TestValidateRegressionClips(t *testing.T) {
 	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	all[2001].Target = 1e9
@@ -190,7 +191,7 @@ func TestValidateRegressionClips(t *testing.T) {
 	}
 }
 
-// TestValidateRegressionOutside checks that weights of columns that occur in no event any more are penalized, in the
+// TestValidateRegressionOutside checks that the penalty includes the weights of columns that occur in no event, in the
 // learner's unit.
 func TestValidateRegressionOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })

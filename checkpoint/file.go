@@ -1,9 +1,9 @@
-// Package checkpoint stores what a learner has learned. It has one file format for checkpoints, models and snapshots,
-// and a directory of such files that survives a crash at any instant.
+// Package checkpoint stores the state of a learner. It has one file format for checkpoints, models and snapshots, and a
+// directory of such files that survives a crash at any instant.
 //
 // A file is a container of named blocks (see [Write], [Decode] and the table in docs/formats.md). The packages that
-// write blocks define their meaning. This package checks every byte of them. A directory is a [Store]: it has one
-// owner, keeps the newest files, and finds the newest undamaged one after a crash.
+// write blocks define their meaning. This package verifies the checksum of every byte. A directory is a [Store]: it has
+// one owner, keeps the newest files, and finds the newest undamaged file after a crash.
 package checkpoint
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Magic is the start of every file. Version is the format version that this program writes, and the newest that it
-// reads.
+// Magic is the start of every file. Version is the format version that this program writes. It is also the newest
+// version that this program reads.
 const (
 	Magic   = "blankout"
 	Version = 1
@@ -76,8 +76,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a file. It requests the blocks one at a time and keeps none, so only one encoded block is in memory if
-// the caller encodes on demand. Equal blocks give equal bytes, because a file contains no time, name or counter.
+// Write writes a file. It requests the blocks one at a time and keeps none of them. So only one encoded block is in
+// memory if the caller encodes blocks on demand. Equal blocks give equal bytes, because a file contains no time, name
+// or counter.
 func Write(w io.Writer, kind Kind, blocks iter.Seq[event.Block]) error {
 	if kind != Linear && kind != Kernel {
 		return fmt.Errorf("writing a file of unknown kind %q", kind)
@@ -138,7 +139,7 @@ func (e *encoder) checksum() {
 }
 
 // Decode decodes a file from memory. The blocks alias data. Errors are ErrForeign, ErrNewer or ErrDamaged, with the
-// place.
+// position in the file.
 func Decode(data []byte) (*File, error) {
 	d := decoder{data: data, size: len(data)}
 	return d.file()
@@ -212,7 +213,7 @@ func (d *decoder) file() (*File, error) {
 		if d.err != nil {
 			break
 		}
-		// The head is valid here, so its lengths are reliable.
+		// The checksum of the head is valid here, so the lengths in the head are reliable.
 		name := string(head[3 : len(head)-12])
 		length := binary.LittleEndian.Uint64(head[len(head)-12:])
 		where = fmt.Sprintf("block %q", name)
@@ -233,7 +234,8 @@ func (d *decoder) file() (*File, error) {
 	return nil, d.err
 }
 
-// closing checks the closing part of a file with the given number of blocks. start is the position of its tag.
+// closing checks the closing part of a file with the given number of blocks. The argument start is the position of the
+// closing part's tag.
 func (d *decoder) closing(start, blocks int) {
 	count := d.take(4, "the closing part")
 	want := d.total.Sum64()
@@ -294,7 +296,8 @@ func (d *decoder) memory(n int) []byte {
 	return d.room.Bytes(n, d.size-d.at)
 }
 
-// more returns p, the start of a part, followed by the rest of the part. size returns the length of the rest, given p.
+// more returns p, the start of a part, followed by the rest of the part. The function size returns the length of the
+// rest, given p.
 func (d *decoder) more(p []byte, size func(p []byte) int, where string) []byte {
 	if d.err != nil {
 		return nil
@@ -334,8 +337,8 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	return f, nil
 }
 
-// WriteFile replaces the file at path. path holds either the old file or the new file after a crash at any instant.
-// path holds the new file once WriteFile has returned nil. A crash may leave a file that ends in ".tmp".
+// WriteFile replaces the file at path. After a crash at any instant, the path holds either the old file or the new
+// file. Once WriteFile has returned nil, the path holds the new file. A crash may leave a file that ends in ".tmp".
 //
 // WriteFile replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {

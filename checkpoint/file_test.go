@@ -90,8 +90,8 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// TestWriteStreams checks that Write keeps one block in memory: it requests the next block after it has written the
-// last.
+// TestWriteStreams checks that Write keeps one block in memory: it must request a block only after it has written the
+// previous block.
 func TestWriteStreams(t *testing.T) {
 	var written countingWriter
 	written.w = &bytes.Buffer{}
@@ -108,8 +108,8 @@ func TestWriteStreams(t *testing.T) {
 	must.Do(t, Write(&written, Linear, iter.Seq[event.Block](blocks)))
 }
 
-// decode decodes a file from memory. It fails the test if decoding the same bytes from a reader gives another result,
-// or checking them another error.
+// decode decodes a file from memory. It also decodes the bytes from a reader, and checks them without keeping the
+// blocks. It fails the test if the results or the errors differ.
 func decode(t *testing.T, data []byte) (*File, error) {
 	t.Helper()
 	f, err := Decode(data)
@@ -123,8 +123,8 @@ func decode(t *testing.T, data []byte) (*File, error) {
 	return f, err
 }
 
-// TestReadLarge reads a file with blocks of different sizes, because memory is allocated differently for each size. If
-// the file becomes shorter while it is read, nothing is returned.
+// TestReadLarge reads a file with blocks of different sizes, because memory is allocated differently for small and
+// large blocks. If the file becomes shorter while it is read, ReadFile must return an error and no blocks.
 func TestReadLarge(t *testing.T) {
 	var blocks []event.Block
 	r := rand.New(rand.NewPCG(1, 2))
@@ -197,8 +197,8 @@ func TestEveryBit(t *testing.T) {
 	}
 }
 
-// TestBlocksMoved checks that the closing part detects blocks that are exchanged, omitted or repeated, although each
-// block is valid.
+// TestBlocksMoved exchanges, omits and repeats blocks that are valid themselves. The closing part must detect each
+// change.
 func TestBlocksMoved(t *testing.T) {
 	data := encode(t, Linear, sample...)
 	var cuts []int // start of each block and of the closing part
@@ -253,8 +253,8 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes files with valid checksums and arbitrary content. Decode must not panic and must not trust a
-// length.
+// FuzzDecode decodes files with valid checksums and arbitrary content. Decode must not panic, and must check every
+// length before it uses the length.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, Linear, sample...))
 	f.Add(encode(f, Kernel))

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// fileSystem contains the operating system's functions that a Store uses. Tests have a second implementation that fails
-// at a given call, and loses data that was not synced.
+// fileSystem contains the functions of the operating system that a Store uses. Tests implement it with a disk that
+// fails at a given call and loses data that was not synced.
 type fileSystem interface {
 	MkdirAll(dir string) error                      // accessible to the owner only
 	ReadDir(dir string) (names []string, err error) // files and directories, sorted

@@ -1,4 +1,4 @@
 package checkpoint
 
-// noFollow has no effect, because only privileged users can create links on Windows.
+// noFollow has no effect on Windows, because only privileged users can create links there.
 const noFollow = 0

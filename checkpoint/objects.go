@@ -1,8 +1,8 @@
 package checkpoint
 
 // This file stores checkpoints as objects in an S3-compatible store. A learner that starts takes the prefix from its
-// last owner, because a machine that has failed cannot release it. If the last owner still runs, it notices the loss
-// before its next write and writes nothing more.
+// last owner, because a machine that has failed cannot release the prefix. If the last owner still runs, it notices the
+// loss before its next write and writes nothing more.
 
 import (
 	"bytes"
@@ -18,7 +18,8 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Objects accesses the objects of a store whose names begin with a prefix. Names are given without the prefix.
+// Objects accesses the objects of a store whose names begin with a prefix. The methods take and return names without
+// the prefix.
 type Objects interface {
 	Where() string                                             // returns s3://BUCKET/PREFIX
 	List() (names []string, err error)                         // names up to the next slash, sorted
@@ -30,8 +31,8 @@ type Objects interface {
 // ErrTaken reports that another writer has replaced an object since this writer read it.
 var ErrTaken = errors.New("another has written it")
 
-// OpenObjects is Open for the objects of a store. If another learner owns the prefix and still runs, it loses the
-// prefix, see Store.Ousted.
+// OpenObjects is Open for the objects of a store. If another learner owns the prefix and still runs, that learner loses
+// the prefix, see Store.Ousted.
 func OpenObjects(o Objects, keep int) (*Store, error) {
 	s, err := open(&objectFS{objects: o, created: map[string]*objectFile{}}, o.Where(), keep)
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 // freed is the content of the lock object after its owner has stopped normally.
 const freed = "free"
 
-// objectLock is a lock object with this content.
+// objectLock is the lock object that this process wrote, with its content.
 type objectLock struct {
 	objects Objects
 	text    []byte
@@ -92,8 +93,8 @@ func (l objectLock) Close() error {
 	return nil
 }
 
-// objectFS is the fileSystem of Objects. It keeps a created file in memory until Rename, which writes the object in one
-// request. Every call that changes something is a failpoint.
+// objectFS is the fileSystem of Objects. It keeps the content of a new file in memory until Rename, which writes the
+// object in one request. Every call that changes something is a failpoint.
 type objectFS struct {
 	objects Objects
 	created map[string]*objectFile // files that are not renamed yet, by name
@@ -165,7 +166,7 @@ func (o *objectFS) Remove(path string) error {
 	return o.objects.Remove(o.name(path))
 }
 
-// objectFile is a created file that is not an object yet.
+// objectFile is a new file whose object has not been written yet.
 type objectFile struct{ bytes.Buffer }
 
 func (f *objectFile) Write(p []byte) (int, error) {

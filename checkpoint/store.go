@@ -26,14 +26,15 @@ import (
 //
 //	checkpoint-000000000042.blankout
 //
-// A Store is not safe for concurrent use. The function List is, and also lists directories with another owner.
+// A Store is not safe for concurrent use. The function List is safe for concurrent use. It can also list a directory
+// that another process owns.
 type Store struct {
 	// MinFree is the number of bytes that a Save leaves free on the disk for other programs. If it is 0, a Save may
 	// fill the disk.
 	MinFree int64
 
-	// Ousted is the name of the learner that owned the prefix before this one and did not release it; "" if there was
-	// none. That learner was killed, or it still runs and its next save fails.
+	// Ousted is the name of the learner that owned the prefix before this learner and did not release it. It is "" if
+	// there was no such learner. The other learner was killed, or it still runs and its next save fails.
 	Ousted string
 
 	dir   string
@@ -41,7 +42,8 @@ type Store struct {
 	fs    fileSystem
 	owner owner
 	last  int64 // size of the last checkpoint
-	// sound maps each checkpoint that this Store has written or read completely to whether the checkpoint is valid.
+	// sound has, by file name, whether a checkpoint is valid. It contains each checkpoint that this Store has written
+	// or read completely.
 	sound map[string]bool
 }
 
@@ -54,8 +56,8 @@ const (
 	asidePrefix = "set-aside-"
 )
 
-// ErrLost is the error of every call that would change a directory that this Store no longer owns. A directory is lost
-// if it or its lock is moved or removed, because another learner may then use it.
+// ErrLost is the error of every call that would change a directory that this Store no longer owns. The Store loses a
+// directory if the directory or its lock is moved or removed, because another learner may then use it.
 var ErrLost = errors.New("the directory is no longer this learner's")
 
 // ErrNone is the error of Load for a directory without checkpoints.
@@ -77,9 +79,9 @@ type Saved struct {
 	Prune error
 }
 
-// Open takes exclusive ownership of the directory, and creates it if necessary. It fails if another process owns the
-// directory. The Store keeps the newest keep checkpoints, at least one. If keep is at least two, an older checkpoint
-// can replace a damaged one.
+// Open takes exclusive ownership of the directory, and creates the directory if necessary. It fails if another process
+// owns the directory. The Store keeps the newest keep checkpoints, at least one. If keep is at least two, an older
+// checkpoint can replace a damaged one.
 func Open(dir string, keep int) (*Store, error) {
 	s, err := open(osFS{}, dir, keep)
 	if err != nil {
@@ -90,12 +92,13 @@ func Open(dir string, keep int) (*Store, error) {
 
 // owner is the ownership of a directory.
 type owner interface {
-	// lost returns nil if the directory is still owned, an ErrLost if it is not, and any other error of the check.
+	// lost returns nil if the directory is still owned, and an ErrLost if it is not. If the check itself fails, it
+	// returns the error of the check.
 	lost() error
 	Close() error
 }
 
-// own takes ownership of the directory with take, and removes leftovers of a crash.
+// own takes ownership of the directory by calling take, and removes files that a crash has left.
 func (s *Store) own(take func() (owner, error)) (err error) {
 	if s.owner, err = take(); err != nil {
 		return err
@@ -202,8 +205,8 @@ func (o owned) Remove(name string) error {
 	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.Remove(name) })
 }
 
-// writeOwner writes the process ID after the first byte of the lock file, because Windows does not let other processes
-// read the locked first byte.
+// writeOwner writes the process ID to the lock file, after its first byte. Windows does not let other processes read
+// the first byte, because it is locked.
 func writeOwner(path string) {
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
@@ -305,8 +308,8 @@ func Sort(names []string) []string {
 	return names
 }
 
-// Newest returns path or, if path is a directory, its newest checkpoint by name. The error is ErrNone if the directory
-// has no checkpoint.
+// Newest returns path. If path is a directory, it returns the path of the newest checkpoint in the directory, by name.
+// The error is ErrNone if the directory has no checkpoint.
 func Newest(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -364,9 +367,9 @@ func (s *Store) nextSequence() (uint64, error) {
 	return next, nil
 }
 
-// Save writes a checkpoint and removes all but the newest valid ones. The checkpoint survives a power failure once Save
-// has returned without error. If Save fails or the process dies, the earlier checkpoints are unchanged. If Save returns
-// an ErrLost, every later call fails too, and changes no file at the path.
+// Save writes a checkpoint and removes old checkpoints, so that the newest valid ones remain. The checkpoint survives a
+// power failure once Save has returned without error. If Save fails or the process dies, the earlier checkpoints are
+// unchanged. If Save returns an ErrLost, every later call fails too, and changes no file at the path.
 func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -390,9 +393,9 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	return Saved{Name: name, Bytes: size, Prune: s.prune(names)}, nil
 }
 
-// prune removes old checkpoints after a save. names are sorted from the newest to the oldest. Only valid checkpoints
-// count towards keep, so a damaged checkpoint stays until keep valid ones are newer. A checkpoint is read once to
-// determine whether it is valid.
+// prune removes old checkpoints after a save. The slice names is sorted from the newest to the oldest. Only valid
+// checkpoints count towards keep. So a damaged checkpoint stays until keep newer checkpoints are valid. A checkpoint is
+// read once to determine whether it is valid.
 func (s *Store) prune(names []string) (err error) {
 	if len(names) < s.keep {
 		return nil
@@ -419,8 +422,8 @@ func (s *Store) prune(names []string) (err error) {
 }
 
 // Load returns the newest valid checkpoint, and the damaged checkpoints that are newer. The error is ErrNone if the
-// directory has no checkpoint. Load fails if it cannot read a file or if the file has a newer format. An older
-// checkpoint instead would make the learner learn events again that the skipped file contains.
+// directory has no checkpoint. Load fails if it cannot read a file or if a file has a newer format. It does not return
+// an older checkpoint then, because the learner would learn the events since that checkpoint twice.
 func (s *Store) Load() (*File, []Refusal, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -445,8 +448,8 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	return nil, refused, fmt.Errorf("%s: none of %d checkpoints can be used, the newest: %w", s.dir, len(refused), refused[0].Err)
 }
 
-// LoadName returns the checkpoint with a given name. It does not change the names of later saves, which follow the
-// newest checkpoint.
+// LoadName returns the checkpoint with a given name. The names of later saves do not depend on LoadName: they follow
+// the newest checkpoint.
 func (s *Store) LoadName(name string) (*File, error) {
 	if _, ok := sequence(name); !ok {
 		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
@@ -458,8 +461,8 @@ func (s *Store) LoadName(name string) (*File, error) {
 	return f, nil
 }
 
-// SetAside moves all checkpoints into a new directory next to them and returns its name, "" if there were none. The
-// next Load returns ErrNone. Sequence numbers continue, so names stay unique.
+// SetAside moves all checkpoints into a new directory next to them and returns the name of that directory. It returns
+// "" if there were no checkpoints. The next Load returns ErrNone. Sequence numbers continue, so names stay unique.
 func (s *Store) SetAside() (string, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil || len(names) == 0 {
@@ -470,7 +473,7 @@ func (s *Store) SetAside() (string, error) {
 	if err := s.fs.MkdirAll(aside); err != nil {
 		return "", fmt.Errorf("setting checkpoints aside: %w", err)
 	}
-	// The oldest checkpoint is moved first, so that after an interruption the newest is still in use.
+	// The oldest checkpoint is moved first, so that after an interruption the newest checkpoint is still in use.
 	for _, name := range slices.Backward(names) {
 		if err := s.fs.Rename(join(s.dir, name), join(aside, name)); err != nil {
 			return "", fmt.Errorf("setting checkpoints aside: %w", err)

@@ -33,7 +33,7 @@ func save(s *Store, n int) error {
 	return err
 }
 
-// loaded loads a checkpoint of content and returns its n, or -1 if the Store has none.
+// loaded loads a checkpoint made by content and returns its number n, or -1 if the Store has no checkpoint.
 func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	t.Helper()
 	f, refused, err := s.Load()
@@ -81,7 +81,7 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestLockFollowsNoLink checks that a lock that is a symbolic link is refused, and that the target of the link is
+// TestLockFollowsNoLink checks that Open refuses a lock file that is a symbolic link. The target of the link must be
 // neither created nor written.
 func TestLockFollowsNoLink(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -108,7 +108,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 			t.Error("a link that is made behind the check would be followed")
 		}
 	}
-	// A symbolic link that replaces the lock of a running learner means that the directory is lost.
+	// Replace the lock of a running learner by a symbolic link. The directory must count as lost.
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
 	must.Do(t, os.Rename(filepath.Join(dir, "lock"), elsewhere))
@@ -130,7 +130,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	if n != 1 || len(refused) != 2 || refused[0].Name != fileName(3) || !strings.Contains(refused[1].String(), fileName(2)+" refused: ") {
 		t.Errorf("loaded %d, refused %v", n, refused)
 	}
-	// The next save gets a number above the damaged checkpoints and does not replace them.
+	// The next save must get a sequence number above the damaged checkpoints, so that it does not replace them.
 	must.Do(t, save(s, 4))
 	if n, refused := loaded(t, s); n != 4 || refused != nil {
 		t.Errorf("loaded %d, refused %v", n, refused)
@@ -173,7 +173,7 @@ func TestSetAside(t *testing.T) {
 		if n, _ := loaded(t, s); n != -1 {
 			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
 		}
-		// The sequence continues, so no round overwrites the files of another.
+		// The sequence continues, so no round overwrites the files of another round.
 		newest := uint64(3*round + 2)
 		if names, err := List(aside); err != nil || !slices.Equal(names, []string{fileName(newest), fileName(newest - 1)}) {
 			t.Errorf("round %d: set aside %v, %v", round, names, err)
@@ -214,8 +214,8 @@ func damage(t *testing.T, path string, change func([]byte) []byte) {
 	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
-// TestEachCallFails makes each call of the file system fail once. Load must return what a successful save has saved. A
-// failed save must lose no older checkpoint, and the next save must work.
+// TestEachCallFails makes each call of the file system fail once. Load must return the checkpoint of the last
+// successful save. A failed save must not lose older checkpoints, and the next save must work.
 func TestEachCallFails(t *testing.T) {
 	const saves = 5
 	for at := 1; ; at++ {
@@ -251,8 +251,8 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// TestDiskFull fills the disk at each size of a save. The save that fails leaves no file behind, the previous save
-// stays the newest, and the next save works if the disk has space again.
+// TestDiskFull fills the disk at each size of a save. The failed save must leave no file, and the previous save must
+// stay the newest. The next save must work once the disk has space again.
 func TestDiskFull(t *testing.T) {
 	refused := 0
 	for size := int64(20); ; size++ {
@@ -357,15 +357,16 @@ func crashes(t *testing.T, prepare func(*testDisk)) string {
 
 var errInjected = errors.New("injected")
 
-// testDisk is a disk in memory that fails once at call failAt, or loses power at call crashAt and does nothing from
-// then on. The content of a file survives a power failure after Sync, its name after SyncDir.
+// testDisk is a disk in memory. It fails once, at the call with number failAt. Alternatively it loses power at the call
+// with number crashAt and does nothing from then on. The content of a file survives a power failure after Sync, and its
+// name after SyncDir.
 type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
 	size                      int64  // capacity of the disk; 0 means unlimited
 	full                      int64  // bytes that fit: a write beyond them is cut short with ENOSPC
 	asked                     int    // number of requests for the free space
-	unreadable                string // name of a file that cannot be read now
+	unreadable                string // TestCrashTestNotices checks that the method of TestEachCallCrashes detects a save without a sync.
 
 	names   map[string]*inode // files as the program sees them
 	durable map[string]*inode // files that survive a power failure
@@ -399,7 +400,7 @@ func (d *testDisk) change(do func(map[string]*inode), paths ...string) {
 	d.pending = append(d.pending, c)
 }
 
-// restart simulates a power failure. A random part of the unsynced changes of names survives, and a random part of
+// restart simulates a power failure. A random part of the unsynced name changes survives, and a random part of the
 // unsynced contents.
 func (d *testDisk) restart(r *rand.Rand) {
 	for _, c := range d.pending {
@@ -540,7 +541,7 @@ func (f testFile) Sync() error {
 
 func (f testFile) Close() error { return f.disk.step() }
 
-// TestNextStart checks that NextStart counts starts, whatever happens to the checkpoints.
+// TestNextStart checks that NextStart counts its calls across restarts, even if the checkpoints are changed or removed.
 func TestNextStart(t *testing.T) {
 	dir := t.TempDir()
 	for want := uint64(1); want <= 3; want++ {
@@ -562,8 +563,8 @@ func TestNextStart(t *testing.T) {
 	}
 }
 
-// TestMinFree checks that saves fail before the disk is full. Earlier checkpoints stay, no file is left behind, and
-// saves work again if the disk has space again.
+// TestMinFree checks that saves fail before the disk is full. Earlier checkpoints must stay, and no file may be left by
+// a failed save. Saves must work once the disk has space again.
 func TestMinFree(t *testing.T) {
 	disk := &testDisk{size: 40 << 20}
 	s := must.Get(open(disk, "d", 2))(t)
@@ -587,12 +588,12 @@ func TestMinFree(t *testing.T) {
 	if n := free(); n < 20<<20 || n > 23<<20 {
 		t.Fatalf("%d bytes free", n)
 	}
-	// The checkpoint is larger than the one before, so the lack of space is detected while it is written.
+	// The checkpoint is larger than the previous one, so the lack of space is detected while the checkpoint is written.
 	before := free()
 	if err := save(30 << 20); !errors.Is(err, ErrDiskFull) || free() != before {
 		t.Errorf("a large one: %v, %d bytes free, before %d", err, free(), before)
 	}
-	// If other files fill the disk, the save does not begin.
+	// If other files fill the disk, the save must fail before it writes anything.
 	disk.names["d/other"] = &inode{data: make([]byte, 8<<20)}
 	calls := disk.calls
 	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: free some space") {
@@ -613,8 +614,8 @@ func TestMinFree(t *testing.T) {
 	}
 }
 
-// TestMinFreeAsksSeldom checks that a save asks for the free space at its beginning and every few megabytes. If the
-// disk does not report its free space, the save continues.
+// TestMinFreeAsksSeldom checks that a save determines the free space at its beginning and then every few megabytes. If
+// the disk does not report its free space, the save must continue.
 func TestMinFreeAsksSeldom(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 2))(t)
@@ -642,8 +643,8 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 	}
 }
 
-// TestUnreadableIsReadAgain checks that a checkpoint that cannot be read now does not count as damaged. The next save
-// reads it again, and it counts towards keep once it can be read.
+// TestUnreadableIsReadAgain checks a checkpoint that temporarily cannot be read. It must not count as damaged. The next
+// save must read it again and count it towards keep once it can be read.
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 3))(t)
@@ -686,8 +687,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestLostDirectory checks that a Store whose directory is replaced, before or during a save, writes nothing more
-// there.
+// TestLostDirectory replaces the directory of a Store before or during a save. The Store must write nothing more to the
+// new directory.
 func TestLostDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows neither moves nor removes files that are open")
@@ -757,8 +758,8 @@ func TestLostDirectory(t *testing.T) {
 	}
 }
 
-// TestDamagedDoNotCount checks that only valid checkpoints count towards keep, so that damaged ones do not displace the
-// last valid one.
+// TestDamagedDoNotCount checks that only valid checkpoints count towards keep. Damaged checkpoints must not displace
+// the last valid checkpoint.
 func TestDamagedDoNotCount(t *testing.T) {
 	for _, loads := range []bool{true, false} {
 		dir := t.TempDir()
@@ -790,8 +791,8 @@ func TestDamagedDoNotCount(t *testing.T) {
 	}
 }
 
-// TestModes checks that files with events can be read only by their owner, and models by every user that the umask
-// allows.
+// TestModes checks that files with events can be read only by their owner. Models must be readable by every user that
+// the umask allows.
 func TestModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no modes")
@@ -826,7 +827,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNumbersEnd checks that nothing is written after the largest number of a checkpoint or version.
+// TestNumbersEnd checks that Save fails once the largest sequence number or version is used.
 func TestNumbersEnd(t *testing.T) {
 	for _, c := range []struct {
 		last string // last name in the directory

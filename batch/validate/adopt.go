@@ -16,7 +16,8 @@ import (
 	"blankout/online"
 )
 
-// CheckAdopt returns nil if a Learner of this configuration can adopt exact solutions, else the reason why not.
+// CheckAdopt returns nil if a Learner of this configuration can adopt exact solutions, otherwise the reason why it
+// cannot.
 func CheckAdopt(c online.Config) error {
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
@@ -37,8 +38,8 @@ func CheckAdopt(c online.Config) error {
 
 // Adoption is the result of Validator.Adopt.
 type Adoption struct {
-	// Learner is a Learner at the requested position with the exact solution as its iterate and its average. It is nil
-	// if nothing is adopted; Report.NotAdopted is the reason.
+	// Learner is a Learner at the requested position with the exact solution as both its iterate and its average.
+	// Learner is nil if nothing is adopted; Report.NotAdopted is the reason.
 	Learner *online.Learner
 	Report  *batch.Validation // nil if no comparison was possible
 	Exact   *model.Linear     // exact solution of the published noise level
@@ -46,8 +47,8 @@ type Adoption struct {
 	Kept    bool              // true if nothing is wrong but the live weights are equally good
 }
 
-// Adopt solves the exact problem of each noise level of a Learner that is frozen at the given position of its stream.
-// It builds a Learner from the solutions. It returns an error if reading the events again fails or ctx ends.
+// Adopt solves the exact problem of each noise level of the Learner s, which is frozen at the position at of its
+// stream. It builds a Learner from the solutions. It returns an error if reading the events again fails or ctx ends.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, fraction: v.Config.AdoptCPU, since: time.Now()}
 	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
@@ -66,7 +67,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offs
 	if !r.Verified {
 		return refuse("only %d of the %d learned records could be read again", r.Read, r.Records)
 	}
-	// If the stream drifts, the best model over all events may be worse for coming events.
+	// If the stream drifts, the best model over all events may predict future events worse.
 	switch n := r.Newest; {
 	case math.IsInf(v.Config.AdoptMargin, -1):
 	case n == nil:

@@ -109,8 +109,8 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	return l, all, at
 }
 
-// TestAdoptDoesNotRest checks that a validation pauses to let learning proceed, and that an adoption does not pause,
-// because learning waits for it.
+// TestAdoptDoesNotRest checks that a validation pauses to let learning proceed. An adoption must not pause, because
+// learning waits for it.
 func TestAdoptDoesNotRest(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -125,9 +125,9 @@ func TestAdoptDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestAdoptOptimizers checks that every optimizer continues from the adopted solution. Its distance from the minimum
-// after more events may be at most twice the distance of the replaced weights. A larger distance must be at most 1.5
-// times the distance that the replaced weights have after the same events.
+// TestAdoptOptimizers checks that every optimizer continues learning from the adopted solution. After more events, the
+// learner's gap to the minimum may be at most twice the gap of the replaced weights. If the gap is larger, it must be
+// at most 1.5 times the gap that the replaced weights have after learning the same events.
 func TestAdoptOptimizers(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){
@@ -190,10 +190,10 @@ func TestAdoptOptimizers(t *testing.T) {
 	}
 }
 
-// TestAdoptExperts checks that a learner with several noise levels adopts the exact solution of each level. A learner of
-// only that level must adopt the same bits. For the level with the largest weight the solutions agree within the
-// solver's tolerance, because the solver starts from the mixture. The learner has no second-order expert, which would
-// be part of both mixtures.
+// TestAdoptExperts checks that a learner with several noise levels adopts the exact solution of each level. A learner
+// with only that level must adopt the same bits. For the level with the largest mixture weight, the solutions must
+// agree within the solver's tolerance, because the solver starts from the mixture. The learner has no second-order
+// expert, because it would be part of both mixtures.
 func TestAdoptExperts(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Adapt = "adagrad", true
@@ -232,8 +232,9 @@ func TestAdoptExperts(t *testing.T) {
 	}
 }
 
-// bent learns events of numbers with nonlinear effects. For 0 classes it draws regression targets. It also returns a
-// function that draws the next event. If scarce is set, the events have a third number, which a third of them omit.
+// bent learns events of numbers with nonlinear effects. For 0 classes it draws regression targets. The result draw is a
+// function that draws the next event. If scarce is set, the events have a third number, which is absent from a third of
+// the events.
 func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Learner, all []event.Example, at event.Offsets, draw func() event.Example) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
@@ -271,7 +272,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 }
 
 // TestGapOfTheLevelAlone checks that the gap is measured on the problem of the noise level, without the spline columns
-// of the second-order expert. The exact solution that predicts has those columns.
+// of the second-order expert. The exact solution for predictions must have these spline columns.
 func TestGapOfTheLevelAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, classes := range []int{2, 3} {
@@ -341,8 +342,9 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	}
 }
 
-// TestAdoptSplines checks that, for numbers with nonlinear effects, the second-order expert has the spline columns of
-// the exact solution. The adopted state predicts as the exact solution does, and learning continues from it.
+// TestAdoptSplines adopts an exact solution for numbers with nonlinear effects. The second-order expert must have the
+// spline columns of the exact solution. The adopted state must predict as the exact solution does, and learning must
+// continue from it.
 func TestAdoptSplines(t *testing.T) {
 	for _, classes := range []int{2, 3, 0} {
 		c := online.DefaultConfig()
@@ -425,8 +427,8 @@ func TestAdoptAccumulators(t *testing.T) {
 	}
 }
 
-// TestAdoptAccumulatorsOfRegression checks the accumulators for regression, for every column. They must be the sums of squared
-// gradients in the targets' own unit, divided by the square of the learner's unit.
+// TestAdoptAccumulatorsOfRegression checks the accumulators of every column for regression. They must be the sums of
+// squared gradients in the original unit of the targets, divided by the square of the learner's unit.
 func TestAdoptAccumulatorsOfRegression(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise = "squared", "dropout:0.3"
@@ -477,7 +479,7 @@ func TestAdoptAccumulatorsOfRegression(t *testing.T) {
 }
 
 // TestAdoptUnderDrift checks that the exact solution is not adopted if the stream has drifted, because it is worse for
-// new events. On a stationary stream the solution is adopted if it is significantly better.
+// new events. On a stationary stream the solution must be adopted if it is significantly better.
 func TestAdoptUnderDrift(t *testing.T) {
 	const n, flip, after, holdout = 3000, 2000, 1000, 5
 	for _, drifts := range []bool{true, false} {
@@ -534,7 +536,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		if a.Learner != nil || !a.Kept || newest.Better != "live" || !strings.Contains(a.Reason, "the live weights are better") || a.Report.NotAdopted != a.Reason {
 			t.Errorf("the stream drifts: %q, %+v", a.Reason, newest)
 		}
-		// The solution is adopted regardless, and is worse for new events.
+		// With an infinite negative margin the solution is adopted, although it is worse for new events.
 		v.Config.AdoptMargin = math.Inf(-1)
 		if a = must.Get(v.Adopt(t.Context(), live, at))(t); a.Learner == nil {
 			t.Fatal(a)
@@ -556,7 +558,8 @@ func TestAdoptUnderDrift(t *testing.T) {
 	}
 }
 
-// TestAdoptCountsUnlabeled checks that unlabeled events count after an adoption only if they count in learning.
+// TestAdoptCountsUnlabeled checks that the event count after an adoption includes unlabeled events only if learning
+// counts them too.
 func TestAdoptCountsUnlabeled(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
@@ -605,7 +608,7 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	if err != nil || a.Learner != nil || a.Kept || !strings.Contains(a.Reason, "is not certified to the tolerance 1e-300") || a.Report.NotAdopted != a.Reason || a.Report.Adopted {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// For a loss that is not convex the solver converges, but no gap can be computed.
+	// The loss is not convex: the solver converges, but no gap can be computed.
 	c.Loss = "erf"
 	l, all, at = learned(t, c, 2, 300)
 	v = validator(c, all)
@@ -615,8 +618,8 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	}
 }
 
-// TestAdoptRefusesWorseSolutions checks that a solution that is equally good, or cannot be compared, is not adopted at
-// any margin.
+// TestAdoptRefusesWorseSolutions checks two kinds of solutions that must not be adopted at any margin: equally good
+// solutions, and solutions that cannot be compared.
 func TestAdoptRefusesWorseSolutions(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"

@@ -16,7 +16,7 @@ import (
 )
 
 // TestAdoptRegression checks that, for regression, the adopted state predicts as the exact solution does at each noise
-// level. Learning must continue from the solution, with the accumulators of the solution.
+// level. Learning must continue from the solution and its accumulators.
 func TestAdoptRegression(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "huber:1", "poisson"} {

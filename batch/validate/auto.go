@@ -8,9 +8,10 @@ import (
 	"blankout/batch"
 )
 
-// Auto is the schedule of "auto". The first validation is due after autoFirst records, the next whenever the number of
-// records has doubled, but at most once per autoEvery. A validation uses events from a Sample, as many as fit into the
-// fraction autoFraction of the learner's processor time. It waits until they are enough for a meaningful result.
+// Auto is the schedule of "auto". The first validation is due after autoFirst records. The next is due whenever the
+// number of records has doubled, but not before autoEvery has passed. A validation uses events from a Sample, as many
+// as fit into the fraction autoFraction of the learner's processor time. It is delayed until these are enough events
+// for a meaningful result.
 type Auto struct {
 	at    uint64        // number of records at which the next validation is due
 	last  time.Time     // time of the last validation
@@ -42,8 +43,9 @@ type Progress struct {
 	Now      time.Time
 }
 
-// NewAuto returns the schedule of a learner with the given number of records. reports are the stored reports, newest
-// first. Reports belong to this learner as long as their numbers of records decrease; older reports are ignored.
+// NewAuto returns the schedule of a learner with the given number of records. The slice reports has the stored reports,
+// newest first. A report belongs to this learner as long as the numbers of records decrease; all older reports are
+// ignored.
 func NewAuto(records uint64, reports []*batch.Validation) *Auto {
 	a := &Auto{at: autoFirst}
 	for _, r := range reports {

@@ -9,15 +9,15 @@ import (
 
 var day0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at returns the progress of a learner that took each per record. This process has learned all records, and all are in
-// the sample.
+// at returns the progress of a learner that needed the processor time each per record. This process has learned all
+// records, and all records are in the sample.
 func at(records uint64, each time.Duration, after time.Duration) Progress {
 	learning := time.Duration(records) * each
 	return Progress{Records: records, Own: records, Learning: learning, CPU: learning, Sampled: int(records), Now: day0.Add(after)}
 }
 
-// report returns the report of a validation on n events that took each per event to read and again to solve. Its pause
-// was as long.
+// report returns the report of a validation on n events. Reading took the time each per event, and solving took the
+// same time again. The pause was as long as both together.
 func report(records uint64, n int, each time.Duration, when time.Duration) *batch.Validation {
 	took := (time.Duration(n) * each).Seconds()
 	return &batch.Validation{Time: day0.Add(when), Source: fromSample, Records: records, Read: uint64(n), Reading: took, Seconds: took, Pause: took}
@@ -56,8 +56,8 @@ func TestAutoSchedule(t *testing.T) {
 	}
 }
 
-// TestAutoBudget checks that all validations together take at most 5 % of the time. A validation uses as many events as
-// that allows, and is not due if they are too few.
+// TestAutoBudget checks that all validations together take at most 5 % of the processor time. A validation must use as
+// many events as this budget allows. It must not be due if these are too few events.
 func TestAutoBudget(t *testing.T) {
 	const each = 10 * time.Microsecond
 	a := NewAuto(0, nil)
@@ -92,7 +92,8 @@ func TestAutoBudget(t *testing.T) {
 	if last < 100_000 || made < 8 || dearest < autoFraction/2 {
 		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
 	}
-	// The budget counts processor time beyond learning, and reports that are not of a sample do not use it.
+	// The budget counts processor time beyond learning. Reports on events that are not from a sample do not use the
+	// budget.
 	p := at(20_000, each, 0)
 	if a := NewAuto(0, nil); a.Due(p, few) > 0 {
 		t.Error("over more events than a twentieth of the time pays for")
@@ -118,8 +119,8 @@ func TestAutoBudget(t *testing.T) {
 	}
 }
 
-// TestAutoAfterRestart checks that a restart continues from this learner's reports: the time and number of records of
-// the last report, and the total cost.
+// TestAutoAfterRestart checks that the schedule after a restart continues from this learner's reports. It must use the
+// time and number of records of the last report, and the total cost.
 func TestAutoAfterRestart(t *testing.T) {
 	const each = 10 * time.Microsecond
 	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},
@@ -128,7 +129,8 @@ func TestAutoAfterRestart(t *testing.T) {
 	if want := 4000*each + 3000*2*each; a.spent != want || a.each != each || !a.last.Equal(day0.Add(3*time.Hour)) || a.at != 160_000 {
 		t.Errorf("goes on from %+v, want %v spent", a, want)
 	}
-	// Only the last 1,000 of a million records are from this process, but all records of the learner count.
+	// This process has learned only the last 1,000 of a million records, but the budget counts all records of the
+	// learner.
 	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
 	all := (999_000 + 2000) * each
 	if n := a.Due(p, few); n != int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {

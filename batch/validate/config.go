@@ -21,8 +21,8 @@ type Config struct {
 	Events       Events `toml:"events"`
 	HoldoutTopic string `toml:"holdout_topic"`
 	Window       uint64 `toml:"window"`
-	// Reservoir is the size of a Reservoir in events. The Reservoir replaces the log if the log has less than half of
-	// the events. 0 means no reservoir.
+	// Reservoir is the size of a Reservoir in events. The events of the Reservoir replace the log if the log has fewer
+	// than half of the learned events. 0 means no Reservoir.
 	Reservoir int `toml:"-"`
 	// CPU is the fraction of one processor that validation may use while learning proceeds, in (0, 1].
 	CPU float64 `toml:"-"`
@@ -52,7 +52,7 @@ func (n Events) MarshalTOML() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(n), 10), nil
 }
 
-// UnmarshalTOML parses what MarshalTOML writes.
+// UnmarshalTOML parses the forms that MarshalTOML writes.
 func (n *Events) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case int64:
@@ -112,7 +112,7 @@ func (c Config) Fingerprint() online.Fingerprint {
 	return f
 }
 
-// As returns c with the settings of a Fingerprint. It also adjusts the settings that depend on them.
+// As returns c with the settings of a Fingerprint. It also adjusts the settings of c that depend on them.
 func (c Config) As(f online.Fingerprint) (Config, error) {
 	if text := f["holdout"]; text != "" {
 		var err error

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestConfigCheck checks that invalid settings are rejected by name, and that the limits of the valid ranges are
-// accepted.
+// TestConfigCheck checks that invalid settings are rejected with an error that names the setting. The limits of the
+// valid ranges must be accepted.
 func TestConfigCheck(t *testing.T) {
 	adopt := func(c *Config) { c.Policy, c.Events, c.Window = "adopt", 1000, 0 }
 	for _, tt := range []struct {

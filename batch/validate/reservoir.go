@@ -14,11 +14,11 @@ import (
 )
 
 // Reservoir is a uniform sample of the labeled events, for validations after the log has deleted them. It keeps the
-// events whose position in the stream has the smallest hash. So it depends only on the set of events, not on their
-// order or on restarts. Every event has the same chance, including held-out events.
+// events whose position in the stream has the smallest hash. So the sample depends only on the set of events, not on
+// their order or on restarts. Every event has the same chance, including held-out events.
 //
-// The features use at most limit bytes. If there are too many events, or they are too large, the events with the
-// largest hashes are removed. An event that takes more than a sixteenth of limit is not kept.
+// The features use at most limit bytes. If the kept events exceed the size or limit, the events with the largest hashes
+// are removed. An event that takes more than a sixteenth of limit is not kept.
 type Reservoir struct {
 	size   int
 	limit  int
@@ -77,7 +77,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	r.shrink()
 }
 
-// shrink removes events until the remaining events fit.
+// shrink removes the events with the largest hashes until the remaining events fit.
 func (r *Reservoir) shrink() {
 	for len(r.events) > r.size || r.bytes > r.limit {
 		k := heap.Pop(&r.events).(keptEvent)
@@ -142,8 +142,8 @@ func (k *keptEvent) code(c *coder.Coder) {
 	}
 }
 
-// NewReservoir returns a Reservoir of at most size events. It continues from data, a result of Encode, or starts empty
-// for nil. It never keeps an event whose hash is larger than the hash of a removed event.
+// NewReservoir returns a Reservoir of at most size events. It continues from data, a result of Encode. If data is nil,
+// it starts empty. It never keeps an event whose hash is larger than the hash of a removed event.
 func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
 	if data == nil || size == 0 {

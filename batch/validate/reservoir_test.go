@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestReservoirKeepsTheSmallestHashes checks that the reservoir holds the events with the smallest hashes, for any
-// order of events and any number of restarts.
+// TestReservoirKeepsTheSmallestHashes offers events in any order, with any number of restarts. The reservoir must hold
+// the events with the smallest hashes.
 func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	const n, size = 5000, 200
 	event := func(offset int) *event.Example {
@@ -49,8 +49,8 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
 		}
 	}
-	// The hash does not depend on an event's time, so the sample is spread evenly. Its mean offset has a deviation of
-	// n/sqrt(12 size), which is 102.
+	// The hash does not depend on an event's time, so the sample is spread evenly over time. The mean offset of its
+	// events has a standard deviation of n/sqrt(12 size), which is 102.
 	mean := 0.0
 	for _, k := range want.events {
 		mean += float64(k.Offset) / size
@@ -65,8 +65,8 @@ func newReservoir(t *testing.T, size int) *Reservoir {
 	return must.Get(NewReservoir(size, nil))(t)
 }
 
-// TestReservoirOpenedAsLarger checks a full reservoir that is opened with a larger size. It must keep only events below
-// the smallest hash that it has dropped. Otherwise the sample would not be uniform.
+// TestReservoirOpenedAsLarger opens a full reservoir with a larger size. The reservoir must keep only events whose
+// hashes are below the smallest hash that it has dropped. Otherwise the sample would not be uniform.
 func TestReservoirOpenedAsLarger(t *testing.T) {
 	event := func(offset int) *event.Example {
 		return &event.Example{Weight: 1, Offset: int64(offset)}
@@ -97,9 +97,9 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 	}
 }
 
-// TestReservoirOfLargeEvents checks that large events are limited by their bytes. The reservoir must keep the events
-// with the smallest hashes that fit, in any order and across restarts. A few much larger events must not displace
-// others.
+// TestReservoirOfLargeEvents checks that the total bytes of large events are limited. The reservoir must keep the
+// events with the smallest hashes that fit, in any order and across restarts. A few much larger events must not
+// displace the other events.
 func TestReservoirOfLargeEvents(t *testing.T) {
 	const n, limit = 400, 64 << 10
 	event := func(offset int) *event.Example {

@@ -22,14 +22,14 @@ type Sample struct {
 	kept      int
 }
 
-// SampleBytes is the limit of a learner's Sample. A validation uses a copy. Removed events and the rest of a halved
-// sample stay in memory until the validation ends, 64 MiB in all.
+// SampleBytes is the size limit of a learner's Sample. A validation uses a copy made by Freeze. Until the validation
+// ends, the memory of removed events cannot be freed, so both samples take up to 64 MiB.
 const SampleBytes = 24 << 20
 
 const chunkBytes = 256 << 10
 
-// NewSample returns an empty Sample of at most limit bytes. It keeps at most a quarter of the events, which is more
-// than a validation may use under autoFraction.
+// NewSample returns an empty Sample of at most limit bytes. It keeps at most a quarter of the events. A validation
+// under autoFraction never uses more than this quarter.
 func NewSample(limit int) *Sample { return &Sample{limit: limit, threshold: math.MaxUint64 / 4} }
 
 // Len returns the number of kept events.
@@ -60,7 +60,7 @@ func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
 	s.kept++
 }
 
-// room ensures that the last chunk has size free bytes. It returns false if that would need a chunk beyond the limit.
+// room ensures that the last chunk has size free bytes. It returns false if this would need a chunk beyond the limit.
 func (s *Sample) room(size int) bool {
 	if n := len(s.chunks); n > 0 && cap(s.chunks[n-1])-len(s.chunks[n-1]) >= size {
 		return true

@@ -73,7 +73,8 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 		mean += float64(e.Offset) / float64(s.Len())
 		size += float64(e.Features.Len()) / float64(s.Len())
 	}
-	// The deviations of the means are n/sqrt(12 k) and 11.5/sqrt(k), where k is about 2,000.
+	// The standard deviations of the two means are n/sqrt(12 k) and 11.5/sqrt(k), where the sample size k is about
+	// 2,000.
 	if mean < n/2-5*400 || mean > n/2+5*400 || size < 19.5-5*.26 || size > 19.5+5*.26 {
 		t.Errorf("mean offset %v of %d, mean length %v", mean, n, size)
 	}

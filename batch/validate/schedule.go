@@ -24,15 +24,15 @@ type Status struct {
 	Alarm bool
 }
 
-// Result is a result of Validator.Validate that is sent to the learner's goroutine.
+// Result is a result of Validator.Validate that is passed to the learner's goroutine.
 type Result struct {
 	Report *batch.Validation
 	Exact  *model.Linear
 	Err    error
 }
 
-// Keep gives a report an ID that sorts by time, and passes it to keep, if keep is not nil. Errors are only logged,
-// because nothing depends on stored reports.
+// Keep gives the report v an ID that sorts by time. It then calls keep with the report, unless keep is nil. Errors are
+// only logged, because nothing depends on stored reports.
 func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Logger) {
 	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
 	if keep == nil {
@@ -43,7 +43,7 @@ func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Log
 	}
 }
 
-// Take records and logs a finished validation.
+// Take adds a finished validation to the status and logs it.
 func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	s.Running = false
 	if r.Report != nil {
@@ -90,7 +90,7 @@ func (s *Schedule) Due(records uint64) bool {
 	return s.at > 0 && records >= s.at
 }
 
-// Begun records that a validation has started. The next is due at the next multiple of Config.Events.
+// Begun records that a validation has started. The next validation is due at the next multiple of Config.Events.
 func (s *Schedule) Begun(records uint64) {
 	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents && s.config.Policy != "adopt" {
 		s.at = (records/n + 1) * n

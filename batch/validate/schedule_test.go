@@ -7,8 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// TestAlarm checks that under the policy alarm a gap that is not small raises an alarm. A gap that could not be
-// computed must raise an alarm too.
+// TestAlarm checks that a gap above the limit raises an alarm under the policy alarm. A gap that could not be computed
+// must raise an alarm too.
 func TestAlarm(t *testing.T) {
 	c := DefaultConfig()
 	gap := func(x float64) *float64 { return &x }

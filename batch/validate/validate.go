@@ -1,6 +1,6 @@
-// Package validate computes the exact solution of a Learner's problem and reports how far the live model is from it. It
-// uses the same events as the Learner, read again or kept in a sample. It works on a frozen state and never changes the
-// Learner.
+// Package validate computes the exact solution of a Learner's problem and reports the distance of the live model from
+// this solution. It uses the events that the Learner has learned, read again or kept in a sample. It works on a frozen
+// state and never changes the Learner.
 package validate
 
 import (
@@ -41,16 +41,17 @@ type Validator struct {
 	// OpenJoined is the counterpart of Open for delayed labels; Open is nil then. Each partition ends at its Position
 	// in to.
 	OpenJoined func(ctx context.Context, s *event.Schema, from, to event.Offsets) (Joined, error)
-	// OpenHoldout opens Config.HoldoutTopic as Open does, up to its current end. It is nil if there is no such topic.
+	// OpenHoldout opens Config.HoldoutTopic as Open does, up to its current end. OpenHoldout is nil if there is no such
+	// topic.
 	OpenHoldout func(ctx context.Context, s *event.Schema) (event.Source, error)
-	// Reports are the reports of earlier runs, newest first. Auto continues from them.
+	// Reports are the reports of earlier runs, newest first. The schedule Auto continues from them.
 	Reports []*batch.Validation
 	// called during a solution; may be nil
 	Progress func(batch.Progress)
 }
 
-// Joined yields events with their labels, and the records that they consist of. The implementation is *labels.Joined.
-// Validate closes it.
+// Joined yields events with their labels, and the records from which they were joined. The implementation is
+// *labels.Joined. Validate closes it.
 type Joined interface {
 	Records(context.Context, *event.Batch) error
 	Settled(f func(partition int32, e *event.Example) error) error
@@ -68,8 +69,8 @@ type Request struct {
 	Labeled   uint64                   // number of events that are labeled at that position, for delayed labels
 	Reservoir []byte                   // reservoir from ReadReservoir; may be nil
 	Earlier   *model.Linear            // the previous exact solution; may be nil
-	// Sample replaces the log and Reservoir; about Most of its events are used. The solver uses half of them and the
-	// errors are measured on the other half. It may be nil.
+	// Sample replaces the log and Reservoir. About Most of its events are used. The solver uses half of these events,
+	// and the errors are measured on the other half. Sample may be nil.
 	Sample *Sample
 	Most   int
 }
@@ -117,7 +118,7 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	return r, exact, got.evidence, nil
 }
 
-// gathered is the evidence of a validation, and how it was read.
+// gathered is the evidence of a validation, and the way in which it was read.
 type gathered struct {
 	evidence *batch.Evidence
 	source   string // log or reservoir
@@ -126,8 +127,8 @@ type gathered struct {
 	verified bool   // whether they are exactly the learned records
 }
 
-// gather reads the learned records and the records of the holdout topic. It reads from the log. If the log has less
-// than half of the records, it reads from the reservoir.
+// gather reads the learned records and the records of the holdout topic. It reads the learned records from the log. If
+// the log has fewer than half of them, it reads from the reservoir.
 func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
 	schema := s.Live.Schema.Clone()
 	if s.Sample != nil {
@@ -174,8 +175,8 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	return got, ctx.Err()
 }
 
-// gatherSample reads the events from the sample. Their weights add up to the number of learned events. Held-out events
-// are in the half on which errors are measured.
+// gatherSample reads the events from the sample. It scales their weights so that the sum is the number of learned
+// events. Held-out events are in the half on which errors are measured.
 func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.Schema, pace *throttle) (*gathered, error) {
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: fromSample}
 	events := s.Sample.draw(s.Most)
@@ -393,7 +394,7 @@ type throttle struct {
 	waited   time.Duration
 }
 
-// rest waits as long as the time worked since the last wait requires.
+// rest waits in proportion to the time worked since the last wait, so that the fraction is not exceeded.
 func (t *throttle) rest() {
 	const least = 2 * time.Millisecond // shorter waits are inaccurate
 	busy := time.Since(t.since)

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestAdoptUnderSettingsOfRecords checks that an exact solution can be adopted if the records determine the learner's
-// settings. Here svmlight records cannot declare missing fields, so the expected noise is silent.
+// TestAdoptUnderSettingsOfRecords checks that an exact solution can be adopted if the learner's settings depend on the
+// records. Here svmlight records cannot declare missing fields, so the expected noise is silent.
 func TestAdoptUnderSettingsOfRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var lines bytes.Buffer

@@ -1,6 +1,6 @@
 package main
 
-// This file writes the predictions of the command predict, in the format that the file name implies.
+// This file writes the predictions of the command predict. The extension of the output file determines the format.
 
 import (
 	"encoding/csv"
@@ -17,8 +17,8 @@ import (
 	"blankout/internal/served"
 )
 
-// answerWriter writes the prediction of each example, given its scores and probabilities. place returns the example's
-// position in the input.
+// answerWriter writes the prediction of each example, given its scores and probabilities. The function place returns
+// the example's position in the input.
 type answerWriter interface {
 	add(e *event.Example, scores, probabilities []float64, place func() string) error
 	flush() error
@@ -63,7 +63,7 @@ func (a *answers) header() []string {
 	return append(row, "missing", "missing_policy", "set")
 }
 
-// shown returns the classes whose probabilities are written: all classes, or only the positive one of two.
+// shown returns the classes whose probabilities are written: all classes or, with two classes, only the positive class.
 func (a *answers) shown() []int {
 	n := len(a.model.Schema.Classes)
 	if n == 2 {

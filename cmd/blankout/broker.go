@@ -43,7 +43,7 @@ keeps its topics in memory. It prints its address on standard output.`,
 	return c
 }
 
-// loopbackPort returns the port of a loopback address.
+// loopbackPort returns the port of an address. It returns an error if the address is not a loopback address.
 func loopbackPort(address string) (int, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// This file defines what a shell can complete: commands, flags and the values of flags.
+// This file defines the completions of a shell: commands, flags and the values of flags.
 
 import (
 	"fmt"

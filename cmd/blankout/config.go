@@ -33,8 +33,8 @@ type configFlags struct {
 // hereFile is the default configuration file of commands that run as a service.
 const hereFile = "blankout.toml"
 
-// addHere is add for commands that run as a service. They use the blankout.toml of the working directory unless -f
-// names a file.
+// addHere is add for commands that run as a service. Such a command uses the blankout.toml of the working directory
+// unless -f names a file.
 func (f *configFlags) addHere(c *cobra.Command) {
 	f.add(c)
 	c.Flags().Lookup("config").Usage = "configuration `FILE` (blankout config init writes one)\n[" + hereFile + " if there is one here]"
@@ -63,7 +63,8 @@ func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
 }
 
 // loadFor is load for a command that uses a model. If there is no configuration file, the record settings in the
-// model's own file replace the defaults. So do the record settings in the blocks of its checkpoint, if saved has any.
+// model's own file replace the defaults. The record settings in saved, the blocks of a checkpoint, replace the defaults
+// too.
 func (f *configFlags) loadFor(m *served.Model, saved []event.Block, flags ...string) (*config.Loaded, error) {
 	base := config.Default()
 	if saved != nil && f.file == "" {
@@ -282,8 +283,8 @@ that look like a time or an id. Such fields harm the model if they are features.
 	return c
 }
 
-// warnOfClasses warns of the cost of n classes with noise auto. n may be the largest number of classes. It does not
-// warn of 100, the default of record.max_classes.
+// warnOfClasses prints a warning about the cost of n classes with noise auto. The argument n may be the limit
+// record.max_classes. There is no warning for 100, the default of this limit.
 func (p *program) warnOfClasses(n int, c online.Config) {
 	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
 		p.warn(fmt.Sprintf("%s: noise auto learns each at several noise levels, with two to three times the time and memory of one level such as none or dropout:0.3", plural(n, "class")))

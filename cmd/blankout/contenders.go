@@ -38,8 +38,8 @@ type contender struct {
 	fingerprint online.Fingerprint
 }
 
-// contendersOf returns the learners of a configuration; the learner of [learner] is first. The first learner is
-// promoted automatically if any challenger is.
+// contendersOf returns the learners of a configuration. The learner of [learner] is first. It can be promoted
+// automatically if any challenger can.
 func contendersOf(c *config.Config, records record.Config, data string) []contender {
 	learned := func(l online.Config, r record.Config) online.Config {
 		return l.Among(r.Declares(data), r.Grouped())
@@ -57,8 +57,8 @@ func contendersOf(c *config.Config, records record.Config, data string) []conten
 	return out
 }
 
-// schema returns the Schema of a new challenger. A Schema of its own has the classes of first, the Schema of the first
-// learner.
+// schema returns the Schema of a new challenger. If the challenger has its own Schema, this Schema has the classes of
+// first, the Schema of the first learner.
 func (x *contender) schema(first *event.Schema) *event.Schema {
 	if !x.own {
 		return first
@@ -180,7 +180,7 @@ func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	return out
 }
 
-// decodeContenders makes the contenders that have their own columns decode each record as it is read from the source.
+// decodeContenders makes each contender with its own columns decode every record when it is read from the source.
 func (s *service) decodeContenders() {
 	for i, x := range s.learners {
 		if x.own {
@@ -195,7 +195,7 @@ func (s *service) decodeContenders() {
 	}
 }
 
-// laterDecoder creates its decoder at its first record, because only then has the header of a file been read.
+// laterDecoder creates its decoder at its first record. Before that, the header of a file has not been read.
 type laterDecoder struct {
 	make func() (record.Decoder, error)
 	made record.Decoder
@@ -210,8 +210,8 @@ func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.made.Decode(ctx, r, e)
 }
 
-// validateContenders gives each contender a validator, which is used while the contender has the lead. The Runner gets
-// the validator of the current lead.
+// validateContenders gives each contender a validator, which is used while the contender leads. The Runner gets the
+// validator of the current leader.
 func validateContenders(r *run.Runner, learners []contender, c *config.Config, data string, log *slog.Logger) {
 	if r.Contest == nil {
 		return
@@ -237,8 +237,8 @@ func (s *service) validators() []*validate.Validator {
 	return out
 }
 
-// askedOf returns a function that returns the record settings of prediction requests for a learner. They are the
-// settings of the first learner, with the learner's own columns.
+// askedOf returns a function that returns the record settings of prediction requests for a learner. These are the
+// settings of the first learner, but with the columns of the given learner.
 func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
 	var mu sync.Mutex
 	var of *record.Config
@@ -264,8 +264,8 @@ func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner str
 	}
 }
 
-// learnerOfBlock returns the learner to which a checkpoint block challenger/NAME belongs. Learners without the lead
-// have such blocks.
+// learnerOfBlock returns the name of the learner to which a checkpoint block challenger/NAME belongs. Only learners
+// without the lead have such blocks.
 func learnerOfBlock(name string) (learner string, ok bool) {
 	parts := strings.SplitN(name, "/", 3)
 	if len(parts) < 3 || run.ContenderPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
@@ -274,8 +274,8 @@ func learnerOfBlock(name string) (learner string, ok bool) {
 	return parts[0] + "/" + parts[1], true
 }
 
-// learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one. The argument lead is
-// the summary of the learner that has the lead.
+// learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one learner. The argument
+// lead is the summary of the learner that has the lead.
 func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {

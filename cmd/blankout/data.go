@@ -1,7 +1,7 @@
 package main
 
-// All commands that read examples use this file. It defines their flags, combines these with the configuration and the
-// model's settings, and handles records that cannot be used.
+// All commands that read examples use this file. It defines their data flags and combines the flags with the
+// configuration and the model's settings. It also handles records that cannot be used.
 
 import (
 	"cmp"
@@ -40,14 +40,14 @@ type dataFlags struct {
 	record record.Config
 	// format is the record format of paths whose name does not imply a format; "" if unknown.
 	format string
-	// ahead is the number of threads that decode a file before its records are needed. 0 disables that. If it is not 0,
-	// the caller must not use the schema while reading.
+	// ahead is the number of threads that decode a file before its records are needed. 0 disables decoding ahead. If
+	// ahead is not 0, the caller must not use the schema while reading.
 	ahead int
 	pack  func([]event.Example) any // pack argument of stream.File.Ahead
-	// reading holds the record settings of the last opened path, including settings that follow from its name and
-	// header.
+	// reading holds the record settings of the last opened path. These include settings that follow from the path's
+	// name and header.
 	reading record.Config
-	// join is the source of delayed labels, and joined the settings for how long events wait for them.
+	// join is the source of delayed labels. joined has the settings for how long events wait for labels.
 	join   *joinFlags
 	joined labels.Config
 	given  func(flag string) bool
@@ -145,7 +145,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 	}
 }
 
-// flagFor returns the command's flag for a setting of [learner], or "" if it has none.
+// flagFor returns the command's flag for a setting of [learner], or "" if no flag sets it.
 func (d *dataFlags) flagFor(set string) string {
 	key, value, _ := strings.Cut(set, "=")
 	flag, learner := strings.CutPrefix(key, "learner.")
@@ -155,7 +155,7 @@ func (d *dataFlags) flagFor(set string) string {
 	return fmt.Sprintf("; use the flag --%s=%s", flag, value)
 }
 
-// override sets the settings of the given flags in record.
+// override copies the settings of the flags that the user has given to recordConfig.
 func (d *dataFlags) override(recordConfig *record.Config) {
 	given := &d.flags
 	for flag, take := range map[string]func(){
@@ -174,8 +174,8 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 	}
 }
 
-// maxClasses is the largest number of classes of a command on files, if no setting limits it. A learner needs the
-// number at its first event and uses two.
+// maxClasses is the largest number of classes of a command on files, if no setting limits it. A learner needs the limit
+// at its first event and uses two.
 const maxClasses = 1000
 
 // resolve determines the settings for reading records. They are in [record] of the configuration. If there is no
@@ -247,7 +247,7 @@ func (d *dataFlags) regroup(s *event.Schema) {
 	}
 }
 
-// printFormat prints the record settings of a model's file, and the further settings of the file that are used.
+// printFormat prints the record settings of a model's file, and which of the file's other settings are used.
 func (p *program) printFormat(m *served.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
@@ -313,8 +313,8 @@ type packedBatch struct {
 	packed any
 }
 
-// eachPlaced is each with more arguments for f: the batch of the example, and the example's position (file and line, or
-// topic, partition and offset).
+// eachPlaced is each with more arguments for f. The argument in is the batch of the example. The argument place returns
+// the example's position (file and line, or topic, partition and offset).
 func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
@@ -406,7 +406,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 	}
 }
 
-// unusable is the reason why a record cannot be used although it is valid.
+// unusable is the reason why a valid record cannot be used.
 type unusable struct{ error }
 
 func (t *tally) refuse(err error) {
@@ -435,8 +435,8 @@ type placedRefusal struct{ *event.Refusal }
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
-// readModel reads a model, a snapshot or a checkpoint (for a directory the newest) from a file or an address, as
-// served.Open does.
+// readModel reads a model, a snapshot or a checkpoint from a file or an address, as served.Open does. For a directory
+// it reads the newest checkpoint.
 func readModel(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
@@ -451,8 +451,8 @@ func readModel(path string) (*served.Model, error) {
 	return modelOf(file, at)
 }
 
-// readServed is readModel for commands that serve predictions of the model. It warns if predictions of older weights
-// were worse than predicting the class frequencies.
+// readServed is readModel for commands that serve predictions of the model. It prints a warning if predictions with
+// stale weights were worse than predicting the class frequencies.
 func (p *program) readServed(path string) (*served.Model, error) {
 	m, err := readModel(path)
 	if err == nil && m.Head.Stale != "" {

@@ -120,14 +120,14 @@ type letterCount struct {
 	Damaged  int            `json:"damaged"`  // positions without a valid letter
 }
 
-// each calls do once for every letter whose reason is selected.
+// each calls do once for every letter whose reason is selected by the flags.
 func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config, do func(*stream.Letter) error) (n letterCount, err error) {
 	n.ByReason = map[string]int{}
 	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetters().File), Kafka: c.Kafka.ConsumerConfig}
 	if o.data == "" && c.DeadLetter.Topic != "" {
 		in.Where, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
 	}
-	// Read all existing letters, even if the configuration specifies another start for events.
+	// Read all existing letters, even if the configuration specifies another start position for events.
 	in.Kafka.Start, in.Kafka.DedupWindow, in.Kafka.CreateTopics = "earliest", 0, false
 	in.Kafka.Log = p.logger(p.newScreen(0))
 	letters, err := stream.OpenLetters(ctx, in)
@@ -337,8 +337,8 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	return nil
 }
 
-// asLine returns a record as one line of a file. If that is impossible it returns the reason. Line breaks are removed
-// from JSON.
+// asLine returns a record as one line of a file. If this is impossible, why is the reason. Line breaks are removed from
+// JSON.
 func asLine(value []byte) (line []byte, why string) {
 	if bytes.ContainsAny(value, "\r\n") && json.Valid(value) {
 		var compact bytes.Buffer

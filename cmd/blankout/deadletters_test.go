@@ -12,8 +12,8 @@ import (
 	"blankout/stream"
 )
 
-// TestReplay checks that a record is sent again to its original partition with its key, time and bytes. In another
-// topic its key determines the partition.
+// TestReplay sends a dead letter again. The record must reach its original partition with its key, time and bytes. If
+// it is sent to another topic, its key must determine the partition.
 func TestReplay(t *testing.T) {
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}}))(t)
 	t.Cleanup(broker.Close)

@@ -16,7 +16,7 @@ import (
 )
 
 // deletion scores examples with randomly deleted features. The masks depend only on the seed and the number of the
-// example. They are the masks of the first copies that the command corrupt writes.
+// example. They equal the masks of the first copies that the command corrupt writes.
 type deletion struct {
 	model     model.Model
 	corrupter batch.Corrupter
@@ -36,7 +36,7 @@ type deletion struct {
 	numbers          [2]measure.Numbers
 }
 
-// newDeletion returns the deletion for the flags. It counts its predictions in rules, by missing policy.
+// newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy.
 func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
 		model: m, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
@@ -57,7 +57,8 @@ func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, policies 
 	return d, nil
 }
 
-// score deletes features from the next example and returns its scores. It measures both declared and silent loss.
+// score deletes features from the next example and returns its scores. It measures the errors for declared and for
+// silent loss.
 func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h := d.model.About()
 	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
@@ -88,7 +89,7 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	return out
 }
 
-// measure counts the scores of an example, for declared loss (i = 0) or silent loss (i = 1).
+// measure adds the scores of an example to the errors, for declared loss (i = 0) or silent loss (i = 1).
 func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	h := d.model.About()
 	switch {
@@ -102,7 +103,7 @@ func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	}
 }
 
-// left returns the last example after deletion, in the form that was predicted.
+// left returns the last example after deletion, as the model received it.
 func (d *deletion) left() *event.Example {
 	if d.declare {
 		return &d.declared
@@ -110,7 +111,7 @@ func (d *deletion) left() *event.Example {
 	return &d.silent
 }
 
-// missingFields returns the missing fields of the last example, in the form that was predicted.
+// missingFields returns the missing fields of the last example, as the model received it.
 func (d *deletion) missingFields() missingFields {
 	if d.rescale {
 		return missingFields{answer: d.model.About().Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
@@ -132,7 +133,7 @@ type deletionReport struct {
 	Silent   *lossReport `json:"silent,omitempty"`
 }
 
-// lossReport holds error and log-loss for classification, RMSE and MAE for regression.
+// lossReport holds error and log-loss for classification, or RMSE and MAE for regression.
 type lossReport struct {
 	Error   *float64 `json:"error,omitempty"`    // error in percent
 	LogLoss *float64 `json:"log_loss,omitempty"` // log-loss in nats

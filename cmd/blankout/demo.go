@@ -272,7 +272,7 @@ type demoResult struct {
 	Error  float64 `json:"error"`       // progressive error in percent: each event is predicted before it is learned
 	Level  string  `json:"noise_level"` // noise level with the largest weight
 	Words  int     `json:"words"`       // number of words with a weight
-	// Deleted holds the errors with a fraction of the words deleted, for each learner.
+	// Deleted holds the errors when a fraction of the words is deleted, for each learner.
 	Deleted []demoDeleted `json:"deleted"`
 }
 

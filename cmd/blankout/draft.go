@@ -25,8 +25,9 @@ import (
 // draftFields is the number of fields that a draft lists individually.
 const draftFields = 200
 
-// draft returns a configuration for events of a sample. The sample is from a file, from kafka://… or, if where is "",
-// from the topics of l. The configuration contains the keys that the sample determines, and a comment on each field.
+// draft returns a configuration for events like the events of a sample. The sample is read from a file, from kafka://…
+// or, if where is "", from the topics of l. The configuration contains the keys that the sample determines, and a
+// comment on each field.
 func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
 	kafka.UntilEnd = true // read only the current events of a topic
@@ -158,7 +159,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	}
 }
 
-// fieldNotes returns notes about the fields. drop lists the fields that seem to contain the label.
+// fieldNotes returns notes about the fields. The result drop lists the fields that seem to contain the label.
 func (s *sample) fieldNotes() (drop, notes []string) {
 	events := s.records - s.refused
 	for _, key := range s.fields.keys() {

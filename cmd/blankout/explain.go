@@ -64,17 +64,17 @@ type explanation struct {
 	Noise     string   `json:"noise"`
 	Variance  float64  `json:"variance"` // variance of the score under Noise
 	Features  int      `json:"features"` // number of features of the event
-	// Unseen is the number of features that the model has not seen.
+	// Unseen is the number of the event's features that the model has not seen in training.
 	Unseen  int      `json:"unseen"`
 	Missing []string `json:"missing,omitempty"` // fields that the model treats as missing
 	Stuck   []string `json:"stuck,omitempty"`   // fields of Missing that are stuck at a value, not null
-	// MissingPolicy is the policy that predicted the event because of its missing fields. Factor is the factor of its
-	// features. Why is the missing fraction that selected the policy.
+	// MissingPolicy is the policy that the model used because fields of the event are missing. Factor is the factor of
+	// the event's features. Why is the missing fraction that selected the policy.
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	Factor        float64             `json:"factor,omitempty"`
 	Why           string              `json:"why,omitempty"`
-	// Imputed is the contribution of imputed fields, in addition to the weights of the features from which they are
-	// imputed.
+	// Imputed is the contribution of imputed fields. It is in addition to the contributions of the features from which
+	// the fields are imputed.
 	Imputed float64         `json:"filled,omitempty"`
 	Terms   []explainedTerm `json:"terms"`
 	Rest    float64         `json:"rest"` // contribution of the features that are not listed
@@ -217,8 +217,8 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	return x, nil
 }
 
-// whyPolicy explains why a missing policy predicted an event with missing fields: the missing fraction, and the mixture
-// weights of the policies.
+// whyPolicy explains why a missing policy predicted an event with missing fields. The explanation has the missing
+// fraction and the mixture weights of the policies.
 func whyPolicy(h *model.Head, e *event.Example) string {
 	k, m, a := h.CountMissing(e), h.Missing, h.Handling(e)
 	if m == nil {

@@ -95,7 +95,7 @@ type corruptFlags struct {
 	data  dataFlags
 	model string
 	noise string
-	// deletes holds the probabilities of deleting features and groups, "" for none.
+	// deletes holds the probabilities of deleting features and groups. "" means no deletion.
 	deletes [2]string
 	copies  int
 	scale   bool
@@ -152,7 +152,7 @@ settings, columns, names and groups of a model.`,
 	return c
 }
 
-// parseNoise returns the noise of --noise, or of the flags that are short forms of a noise.
+// parseNoise returns the noise of --noise, or of the flags that are abbreviations of a noise.
 func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 	var parts []string
 	for i, name := range []string{"dropout:", "group:"} {

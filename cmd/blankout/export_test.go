@@ -98,7 +98,7 @@ func TestExportsScore(t *testing.T) {
 				d, scaler := must.Get2(fit.Fit(b.Data(schema)))(t)
 				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))(t)
 				m = solved.Model.WithScaler(scaler)
-				// Every training event must have the same score as during training.
+				// Every training event must have the same score with the export as with the trained model.
 				for i := range d.Rows() {
 					x := d.Vec(i, event.Vec{})
 					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
@@ -165,7 +165,7 @@ type formulaTerm struct {
 	always bool // treat the value as 0 if the event omits it
 }
 
-// score computes the scores as the documentation of the exports specifies.
+// score computes the scores as documented for the exports.
 func (f *formula) score(event map[string]float64) []float64 {
 	out := append([]float64(nil), f.intercept...)
 	hats := map[string]float64{}

@@ -166,8 +166,8 @@ func memberModel(m *group.Member) func() *run.Published {
 	}
 }
 
-// writerSnapshots sends the group's model to its destinations while this member is the writer. The versions are offsets
-// of the commit log, so they are the same for every writer.
+// writerSnapshots sends the group's model to its destinations while this member is the writer. The version of a model
+// is an offset of the commit log, so every writer uses the same versions.
 type writerSnapshots struct {
 	member *group.Member
 	open   func(context.Context) (*serve.Snapshots, error)
@@ -185,14 +185,14 @@ func (w *writerSnapshots) check(ctx context.Context) error {
 	if err := there.Close(); err != nil {
 		return err
 	}
-	// The versions of a single learner have the number of its starts in their upper half.
+	// Versions of a single learner contain the number of its starts in their upper 32 bits.
 	if version>>32 > 0 {
 		return usageError{fmt.Errorf("snapshots: version %d was published by a single learner, and the group cannot exceed it: give the group another [snapshot] topic, file or object", version)}
 	}
 	return nil
 }
 
-// start starts to wait for this member's turn as the writer. The returned function stops that.
+// start waits in the background until this member becomes the writer. The returned function stops waiting and sending.
 func (w *writerSnapshots) start() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -212,7 +212,7 @@ func (w *writerSnapshots) start() (stop func() error) {
 	return func() error { cancel(); running.Wait(); return nil }
 }
 
-// turn sends models until this member's turn as the writer ends or ctx ends.
+// turn sends models until this member is no longer the writer or ctx ends.
 func (w *writerSnapshots) turn(ctx context.Context) error {
 	places, err := w.open(ctx)
 	if err != nil {
@@ -334,7 +334,8 @@ group.name.`,
 	return c
 }
 
-// oneGroup accepts the name of a group, or no name, which means group.name of the configuration.
+// oneGroup accepts one argument, the name of a group, or none. Without an argument the name is group.name of the
+// configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usageError{fmt.Errorf("%s: want one group, not %d", c.CommandPath(), len(args))}

@@ -1,6 +1,6 @@
 package main
 
-// This file prints the health of fields: whether they are missing or stuck more often than usual.
+// This file prints the health of fields: whether they are missing, or stuck at one value, more often than usual.
 
 import (
 	"bufio"

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestHealthOfFields checks the reports about a sensor that fails and recovers. The log of run must have the times of
+// TestHealthOfFields checks the reports about a sensor that fails and recovers. The log of run must use the times of
 // the records. The command inspect must list the alarms of a checkpoint and, with --features, the state of every field.
-// A stop during an alarm must change nothing.
+// Stopping and restarting during an alarm must not change the reports.
 func TestHealthOfFields(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var lines bytes.Buffer

@@ -144,8 +144,8 @@ type inspection struct {
 	Warnings []health.Warning    `json:"warnings,omitempty"` // warnings in a checkpoint
 	Health   *health.Health      `json:"health,omitempty"`   // health of the fields in a checkpoint
 	Snapshot *snapshotID         `json:"snapshot,omitempty"`
-	// Learner is the name of the model's learner, if the stream has several learners. Learners compares them, for a
-	// checkpoint.
+	// Learner is the name of the model's learner, if the stream has several learners. For a checkpoint, Learners
+	// compares the learners.
 	Learner  string                `json:"learner,omitempty"`
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	Largest  [][]namedWeight       `json:"largest_weights"`
@@ -160,7 +160,7 @@ type snapshotID struct {
 	Published time.Time `json:"published"`
 }
 
-// stuckField is a field with a value at which the model treats it as missing.
+// stuckField is a field that the model treats as missing when it has a certain value.
 type stuckField struct {
 	Field string  `json:"field"`
 	Value float64 `json:"value"`
@@ -393,8 +393,8 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 // mostClassLines is the largest number of classes for which inspect prints the coverage.
 const mostClassLines = 10
 
-// classCoverage prints, for each class, how often the prediction sets of its events contained the class. The worst
-// class is first.
+// classCoverage prints, for each class, how often the prediction sets of the class's events contained the class. The
+// class with the lowest coverage is first.
 func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 	classes = slices.DeleteFunc(slices.Clone(classes), func(c measure.ClassCoverage) bool { return c.Events == 0 })
 	slices.SortStableFunc(classes, func(a, b measure.ClassCoverage) int { return cmp.Compare(a.Recent, b.Recent) })
@@ -464,7 +464,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	t.Flush()
 }
 
-// printPolicies prints the weights of the missing policies for each range of the missing fraction, and the noise level
+// printPolicies prints, for each range of the missing fraction, the weights of the missing policies and the noise level
 // with the largest weight. The argument levels is nil if there is one level.
 func printPolicies(out *bufio.Writer, ranges []model.PolicyRange, levels []string) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

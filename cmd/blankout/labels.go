@@ -1,6 +1,7 @@
 package main
 
-// This file opens the resources that run needs for delayed labels, and summarizes the outcomes of the labels.
+// This file opens the resources that the command run needs for delayed labels. It also summarizes how labels were
+// joined.
 
 import (
 	"cmp"
@@ -53,7 +54,7 @@ func checkJoin(c *config.Config, o runFlags) error {
 	return nil
 }
 
-// openJoin opens the events of a checkpoint that are waiting for labels.
+// openJoin returns the Join with the events of a checkpoint that are waiting for labels.
 func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log *slog.Logger) (*labels.Join, error) {
 	directory := c.LabelsDirectory()
 	if o.reset {
@@ -124,7 +125,7 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 }
 
 // openLanes opens all partitions of events and of labels at their positions in from. It also returns the resources that
-// the caller must close, one element for each lane.
+// the caller must close, one element for each lane (a partition of events with its labels).
 func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
