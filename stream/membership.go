@@ -127,7 +127,7 @@ type Membership struct {
 // groupProtocol is the name of the assignment strategy. Brokers reject a member with another strategy than the group.
 const groupProtocol = "blankout-sticky"
 
-// assignmentData is the user data that the assigning member sends to the others.
+// assignmentData is the user data that the assigning member sends to the other members.
 type assignmentData struct {
 	Members int `json:"members"`
 	Standby int `json:"standby"`
@@ -421,8 +421,8 @@ func (g *Generation) read(assignment []byte) error {
 }
 
 // keepAlive sends heartbeats until ctx ends or the group has removed the member. It ends the Generation when the group
-// does. It also ends the Generation by the member's own clock, if no heartbeat sent within SessionTimeout was answered.
-// The assigning member also looks for new partitions.
+// starts a rebalance. It also ends the Generation by the member's own clock, if no heartbeat sent within SessionTimeout
+// was answered. The member that assigns the partitions also looks for new partitions.
 func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string, known map[string]int, beat time.Time) {
 	c := &m.config
 	interval := c.SessionTimeout / 4

@@ -300,7 +300,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	must.Do(t, m.Leave(t.Context()))
 }
 
-// TestSilentMember checks that a member that is silent for a session loses its partitions to the others.
+// TestSilentMember checks that a member that is silent for a session loses its partitions to the other members.
 func TestSilentMember(t *testing.T) {
 	noLeaks(t)
 	b := startGroupBroker(t, 2)
@@ -323,7 +323,7 @@ func TestSilentMember(t *testing.T) {
 }
 
 // TestStaticMember checks that a static member that returns within the session keeps its partitions, without a
-// rebalance for the others.
+// rebalance of the other members.
 func TestStaticMember(t *testing.T) {
 	noLeaks(t)
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
@@ -381,8 +381,9 @@ func TestMembershipRefused(t *testing.T) {
 	}
 }
 
-// TestSticky checks sticky for random claims. Every partition is assigned once, and the numbers differ by at most one.
-// As many partitions are kept as any even assignment could keep, and the result does not depend on the order.
+// TestSticky checks sticky for random claims. Every partition must be assigned once, and the numbers of partitions per
+// member must differ by at most one. No other even assignment may keep more partitions. The result must not depend on
+// the order of the arguments.
 func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

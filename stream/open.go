@@ -28,8 +28,8 @@ type Input struct {
 	// Format is the format of events if neither Record nor the file name specifies one. If Format is "" too, the
 	// records of a topic are JSON.
 	Format string
-	// Defer, if not nil, builds the decoder. It receives a function that builds the usual decoder for a Schema. It is
-	// for callers that decode later.
+	// Defer, if not nil, builds the decoder. It receives a function that builds the usual decoder for a Schema. Defer
+	// is for callers that decode the records later.
 	Defer func(of func(*event.Schema) (record.Decoder, error)) (record.Decoder, error)
 	// Kafka configures how topics are read. For an address in Where, it has all settings except the broker, the topic
 	// and the range.

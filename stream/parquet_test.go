@@ -113,8 +113,9 @@ func readParquet(t *testing.T, path string, from event.Offsets) (all []event.Exa
 	}
 }
 
-// TestParquetFile checks that a Parquet file is read as events. Nulls are missing, strings are categories, the position
-// is the row, and reading continues from there. A file with another name must be detected by its first bytes.
+// TestParquetFile checks that a Parquet file is read as events: nulls are missing, and strings are categories. The
+// offset of an event is its row number, and reading can continue from any row. A Parquet file with any name must be
+// detected by its first bytes.
 func TestParquetFile(t *testing.T) {
 	type ev struct {
 		Label string   `parquet:"label"`
@@ -267,7 +268,7 @@ func TestParquetAmplifiers(t *testing.T) {
 	}
 }
 
-// TestParquetPageSize checks that a page whose decompressed size exceeds its header's size is an error, and takes
+// TestParquetPageSize checks a page whose decompressed size exceeds the size in its header. Reading must fail, and take
 // little memory.
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
@@ -306,8 +307,8 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// TestParquetLengths writes a length beyond the file at every position of a file that may be a length. It must be an
-// error before memory is allocated.
+// TestParquetLengths writes a length beyond the file at every position of a file that may be a length. Reading must
+// fail before it allocates memory of that length.
 func TestParquetLengths(t *testing.T) {
 	longtest.NotRaced(t)
 	at := time.UnixMilli(5)

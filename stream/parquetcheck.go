@@ -21,8 +21,8 @@ const (
 	maxParquetPage   = 1 << 28 // largest size of a page's values in bytes
 	maxParquetValues = 1 << 26 // largest number of values in a page
 	maxParquetFooter = 1 << 28
-	// maxParquetRoom limits the memory for the pages of a row group. Only the part beyond usualRoom times the pages'
-	// bytes in the file counts. One page of each column is in memory at a time.
+	// maxParquetRoom limits the memory for the pages of a row group. The memory for a page counts only as far as it
+	// exceeds usualRoom times the page's bytes in the file. One page of each column is in memory at a time.
 	maxParquetRoom = 1 << 28
 	usualRoom      = 64
 	// parquetValueBytes is the memory for one value of a row. A single row may contain a whole page.

@@ -36,7 +36,7 @@ type ProducerConfig struct {
 	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. If there
 	// are fewer replicas, this setting would stop writing when one broker stops.
 	TwoCopies bool `toml:"-"`
-	// Shrink reduces a record that is too large for the topic, and reports whether it could. If Shrink is nil, such a
+	// Shrink reduces a record that is too large for the topic, and returns false if it cannot. If Shrink is nil, such a
 	// record is an error.
 	Shrink func(*Message) bool `toml:"-"`
 

@@ -110,8 +110,8 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	must.ErrorContains(t, p.Close(), "3 records", "Close with records left")
 }
 
-// TestMessageTooLarge checks that a batch that is too large for its topic is split. A single record is reduced, or
-// gives an error and stays in the producer.
+// TestMessageTooLarge checks that a batch that is too large for its topic is split. A single record that is too large
+// must be reduced, or give an error and stay in the producer.
 func TestMessageTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1000"}))
 	p := newProducer(t, b, nil)

@@ -39,8 +39,8 @@ type RawBatch struct {
 	Topic     string
 	Partition int32
 	Records   []record.Record
-	// Refused has the batches, or parts of batches, that cannot be split into records. Each is an Example with offset
-	// and cause. Their records are lost.
+	// Refused has the batches, or parts of batches, that cannot be split into records. Each is an Example with the
+	// offset and the cause. The records in these batches are lost.
 	Refused   []event.Example
 	Next      int64 // next offset to read
 	HighWater int64 // end of the partition

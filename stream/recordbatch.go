@@ -212,8 +212,8 @@ func varbytes(b []byte) (field, rest []byte, ok bool) {
 }
 
 // unpacker decompresses the records of a batch into its own memory, which is valid until the next call. gzip and lz4
-// use kafka-go's codecs. Snappy and zstd are decompressed directly. kafka-go's snappy trusts the length in the data and
-// may allocate 4 GB, and its zstd does not limit the window.
+// use kafka-go's codecs. Snappy and zstd do not: kafka-go's snappy trusts the length in the data and may allocate 4 GB,
+// and its zstd does not limit the window.
 type unpacker struct {
 	limit  int // largest uncompressed size of a batch
 	out    []byte

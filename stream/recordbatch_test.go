@@ -270,7 +270,7 @@ func TestReadDamagedRecords(t *testing.T) {
 }
 
 // FuzzResponse uses arbitrary bytes as the records of a fetch response. If seal is true, it repairs the checksums, so
-// that the bytes after them are used.
+// that the bytes covered by a checksum are parsed.
 func FuzzResponse(f *testing.F) {
 	for codec := range int16(5) {
 		b := makeBatch(f, batchOrigin{base: 7, producer: 3, attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})
@@ -306,8 +306,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// TestAppendTime checks that the time of a record is set by the producer. If the batch is marked, it is instead the
-// time of the broker's append, which is the batch's greatest timestamp.
+// TestAppendTime checks that the time of a record is the time set by the producer. If the batch is marked with append
+// time, it is the time at which the broker appended the batch: the batch's greatest timestamp.
 func TestAppendTime(t *testing.T) {
 	const appended = 1 << 3 // bit 3 is the type of the timestamp in Kafka's protocol
 	for attributes, want := range map[int16][]int64{0: {1000, 1001}, appended: {7777, 7777}, flagTransactional: {1000, 1001}} {

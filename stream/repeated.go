@@ -8,9 +8,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// repeated detects events that a producer has written twice to a partition. The other event has the same key (or ID)
-// and is at most window offsets before. The result depends only on the records of the partition, because a Consumer
-// that starts in the middle first reads the window before its start.
+// repeated detects events that a producer has written twice to a partition. The first of the two events has the same
+// key (or ID), and its offset is at most window less. The result depends only on the records of the partition, because
+// a Consumer that starts in the middle first reads the window before its start.
 //
 // repeated uses about 56 bytes for each of the last window records that has a key.
 type repeated struct {
@@ -25,7 +25,8 @@ type keyAt struct {
 	offset int64
 }
 
-// of returns the offset of the latest record in the window with the same key, or -1. It also stores this record.
+// of returns the offset of the latest record in the window with the same key, or -1. It also stores the given key and
+// offset.
 func (r *repeated) of(key []byte, offset int64) int64 {
 	if r.last == nil {
 		r.last = map[uint64]int64{}

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// keyed returns n messages whose keys repeat sometimes, some of them exactly at the edge of the window or one offset
-// beyond. It also returns which messages are repeated within the window, by a simple search.
+// keyed returns n messages. Some keys repeat, sometimes at exactly the distance of the window or one offset more. It
+// also returns the offsets of the messages that are repeated within the window, found by a simple search.
 func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
@@ -38,7 +38,8 @@ func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	return messages, repeats
 }
 
-// TestRepeated checks that the detected events do not depend on where a Consumer starts, or whether it went back.
+// TestRepeated checks which events are detected as repeated. The result must not depend on where a Consumer starts, or
+// whether it went back.
 func TestRepeated(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	const n, window = 2000, 300

@@ -21,9 +21,9 @@ func (e *RetentionError) Error() string {
 		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config %s=%s)", e.Topic, e.Key, e.Value, e.Key, e.Want, e.Topic, e.Key, e.Want)
 }
 
-// CheckRetention checks that the brokers keep the records of a commit log (ledger) and of its snapshots (bases)
-// forever. It returns a *RetentionError if they do not. If this user may not read the settings, CheckRetention logs
-// that and returns nil.
+// CheckRetention checks that the brokers keep the records of a commit log and of its snapshots forever. ledger is the
+// topic of the commit log, and bases is the topic of the snapshots. It returns a *RetentionError if the brokers delete
+// such records. If this user may not read the settings, CheckRetention logs that and returns nil.
 func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, log *slog.Logger) error {
 	k, err := connect(ctx, c, []string{ledger, bases}, log)
 	if err != nil {

@@ -161,7 +161,8 @@ func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotReco
 	return found, foreign, nil
 }
 
-// addSnapshot adds a record to its snapshot. A snapshot with an error in its header has no header.
+// addSnapshot adds a record to its snapshot. If the header of a snapshot is invalid, the snapshot is stored without a
+// header.
 func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 	parts := strings.Split(string(r.Key), "/")
 	isBase, offset, number := len(parts) == 2 || len(parts) == 3, int64(0), -1
@@ -202,8 +203,8 @@ func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 	return err
 }
 
-// Newest returns the newest complete snapshot that sound accepts, or nil if the topic is empty. If sound is nil, it
-// accepts all. Skipped snapshots are logged.
+// Newest returns the newest complete snapshot that sound accepts, or nil if the topic is empty. If sound is nil, every
+// complete snapshot is accepted. Skipped snapshots are logged.
 func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) error) (*GroupSnapshot, error) {
 	found, foreign, err := t.read(ctx)
 	if err != nil {
@@ -247,7 +248,7 @@ func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 
 // Write writes a snapshot, reads it back, and deletes all earlier snapshots except the newest of them. It returns the
 // offset of that earlier snapshot, or 0 if no earlier snapshot exists. Commits before that offset may be trimmed. If
-// Write returns an error, the newest snapshot is either the previous one or this one.
+// Write returns an error, the newest snapshot in the topic is either the previous snapshot or the snapshot b.
 func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int64, err error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing snapshot %d: %w", b.Offset, err) }
 	sum := sha256.Sum256(b.Data)

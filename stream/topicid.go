@@ -153,7 +153,7 @@ func (c *cursor) uvarint() uint64 {
 	return x
 }
 
-// compact reads a string or bytes. Their length plus one precedes them; 0 means null.
+// compact reads a string or bytes, which begin with their length plus one; 0 means null.
 func (c *cursor) compact() []byte {
 	n := c.uvarint()
 	if n == 0 {

@@ -38,14 +38,14 @@ type Join struct {
 	late       atomic.Uint64 // Counts.LatePartitions, which the Merge counts
 	event      event.Example // the event of a Waited, and its prediction
 	prediction []float64
-	// settles is set by a Joined: Expired then also returns events with a label. over means that the logs of the Joined
-	// have ended.
+	// settles is set by a Joined. If it is set, Expired also returns events that have a label. over means that the logs
+	// of the Joined have ended.
 	settles, over bool
 }
 
 // State is the state of a Join. A checkpoint stores it as the block "labels".
 type State struct {
-	Tick      uint64 `json:"tick"`  // number of events and labels so far, without refused ones
+	Tick      uint64 `json:"tick"`  // number of events and labels so far, without refused records
 	FirstTick uint64 `json:"first"` // tick of the oldest record within the wait that changed the store
 	Sum       uint64 `json:"sum"`   // checksum over the changes of all records
 	Now       int64  `json:"now"`   // current time of the logs, in milliseconds
@@ -54,8 +54,8 @@ type State struct {
 	// Clocks has the arrival of the last record of each partition.
 	Clocks []Clock `json:"clocks"`
 	Counts
-	// Weight, Wrong and LogLoss are sums for predictions at the time of learning. The progressive measures are for
-	// predictions at the time of arrival. For regression, Wrong sums the absolute errors.
+	// Weight, Wrong and LogLoss are sums over predictions made when their events were learned. The progressive measures
+	// use the predictions made when the events arrived. For regression, Wrong sums the absolute errors.
 	Weight  float64 `json:"learned_weight"`
 	Wrong   float64 `json:"learned_wrong"`
 	LogLoss float64 `json:"learned_log_loss"`
@@ -149,7 +149,7 @@ func (j *Join) Counts() Counts {
 	return c
 }
 
-// Labeled returns the number of events so far that received a label, or Config.TimeoutLabel instead.
+// Labeled returns the number of events so far that received a label, or Config.TimeoutLabel in place of a label.
 func (j *Join) Labeled() uint64 { return j.config.Labeled(&j.state.Counts) }
 
 // Labeled returns the result of Join.Labeled for the given counts.
@@ -160,8 +160,8 @@ func (c *Config) Labeled(of *Counts) uint64 {
 	return of.Matched
 }
 
-// Delay returns an upper bound of the delay, in seconds and within a factor of two, for the fraction q of the matched
-// labels. It returns NaN if no label was matched.
+// Delay returns an upper bound, in seconds, of the delay of the fraction q of the matched labels with the smallest
+// delays. The bound is at most twice the exact value, or 1. Delay returns NaN if no label was matched.
 func (c *Counts) Delay(q float64) float64 {
 	total := uint64(0)
 	for _, n := range c.Delays {
@@ -186,7 +186,8 @@ func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }
 
 // SetDefault sets the configured TimeoutLabel on an event without a label. It does nothing if no TimeoutLabel is
-// configured. It also does nothing if the label is not one of the classes or, for regression, not a number.
+// configured, or if TimeoutLabel is not one of the classes. For regression, it does nothing if TimeoutLabel is not a
+// number.
 func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	if j.config.TimeoutLabel == "" || e.Label != event.Unlabeled {
 		return
@@ -200,7 +201,7 @@ func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	}
 }
 
-// Learned adds the measures of an event when it is learned.
+// Learned adds an event's loss and weight to the sums Weight, Wrong and LogLoss when the event is learned.
 func (j *Join) Learned(weight, wrong, logLoss float64) {
 	j.state.Weight += weight
 	j.state.Wrong += wrong
@@ -220,7 +221,7 @@ const (
 	IsForgotten                // a label whose event was removed by Forget
 )
 
-// Waited is an event that has waited. It is valid until the next call of the Join.
+// Waited is an event whose wait is over or whose label has arrived. It is valid until the next call of the Join.
 type Waited struct {
 	*event.Example           // has the Label and Weight to learn
 	Prediction     []float64 // prediction that was passed to Event
@@ -402,7 +403,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 // Forget removes the features of the waiting event with the given ID, and reports whether there was such an event. The
 // event is no longer learned, and its label counts as the label of a forgotten event. Its ID and time remain until its
 // wait is over, so that its label is recognized. Call Forget before any record, with the State of the newest
-// checkpoint. Later events need not be removed, because they will be read again.
+// checkpoint. Events after the checkpoint need not be removed, because they will be read again.
 func (j *Join) Forget(id []byte) (bool, error) {
 	st, ok, err := j.store.find(hash(id))
 	if ok = ok && st.event > j.state.FirstTick; ok {
@@ -532,8 +533,8 @@ func (f *Frozen) Block() (event.Block, error) {
 	return event.Block{Name: Block, Data: data}, err
 }
 
-// LetGo frees the space that no checkpoint needs, if the checkpoint of f is the oldest one kept. The goroutine that
-// calls Block may call it.
+// LetGo frees the space that no checkpoint needs, if the checkpoint of f is the oldest checkpoint that is kept. Only
+// the goroutine that calls Block may call LetGo.
 func (f *Frozen) LetGo() error {
 	if err := failpoint.Here("labels.letgo"); err != nil {
 		return err

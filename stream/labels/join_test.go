@@ -37,12 +37,13 @@ type arrived struct {
 	class     int
 }
 
-// counted has the Counts that slowJoin computes too.
+// counted has the Counts that slowJoin computes in addition to the results.
 type counted struct {
 	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unmatched uint64
 }
 
-// slowJoin is a slow reference for Join. It sorts all records, keeps them in maps, and searches all of them each time.
+// slowJoin is a slow reference for Join. It sorts all records, keeps them in maps, and searches all of them for each
+// record.
 func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []told, c counted) {
 	records = slices.Clone(records)
 	clocks := map[[2]int64]int64{}
@@ -208,7 +209,7 @@ func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets ev
 	return lanes
 }
 
-// joined runs a Join over records.
+// joined runs a Join over records and collects its results in out.
 type joined struct {
 	schema  *event.Schema
 	join    *Join
@@ -399,8 +400,8 @@ func compare(t *testing.T, what string, j *joined, want []told, counts counted) 
 	}
 }
 
-// TestJoinAfterKills kills runs at any record, and continues from an earlier checkpoint with the files of that time.
-// The final state and the results must not change.
+// TestJoinAfterKills kills runs at any record. Each next run continues from an earlier checkpoint, with the files as
+// they were at the kill. The final state and the results must equal an uninterrupted run.
 func TestJoinAfterKills(t *testing.T) {
 	const wait = 150
 	for seed := range uint64(3) {

@@ -19,9 +19,9 @@ import (
 	"blankout/stream/record"
 )
 
-// slowJoined computes the result of a Joined by searching all records. It returns the events in order, each with the
-// last label of its ID that arrived while the event waited. If no such label arrived, the event gets the last earlier
-// label that no event has taken.
+// slowJoined is a slow reference for Joined that searches all records. It returns the events in order, each with the
+// last label of its ID that arrived while the event waited. If no such label arrived, the event gets the last label
+// before the event that no other event has taken.
 func slowJoined(records []arrived, wait int64) []told {
 	learned, _ := slowJoin(records, wait, func(int) float64 { return 0 })
 	last := map[[2]string]told{} // keeps the last label for each event
@@ -126,8 +126,8 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 	}
 }
 
-// TestForget checks that a forgotten event is counted but not learned, and that no file contains it any more. A start
-// from an older checkpoint must not restore it.
+// TestForget checks that a forgotten event is counted but not learned, and that no file contains its features any more.
+// A start from an older checkpoint must not restore the event.
 func TestForget(t *testing.T) {
 	directory := t.TempDir()
 	c := testConfig(1000)

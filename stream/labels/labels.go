@@ -2,7 +2,7 @@
 //
 // The package has three parts. [Merge] is a Source that puts the records of the partitions of events and labels into
 // one order, which depends only on the logs. [Join] processes each record in that order: an event waits until the label
-// of its ID arrives or its time is over. The event keeps its features and its scores at the time of arrival. A store on
+// of its ID arrives or the wait is over. The event keeps its features and its scores at the time of arrival. A store on
 // disk has the waiting events and is part of the checkpoints: see [Join.Freeze].
 package labels
 

@@ -18,11 +18,11 @@ import (
 	"blankout/stream/record"
 )
 
-// Merge is a Source of the records of partitions of events and labels, in the order of their log time. It returns the
-// earliest of the partitions' next records first. So Merge waits until every partition has a next record or has ended.
-// At equal times events precede labels, and then the order is by topic, partition and offset. Within a partition time
-// never decreases: an older record gets the time of the previous record. A single record with a wrong time does not
-// advance the time either, see lane.decide.
+// Merge is a Source of the records of partitions of events and labels, in the order of their log time. Each partition
+// has a next record, and Merge returns the earliest of them. So Merge waits until every partition has a next record or
+// has ended. At equal times events precede labels; events (or labels) with equal times are ordered by topic, partition
+// and offset. Within a partition time never decreases: an older record gets the time of the previous record. A single
+// record with a wrong time does not advance the time either, see lane.decide.
 //
 // Events and labels are decoded in this order too, so that the numbers of fields and classes depend only on the logs.
 // Batch.Labels reports whether a batch has labels, and Example.Arrival is the time when a record arrived.
@@ -31,7 +31,7 @@ import (
 // then get at least the time of the records returned in the meantime.
 //
 // A partition that is added during reading is included once Added returns it. If its first record is later than all
-// records returned so far, the order depends only on the logs. Otherwise its earlier records are next, and the
+// records returned so far, the order depends only on the logs. Otherwise its earlier records are returned next, and the
 // partition counts as late. The same applies to a partition that was added while no Merge was running.
 type Merge struct {
 	// Added, if not nil, returns the partitions that were added since its last call. Next calls Added often.
@@ -96,7 +96,7 @@ func newLane(l Lane, clock int64, begun bool) *lane {
 	return &lane{Lane: l, batch: &event.Batch{}, clock: clock, begun: begun}
 }
 
-// wait is the time to wait for each skipped lane when no other lane has a record.
+// wait is the time for which waitForAny waits for each skipped lane when no other lane has a record.
 const wait = 10 * time.Millisecond
 
 // has reports whether the lane has a current record.
@@ -114,13 +114,14 @@ func (l *lane) pass() {
 // neighbors is the number of following records that decide whether a record's time fits.
 const neighbors = 16
 
-// decide determines the time of the current record. now is the latest time in other lanes. A time is accepted if it is
-// at most near ahead of now or of the partition's clock. Otherwise the next neighbors decide. If at least half of them
-// are about as late or later, the clock of the partition has advanced. If not, the record does not fit, and gets the
-// time of the previous record. So one wrong clock among many producers, or one wrong record, has no effect.
+// decide determines the time of the current record. now is the latest time in the other lanes. A time is accepted if it
+// is at most near ahead of now or of the partition's clock. Otherwise the next neighbors records decide. If at least
+// half of them have about the same time or a later time, the clock of the partition has advanced, and the time is
+// accepted. If not, the time is out of order, and the record gets the time of the previous record. So one wrong clock
+// among many producers, or one wrong record, has no effect.
 //
-// decide returns false if it needs more neighbors than have been read. It uses fewer neighbors at the end of a
-// partition. If there are no neighbors, it accepts a record that is at most most ahead.
+// decide returns false if it needs more records than have been read. It uses fewer records at the end of a partition.
+// If no record follows, decide accepts a time that is at most most ahead.
 func (l *lane) decide(now, near, most int64) bool {
 	says := l.batch.Examples[l.index].Time
 	latest := max(l.clock, now)
@@ -215,8 +216,8 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 // near is the time that a record may be ahead without being checked, a small fraction of the wait of an event.
 func (m *Merge) near() int64 { return m.join.wait / 16 }
 
-// decide determines the time of the current record of a lane, see lane.decide. A record that is no later than the
-// current record of another partition fits too.
+// decide determines the time of the current record of a lane, see lane.decide. It also accepts a time that is no later
+// than the time of another partition's current record.
 func (m *Merge) decide(l *lane) bool {
 	known := m.now
 	for _, other := range m.lanes {
@@ -349,8 +350,8 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// refill reads a lane's next records. It waits for them unless the lane is or becomes skipped. passed reports that the
-// lane has a batch without records.
+// refill reads a lane's next records. It waits for them unless the lane is skipped or becomes skipped. passed reports
+// that the lane has a batch without records.
 func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	if m.idle == 0 {
 		return m.read(ctx, l)

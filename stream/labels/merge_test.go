@@ -50,8 +50,9 @@ func labelAt(offset, time int64) arrived {
 	return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
 }
 
-// TestMergeSkipsSilentPartition checks that a silent partition delays the others for Config.IdleTimeout, and that they
-// then continue without it. Its later records must get at least the time of the records returned in the meantime.
+// TestMergeSkipsSilentPartition checks that a silent partition delays the other partitions for Config.IdleTimeout, and
+// that reading then continues without it. Later records of the silent partition must get at least the time of the
+// records returned in the meantime.
 func TestMergeSkipsSilentPartition(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
@@ -101,8 +102,8 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	must.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
 }
 
-// TestMergeCountsLatePartitions checks that an added partition is late if its first record precedes a returned record.
-// At equal times the order of the partitions decides.
+// TestMergeCountsLatePartitions checks that an added partition is late if its first record precedes a record that was
+// already returned. At equal times the order of the partitions decides.
 func TestMergeCountsLatePartitions(t *testing.T) {
 	for _, c := range []struct {
 		partition int32
@@ -220,7 +221,8 @@ func TestOpenForeignStore(t *testing.T) {
 	}
 }
 
-// TestMaxPending checks that the oldest event is removed beyond max_pending, as if its wait were over.
+// TestMaxPending checks that, if more than max_pending events wait, the oldest event is removed as if its wait were
+// over.
 func TestMaxPending(t *testing.T) {
 	c := testConfig(1000)
 	c.MaxPending = 2
@@ -239,8 +241,8 @@ func TestMaxPending(t *testing.T) {
 	}
 }
 
-// TestLaneEnds checks that a lane ends before the given record, whether or not a batch ends there. If the lane also
-// begins there, it must have no records.
+// TestLaneEnds checks that a lane (the records of one partition) ends before the given offset, whether or not a batch
+// ends there. If the lane also begins at this offset, it must have no records.
 func TestLaneEnds(t *testing.T) {
 	for _, from := range []int64{0, 3, 7, 9} {
 		for at := range int64(12) {

@@ -26,12 +26,12 @@ import (
 )
 
 // store keeps the part of the merged log that may still affect results. Each record that changes something appends one
-// entry; only forget changes an entry afterwards. So the store can go back to any tick that a checkpoint needs: it
-// removes the entries of that tick and later. A tick is the number of a record in the merged log.
+// entry; only forget changes an entry afterwards. A tick is the number of a record in the merged log. A checkpoint
+// needs the store as it was at a tick: to go back, the store removes the entries of that tick and later ticks.
 //
 // The log is divided into segments of two files. Heads have a fixed size, so the number of an entry gives the position
-// of its head. Bodies, which learning an event needs, are in a separate file. That file is removed once no event of the
-// segment waits.
+// of its head. Bodies are in a separate file; learning an event needs its body. That file is removed once no event of
+// the segment waits.
 //
 //	NUMBER.heads   the segment's head, then a head for each entry from that number on
 //	NUMBER.bodies  for each event: checksum, length, bytes, zeros up to a multiple of 8
@@ -39,8 +39,8 @@ import (
 // An index in memory maps the hash of an ID to its newest entry.
 //
 // Errors name the file. If a file cannot be written, as on a full disk, nothing is lost: unwritten bytes stay in memory
-// and the next flush writes them. Any goroutine may call its methods, but only one may call the methods that change
-// which events wait.
+// and the next flush writes them. Any goroutine may call the methods of a store. But only one goroutine may call the
+// methods that change which events wait.
 type store struct {
 	directory string
 	lock      *flock.Flock
@@ -49,7 +49,7 @@ type store struct {
 	segments  []*segment // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
-	// expired is the number of the oldest entry that has not been passed. next has that entry and the following
+	// expired is the number of the oldest entry that pass has not removed. next has that entry and the following
 	// entries, read ahead.
 	expired uint64
 	next    []entry
@@ -91,7 +91,7 @@ func (g *segment) end() uint64 { return g.first + uint64(g.count) }
 // id is the hash of an ID. Two IDs have the same hash with probability 2^-128.
 type id [16]byte
 
-// entry is the change that a record of the merged log makes, and the resulting state of its ID.
+// entry is the change that a record of the merged log makes, and the resulting state of the record's ID.
 type entry struct {
 	number uint64 // number of the entry, counted from the beginning
 	tick   uint64
@@ -191,7 +191,7 @@ func (g *segment) encode() []byte {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// A body begins with its checksum and its length. It begins with forgotten after its removal.
+// A body begins with its checksum and its length. After its removal, it begins with the constant forgotten instead.
 const (
 	bodyHead  = 8
 	forgotten = 0x544f4746
@@ -221,8 +221,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore the directory of waiting events, or restart with --reset", e.File, e.Why)
 }
 
-// openStore opens the store in a directory and goes back to a tick. The checksum sum must match, so that another log is
-// detected. first is the oldest tick within the wait.
+// openStore opens the store in a directory and goes back to a tick. sum is the expected checksum, which detects a store
+// of another log. first is the oldest tick within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
 	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes, log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(directory, 0o700); err != nil { // only the owner may read the events
@@ -426,7 +426,7 @@ func (g *segment) take(e *entry) {
 	}
 }
 
-// cutOff removes everything after the entries of the last segment, and later segments.
+// cutOff removes later segments, and everything after the last entry of g.
 func (s *store) cutOff(g *segment, firsts []uint64) error {
 	for _, first := range slices.Backward(firsts) { // backward, so that the remaining segments never have a gap
 		if err := s.remove(first); err != nil {
@@ -582,7 +582,7 @@ func (s *store) forget(number uint64) error {
 // readAhead is the number of entries that oldest reads at a time.
 const readAhead = 256
 
-// oldest returns the oldest entry that has not been passed, or nil.
+// oldest returns the oldest entry that pass has not removed, or nil.
 func (s *store) oldest() (*entry, error) {
 	if len(s.next) == 0 {
 		s.mu.Lock()
@@ -603,7 +603,7 @@ func (s *store) oldest() (*entry, error) {
 	return &s.next[0], nil
 }
 
-// pass removes the oldest entry from the entries that oldest returns.
+// pass removes the oldest entry, so that oldest returns the next entry.
 func (s *store) pass() {
 	s.expired++
 	s.next = s.next[1:]
@@ -752,8 +752,9 @@ func syncDirectory(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// freeUnneeded removes the bodies of entries before the tick slim. It removes whole segments before the time before or the
-// tick all. Only the goroutine that calls mark may call it.
+// freeUnneeded removes the bodies of segments whose entries are all before the tick slim. It removes such a segment
+// completely if all its entries are before the time before, or all are before the tick all. Only the goroutine that
+// calls mark may call it.
 func (s *store) freeUnneeded(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"blankout/internal/must"
 )
 
-// oneRun is a join that was stopped at a checkpoint: its directory, its state and its later results.
+// oneRun is a join that was stopped at a checkpoint and then continued: its directory, its state at the checkpoint and
+// the results after the checkpoint.
 type oneRun struct {
 	directory string
 	state     State
@@ -60,8 +61,8 @@ func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, 
 	return j.out, join.State(), errors.Join(err, join.Close())
 }
 
-// TestDamagedStore changes a byte, truncates a file or removes it. This must be detected or have no effect, and the
-// error must name the file or the directory.
+// TestDamagedStore changes a byte, truncates a file or removes a file. The damage must be detected or have no effect,
+// and the error must name the file or the directory.
 func TestDamagedStore(t *testing.T) {
 	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
@@ -117,8 +118,8 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// TestStoreThatCannotWrite checks that a file that cannot be written loses nothing. The run must reach the same state
-// once the file can be written.
+// TestStoreThatCannotWrite checks a file that cannot be written for a while. Nothing may be lost, and the run must
+// reach the usual final state once the file can be written.
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()
@@ -158,8 +159,8 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	must.Do(t, join.Close())
 }
 
-// TestRemovedStore checks that the next checkpoint recreates files that are removed during use. A restart from it must
-// continue without a difference.
+// TestRemovedStore checks that the next checkpoint recreates files that are removed during use. A restart from that
+// checkpoint must give the usual results.
 func TestRemovedStore(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -245,7 +246,8 @@ func TestStoreThatCannotSync(t *testing.T) {
 	}
 }
 
-// TestIndex checks that many IDs, which are removed after a while, are all found, and that the table stays small.
+// TestIndex checks an index of many IDs, which are removed after a while. All IDs must be found, and the table must
+// stay small.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var x index

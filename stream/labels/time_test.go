@@ -48,7 +48,8 @@ func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() 
 	return j.join.Counts()
 }
 
-// TestOneTimeOutOfOrder checks that one record with a time far ahead costs at most one match, wherever it is, and is counted.
+// TestOneTimeOutOfOrder checks one record with a time far ahead, at any position. At most one match of an event and its
+// label may be lost, and the record must be counted as out of order.
 func TestOneTimeOutOfOrder(t *testing.T) {
 	longtest.NotRaced(t)
 	const n, wait = 20_000, 30 * time.Minute
@@ -76,8 +77,8 @@ func TestOneTimeOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestTimesOutOfOrder checks that random wrong times, ahead and behind, cost at most one match each, for any batches of the
-// logs.
+// TestTimesOutOfOrder checks records with random wrong times, ahead and behind, for any batches of the logs. For each
+// wrong time, at most one match of an event and its label may be lost.
 func TestTimesOutOfOrder(t *testing.T) {
 	for seed := range uint64(12) {
 		const n, wait = 3000, time.Hour
@@ -99,8 +100,8 @@ func TestTimesOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestClockPutForward checks that the time follows at once if a clock is set forward permanently, or if a log has a
-// gap.
+// TestClockPutForward checks a clock that is set forward permanently, and a log with a gap. Arrival times must follow
+// the new time at once.
 func TestClockPutForward(t *testing.T) {
 	const n, wait = 2000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(3, 3))
@@ -133,8 +134,8 @@ func TestClockPutForward(t *testing.T) {
 	}
 }
 
-// TestTimeOutOfOrderOfTheLastRecord checks a partition that ends with a record far ahead. Its time must be accepted up
-// to the wall clock after Config.IdleTimeout.
+// TestTimeOutOfOrderOfTheLastRecord checks a partition whose last record is far ahead of the previous record. After
+// Config.IdleTimeout, its time must be accepted if it is before the wall clock, and count as out of order otherwise.
 func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 	now := time.Now().UnixMilli()
 	for _, c := range []struct {
@@ -171,8 +172,8 @@ func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 	}
 }
 
-// TestNeighborsThatDecide checks that nine following records that contradict a time, or eight that agree with it,
-// decide without waiting for more.
+// TestNeighborsThatDecide checks how many following records decide whether a time is out of order: nine records that
+// contradict the time, or eight records that agree with it. Merge must not wait for more records.
 func TestNeighborsThatDecide(t *testing.T) {
 	for _, c := range []struct {
 		behind int

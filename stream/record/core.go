@@ -42,7 +42,7 @@ type core struct {
 
 	anonymous named // the anonymous field, id 0
 	crosses   []cross
-	lower     []byte // lowercase words of a text, and where they start
+	lower     []byte // lowercase words of a text, and their start positions
 	starts    []int
 }
 
@@ -57,7 +57,7 @@ type parts struct {
 	notFinite int // number of values that are NaN or infinite and count as missing
 }
 
-// cross is a pair of field names, with the entries of each in this event.
+// cross is a pair of field names, with the entries of each of the two fields in the current event.
 type cross struct {
 	a, b               string
 	name               string
@@ -248,8 +248,8 @@ type named struct {
 	null              nullTarget
 }
 
-// nullTarget has the fields that a null of a name marks as missing. It is valid while the core's number of fields and age
-// do not change.
+// nullTarget has the fields that a null value of a name marks as missing. It is valid while the core's number of fields
+// and age do not change.
 type nullTarget struct {
 	known, age int
 	id         uint16 // field id, 0 for none
@@ -314,8 +314,8 @@ func (d *core) factorName(i int32) string {
 	return d.nameIn(d.s.Names, d.hash[i])
 }
 
-// miss marks the field with that name, and all fields below it, as missing. A field that has never had a value is not a
-// field yet. So the result depends only on the Schema, and a restart makes no difference.
+// miss marks the field with that name, and all fields below it, as missing. A field that has never had a value does not
+// exist yet, so it is not marked. So the result depends only on the Schema, and a restart makes no difference.
 //
 // A record can contain null at thousands of places that refer to the same fields, because a name with dots also means
 // nesting. So each name and each field is marked only once per record.
@@ -543,8 +543,9 @@ func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
 
 const moreFeatures = "more features than max_features, %d"
 
-// cross adds the products of all entries of one field with all entries of the other. If a field is crossed with itself,
-// it adds the products of every entry with itself and with later entries. It stops beyond max_features.
+// cross adds the products of all entries of one field of the pair with all entries of the other field. If a field is
+// crossed with itself, it adds the products of every entry with itself and with later entries. It stops beyond
+// max_features.
 func (d *core) cross(r *Record, e *event.Example) bool {
 	n := len(d.order)
 	for i := range d.crosses {

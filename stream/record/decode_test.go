@@ -355,8 +355,8 @@ func TestDecodersShareSchema(t *testing.T) {
 	}
 }
 
-// TestEmptyValuesAreLimited checks that max_features limits the cost of a record: empty values that give no features,
-// and columns of a header.
+// TestEmptyValuesAreLimited checks that a record with very many empty values, which give no features, is refused
+// because of max_features. A CSV header with too many columns must be refused too.
 func TestEmptyValuesAreLimited(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxFeatures = 100

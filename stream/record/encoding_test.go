@@ -69,8 +69,8 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	}
 }
 
-// TestEncodingIsNamed checks that text that is not UTF-8 is refused in every text format. The error must advise how to
-// convert the file for UTF-16, otherwise the record.
+// TestEncodingIsNamed checks that text that is not UTF-8 is refused in every text format. The error must name the
+// encoding or the invalid byte, and advise a conversion.
 func TestEncodingIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xff\xfel\x00a\x00":       "UTF-16LE",

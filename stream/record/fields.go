@@ -21,7 +21,7 @@ type fieldTable struct {
 	before  int // number of fields before the current record
 	age     int // number of times that fields were removed
 	// firstID has, by name, the id of the first field with that name. under has, by name, the fields whose names
-	// continue it with a dot or an index.
+	// continue it with a dot or an index, for example a.b and a[0] for a.
 	firstID map[string]uint16
 	under   map[string]*below
 }

@@ -22,9 +22,9 @@ import (
 )
 
 // jsonDecoder decodes events that are JSON objects (RFC 8259). It keeps the names that it has decoded as a tree of
-// nodes. In every object it expects the key that followed last time, in the same spelling. So events of the same shape
-// only need one comparison for each key, instead of scanning, unescaping and a lookup. It also caches the columns of
-// short repeated values (short.go).
+// nodes. After each key of an object it expects the key that followed in the previous event, in the same spelling. So
+// events of the same shape only need one comparison for each key, instead of scanning, unescaping and a lookup. It also
+// caches the columns of short repeated values (short.go).
 type jsonDecoder struct {
 	core
 	root  *node
@@ -81,7 +81,7 @@ type addition struct {
 	key     string
 }
 
-// relink records a changed expectation: *slot was this node before.
+// relink records a changed link between nodes: *slot pointed to the node was before.
 type relink struct {
 	slot **node
 	was  *node
@@ -138,8 +138,8 @@ func (d *jsonDecoder) unlearn() {
 	d.nodes -= len(d.grown)
 }
 
-// fail stores why the record is refused and returns -1. All scanning functions return the position after the scanned
-// text, or -1.
+// fail stores the reason why the record is refused, and returns -1. All scanning functions return the position after
+// the scanned text, or -1.
 func (d *jsonDecoder) fail(p int, reason event.Reason, format string, args ...any) int {
 	d.failureAt, d.reason, d.failure = min(p, len(d.data)), reason, fmt.Sprintf(format, args...)
 	return -1

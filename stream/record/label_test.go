@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestLabelText checks that a text label keeps its text in every format. A numeric label with an integer value is
-// written as an integer.
+// TestLabelText checks that a text label keeps its text in every format. A numeric label with an integer value must
+// become a class named by the integer.
 func TestLabelText(t *testing.T) {
 	for _, c := range []struct{ format, record, want string }{
 		{"json", `{"x":1,"label":1234567}`, "1234567"},
@@ -145,7 +145,7 @@ func TestSeparateLabel(t *testing.T) {
 	}
 }
 
-// TestSeenLabelTwice checks that the last of two labels in a record is used, whether the class is known or new.
+// TestSeenLabelTwice checks a record with two labels: the last label is used, whether its class is known or new.
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"

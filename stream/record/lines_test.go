@@ -31,8 +31,8 @@ func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) 
 	}
 }
 
-// TestStrayQuotes checks that a stray quote affects only its own line. Every text must consist of its lines, and a
-// record of several lines must be valid by RFC 4180.
+// TestStrayQuotes checks that a stray quote affects only its own line. The records of a text, joined, must be the text,
+// and a record of several lines must be valid by RFC 4180.
 func TestStrayQuotes(t *testing.T) {
 	longtest.NotRaced(t)
 	c := DefaultConfig()

@@ -58,8 +58,8 @@ func nested(bytes int, inner string) string {
 	return `{"` + strings.Repeat("k", bytes) + `":` + inner + `}`
 }
 
-// TestNamesTakeLittleMemory checks that the memory for a record with joined names is proportional to its size, during
-// and after decoding. Each of these records once took gigabytes.
+// TestNamesTakeLittleMemory checks that the memory for a record with joined names is proportional to the size of the
+// record, during and after decoding. Each of these records once took gigabytes.
 func TestNamesTakeLittleMemory(t *testing.T) {
 	longtest.NotRaced(t)
 	var words, keys, objects, vw, nulls []byte
@@ -114,7 +114,7 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 }
 
 // TestRejectedRecordAddsNothing checks that a refused record leaves nothing in the decoder. Later records must be
-// decoded as fast as without it, even if the limit of fields is small.
+// decoded as fast as without the refused record, even if the limit of fields is small.
 func TestRejectedRecordAddsNothing(t *testing.T) {
 	for _, format := range []string{"json", "vw"} {
 		c := DefaultConfig()
@@ -176,8 +176,8 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 	}
 }
 
-// TestRefusedNamesAreForgotten checks that the names of a refused record are not in the dictionary. They must not be
-// added with the next record either, whether the refused record had a new field or only a new value.
+// TestRefusedNamesAreForgotten checks that the names of a refused record are not in the dictionary. The next record
+// must not add these names either, whether the refused record had a new field or only a new value.
 func TestRefusedNamesAreForgotten(t *testing.T) {
 	for format, records := range map[string][3]string{
 		"json": {`{"label":1,"color":"red","x":1}`, `{"color":"blue","x":oops}`, `{"color":"green","new":1,"x":oops}`},
@@ -209,8 +209,8 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 }
 
 // TestMissingInManyPlaces checks a record that nulls the same fields at many positions. A name with dots also means
-// nesting, so there is one position for each spelling of the parent's name. That must take no more memory than the
-// fields.
+// nesting, so there is one position for each spelling of the parent's name. The record must take no more memory than
+// the fields.
 func TestMissingInManyPlaces(t *testing.T) {
 	config := DefaultConfig()
 	config.Format = "json"

@@ -148,8 +148,9 @@ func product(m uint64, q int) (x float64, ok bool) {
 	carry, _ := bits.Mul64(m, t.low)
 	p1, carry = bits.Add64(p1, carry, 0)
 	p2 += carry
-	// The top of p2 has 53 bits and one bit for rounding. The remainder must be strictly between zero and one;
-	// otherwise it may be exactly one half.
+	// The top of p2 has 53 bits and one bit for rounding. The remainder is the rest of the product, in units of the
+	// rounding bit. It must be strictly between zero and one; otherwise the exact product may be halfway between two
+	// float64 values.
 	up := int(p2 >> 63)
 	below := p2 & (1<<(9+up) - 1)
 	if p1 == 1<<64-1 || p1 == 0 && below == 0 {

@@ -52,7 +52,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestObjectBehindCutOne checks that a record after a cut record can be unscanned like others.
+// TestObjectBehindCutOne checks that Unscan works for a record that follows a cut record.
 func TestObjectBehindCutOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.MaxBytes = "json", 50

@@ -34,7 +34,7 @@ func apartSchema(bits uint) *event.Schema {
 }
 
 // TestNumbersHaveColumnsOfTheirOwn checks that a numeric field shares its column with no other name, earlier or later.
-// A decoder that continues with the Schema must do the same. They must share columns without Schema.Apart.
+// The same must hold for a decoder that continues with the Schema. Without Schema.Apart, some names must share columns.
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {

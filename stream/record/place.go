@@ -22,8 +22,8 @@ type place struct {
 	elements []*place
 }
 
-// places is the tree of places, with the additions of the current record. A refused record leaves nothing behind. core
-// converts the names to columns.
+// places is the tree of places, with the additions of the current record. If the record is refused, its additions are
+// removed. core converts the names to columns.
 type places struct {
 	core
 	root  *place

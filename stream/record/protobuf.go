@@ -66,8 +66,9 @@ func compileProtobuf(s *registry.Schema) (protoreflect.FileDescriptor, error) {
 	return files[0], nil
 }
 
-// messageOf returns the message type of a value, and the rest of the value. A value begins with the number of message
-// indices and the indices, from the outermost message to the innermost. A single 0 means the first message.
+// messageOf returns the message type of a value, and the bytes after its message indices. A value begins with the
+// number of message indices and the indices, from the outermost message to the innermost. A single 0 means the first
+// message.
 func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.MessageDescriptor, rest []byte, ok bool) {
 	depth, n := binary.Varint(value)
 	if n <= 0 || depth < 0 || depth > maxDepth {

@@ -16,8 +16,8 @@ type Rows struct {
 	columns []named
 }
 
-// NewRows returns a Rows for columns with the given names. It adds to s as a Decoder does, and belongs to one
-// goroutine.
+// NewRows returns a Rows for columns with the given names. Like a Decoder, it adds fields to s and is not safe for
+// concurrent use.
 func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

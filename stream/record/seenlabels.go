@@ -20,8 +20,8 @@ type seenLabel struct {
 	class      int
 }
 
-// find returns the class of the label whose value begins at data[p], and the end of the value. If the value is not
-// stored, ok is false, and find keeps the value for remember.
+// find returns the class of the label whose value begins at data[p], and the end of the value. If the value is not in
+// the cache, ok is false, and find keeps the value for a later call of remember.
 func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 	var tail [8]byte
 	from := data[p:]

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// shortText is a text of at most 15 bytes. It has the first eight bytes, the next seven bytes, zeros after the end of
-// the text, and the length in the highest byte.
+// shortText is a text of at most 15 bytes. low has the first eight bytes. high has the next seven bytes, and the length
+// in its highest byte. The bytes after the end of the text are 0.
 type shortText struct{ low, high uint64 }
 
 func (t shortText) size() int { return int(t.high >> 56) }
@@ -66,7 +66,7 @@ func (c *shortColumns) at(field uint64, t shortText) *shortColumn {
 }
 
 // shortPair is pair for a short value t. It caches the column of a value whose name the dictionary no longer needs. It
-// caches nothing if there are crosses, because they need the hash. It updates n.strange.
+// caches nothing if there are crosses, because crosses need the hash of the value. It updates n.strange.
 func (d *core) shortPair(n *named, t shortText, value []byte) {
 	c := d.shortColumns.at(n.hash, t)
 	if c.text == t && c.field == n.hash && c.taken == d.taken && len(d.crosses) == 0 {

@@ -194,8 +194,8 @@ func FuzzJSONAsFresh(f *testing.F) {
 	})
 }
 
-// TestEscapedKeyIsNoOther checks that a key with escapes is identified by its decoded text. A key with a control
-// character was once confused with a key with another byte in its place.
+// TestEscapedKeyIsNoOther checks that a key with escapes is identified by its decoded text. Such a key must not be
+// confused with a key that has another byte in place of the escaped character.
 func TestEscapedKeyIsNoOther(t *testing.T) {
 	c := DefaultConfig()
 	d, _ := NewDecoder(c, c.Schema())

@@ -14,7 +14,7 @@ const maxNgrams = 5
 
 // words adds the words of a text as a bag for n. Words are runs of letters, digits and their marks, in lower case. It
 // also adds every sequence of up to ngrams words, joined with blanks. It returns false if the limits do not allow all
-// of them; the caller then refuses the record.
+// of these features; the caller then refuses the record.
 func (d *core) words(n *named, text []byte) bool {
 	d.lower, d.starts = d.lower[:0], d.starts[:0]
 	for len(text) > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// TestTexts checks that max_features limits the memory of a text with any words. Texts must be decoded as before after
-// a restart, because a checkpoint has their settings.
+// TestTexts checks that max_features limits the memory for a text with any words. After a restart, texts must be
+// decoded as before, because a checkpoint has the settings of texts.
 func TestTexts(t *testing.T) {
 	c := DefaultConfig()
 	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100

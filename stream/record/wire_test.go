@@ -161,8 +161,8 @@ func total(e *event.Example) (sum float64) {
 	return sum
 }
 
-// TestAvroEvolves checks schemas that refer to others, and later versions that add and remove fields. A field that a
-// version does not have must be missing, like an omitted field.
+// TestAvroEvolves checks schemas that refer to other schemas, and later versions that add and remove fields. A field
+// that a version does not have must be missing, like an omitted field.
 func TestAvroEvolves(t *testing.T) {
 	place := sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"geo.Place","fields":[{"name":"lat","type":"double"}]}`}
 	fake := srfake.New()

@@ -13,7 +13,7 @@ type zeros struct {
 	fields []zeroField
 	known  int      // number of fields of the Schema that were examined
 	age    int      // age of the core at that time
-	stamps []uint64 // for each field ID: the latest record with a field of that name
+	stamps []uint64 // for each field ID: the number of the latest record with a field of that name
 }
 
 type zeroField struct {

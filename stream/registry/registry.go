@@ -153,7 +153,7 @@ type Schema struct {
 	References []Reference
 }
 
-// Reference is a schema with the name by which others refer to it.
+// Reference is a schema with the name by which other schemas refer to it.
 type Reference struct{ Name, Text string }
 
 // DeniedError reports that the registry responds but has no usable schema with the ID.
@@ -237,7 +237,8 @@ func (c *Client) Status() Status {
 // unreadable records does not make a learner unready.
 const refusedInARow = 10
 
-// Use reports to c how a record was decoded: nil if its schema was usable, or the error for which it was refused.
+// Use reports the result of decoding a record to c. refused is nil if the schema of the record was usable, otherwise
+// the error for which the record was refused.
 func (c *Client) Use(refused error) {
 	if refused == nil {
 		if c.refused.Load() > 0 {

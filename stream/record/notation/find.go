@@ -94,8 +94,8 @@ func of(texts []string, comma bool) (best Notation, example string, ok bool) {
 	return best, example, len(texts) >= leastValues && most >= len(texts)-len(texts)/10
 }
 
-// reads returns the number of texts that n parses, and an example that needs n. It returns 0 if fewer than one in five
-// texts need n.
+// reads returns the number of texts that n parses, and an example that is not a plain number. It returns 0 if fewer
+// than one in five texts are such examples.
 func (n Notation) reads(texts []string) (count int, example string) {
 	needed := 0
 	for _, text := range texts {
