@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestNegativeNumbersAreRefused checks that every key rejects numbers below zero with an error that names the key,
-// except for keys with valid negative values. New keys are tested automatically.
+// TestNegativeNumbersAreRefused checks that every key rejects numbers below zero with an error that names the key. Keys
+// for which negative values are valid are exempt. New keys are tested automatically.
 func TestNegativeNumbersAreRefused(t *testing.T) {
 	c := Default()
 	tested := 0
@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestBoundOfIRLSBatch checks the separate bound of a batch for the optimizer irls, which needs no window.
+// TestBoundOfIRLSBatch checks the upper bound of irls_batch for the optimizer irls, which needs no window.
 func TestBoundOfIRLSBatch(t *testing.T) {
 	if _, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}}); err != nil {
 		t.Error(err)
@@ -101,8 +101,8 @@ func refuses(t *testing.T, name string, flags ...string) {
 	}
 }
 
-// TestFilesThatAreNone checks that a file that is deeply nested, very long, or full of unknown keys is rejected with
-// the reason. The rejection must not take much time or memory.
+// TestFilesThatAreNone checks that invalid configuration files are rejected with the reason: deeply nested, very long,
+// or full of unknown keys. The rejection must not take much time or memory.
 func TestFilesThatAreNone(t *testing.T) {
 	const n = 100_000
 	for name, c := range map[string]struct{ text, want string }{

@@ -18,13 +18,13 @@ import (
 	"blankout/stream/record"
 )
 
-// Challenger is one table [[challenger]]: a further learner of the stream. Keys of [learner] and [record] that it does
-// not set have the values of those sections.
+// Challenger is one table [[challenger]]: an additional learner of the stream. Keys that the table does not set have
+// their values in [learner] and [record].
 type Challenger struct {
 	Name string `toml:"name"`
-	// Promote is "auto" if the challenger may take the lead without a request, else "manual".
+	// Promote is "auto" if the challenger may take the lead without a request, otherwise "manual".
 	Promote string `toml:"promote"`
-	// Window is the number of records in each window of the comparison with the lead.
+	// Window is the number of records in each window of the comparison with the leading learner.
 	Window uint64 `toml:"window"`
 	online.Config
 	Drop    []string            `toml:"drop"`
@@ -61,11 +61,12 @@ func (c *Config) TakeLearner(name string) {
 	}
 }
 
-// challengerTable is the text of one [[challenger]] as a separate file. Its lines keep their numbers.
+// challengerTable is the text of one [[challenger]] as a separate TOML file. The lines of the table keep their line
+// numbers.
 type challengerTable struct{ text string }
 
-// splitChallengers removes the tables [[challenger]] from a TOML text and returns them. The lines of the rest keep
-// their numbers.
+// splitChallengers removes the tables [[challenger]] from a TOML text and returns them. The lines of rest, the
+// remaining text, keep their line numbers.
 func splitChallengers(text string) (rest string, tables []challengerTable) {
 	var out strings.Builder
 	var own *strings.Builder // text of the table that contains the current line; nil outside of such tables
@@ -104,8 +105,8 @@ func splitChallengers(text string) (rest string, tables []challengerTable) {
 	return out.String(), tables
 }
 
-// statement returns the length of the first statement of a TOML text, which may be a header or a value of several
-// lines. It also returns the header, or "" for other statements.
+// statement returns the length of the first statement of a TOML text. A statement is a header or a key with its value,
+// which may have several lines. The result header is the header, or "" for other statements.
 func statement(text string) (length int, header string) {
 	start := strings.TrimLeft(text, " \t")
 	if strings.HasPrefix(start, "[") {
@@ -181,7 +182,8 @@ func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error 
 	return errors.Join(errs...)
 }
 
-// inChallenger adds the challenger's name to each line of an error in its table, after the position.
+// inChallenger adds the challenger's name to each line of err, an error in the challenger's table. The name follows the
+// position.
 func (l *Loaded) inChallenger(name string, err error) error {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {

@@ -70,7 +70,8 @@ type Log struct {
 // Kafka configures the topics to consume and the connection to the cluster.
 type Kafka struct {
 	stream.ConsumerConfig
-	// Group is the consumer group in which offsets are committed. The program never reads the offsets of the group.
+	// Group is the consumer group in which offsets are committed. The program never reads the group's committed
+	// offsets.
 	Group string `toml:"group"`
 }
 
@@ -78,7 +79,7 @@ type Kafka struct {
 type Checkpoint struct {
 	Directory event.Address `toml:"directory"`
 	Keep      int           `toml:"keep"` // number of newest checkpoints to keep
-	// A checkpoint is due after this number of events or this time, whichever is first. 0 disables either.
+	// A checkpoint is due after this number of events or this time, whichever is first. 0 disables that condition.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
 	// MinFree is the number of bytes that must remain free on the disk after a checkpoint.
@@ -177,7 +178,7 @@ type Validate struct {
 	Directory string `toml:"directory"`
 }
 
-// checkLearner also rejects group noise if no setting defines groups or their rates.
+// checkLearner checks [learner]. In addition it rejects group noise if no setting defines groups or their rates.
 func (c *Config) checkLearner() error {
 	if err := c.Learner.Check(); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (c *Config) checkLearner() error {
 	return nil
 }
 
-// checkLabels also rejects settings that do not work with events that wait for labels.
+// checkLabels checks [labels]. In addition it rejects settings that do not work with events that wait for labels.
 func (c *Config) checkLabels() error {
 	if err := c.Labels.Check(); err != nil || len(c.Labels.Topics) == 0 {
 		return err
@@ -267,7 +268,7 @@ func Default() Config {
 	return c
 }
 
-// sections lists the sections with their own check functions.
+// sections lists the sections of the configuration with their check functions.
 func (c *Config) sections() []section {
 	return []section{
 		{"kafka", c.Kafka.Check},
@@ -287,8 +288,8 @@ func (c *Config) sections() []section {
 	}
 }
 
-// writes returns an error if a topic to write is also a topic to read. Every written record would be read as an event,
-// and every dead letter would cause another.
+// writes returns an error if a topic to write is also a topic to read. Otherwise every written record would be read as
+// an event, and every dead letter would cause another dead letter.
 func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {
@@ -324,7 +325,7 @@ func (c *Config) checkPredict() error {
 	return c.writes(out, "output", "predictions")
 }
 
-// checkGroup also rejects settings that groups do not support yet.
+// checkGroup checks [group]. In addition it rejects settings that groups do not support yet.
 func (c *Config) checkGroup() error {
 	if err := c.Group.Check(); err != nil || c.Group.Name == "" {
 		return err
@@ -362,9 +363,9 @@ func (c *Config) checkGroup() error {
 	return nil
 }
 
-// Fingerprint returns all settings that define the meaning of weights, except the Schema. It includes the learner's own
-// settings and how records become events. It also includes the features that group noise removes together, the choice
-// of held-out events, and the choice of adopted solutions.
+// Fingerprint returns all settings that define the meaning of weights, except the Schema. It includes the learner's
+// settings and the way in which records become events. It also includes the features that group noise removes together,
+// the choice of held-out events, and the choice of adopted solutions.
 func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(r.Settings())
 	if c.Grouped() {
@@ -393,7 +394,8 @@ type section struct {
 	check func() error
 }
 
-// Source specifies the origins of a configuration. A later field overrides an earlier one: Base, File, Env, Flags.
+// Source specifies the texts of which a configuration consists. The values of a later field override the values of an
+// earlier field: Base, File, Env, Flags.
 type Source struct {
 	Base  *Config  // configuration of an empty file; nil means Default
 	File  string   // path of a TOML file; "" for none
@@ -474,7 +476,7 @@ func (l *Loaded) origin(path toml.Key) string {
 	return origin
 }
 
-// override applies the environment and the flags, and records the origin of every value.
+// override applies the environment and the flags to the configuration. It records the origin of every value.
 func (l *Loaded) override(s Source, known []key) error {
 	var errs []error
 	var all map[string]any
@@ -533,8 +535,8 @@ func (l *Loaded) override(s Source, known []key) error {
 	return errors.Join(errs...)
 }
 
-// sectionOfVariable returns the section that a variable BLANKOUT_SECTION_… refers to, or "" for a variable with another
-// use.
+// sectionOfVariable returns the section in the name of a variable BLANKOUT_SECTION_…. It returns "" if the variable has
+// another use.
 func sectionOfVariable(name string, known []key) string {
 	for _, k := range known {
 		if strings.HasPrefix(name, envPrefix+strings.ToUpper(k.path[0])+"_") {
@@ -570,8 +572,8 @@ func (l *Loaded) check() error {
 	return errors.Join(errs...)
 }
 
-// locate prefixes an error with its section and position. The position is the origin of the value of a KeyError,
-// otherwise the start of its table or section.
+// locate prefixes an error with its section and position. For a KeyError the position is the origin of the key's value.
+// For any other error it is the start of the table or section.
 func (l *Loaded) locate(section string, err error) error {
 	path := toml.Key{section}
 	if e, ok := errors.AsType[*event.KeyError](err); ok {
@@ -623,9 +625,9 @@ func (l *Loaded) FilledTemplate() string {
 // Given returns the sorted keys that were set.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 
-// Show writes the effective configuration as TOML, with the origin of every value that is not a default. It contains no
-// secrets: the configuration only names the variables and files that hold them, and an Address hides the part that may
-// be secret.
+// Show writes the effective configuration as TOML, with the origin of every value that is not a default. The output
+// contains no secrets: the configuration only names the variables and files that hold secrets. An Address hides its
+// part that may be secret.
 func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
 	table := ""

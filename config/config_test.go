@@ -18,8 +18,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding it over an empty
-// configuration must give Default.
+// TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding the template over an
+// empty configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {
 	var got Config
 	if err := decodeFile("blankout.toml", Template, &got); err != nil {
@@ -36,7 +36,8 @@ func TestTemplateIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestFilledTemplate checks that a template filled by flags is a configuration with exactly their values.
+// TestFilledTemplate fills the template with the values of flags. The result must be a configuration with exactly these
+// values.
 func TestFilledTemplate(t *testing.T) {
 	flags := []string{"kafka.brokers=a:1,b:2", "kafka.tls.enabled=true", "record.label=it's \"y\"", `record.groups={engine=["a","b"]}`,
 		"learner.expected_missing=0.3", "learner.half_life=1000", "checkpoint.directory=s3://bucket/prefix", "labels.max_delay=6h", "log.level=debug"}
@@ -156,7 +157,8 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// TestDeadLetters checks that dead letters are stored in the configured place, by default next to the checkpoints.
+// TestDeadLetters checks that dead letters are stored in the configured file or topic, by default next to the
+// checkpoints.
 func TestDeadLetters(t *testing.T) {
 	for _, test := range []struct{ topic, file, directory, want string }{
 		{"", "", "state", "/state/dead-letters.jsonl"},
@@ -173,8 +175,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotShown checks that the variable of a password is not treated as a key, and that the password appears
-// in no output.
+// TestSecretsAreNotShown checks that the environment variable with a password is not treated as a key. The password
+// must appear in no output.
 func TestSecretsAreNotShown(t *testing.T) {
 	for _, env := range []string{"BLANKOUT_KAFKA_PASSWORD", "BLANKOUT_REGISTRY_PASSWORD", "BLANKOUT_REGISTRY_TOKEN", "BLANKOUT_HTTP_TOKEN"} {
 		l, err := Load(Source{Env: []string{env + "=hunter2"}})
@@ -234,8 +236,8 @@ func TestStartConfiguration(t *testing.T) {
 	}
 }
 
-// TestAddressesAreHidden checks that every key that may hold a URL is an event.Address, which hides secrets in errors
-// and in output. New keys are tested automatically.
+// TestAddressesAreHidden checks that every key that may hold a URL has the type event.Address, which hides secrets in
+// errors and in output. New keys are tested automatically.
 func TestAddressesAreHidden(t *testing.T) {
 	const secret = "s3cr3t"
 	c := Default()
@@ -298,7 +300,7 @@ func TestAddressesAreHidden(t *testing.T) {
 	}
 }
 
-// TestFormerNames checks that no former name is a key, and that each current name is one.
+// TestFormerNames checks that no former name is a key. The current name of each former name must be a key.
 func TestFormerNames(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
@@ -315,7 +317,7 @@ func TestFormerNames(t *testing.T) {
 	}
 }
 
-// TestKeysInDocuments checks that every key that documents, help texts and messages name exists.
+// TestKeysInDocuments checks documents, help texts and messages. Every key that they name must exist.
 func TestKeysInDocuments(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}

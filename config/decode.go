@@ -1,6 +1,7 @@
 package config
 
-// This file finds keys in the structs, decodes files, variables and flags into them, and adds positions to errors.
+// This file finds the keys in configuration structs. It decodes files, variables and flags into the structs, and adds
+// positions to errors.
 
 import (
 	"cmp"
@@ -29,7 +30,7 @@ func (k key) env() string { return envPrefix + strings.ToUpper(strings.Join(k.pa
 const envPrefix = "BLANKOUT_"
 
 // keys lists the settings of a configuration struct; config is a pointer to the struct. Sections and keys have the
-// order of the fields. A struct is a table unless it decodes itself.
+// order of the struct's fields. A struct is a table unless its type decodes TOML itself.
 func keys(config any) []key {
 	var out []key
 	var walk func(path toml.Key, v reflect.Value)
@@ -94,7 +95,7 @@ func decodeFile(name, text string, config any) error {
 	}
 	var problems []positioned
 	for _, k := range known {
-		// The TOML package would wrap a negative number around.
+		// The TOML package would convert a negative number to a large positive number.
 		if n, _ := valueOf(all, k.path).(int64); n < 0 && k.value.CanUint() {
 			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
 		}
@@ -171,7 +172,7 @@ func tooDeep(text string) int {
 	return 0
 }
 
-// textEnd returns the end of the string that begins at i.
+// textEnd returns the index of the end of the string that begins at i.
 func textEnd(text string, i int) int {
 	quote := text[i : i+1]
 	if long := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], long) {
@@ -197,7 +198,8 @@ type positioned struct {
 
 func isPrefix(p, k toml.Key) bool { return len(p) <= len(k) && slices.Equal(p, k[:len(p)]) }
 
-// valueOf returns the value of a key in a decoded text, or nil if it has none. Like the TOML package it ignores case.
+// valueOf returns the value of a key in a decoded text, or nil if the text does not have the key. Like the TOML
+// package, it ignores the case of names.
 func valueOf(all map[string]any, path toml.Key) (value any) {
 	value = all
 	for _, name := range path {
@@ -213,9 +215,9 @@ func valueOf(all map[string]any, path toml.Key) (value any) {
 	return value
 }
 
-// fileError rewrites an error of the TOML package as "file:line: key: what". That package quotes text that it cannot
-// parse. Under an unknown key or in place of a file name, the text may be a secret. So the quote is kept only for known
-// keys whose values are not strings.
+// fileError rewrites an error of the TOML package as "file:line: key: what". The TOML package quotes text that it
+// cannot parse. This text may be a secret, if the key is unknown or a secret was written in place of a file name. So
+// the quote is kept only for known keys whose values are not strings.
 func fileError(name string, err error, known []key) error {
 	e, ok := errors.AsType[toml.ParseError](err)
 	if !ok {
@@ -263,7 +265,7 @@ func place(name string, line int) string {
 }
 
 // lineOf returns the line of a key in a TOML text, or 0 if the text does not have the key. The parser reports positions
-// only in errors, so lineOf decodes the key into a value that always fails.
+// only in errors. So lineOf decodes the key into a value whose decoding always fails.
 func lineOf(text string, path toml.Key) int {
 	t := reflect.TypeFor[refuse]()
 	for _, name := range slices.Backward(path) {
@@ -280,8 +282,8 @@ type refuse struct{}
 
 func (*refuse) UnmarshalTOML(any) error { return errors.New("found") }
 
-// set decodes one value into a key. The text is in the form of a command line or an environment variable: strings need
-// no quotes, lists may be a,b,c.
+// set decodes one value into a key. The text has the form of a command line or an environment variable: strings need no
+// quotes, and a list may be a,b,c.
 func (k key) set(text, origin string) error {
 	if k.value.CanUint() && strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
@@ -360,8 +362,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// suggest returns ", did you mean NAME?" for the known key nearest to an unknown name, or "" if no key is near. A key
-// of the same name in another section counts as near.
+// suggest returns ", did you mean NAME?" with the known key nearest to an unknown name. It returns "" if no key is
+// near. A key of the same name in another section counts as near.
 func suggest(name string, known []key) string {
 	section, leaf, _ := strings.Cut(name, ".")
 	if section == challengerKey {

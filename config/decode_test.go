@@ -129,8 +129,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestQuotedFlags checks that a string given with --set may have TOML quotes, which a shell passes on. The value of an
-// environment variable may be a secret and must be used unchanged.
+// TestQuotedFlags checks that a string given with --set may have TOML quotes, which a shell may pass on. The value of
+// an environment variable may be a secret and must be used unchanged.
 func TestQuotedFlags(t *testing.T) {
 	for value, want := range map[string]string{`";"`: ";", `;`: ";", `"\t"`: "\t", `'|'`: "|"} {
 		if l, err := Load(Source{Flags: []string{"record.separator=" + value}}); err != nil || l.Record.Separator != want {

@@ -1,6 +1,6 @@
 package config
 
-// This file describes the type of a value that has the wrong type, and the type that it should have.
+// This file describes values of a wrong type: the type of the value, and the type that the key needs.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// mistyped returns the keys whose values have a wrong type. The map all is the decoded text.
+// mistyped returns a problem for each key whose value has a wrong type. The map all is the decoded text.
 func mistyped(all map[string]any, text string, known []key) (problems []positioned) {
 	var told []string // values that should be tables
 	for _, k := range known {
@@ -101,7 +101,7 @@ func whatIs(value any, t reflect.Type) string {
 	return "tables or a date"
 }
 
-// whatFits describes the values of a key of type t. Lists and tables contain strings or numbers.
+// whatFits describes the values that a key of type t can have. Lists and tables contain strings or numbers.
 func whatFits(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[time.Duration]():
@@ -118,7 +118,7 @@ func whatFits(t reflect.Type) string {
 	return "a whole number"
 }
 
-// example returns a value that fits t.
+// example returns a TOML value that fits t.
 func example(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case isText(t):

@@ -13,8 +13,8 @@ import (
 	"blankout/serve"
 )
 
-// threeClasses returns events of three classes, two of which are often confused, with two groups of fields. Some events
-// are invalid.
+// threeClasses returns events of three classes with two groups of fields. Two of the classes are often confused. Some
+// events are invalid.
 func threeClasses() []byte {
 	var lines bytes.Buffer
 	for i := range 900 {
@@ -31,8 +31,8 @@ func threeClasses() []byte {
 	return lines.Bytes()
 }
 
-// TestConfusionAndSamples checks that the confusion matrix of three classes adds up to the learner's own count of
-// errors. The samples must be the newest rejected records in their original form.
+// TestConfusionAndSamples checks that the errors in the confusion matrix of three classes add up to the learner's own
+// count of errors. The samples must be the newest rejected records in their original form.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())
 	runner.Learner = must.Get(online.New(suspicious(), manyClasses(runner)))(t)
@@ -66,8 +66,8 @@ func TestConfusionAndSamples(t *testing.T) {
 	}
 }
 
-// TestConfusionAndSamplesInBrowser checks that the page shows the same data, and that it can switch off all fields of a
-// group together.
+// TestConfusionAndSamplesInBrowser checks that the page shows the confusion matrix and the rejected records of the
+// server. The page must be able to switch off all fields of a group together.
 func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
@@ -98,8 +98,9 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	})
 }
 
-// TestZoomAndLostConnectionInBrowser checks that dragging over a chart zooms all charts over time to that span, and
-// that a double click resets them. If the server has stopped, the page must show since when and gray out its content.
+// TestZoomAndLostConnectionInBrowser checks that dragging over a chart zooms all charts over time to the selected span.
+// A double click must reset the charts. If the server has stopped, the page must show the time of the lost connection
+// and gray out its content.
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)

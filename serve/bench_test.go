@@ -45,8 +45,8 @@ func (s *endless) Next(ctx context.Context, b *event.Batch) error {
 }
 
 // BenchmarkPredict requests predictions over loopback, one event per request, from one client and from eight concurrent
-// clients. It does so without learning and while learning at full speed. It reports latencies, and requests and learned
-// events per second.
+// clients. It measures without learning and while learning at full speed. It reports latencies, and requests and
+// learned events per second.
 func BenchmarkPredict(b *testing.B) {
 	for _, learning := range []bool{false, true} {
 		for _, clients := range []int{1, 8} {

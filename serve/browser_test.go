@@ -83,8 +83,8 @@ func (b *browser) picture(t *testing.T, name string) {
 	}
 }
 
-// chromium is a headless Chromium, controlled over its debugging protocol: JSON messages that end in a zero byte, over
-// two pipes.
+// chromium is a headless Chromium process. The tests control it by its debugging protocol: JSON messages that end in a
+// zero byte, over two pipes.
 type chromium struct {
 	command *exec.Cmd
 	profile string
@@ -116,8 +116,8 @@ type browser struct {
 	serverGone bool // errors of the page are expected
 }
 
-// browse opens an empty page. If there is no Chromium, it skips the test. At the end of the test it checks that the
-// page has reported no error.
+// browse opens an empty page. If Chromium is not installed, it skips the test. At the end of the test it checks that
+// the page has reported no error.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	if shared == nil {
@@ -176,7 +176,7 @@ func (c *chromium) end() {
 	c.pipe.Close()
 }
 
-// call calls a protocol method and waits for its response. It collects errors of the page that arrive in the meantime.
+// call calls a protocol method and waits for the response. Meanwhile it collects the errors that the page reports.
 func (b *browser) call(t *testing.T, method string, params map[string]any) map[string]any {
 	t.Helper()
 	b.id++

@@ -19,8 +19,8 @@ import (
 )
 
 // connections limits the number of open connections, so that file descriptors remain for checkpoints and brokers. If
-// the limit is reached and another client connects, the connection that has been idle longest is closed. If no
-// connection is idle, the new connection waits.
+// another client connects at the limit, the connection that has been idle longest is closed. If no connection is idle,
+// the new connection waits.
 type connections struct {
 	places chan struct{} // holds one element for each connection
 	closed atomic.Uint64 // number of connections closed because of the limit
@@ -71,8 +71,8 @@ func (l *boundListener) Close() error {
 	return l.Listener.Close()
 }
 
-// connection is a connection that counts towards the limit. It has all methods of *net.TCPConn, because package http
-// needs CloseWrite to deliver the end of a response to a client that is still sending.
+// connection is a connection that counts towards the limit. It has all methods of *net.TCPConn. Package http needs the
+// method CloseWrite to deliver the end of a response to a client that is still sending.
 type connection struct {
 	*net.TCPConn
 	leave func()
@@ -101,7 +101,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeIdle closes the connection that has been idle longest, if there is one.
+// closeIdle closes the connection that has been idle longest, if any connection is idle.
 func (c *connections) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +113,8 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// bounded returns the number of connections that a process may have. It is at most max, and at most a quarter of the
-// given number of file descriptors. 0 descriptors means that the number is unknown.
+// bounded returns the number of connections that a process may have. The result is at most max, and at most a quarter
+// of the given number of file descriptors. If descriptors is 0, the number of descriptors is unknown.
 func bounded(max int, descriptors uint64) int {
 	if quarter := descriptors / 4; quarter > 0 && quarter < uint64(max) {
 		return int(quarter)
@@ -136,8 +136,8 @@ func addressInUse(address string, err error) error {
 	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free port), or disable HTTP with --set http.address=: %w", address, who, err)
 }
 
-// listening returns the process that listens on a port. If this process may not see it, or the system is not Linux, it
-// returns otherwise.
+// listening returns a description of the process that listens on a port. It returns otherwise if this process may not
+// see the other process, or if the system is not Linux.
 func listening(port uint16, otherwise string) string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
@@ -145,7 +145,8 @@ func listening(port uint16, otherwise string) string {
 			continue
 		}
 		for line := range strings.Lines(string(data)) {
-			// fields: number, local address:port, remote address:port, state (0A means listening), …, inode
+			// The fields of a line are: number, local address:port, remote address:port, state (0A means listening), …,
+			// inode.
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != "0A" || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
 				continue

@@ -17,7 +17,7 @@ func Routes(c Config, s Service) []string {
 	return t.patterns
 }
 
-// OpenAPI is the OpenAPI document that a Server serves.
+// OpenAPI is the OpenAPI document that a Server returns.
 var OpenAPI = openAPI
 
 // NewTaker returns the writer of long responses.

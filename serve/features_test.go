@@ -31,7 +31,8 @@ func dying() []byte {
 	return lines.Bytes()
 }
 
-// TestFeatures checks that /v1/features and the metrics report a missing field as the Learner does.
+// TestFeatures checks a stream in which a field is missing from some event on. The response of /v1/features and the
+// metrics must agree with the Learner's report.
 func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)

@@ -9,7 +9,7 @@ import (
 )
 
 // gate limits the number of concurrent requests to the capacity of places. gateQueue times as many requests may wait
-// for up to gateWait. All others are rejected.
+// for up to gateWait. All further requests are rejected.
 type gate struct {
 	places   chan struct{} // holds one element for each running request
 	active   atomic.Int64  // number of running and waiting requests
@@ -58,7 +58,7 @@ func (g *gate) wait(r *http.Request) bool {
 	return false
 }
 
-// leave releases the place and counts whether the request was answered.
+// leave releases the place and counts the request as answered or failed.
 func (g *gate) leave(answered bool) {
 	if answered {
 		g.answered.Add(1)
@@ -82,8 +82,8 @@ func (r requests) outcomes(emit func(float64, ...string)) {
 	emit(r.turnedAway, "turned-away")
 }
 
-// taker writes to a client and limits its total waiting time, patience. If perSecond is above 0, each perSecond bytes
-// that the client receives add a second to patience, up to most.
+// taker writes to a client and limits the total time that it waits for the client, patience. If perSecond is above 0,
+// patience grows by a second for each perSecond bytes that the client receives, up to most.
 type taker struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
@@ -109,7 +109,7 @@ func (t *taker) Write(p []byte) (n int, err error) {
 func (t *taker) write(p []byte) (int, error) {
 	t.began = true
 	now := time.Now()
-	// Writes fail after this deadline. The error is ignored: writers without deadlines do not wait.
+	// Writes fail after this deadline. The error is ignored, because writers that do not support deadlines do not wait.
 	_ = t.control.SetWriteDeadline(now.Add(t.patience))
 	n, err := t.w.Write(p)
 	t.patience -= time.Since(now)

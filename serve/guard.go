@@ -17,7 +17,7 @@ import (
 	"blankout/internal/secret"
 )
 
-// token returns the token that requests must send, or "" if they need none.
+// token returns the token that requests must send, or "" if requests need no token.
 func (c Config) token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c Config) token() (string, error) {
 const minToken = 8
 
 // checkAccess rejects an address that other machines can reach. It accepts the address if requests need a token and TLS
-// protects it, or if the user has allowed it explicitly.
+// protects the token. It also accepts the address if the user has allowed it explicitly.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return event.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
@@ -87,10 +87,10 @@ func isLoopback(host string) bool {
 
 // guard passes only allowed requests to next.
 //
-// If there is a token, a request must send it as "Authorization: Bearer TOKEN"; a browser sends it as the password of
-// any user. Only health checks need no token. A request without a token or a client certificate must use a host name of
-// this server. Otherwise any web page could read from the server through a host name of its own that resolves to the
-// server's address. Requests that change something are never accepted from pages of other origins.
+// If there is a token, a request must send it as "Authorization: Bearer TOKEN"; a browser sends the token as the
+// password of any user. Only health checks need no token. A request without a token or a client certificate must use a
+// host name of this server. Otherwise any web page could read from the server: its own host name could resolve to the
+// server's address. A request that changes something is never accepted from a page of another origin.
 func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))
 	sameOrigin := http.NewCrossOriginProtection()
@@ -123,8 +123,8 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 // healthPaths need no token, because process supervisors request them without one.
 var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 
-// isMine reports whether a host in a request means this server: an IP address or a configured name. An IP address is
-// safe, because no other machine can make it resolve to this server.
+// isMine reports whether the host in a request is a name of this server: an IP address or a configured name. An IP
+// address is safe, because no other machine can make it resolve to this server.
 func (c Config) isMine(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"blankout/serve"
 )
 
-// TestHosts checks that a server without a token only answers requests for its own names. Otherwise a web page whose
-// host name resolves to the server could read from it and start validations.
+// TestHosts checks that a server without a token only answers requests for its own host names. Otherwise a web page
+// whose host name resolves to the server could read from the server and start validations.
 func TestHosts(t *testing.T) {
 	validated := 0
 	service := following(t, 2, 10)
@@ -73,8 +73,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestPoorTokens checks that tokens that are easy to guess or impossible to send are rejected by an error that does not
-// contain them.
+// TestPoorTokens checks that tokens are rejected if they are easy to guess or impossible to send. The error must not
+// contain the token.
 func TestPoorTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for token, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestPoorTokens(t *testing.T) {
 }
 
 // TestClientCertificates checks that with client_ca_file only clients with a certificate of that authority are
-// accepted. They must need no token.
+// accepted. These clients must need no token.
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	config := serve.DefaultConfig()

@@ -51,7 +51,8 @@ var fieldMetrics = []metric{
 		})},
 }
 
-// defaultFields is the number of fields in a response if ?limit is not given. The worst fields are first.
+// defaultFields is the number of fields in a response if ?limit is not given. The response has the fields in the worst
+// health first.
 const defaultFields = 100
 
 // features answers GET /v1/features with the health of the fields.
@@ -90,7 +91,7 @@ func healthOf(s *run.Status) *healthReport {
 	return &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 }
 
-// worstAlarm returns the text of an alarm about the worst field, or "" if there is no alarm.
+// worstAlarm returns the text of an alarm about the field in the worst health, or "" if there is no alarm.
 func worstAlarm(h *health.Health) string {
 	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
 		return ""
@@ -98,8 +99,8 @@ func worstAlarm(h *health.Health) string {
 	return h.Fields[0].Alarms[0].Text
 }
 
-// metricFields is the number of fields with their own metrics: the worst fields that have an alarm. It limits the
-// number of time series.
+// metricFields is the number of fields with their own metrics. These are the worst of the fields that have an alarm.
+// The limit bounds the number of time series.
 const metricFields = 10
 
 // worstFields calls f for each field that has metrics, with the field's name in the metrics.
@@ -153,7 +154,7 @@ func ofField(read func(f *health.FieldHealth, emit func(value float64, labels ..
 	}
 }
 
-// spans emits the current and the usual value of a condition, with the labels "now" and "usual".
+// spans emits the current value of a condition with the label "now", and its usual value with the label "usual".
 func spans(c *health.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")

@@ -15,8 +15,9 @@ import (
 	"blankout/internal/run"
 )
 
-// history stores the state of a run at even intervals. A full history drops every other point and doubles the interval,
-// so it always covers the whole run. A file preserves it across restarts. Learning does not depend on it.
+// history stores the state of a run at even intervals. When it is full, it drops every other point and doubles the
+// interval, so it always covers the whole run. A file preserves the history across restarts. Learning does not depend
+// on the history.
 type history struct {
 	mu sync.Mutex
 	remembered
@@ -47,7 +48,8 @@ const (
 	keepInterval  = time.Minute // time between two writes of the file
 )
 
-// happened holds the counters from which marks are derived.
+// happened holds the part of a run's status at the last call of note from which marks are derived. A change of this
+// part gives a mark.
 type happened struct {
 	started                     bool
 	stopped                     bool
@@ -116,7 +118,7 @@ func (h *history) tick(s *collector) {
 	h.Points = append(h.Points, pointOf(v))
 }
 
-// note adds marks for the changes since the last call.
+// note adds marks for the changes of s since the last call.
 func (h *history) note(s *run.Status) {
 	now := happened{
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,

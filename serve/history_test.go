@@ -8,8 +8,8 @@ import (
 	"blankout/internal/run"
 )
 
-// TestHistoryMarksEachThingOnce checks that a stopped run is marked once, however often the page requests the history
-// afterwards.
+// TestHistoryMarksEachThingOnce checks that the end of a run is marked once, however often the page requests the
+// history afterwards.
 func TestHistoryMarksEachThingOnce(t *testing.T) {
 	var h history
 	status := &run.Status{}

@@ -41,12 +41,12 @@ func (s inference) routes(mux *router) {
 // name returns the name of the model in request paths.
 func (s inference) name() string { return cmp.Or(s.config.Name, "blankout") }
 
-// server answers GET /v2 with the server's metadata.
+// server answers GET /v2 with metadata about the server.
 func (s inference) server(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": "blankout", "version": s.program, "extensions": []string{}})
 }
 
-// named returns the model that the path names. If it returns nil, it has sent an error response.
+// named returns the model that the request path names. If it returns nil, it has sent an error response.
 func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.current(w, r)
 	if m == nil || !s.means(w, r, m) {
@@ -55,7 +55,7 @@ func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// means reports whether the path names m. If not, it sends an error response.
+// means reports whether the request path names m. If not, it sends an error response.
 func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model) bool {
 	name, version := r.PathValue("model"), r.PathValue("version")
 	switch {
@@ -71,15 +71,15 @@ func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model
 
 func versionOf(m *served.Model) string { return strconv.FormatUint(m.Version, 10) }
 
-// ready reports to the client whether the server, or a model, can predict.
+// ready tells the client by its response whether the server, or the model in the path, can predict.
 func (s inference) ready(w http.ResponseWriter, r *http.Request) {
 	if s.named(w, r) != nil {
 		reply(w, http.StatusOK, map[string]bool{"ready": true})
 	}
 }
 
-// tensor is an input or an output. In metadata it has no data, and a length of -1 means that the length depends on the
-// request.
+// tensor is an input or an output of a model. In metadata a tensor has no data, and a length of -1 means that the
+// length depends on the request.
 type tensor struct {
 	Name     string `json:"name"`
 	Datatype string `json:"datatype"`
@@ -128,8 +128,8 @@ type inferRequest struct {
 	} `json:"outputs"`
 }
 
-// infer answers a request with one prediction for each event, in order. There are no partial responses: one invalid
-// event rejects the whole request.
+// infer answers a request with one prediction for each event, in order. A single invalid event rejects the whole
+// request.
 func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	m, body, ok := s.question(w, r)
 	if !ok || !s.means(w, r, m) {
@@ -188,8 +188,9 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	return true
 }
 
-// events returns the events of a request, or errTooMany if there are more than most. They are one text input named
-// "events", or one input for each field, which events converts to JSON.
+// events returns the events of a request, or errTooMany if there are more than most. The request has one text input
+// named "events", or one input for each field. In the second form, the method events builds a JSON event from the
+// inputs.
 func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	if len(q.Inputs) == 0 {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
@@ -296,7 +297,7 @@ func flatten(to [][]byte, data json.RawMessage, depth int) ([][]byte, error) {
 	return to, nil
 }
 
-// isOf reports whether a JSON value has a datatype. null means a missing value and has every datatype.
+// isOf reports whether a JSON value has the given datatype. A null means a missing value and has every datatype.
 func isOf(datatype string, value []byte) bool {
 	first := value[0]
 	switch {
@@ -368,7 +369,7 @@ func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	return append(outputs, scores, rule, missing)
 }
 
-// orNaN returns *x, or NaN for nil. JSON cannot represent NaN, so no response contains an invented number.
+// orNaN returns *x, or NaN if x is nil. JSON cannot represent NaN, so a response never contains an invented number.
 func orNaN(x *float64) float64 {
 	if x == nil {
 		return math.NaN()

@@ -125,7 +125,7 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 }
 
 // openLanes opens all partitions of events and of labels at their positions in from. It also returns the resources that
-// the caller must close, one element for each lane (a partition of events with its labels).
+// the caller must close, one element for each lane (a partition of events or labels).
 func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
@@ -154,7 +154,8 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// logLate returns the function Late for a Lane.
+// logLate returns the function Late of a Lane. The function logs a warning that partition p has records older than the
+// learned records.
 func logLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
 		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
@@ -211,8 +212,8 @@ type addedPartitions struct {
 
 func laneName(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
-// watch looks for new partitions until the returned function is called, which also closes the partitions. open must not
-// run concurrently with that function.
+// watch looks for new partitions until the returned function stop is called. stop also closes the partitions. The
+// method open must not run concurrently with stop.
 func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -231,7 +232,7 @@ func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) 
 }
 
 // open opens the partitions that watch has found, at their beginning. If a partition cannot be opened, open tries again
-// when watch finds it again.
+// after watch has found the partition again.
 func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err error) {
 	for i := range a.found {
 		all := a.found[i].Swap(nil)
@@ -268,7 +269,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 // joinFlags are the flags of a command that reads events and their labels to the end.
 type joinFlags struct {
 	labels string
-	// counts holds the counts of the most recently read data.
+	// counts holds the counts of delayed labels for the most recently read data.
 	counts *labels.Counts
 }
 
@@ -325,7 +326,7 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	return j, nil
 }
 
-// printJoined prints the counts of delayed labels. For nil it prints nothing.
+// printJoined prints the counts of delayed labels, or nothing if c is nil.
 func (p *program) printJoined(c *labels.Counts) {
 	if c == nil {
 		return
@@ -352,7 +353,7 @@ type joinedFiles struct {
 	flags     *dataFlags
 }
 
-// Close stores the counts in the flags and then closes everything.
+// Close stores the counts in the flags, and then closes the events and the labels.
 func (j *joinedFiles) Close() error {
 	var errs []error
 	for _, o := range j.opened {
@@ -369,7 +370,7 @@ func (j *joinedFiles) Close() error {
 // consumers are either one consumer for each partition or one consumer for all partitions.
 type consumers []*stream.Consumer
 
-// stats returns the summed statistics of the consumers, or nil for nil.
+// stats returns the statistics of the consumers, summed. It returns nil if c is nil.
 func (c *consumers) stats() *stream.ConsumerStats {
 	if c == nil {
 		return nil
@@ -391,7 +392,7 @@ func (c *consumers) stats() *stream.ConsumerStats {
 // labelSummary summarizes delayed labels. Errors are in percent.
 type labelSummary struct {
 	labels.Counts
-	// LearningError and LearningLogLoss are for predictions at the time of learning. progressive_error and
+	// LearningError and LearningLogLoss are for predictions at the time of learning. In contrast, progressive_error and
 	// progressive_log_loss are for predictions at the event's arrival.
 	LearningError   *float64 `json:"learning_error"`
 	LearningLogLoss *float64 `json:"learning_log_loss"`

@@ -21,9 +21,9 @@ import (
 	"blankout/stream/record"
 )
 
-// TestAddedPartitionsAreJoined checks that partitions that are added while events and labels are joined are read from
-// their beginning. If all their records are later than the records joined so far, the order is as if the partitions had
-// existed from the start. Otherwise the records are counted as out of order.
+// TestAddedPartitionsAreJoined adds partitions while events and labels are joined. The new partitions must be read from
+// their beginning. If all their records are later than the records joined so far, the order must be as if the
+// partitions had existed from the start. Otherwise the records must be counted as out of order.
 func TestAddedPartitionsAreJoined(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) { testAddedPartitions(t, late) })

@@ -23,7 +23,7 @@ type lineAnswers struct {
 	schema *event.Schema
 	chance []float64
 	n      int
-	// learner returns the name of the learner that predicts, or "" if there is only one.
+	// learner returns the name of the learner that predicts, or "" if there is only one learner.
 	learner func() string
 }
 
@@ -71,7 +71,7 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	return nil
 }
 
-// classes sets the fields of line that a classifier predicts.
+// classes sets the fields of line that hold a classifier's prediction.
 func (a *lineAnswers) classes(p *online.Prediction, line *lineAnswer) {
 	k := max(2, len(p.Scores))
 	a.chance = p.Decision.Probabilities(p.Scores, slices.Grow(a.chance[:0], k)[:k])

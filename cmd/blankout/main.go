@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	// A panic, or a failed allocation of the Go runtime, ends the program with SIGABRT. The runtime's own exit code
-	// would be 2. That code means a wrong configuration and keeps a supervisor such as systemd from restarting the
+	// A panic, or a failed allocation of the Go runtime, ends the program with SIGABRT. Otherwise the runtime's exit
+	// code would be 2. This code means a wrong configuration, so a supervisor such as systemd would not restart the
 	// program.
 	debug.SetTraceback("crash")
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -24,8 +24,8 @@ func main() {
 		signals = append(signals, syscall.SIGHUP) // the terminal was closed: save and stop
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	// The first signal stops the program in order. A signal within a second after it is the same request: timeout(1) and
-	// supervisors signal a process and its group. A later signal ends the program at once.
+	// The first signal stops the program in order. A second signal within a second belongs to the same request, because
+	// timeout(1) and supervisors signal a process and its group. A later signal ends the program at once.
 	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

@@ -36,13 +36,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakless{m}, map[string]func(){"blankout": main})
 }
 
-// leakless fails tests that pass but leave goroutines running. goleak.VerifyTestMain does the same but cannot run
-// testscript.Main.
+// leakless fails a test run that passes but leaves goroutines running. goleak.VerifyTestMain does the same but cannot
+// run testscript.Main.
 type leakless struct{ *testing.M }
 
 func (m leakless) Run() int {
-	// A child process inherits an ignored SIGHUP, so under nohup the scripts that send SIGHUP would wait forever. A
-	// signal that is caught here has its default action in a child.
+	// A child process inherits an ignored SIGHUP. Under nohup, the scripts that send SIGHUP would therefore wait
+	// forever. If this process catches the signal, the signal has its default action in a child.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := m.M.Run()
 	if code != 0 {
@@ -60,7 +60,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			// By default the race detector waits a second at each of about 500 exits.
+			// By default the race detector waits a second at each exit. The scripts start the program about 500 times.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
@@ -70,8 +70,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// checkCode implements the script command "code N args…": blankout with these arguments must end with exit code N. The
-// script commands stdout and stderr can then check its output.
+// checkCode implements the script command "code N args…". It runs blankout with these arguments, which must end with
+// exit code N. The script commands stdout and stderr can then check the output.
 func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: code N args…")
@@ -90,7 +90,7 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // writeParquet implements the script command "parquet FROM TO". It converts JSON lines {"label": …, "shop": …, "x": …,
-// "words": […]} to a Parquet file. x may be null.
+// "words": […]} to a Parquet file. The value of x may be null.
 func writeParquet(ts *testscript.TestScript, neg bool, args []string) {
 	type event struct {
 		Label string   `json:"label" parquet:"label"`
@@ -107,8 +107,8 @@ func writeParquet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(parquet.WriteFile(ts.MkAbs(args[1]), rows))
 }
 
-// clean implements the script command "clean args…": blankout with these arguments must succeed and must not write
-// terminal control characters.
+// clean implements the script command "clean args…". It runs blankout with these arguments, which must succeed and must
+// not write terminal control characters.
 func clean(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("blankout", args...))
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -119,7 +119,7 @@ func clean(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startBroker implements the script command "broker TOPIC…". It starts an embedded broker for the rest of the script
-// and sets it in blankout's configuration. The topics have one partition each; TOPIC:N has N partitions.
+// and sets its address in blankout's configuration. The topics have one partition each; TOPIC:N has N partitions.
 func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	c := stream.EmbeddedConfig{Topics: map[string]int32{}}
 	for _, topic := range topics {
@@ -179,7 +179,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startRegistry implements the script command "registry". It starts a schema registry for the rest of the script and
-// sets it in blankout's configuration. If a file "away" exists, the registry responds with errors.
+// sets its address in blankout's configuration. While a file "away" exists, the registry responds with errors.
 func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	handler, away := srfake.NewRegistry().Handler(), ts.MkAbs("away")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,8 +193,8 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("BLANKOUT_REGISTRY_URL", server.URL)
 }
 
-// startStore implements the script command "store": it starts an S3-compatible store with the bucket models and sets it
-// in blankout's configuration.
+// startStore implements the script command "store". It starts an S3-compatible store with the bucket "models" and sets
+// its address in blankout's configuration.
 func startStore(ts *testscript.TestScript, neg bool, args []string) {
 	store := s3test.Start()
 	ts.Defer(store.Close)
@@ -213,7 +213,7 @@ func flipByte(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(name, data, 0o600))
 }
 
-// TestExamples checks that the scripts run every line of every command's example in the help texts, word for word.
+// TestExamples checks that every command line in the examples of the help texts is run by a script, word for word.
 func TestExamples(t *testing.T) {
 	ran := scripted(t, "testdata/script/*.txtar")
 	var visit func(c *cobra.Command)

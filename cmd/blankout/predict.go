@@ -1,6 +1,6 @@
 package main
 
-// The command predict scores a file and measures the predictions.
+// The command predict scores the events of a file and measures the predictions.
 
 import (
 	"cmp"
@@ -171,7 +171,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	schema := head.Schema
 	o.data.regroup(schema)
 	o.data.record.Unlabeled = o.unlabeled
-	// Labels that are not classes of the model are added as further classes.
+	// Labels that are not classes of the model are added to the Schema as additional classes.
 	known := len(schema.Classes)
 	schema = schema.Clone()
 	schema.MaxClasses = known + 2
@@ -180,7 +180,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if numbers, err = newNumberMeasures(head.Loss); err != nil {
 			return err
 		}
-		// The file may be from a version that treated regression targets as classes.
+		// A model file of an earlier version may list regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
 	out, err := p.create(o.out)
@@ -285,10 +285,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	return nil
 }
 
-// errEnough stops the reading of examples; it is not reported as an error.
+// errEnough stops the reading of examples. It is not reported as an error.
 var errEnough = errors.New("enough examples")
 
-// newWriter returns the writer of predictions, or explanations.
+// newWriter returns the writer of predictions. If the flags request explanations, it returns the writer of
+// explanations.
 func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema) (answerWriter, error) {
 	if o.explain.form == "" {
 		return newAnswers(out, o.out, m, s, &o.data)
@@ -312,8 +313,8 @@ func (p *program) printNames(s *event.Schema) {
 	fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n", humanize.Comma(int64(s.Names.Len())), humanize.Comma(int64(s.Collisions())), full)
 }
 
-// measureClasses measures the prediction for an example, with its scores and probabilities. a is how the model
-// predicted it.
+// measureClasses measures the prediction for an example, with its scores and probabilities. The argument a describes
+// how the model treated missing fields of the example.
 func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.MissingHandling, scores, probabilities []float64) {
 	class := h.Predict(scores)
 	to.Add(e.Label, e.Weight, scores, class, probabilities)
@@ -340,8 +341,8 @@ type examined struct {
 
 	n, zeros, labeled    int
 	onlyUnseen, familiar int
-	// zero is the index of a class "0" that the model does not have, -1 before it appears. If every label in a file is
-	// 0, then 0 means unlabeled.
+	// zero is the index of a class "0" that the model does not have, -1 before the class appears. If every label in a
+	// file is 0, then 0 means unlabeled.
 	zero int
 }
 
@@ -378,7 +379,8 @@ func (x *examined) count(e *event.Example, schema *event.Schema) error {
 	return nil
 }
 
-// missingFields describes how the last scored example was predicted, including its model.ScoreVariance.
+// missingFields describes how the model treated missing fields of the last scored example, including the
+// model.ScoreVariance.
 type missingFields struct {
 	answer func(*event.Example) model.MissingHandling
 	by     func(*event.Example) model.MissingVariance
@@ -431,7 +433,8 @@ func addMissingFlag(c *cobra.Command, to *string) {
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// forceMissing makes a model use the given missing policy for all events with missing fields. auto changes nothing.
+// forceMissing makes a model use the given missing policy for all events with missing fields. The policy "auto" leaves
+// the model unchanged.
 func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 	if policy == model.MissingImpute && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}

@@ -1,6 +1,7 @@
 package main
 
-// This file lets run predict the events of a topic, while learning or, with --predict-only, without learning.
+// This file makes the command run predict the events of a topic, while learning or, with --predict-only, without
+// learning.
 
 import (
 	"context"
@@ -26,8 +27,9 @@ import (
 	"blankout/serve/predict"
 )
 
-// openSnapshots prepares the destinations of published models, or returns nil if the configuration has none. It makes
-// this run's versions larger than the versions in the destinations, which may be of another checkpoint directory.
+// openSnapshots prepares the destinations of published models, or returns nil if the configuration has none. The
+// versions of this run become larger than the versions in the destinations. Those may come from another checkpoint
+// directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
@@ -53,12 +55,12 @@ func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger
 		return nil
 	}
 	kafka := c.Kafka.ConsumerConfig
-	// These settings are for the topics that are learned.
+	// These settings apply only to the topics that are learned.
 	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.DedupWindow = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 
-// accompany starts everything that runs concurrently with learning; Close stops it. Under until_end the predictions
+// accompany starts all jobs that run concurrently with learning; Close stops them. Under until_end the predictions
 // continue to the end of their topic, unless ctx ends earlier.
 func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *serve.Snapshots, predictor *predict.Predictor) {
 	background, stop := context.WithCancel(context.Background())
@@ -87,7 +89,7 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 	})
 }
 
-// predictOnly implements run --predict-only: it follows a model and scores a topic.
+// predictOnly implements run --predict-only: it follows a model that another process publishes, and scores a topic.
 func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
 	switch {
 	case c.Predict.Topic == "" && c.HTTP.Address == "":
@@ -142,8 +144,8 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
-// learned returns a function that returns the model only if it has learned something. The predictions of other models
-// are meaningless.
+// learned returns a function that returns the model if the model has learned at least one event, otherwise nil. The
+// predictions of a model without learned events are meaningless.
 func learned(model func() *served.Model) func() *served.Model {
 	return func() *served.Model {
 		if m := model(); m != nil && m.Events > 0 {
@@ -153,7 +155,8 @@ func learned(model func() *served.Model) func() *served.Model {
 	}
 }
 
-// schemes returns the functions that open models in topics and stores, with the connections of the configuration.
+// schemes returns, by URL scheme, the functions that open models in topics and stores. They use the connections of the
+// configuration.
 func schemes(c *config.Config) map[string]served.Opener {
 	return map[string]served.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
 }
@@ -178,7 +181,7 @@ func openModel(where string) (*served.Model, error) {
 }
 
 // readCheckpoint reads a checkpoint or any other file of a model. For a directory or s3://BUCKET/PREFIX it reads the
-// newest checkpoint. at is the path or address of the file that was read.
+// newest checkpoint. The result at is the path or address of the file that was read.
 func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, err error) {
 	var data []byte
 	if strings.HasPrefix(path, "s3://") {

@@ -90,8 +90,8 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	return c
 }
 
-// schemaEncoder registers the schema of a file for a topic and returns a function that encodes JSON objects with it. If
-// file is "", the function returns the objects unchanged.
+// schemaEncoder registers the schema in a file for a topic. It returns a function that encodes JSON objects with this
+// schema. If file is "", the function returns the objects unchanged.
 func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (func([]byte) ([]byte, error), error) {
 	if file == "" {
 		return func(object []byte) ([]byte, error) { return object, nil }, nil
@@ -170,8 +170,8 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	return nil
 }
 
-// produceProgress returns two functions that show the progress. On a terminal they draw a bar by the bytes read,
-// otherwise they print a line at intervals.
+// produceProgress returns two functions that show the progress. On a terminal they draw a bar by the number of bytes
+// read. Otherwise they print a line at intervals.
 func produceProgress(s *screen, records *stream.Records) (show func(n uint64), finish func()) {
 	_, size := records.Progress()
 	if s.every == 0 || !s.terminal {

@@ -45,7 +45,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// cell returns text escaped for a cell of a Markdown table.
+// cell returns text, escaped for a cell of a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(text))
 }
@@ -102,7 +102,7 @@ func referenceKeys(t *testing.T) string {
 	return out.String()
 }
 
-// referenceFlags returns the commands and their flags. Commands whose flag has the same usage text share a row.
+// referenceFlags returns the commands and their flags. Commands that have a flag with the same usage text share a row.
 func referenceFlags() string {
 	root := (&program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}).root()
 	var out strings.Builder

@@ -30,7 +30,7 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add adds an example with a score. by is the result of model.ScoreVariance for the example.
+// add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
 func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
 	m.examples++
 	if e.Label >= 0 {
@@ -66,8 +66,8 @@ func recentError(m *online.Report) string {
 	return fmt.Sprintf("error %.2f %%", 100*m.Window.Error())
 }
 
-// baselinesLine formats the losses of baselines that use only the labels, to follow other measures. It returns "" if
-// they are unknown.
+// baselinesLine formats the losses of baselines that use only the labels, as a suffix for a line of other measures. It
+// returns "" if the losses are unknown.
 func baselinesLine(b health.BaselineReport) string {
 	var parts []string
 	for _, x := range []struct {

@@ -11,7 +11,7 @@ import (
 	"blankout/config"
 )
 
-// setLevel hides log lines below the level. The flag --quiet hides more.
+// setLevel hides log lines below the level. The flag --quiet may hide more lines.
 func (p *program) setLevel(level slog.Level) {
 	if p.quiet {
 		level = max(level, slog.LevelWarn)
@@ -20,8 +20,8 @@ func (p *program) setLevel(level slog.Level) {
 }
 
 // reloads makes a service read its configuration file again at every SIGHUP, until the returned function is called. A
-// new log.level takes effect. Other changed keys are logged with the advice to restart. SIGHUP stops a service that has
-// no configuration file, or whose terminal was closed.
+// new log.level takes effect. Other changed keys are logged with the advice to restart. A service without a
+// configuration file is stopped by SIGHUP, as is a service whose terminal was closed.
 func (p *program) reloads(file string, now *config.Loaded, load func() (*config.Loaded, error), log *slog.Logger) (stop func()) {
 	if file == "" || isTerminal(p.stderr) {
 		return func() {}

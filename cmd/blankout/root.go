@@ -29,20 +29,20 @@ import (
 	"blankout/stream/record"
 )
 
-// program holds what every command needs: the streams of the process, or of a test. Results go to standard output,
-// everything else to stderr.
+// program holds the state that every command needs: the streams of the process, or of a test. Results go to standard
+// output, all other text to stderr.
 type program struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
 	quiet  bool          // print no progress, only warnings and errors
 	level  slog.LevelVar // level of logs
-	// helpAll is true if the help must show all flags.
+	// helpAll is true if the help must show all flags of a command.
 	helpAll bool
 }
 
 // execute runs the program with args (without the program's name) and returns the exit code. It writes any error to
-// stderr in one form: "blankout: doing what: why".
+// stderr in the form "blankout: doing what: why".
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
@@ -64,7 +64,8 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return exitCode(err)
 }
 
-// root returns the tree of commands. To add a command, add a file with a function of its name and a line here.
+// root returns the tree of commands. To add a command, add a file with a function that returns the command, and call
+// the function here.
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "blankout",
@@ -161,8 +162,8 @@ func createFile(path string) (*os.File, error) {
 	return os.Create(path)
 }
 
-// modelTarget returns an error if a model cannot be written to path. Commands call it before they start work. "" means
-// that no model is written.
+// modelTarget returns an error if a model cannot be written to path. Commands call it before they start work. The path
+// "" means that no model is written.
 func modelTarget(path string) error {
 	if path == "" {
 		return nil
@@ -203,12 +204,12 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// usageError marks a wrong usage or configuration: exit code 2.
+// usageError marks an error in the usage or the configuration: exit code 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// refusedError marks rejected data: exit code 3.
+// refusedError marks an error in the data: exit code 3.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }

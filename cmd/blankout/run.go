@@ -46,8 +46,8 @@ type runFlags struct {
 	predict   bool
 }
 
-// serves reports whether the run serves HTTP. A run on a file does so only on request, so that a second run does not
-// find its port in use.
+// serves reports whether the run serves HTTP. A run on a file serves HTTP only on request, so that a second run does
+// not fail because the port is in use.
 func (o *runFlags) serves() bool { return o.data == "" || o.serve || o.serveOn }
 
 func (p *program) runCommand() *cobra.Command {
@@ -123,7 +123,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	return c
 }
 
-// settingFlags are the flags with the same meaning as flags of train.
+// settingFlags are the flags of run that set a configuration key. They have the same meaning as in train.
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`, such as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE` to tolerate, such as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
@@ -257,7 +257,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
 }
 
-// advised adds advice to the error of a run that learned almost nothing.
+// advised adds advice to the error of a run that learned almost no events.
 func (p *program) advised(ctx context.Context, err error, c *config.Config, o runFlags) error {
 	if !joins(c, o) {
 		if advice := adviseOn(ctx, inputOf(c, o.data)); advice != "" {
@@ -285,7 +285,7 @@ type runSummary struct {
 	Total    uint64 `json:"total_events"` // events of all runs of this learner
 	Features int    `json:"features"`
 	online.Summary
-	// MAE and RMSE are for regression, with the R2 of Summary.
+	// MAE and RMSE are for regression. The R2 is in Summary.
 	MAE  *float64 `json:"mae,omitempty"`
 	RMSE *float64 `json:"rmse,omitempty"`
 	// Positive is the name of the positive class if there are two classes.
@@ -305,7 +305,8 @@ type runSummary struct {
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings are warnings about probable mistakes in the stream or its settings.
 	Warnings []health.Warning `json:"warnings"`
-	// Learners compares the learners of the stream with the lead, if there are several, as GET /v1/learners does.
+	// Learners compares the learners of the stream with the leading learner, if there are several, as GET /v1/learners
+	// does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary
 }

@@ -1,6 +1,6 @@
 package main
 
-// This file lets config check --sample find harmful fields in the first events.
+// This file lets config check --sample find fields in the first events that would harm learning.
 
 import (
 	"cmp"
@@ -30,7 +30,7 @@ const (
 	sampleLeast   = 20        // least number of readings to judge a field
 )
 
-// sample is the content of the first records of a file or topic, read with the settings of the configuration.
+// sample has statistics of the first records of a file or topic, read with the settings of the configuration.
 type sample struct {
 	time                      int64 // time of the first record that has a time
 	schema                    *event.Schema
@@ -42,8 +42,8 @@ type sample struct {
 	written                   []notation.Found
 }
 
-// readSample reads the first records of a file or topic. It counts all classes if none are configured, even beyond the
-// limit of a learner.
+// readSample reads the first records of a file or topic. If no classes are configured, it counts all classes, even
+// beyond the limit of a learner.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
 	out := &sample{schema: in.Record.Schema()}
@@ -106,8 +106,8 @@ func (s *sample) notation() notation.Notation {
 	return notation.Plain
 }
 
-// learnable returns an error if no event of the sample can be learned, with the exit code of run for such events. r may
-// be nil.
+// learnable returns an error if no event of the sample can be learned. The error has the exit code that run has for
+// such events. The receiver may be nil.
 func (r *sampleResult) learnable(unlabeled bool) error {
 	switch {
 	case r == nil || r.Labeled > 0 || unlabeled && r.Records > r.Refused:
@@ -118,8 +118,8 @@ func (r *sampleResult) learnable(unlabeled bool) error {
 	return usageError{errors.New("config check: no event of the sample has a label: see the warnings")}
 }
 
-// checkSample reports probable mistakes in reading the first records of a file. These are unlabeled or rejected
-// records, and fields that look like a time or an ID.
+// checkSample reports probable mistakes in the settings for reading a file, given its first records. Signs of a mistake
+// are unlabeled or rejected records, and fields that look like a time or an ID.
 func (p *program) checkSample(ctx context.Context, c record.Config, path string) (*sampleResult, error) {
 	s, err := readSample(ctx, stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()})
 	if err != nil {
@@ -169,8 +169,8 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 }
 
 // absentNames returns the settings of c that name a field without a value in the sample, as in `record.time = "at"`. It
-// reads the sample again, without these settings, because a dropped field and a time are no features. It returns nil for
-// formats without field names, and for standard input.
+// reads the sample again without these settings, because otherwise the fields that they name would not be features. It
+// returns nil for formats without field names, and for standard input.
 func absentNames(ctx context.Context, c record.Config, path string) (out []string, err error) {
 	plain := c
 	plain.Weight, plain.ID, plain.Time, plain.TimeFeatures = "", "", "", nil
@@ -211,8 +211,9 @@ func absentNames(ctx context.Context, c record.Config, path string) (out []strin
 	return out, nil
 }
 
-// classes returns the classes found. For a conventional pair the larger class is last, for two other classes the rarer.
-// More than two classes are sorted as numbers if they are numbers, otherwise by decreasing frequency.
+// classes returns the classes that were found. Of two classes in a conventional pair, the larger is last. Of two other
+// classes, the rarer is last. More than two classes are sorted as numbers if all are numbers, otherwise by decreasing
+// frequency.
 func (s *sample) classes() []string {
 	names := slices.Clone(s.schema.Classes)
 	slices.SortFunc(names, func(a, b string) int {
@@ -256,8 +257,8 @@ func (s *sample) classAdvice(c record.Config) string {
 // draftClasses is the largest number of classes that a draft lists individually.
 const draftClasses = 100
 
-// labelFields returns text followed by the fields that could be the label: the fields with few values that every event
-// has. It returns "" if no field could be the label.
+// labelFields returns text followed by the names of the fields that could be the label. Such a field has few values,
+// and every event has it. labelFields returns "" if no field could be the label.
 func (s *sample) labelFields(text string) string {
 	const most, shown = 20, 5
 	type candidate struct {
@@ -283,8 +284,8 @@ func (s *sample) labelFields(text string) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// adviseOn returns advice, from the first events, for a run that learned nothing or almost nothing. It returns "" if it
-// has no advice.
+// adviseOn reads the first events of a run that learned nothing or almost nothing, and returns advice. It returns "" if
+// it has no advice.
 func adviseOn(ctx context.Context, in stream.Input) string {
 	if in.Where == "-" {
 		return "" // standard input cannot be read again
@@ -311,7 +312,7 @@ type sampleResult struct {
 	Warnings []string `json:"warnings"`
 }
 
-// String returns the counts of records as text.
+// String returns the numbers of records as text.
 func (s *sample) String() string {
 	classes := ""
 	if n := len(s.schema.Classes); s.labeled > 0 {
@@ -343,7 +344,7 @@ type readings struct {
 	columns   map[uint32]struct{}  // distinct columns of categorical values
 }
 
-// add adds an event. number is the number of its record, from 1.
+// add adds the values of an event. The argument number is the number of the event's record, counted from 1.
 func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	if *f == nil {
 		*f = sampled{}
@@ -390,7 +391,7 @@ func (f sampled) keys() []sampledKey {
 	})
 }
 
-// timeFields returns the names of the fields that may be the event time: those that look like an ID or a time.
+// timeFields returns the names of the fields that may be the event time: the fields that look like an ID or a time.
 func (s *sample) timeFields() (out []string) {
 	for _, key := range s.fields.keys() {
 		if r := s.fields[key]; key.field != 0 && r.n >= sampleLeast && r.suspicion() != "" {
@@ -400,7 +401,7 @@ func (s *sample) timeFields() (out []string) {
 	return out
 }
 
-// suspicious returns the fields that look like a time or an ID, in order.
+// suspicious returns the fields that look like a time or an ID, in the order of fields.
 func (s *sample) suspicious() (out []string) {
 	for _, key := range s.fields.keys() {
 		r := s.fields[key]
@@ -418,8 +419,8 @@ func (s *sample) suspicious() (out []string) {
 	return out
 }
 
-// leftOut returns a message if numeric fields are probably omitted whenever they are 0. The condition is that a third
-// or more of the events omit most numeric fields, which are never 0 in the other events. Otherwise it returns "".
+// leftOut returns a message if numeric fields are probably omitted whenever they are 0, otherwise "". The condition is
+// that at least a third of the events omit most numeric fields. In the other events these fields must never be 0.
 func (f sampled) leftOut(s *event.Schema, events int) string {
 	left, zero := 0, 0 // number of omitted fields, and number of these that are sometimes 0
 	for key, r := range f {
@@ -440,13 +441,14 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 // leftOutLeast is the smallest number of omitted fields for which leftOut returns a message.
 const leftOutLeast = 3
 
-// suspicion returns a description of readings that look like a time or an ID, or "" for an ordinary feature.
+// suspicion returns a description of readings that look like a time or an ID. It returns "" for the readings of an
+// ordinary feature.
 func (r *readings) suspicion() string {
 	different := func(n int) string {
 		return fmt.Sprintf("%s of %s readings are different", humanize.Comma(int64(n)), humanize.Comma(int64(r.n)))
 	}
 	for _, e := range epochs {
-		// Times between 2001 and 2100 that are not constant.
+		// The readings are times between 2001 and 2100, and are not constant.
 		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
 			return fmt.Sprintf("a growing time in %s since 1970 (%.0f to %.0f): name it in record.time or record.drop", e.unit, r.low, r.high)
 		}
@@ -457,7 +459,7 @@ func (r *readings) suspicion() string {
 	case !almost:
 		return ""
 	case len(r.columns) > 0:
-		// Different values may share a column, so the number is a little too small.
+		// Different values may share a column, so the number of different values is slightly too small.
 		return fmt.Sprintf("an id or a time (about %s): name it in record.id, record.time or record.drop", different(distinct))
 	case r.whole && r.rising >= r.n*95/100:
 		return fmt.Sprintf("a counter or an id (%s, each larger than the one before): name it in record.id or record.drop", different(distinct))

@@ -16,8 +16,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestSample checks that config check --sample reports only the fields that grow without limit or whose values do not
-// repeat.
+// TestSample checks that config check --sample reports a field if it grows without limit or if its values do not
+// repeat. It must report no other field.
 func TestSample(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var lines bytes.Buffer
@@ -70,8 +70,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestSampleOfSparseNumbers checks that the sample reports how omitted fields count if most events omit most numeric
-// fields.
+// TestSampleOfSparseNumbers reads a sample in which most events omit most numeric fields. The report must say how
+// omitted fields are treated.
 func TestSampleOfSparseNumbers(t *testing.T) {
 	for _, test := range []struct {
 		share float64
@@ -107,8 +107,8 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 	}
 }
 
-// TestCheckSampleOfFewLabels checks that config check --sample warns about a sample without labels. It must also warn
-// about labels of only one class, if the classes are configured.
+// TestCheckSampleOfFewLabels checks that config check --sample warns about a sample without labels. If the classes are
+// configured, it must also warn about a sample whose labels are all of one class.
 func TestCheckSampleOfFewLabels(t *testing.T) {
 	for _, x := range []struct{ name, sample, label, want string }{
 		{"no label", "{\"x\":1}\n{\"x\":2}\n", "y", `no record has the field record.label = "y"`},

@@ -21,8 +21,8 @@ import (
 )
 
 // screen is standard error with a progress line at the bottom that is overwritten. If standard error is not a terminal,
-// the progress is an ordinary line at intervals. All other output, including the log, is written to the screen as an
-// io.Writer. It is safe for concurrent use.
+// the progress is an ordinary line at intervals. All other output, including the log, is written through the method
+// Write. A screen is safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -32,8 +32,8 @@ type screen struct {
 	line     string // current progress line, or ""
 }
 
-// newScreen returns the screen of p; it is quiet if p is quiet. In a log the progress line is written every logEvery,
-// on a terminal five times a second.
+// newScreen returns the screen of p, without progress lines if p is quiet. On a terminal the progress line is written
+// five times a second, otherwise every logEvery.
 func (p *program) newScreen(logEvery time.Duration) *screen {
 	s := &screen{w: p.stderr, terminal: isTerminal(p.stderr), every: logEvery, last: time.Now()}
 	if s.terminal {
@@ -55,7 +55,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// due reports whether a new progress line is due, and schedules the next one.
+// due reports whether a new progress line is due. If so, it sets the time of the next line.
 func (s *screen) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ type progress struct {
 	baselines     health.BaselineReport
 }
 
-// look returns the state of a run. Its rate is measured since the previous call.
+// look returns the state of a run. The rate in the state is measured since the previous call of look.
 func (l *learning) look(s *run.Status) progress {
 	if l.at.IsZero() {
 		l.at = s.Started
@@ -163,7 +163,7 @@ func (l *learning) look(s *run.Status) progress {
 	return p
 }
 
-// progressOf returns the state of a run. Its rate is measured since the start of the run.
+// progressOf returns the state of a run. The rate in the state is measured since the start of the run.
 func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
@@ -231,7 +231,7 @@ func (p progress) log() []any {
 	return out
 }
 
-// plural formats a count with a noun that has a regular plural.
+// plural formats a count with a noun whose plural is regular.
 func plural(n int, name string) string {
 	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, name, "")
 }

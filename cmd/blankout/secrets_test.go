@@ -21,7 +21,7 @@ import (
 	"blankout/internal/must"
 )
 
-// output is a buffer to which a running program writes.
+// output is a buffer to which a concurrently running program writes.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,8 +39,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// TestSecretsAreNeverShown checks that the password and the token appear nowhere, whether they are right or wrong. It
-// searches logs, errors, pages, responses and files.
+// TestSecretsAreNeverShown runs commands with right and with wrong passwords and tokens. The secrets must appear
+// nowhere. The test searches logs, errors, pages, responses and files.
 func TestSecretsAreNeverShown(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
 	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
@@ -93,7 +93,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")
 	tell(ctx, 0, "config", "show", "-f", "blankout.toml")
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--set", "kafka.sasl.password="+wrong)
-	// A secret in a place where it is not allowed must not appear either.
+	// A secret in a setting that does not allow secrets must not appear either.
 	for _, wrong := range []string{
 		"predict.model=http://me:" + token + "@127.0.0.1:1", "predict.model=http://me:" + token + "%@127.0.0.1:1", "predict.model=ftp://" + token + "@127.0.0.1:1",
 		"kafka.brokers=alice:" + password + "@127.0.0.1:9092",

@@ -55,8 +55,8 @@ func parseGrid(grid []string) (axes []batch.Axis, err error) {
 	return axes, nil
 }
 
-// selectSettings chooses settings from the grid and stores the best in o. The first deleted fraction in the table is
-// the expected fraction. The other fractions are for comparison.
+// selectSettings chooses settings from the grid and stores the best settings in o. The first deleted fraction in the
+// table is the expected fraction. The other fractions are for comparison.
 func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear, screen *screen) (*batch.Ranking, error) {
 	axes, err := parseGrid(o.grid)
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 	return t, nil
 }
 
-// loadValidation reads the validation set in the same way as the training set d.
+// loadValidation reads the validation set with the same settings as the training set d.
 func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone()
 	known := len(schema.Classes)
@@ -158,8 +158,8 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	return v, nil
 }
 
-// plotTable draws the candidates' errors by deleted fraction to path. For each numeric setting it draws the best error
-// by the setting's values to another file.
+// plotTable draws the candidates' errors as a function of the deleted fraction to path. For each numeric setting of the
+// grid, it draws the lowest error as a function of the setting to a separate file.
 func plotTable(t *batch.Ranking, path string) error {
 	order := make([]int, len(t.Deletions))
 	for i := range order {
@@ -232,7 +232,8 @@ func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) 
 	return f, true
 }
 
-// place is the origin of an example: at is file and line, or topic, partition and offset.
+// place is the origin of an example. The field at is file and line, or topic, partition and offset. The field key is
+// the key of the record.
 type place struct{ at, key string }
 
 // writeInfluences writes a line of tab-separated values for each example: origin, key, class, and the influence in each

@@ -58,7 +58,8 @@ on a free port, which it prints.`,
 	return c
 }
 
-// onDisk returns the Service for a path. reports is the directory of reports; "" means the default of run.
+// onDisk returns the Service for a path. The argument reports is the directory of validation reports; "" means the
+// default directory of run.
 func onDisk(path, reports string) (s serve.Service, err error) {
 	if filepath.Ext(path) == ".json" {
 		data, err := os.ReadFile(path)

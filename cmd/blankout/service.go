@@ -36,8 +36,8 @@ import (
 
 // newRunner returns a Runner with its checkpoints in store. The first learner has the settings of [learner]. All
 // learners continue from the checkpoint named from, or from the newest checkpoint if from is "". If there is no
-// checkpoint, they start new. The caller adds the Source. The argument join opens the events that wait for delayed
-// labels; nil means that labels are not delayed.
+// checkpoint, the learners start empty. The caller adds the Source. The argument join opens the events that wait for
+// delayed labels; nil means that labels are not delayed.
 func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
@@ -114,7 +114,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 // keptReports is the number of stored validation reports.
 const keptReports = 100
 
-// service is a run with its server and all other resources. They are closed in reverse order of opening.
+// service is a run with its server and all other resources. The resources are closed in the reverse order of opening.
 type service struct {
 	runner   *run.Runner
 	learners []contender
@@ -132,7 +132,7 @@ func (s *service) Close() error {
 	return errors.Join(errs...)
 }
 
-// openService opens everything in the configuration. It opens resources with a longer life first. The order is:
+// openService opens all resources in the configuration. A resource with a longer life is opened first. The order is:
 // checkpoints, runner, server (before any request to Kafka), destinations of snapshots and dead letters, source. The
 // source is the file data if given, otherwise Kafka.
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
@@ -219,8 +219,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	return s, nil
 }
 
-// askedAs returns the record settings of prediction requests: the settings of learned events. For a file they follow
-// from its name. If only a header line names the columns, requests are JSON until the header has been read.
+// askedAs returns the record settings of prediction requests. They are the settings of learned events. For a file the
+// settings follow from its name. If only a header line names the columns, requests are JSON until the header has been
+// read.
 func askedAs(c record.Config, data string) record.Config {
 	f := record.FormatOf(data)
 	if data == "" || strings.Contains(data, "://") || !slices.Contains(record.FileFormats(), f) {
@@ -269,8 +270,8 @@ func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 	return checkpoint.OpenObjects(objects, c.Checkpoint.Keep)
 }
 
-// history returns the file of the web page's history. It is in the directory of the checkpoints or, if these are
-// objects, in the cache of [s3]. "" means none.
+// history returns the file of the web page's history. It is in the directory of the checkpoints. If the checkpoints are
+// objects, it is in the cache of [s3]. "" means that there is no file.
 func history(c *config.Config) string {
 	switch {
 	case !c.Checkpoint.Objects():
@@ -409,8 +410,8 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 			return nil, nil, err
 		}
 		s.close = append(s.close, func() error {
-			// If a dead letter is not stored safely, no later checkpoint or commit is made. So nothing is lost and the
-			// run has not failed.
+			// If a dead letter is not stored safely, no later checkpoint or commit is made. Then no record is lost, so
+			// the run has not failed.
 			if err := d.Close(); err != nil {
 				log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
 			}
@@ -473,8 +474,8 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	return nil
 }
 
-// laterInput is standard input. Its first bytes, which determine its format, may take long to arrive, so the first call
-// of Next opens it. A run that waits for these bytes serves the model of its checkpoint and can be stopped.
+// laterInput is standard input that is opened by the first call of Next. Its first bytes determine its format and may
+// take long to arrive. While a run waits for these bytes, it serves the model of its checkpoint and can be stopped.
 type laterInput struct {
 	open   func(context.Context) (stream.Opened, error)
 	opened stream.Opened

@@ -1,6 +1,6 @@
 package main
 
-// The command simulate replays recorded events while features go missing.
+// The command simulate replays recorded events and removes features from them.
 
 import (
 	"cmp"
@@ -349,7 +349,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
-			// The file may be from a version that treated regression targets as classes.
+			// A model file of an earlier version may list regression targets as classes.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
 		data, err := o.dataFor(m)
@@ -418,7 +418,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 	return subjects, nil
 }
 
-// learner returns the configuration of a learner with changes to some settings of [learner].
+// learner returns the configuration of a learner. The strings in changes set keys of [learner].
 func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	var flags []string
 	for _, change := range changes {

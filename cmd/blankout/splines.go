@@ -14,9 +14,9 @@ import (
 	"blankout/simulate"
 )
 
-// drawSplines writes a figure COLUMN-NAME.svg to a directory for every number with a spline. It shows the contribution
-// to the score, including the number's linear weight, from the first knot to the last. It returns the number of
-// figures.
+// drawSplines writes a figure COLUMN-NAME.svg to a directory for every number with a spline. The figure shows the
+// number's contribution to the score, including its linear weight, from the first knot to the last. The result n is the
+// number of figures.
 func drawSplines(m *model.Linear, dir string) (n int, err error) {
 	for c := range m.DrawnSplines() {
 		if n == 0 {

@@ -12,8 +12,9 @@ import (
 	"blankout/stream"
 )
 
-// TestTombstones checks that tombstones of a compacted topic are skipped and counted, by run and by commands that read
-// files. They must not become dead letters, end a run under the policy fail, or count as refused.
+// TestTombstones checks how run and the commands that read files handle the tombstones of a compacted topic. Tombstones
+// must be skipped and counted. They must not become dead letters, end a run under the policy fail, or count as rejected
+// records.
 func TestTombstones(t *testing.T) {
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}}))(t)
 	defer broker.Close()

@@ -229,9 +229,10 @@ type trainResult struct {
 	// Losses of baselines that use only the labels, in the order of the examples.
 	health.BaselineReport
 	Refused int `json:"refused"` // number of rejected and skipped records
-	// SupportVectors is the number of alpha > 0 of a kernel machine, summed over its binary problems.
+	// SupportVectors is the number of nonzero dual variables alpha of a kernel machine, summed over its binary
+	// problems.
 	SupportVectors int `json:"support_vectors,omitempty"`
-	// Noise is the noise that --noise observed has estimated.
+	// Noise is the noise that was estimated from the data for --noise observed.
 	Noise string `json:"noise,omitempty"`
 	// Counts of events and delayed labels (--labels).
 	*labels.Counts
@@ -443,7 +444,8 @@ func singles(d *batch.Data) (names []string) {
 	return names
 }
 
-// largestClass returns the class with the largest weight, and the error in percent of always predicting it.
+// largestClass returns the class with the largest weight. The result percent is the error of always predicting this
+// class.
 func largestClass(d *batch.Data) (name string, percent float64) {
 	weight := make([]float64, len(d.Schema.Classes))
 	total := 0.0
@@ -581,7 +583,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	return d, scaler, nil
 }
 
-// silent reports whether features fail silently under the noise, or under a noise of the grid.
+// silent reports whether features fail silently under the noise, or under any noise of the grid.
 func (o *trainFlags) silent() bool {
 	noises := []string{o.config.Noise}
 	for _, g := range o.grid {

@@ -74,7 +74,7 @@ func refuseFlags(c *cobra.Command, names []string, why string) error {
 	return nil
 }
 
-// refuseUnused returns an error for the first given flag that an exact solver would ignore.
+// refuseUnused returns an error for the first given flag that has no effect on an exact solver.
 func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	lossName, _, _ := strings.Cut(o.config.Loss, ":")
 	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
@@ -145,7 +145,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	var refused *run.RefusedError
 	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.Refused[event.ReasonLabel] > 0
 	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
-		// A class does not occur in the first examples, so look for classes in all examples.
+		// A class of the data does not occur in the first examples, so look for classes in all examples.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func inPercent(fraction float64) *float64 {
 	return &x
 }
 
-// checkOnline creates the learner's configuration from train's flags. It returns the first error in them.
+// checkOnline creates the learner's configuration from the flags of train. It returns the first error in the flags.
 func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if err := refuseFlags(c, exactOnly, "needs an exact solver"); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 		if err != nil {
 			return err
 		}
-		// The objective X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
+		// The objective X |w|^2 + sum loss equals X times |w|^2 + kappa sum loss, with kappa = 1/X.
 		t.C, o.online.scale = 1/(o.config.L2*loss.Cost(l, 1)), cmp.Or(o.config.L2, 1)
 	}
 	sets, err := o.learnerSets()
@@ -329,7 +329,8 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 	return classes, nil
 }
 
-// passOnline makes the passes. classes are the given classes; nil adds classes when they appear.
+// passOnline makes the passes over the data. The argument classes has the given classes. If it is nil, classes are
+// added when they appear.
 func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
 	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil {
@@ -377,7 +378,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	return learner, trained, err
 }
 
-// turns is a source that returns one batch of each of several sources in turn.
+// turns is a source that takes turns among several sources, one batch from each.
 type turns struct {
 	sources []*paths
 	next    int

@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// TestTrainingIsSilent checks that noise is recognized as silent by its kind, not by the name of a group.
+// TestTrainingIsSilent checks that silent noise is recognized by its kind. Group noise on a group named "silent" must
+// not count as silent.
 func TestTrainingIsSilent(t *testing.T) {
 	for _, c := range []struct {
 		noise string

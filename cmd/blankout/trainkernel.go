@@ -1,6 +1,7 @@
 package main
 
-// This file implements train --loss dropsvm, and the training of either kind of model.
+// This file implements train --loss dropsvm. It also has the common type for the training of linear models and of
+// kernel machines.
 
 import (
 	"context"

@@ -83,8 +83,8 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 	return r
 }
 
-// warnOfUnseen warns of fields with unseen values in more than a tenth of the examples, and in at least five examples.
-// It ignores words and columns of sparse text, because new ones are frequent.
+// warnOfUnseen prints a warning about each field with unseen values in more than a tenth of the examples, and in at
+// least five examples. It ignores words and columns of sparse text, where new values are frequent.
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
 		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {

@@ -54,8 +54,8 @@ func addHelpAll(root *cobra.Command) {
 	}
 }
 
-// askedForAll replaces --help-all in args by --help and reports whether it did. So --help-all works wherever --help
-// does.
+// askedForAll replaces --help-all in args by --help and reports whether args had --help-all. So --help-all works
+// wherever --help works.
 func askedForAll(args []string) ([]string, bool) {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -80,8 +80,8 @@ func (p *program) help(c *cobra.Command, _ []string) {
 	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
 }
 
-// groups are the groups of flags in the help of commands with many flags. A flag name has the same group in every
-// command. TestHelp fails if a flag of such a command has no group.
+// groups are the groups of flags in the help of commands with many flags. A flag name is in the same group in every
+// command. TestHelp fails if a flag of such a command is in no group.
 var groups = []struct {
 	title string // title before " Flags:"
 	names []string
@@ -99,7 +99,7 @@ var groups = []struct {
 	{"Output", []string{"output", "answers", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
 }
 
-// flagGroup is a group of a command's own flags. Its Title is empty if there is only one.
+// flagGroup is a group of a command's own flags. Its Title is empty if the command has only one group.
 type flagGroup struct {
 	Title string
 	*pflag.FlagSet
@@ -181,8 +181,8 @@ func (p *program) usage(c *cobra.Command) error {
 	return err
 }
 
-// alignFlags corrects two errors in pflag's output. pflag pads names by bytes, which misaligns the text after a "…". It
-// also prints the value " ", which means none, as a default.
+// alignFlags corrects two errors in pflag's output. pflag pads names by bytes, so the text after a "…" is not aligned.
+// pflag also prints the value " ", which means no value, as a default.
 func alignFlags(text string) string {
 	const none = "[= ]"
 	var out strings.Builder
@@ -203,7 +203,7 @@ func alignFlags(text string) string {
 	return out.String()
 }
 
-// valuesUsage formats the values of a flag. A number must follow a value that ends in a colon.
+// valuesUsage formats the possible values of a flag. A value that ends in a colon is followed by a number.
 func valuesUsage(values []string) string {
 	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
 	out := make([]string, len(values))

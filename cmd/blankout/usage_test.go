@@ -55,8 +55,8 @@ func TestHelpIsOneScreen(t *testing.T) {
 	visit(nil, (&program{}).root())
 }
 
-// TestHelp checks every command's help: the usage of all flags starts in one column, and a default is shown only if
-// there is one.
+// TestHelp checks every command's help. The usage texts of all flags must start in one column. A default must be shown
+// only if the flag has one.
 func TestHelp(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -143,7 +143,7 @@ func TestHelp(t *testing.T) {
 			case "rule":
 				config.Optimizer = word
 			}
-			// A listed value may conflict with another setting.
+			// A listed value may conflict with another setting. Only an error about an unknown value fails the test.
 			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
 				t.Errorf("--%s %s is listed: %v", flag, word, err)
 			}
@@ -151,8 +151,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestJSON checks that every command with output of its own also supports JSON. Exceptions are commands that write a
-// file, serve a page or run until they are stopped.
+// TestJSON checks that every command that prints results has JSON output. Exceptions are commands that write a file,
+// serve a page or run until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
 		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",

@@ -139,7 +139,8 @@ func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
 	events := inputOf(c, data)
-	// The log is read as it is now. Records that it no longer has are left out, and the report mentions them.
+	// The log is read in its current state. Records that are no longer in the log are left out, and the report mentions
+	// them.
 	events.Kafka.Log = log
 	events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 	v.Open = func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
@@ -156,8 +157,8 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	return v
 }
 
-// joinedValidator makes a Validator read events with delayed labels, from the files data and later or, if those are "",
-// from the configured topics.
+// joinedValidator makes a Validator read events with delayed labels. The events are read from the file data and the
+// labels from the file later. If a file is "", the configured topics are read instead.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
 	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
@@ -328,7 +329,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	return nil
 }
 
-// watched is a source that reports the number of examples of each batch to a function.
+// watched is a source that calls a function with the number of examples of each batch.
 type watched struct {
 	stream.Opened
 	saw func(n int)
@@ -359,7 +360,7 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 	return nil
 }
 
-// printValidation prints a report. draw adds bar charts as text.
+// printValidation prints a report. If draw is set, it adds bar charts as text.
 func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	fraction := func(x *float64) string {
 		if x == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// builtFrom and builtAs are the revision and the version, for releases and for builds without a checkout, as in a
+// builtFrom and builtAs are the revision and the version of a release, or of a build without a checkout, as in a
 // container. The linker sets them (-X main.builtFrom=REVISION).
 var builtFrom, builtAs string
 

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestOtherStateVersion checks that run rejects a checkpoint whose learner has another state version. The error must
-// name the file and both versions, and give advice.
+// TestOtherStateVersion checks that run rejects a checkpoint whose learner has a different state version. The error
+// must name the file and both versions, and must give advice.
 func TestOtherStateVersion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must.Do(t, os.WriteFile("events.jsonl", []byte(strings.Repeat("{\"label\":0,\"x\":1}\n{\"label\":1,\"x\":2}\n", 20)), 0o644))

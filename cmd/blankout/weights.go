@@ -19,9 +19,9 @@ type namedWeight struct {
 	Weight  float64 `json:"weight"`
 }
 
-// largestWeights returns, for each class with a name, the n features with the largest evidence for the class, largest
-// first. A model with one output has two lists: negative weights are evidence for the other class. If outputs compare
-// pairs of classes, a feature's weight is the sum over the pairs of the class.
+// largestWeights returns, for each named class, the n features with the largest evidence for the class, largest first.
+// A model with one output has two lists: negative weights are evidence for the other class. If outputs compare pairs of
+// classes, the evidence of a feature is the sum over all pairs that include the class.
 func largestWeights(m *model.Linear, n int) [][]namedWeight {
 	name := m.Namer()
 	classes := m.Schema.Classes

@@ -137,7 +137,8 @@ func list(stdout io.Writer) error {
 	return w.Flush()
 }
 
-// run runs the experiment with the given name or all experiments, or writes the index of their claims.
+// run runs the experiment with the given name or all experiments. On request it writes the index of their claims
+// instead.
 func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) error {
 	if o.quick && o.full {
 		return usageError{errors.New("--quick and --full exclude each other")}
