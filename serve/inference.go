@@ -377,7 +377,8 @@ func orNaN(x *float64) float64 {
 	return *x
 }
 
-// choose returns the requested outputs, or all if the request names none.
+// choose returns the outputs that the request names, in that order. If the request names no outputs, it returns all
+// outputs.
 func (q *inferRequest) choose(all []tensor) (chosen []tensor, err error) {
 	if len(q.Outputs) == 0 {
 		return all, nil

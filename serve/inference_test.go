@@ -35,8 +35,8 @@ func (a inferred) data(name string) []any {
 	return nil
 }
 
-// TestInference checks that the predictions equal the predictions of POST /v1/predict, for complete events and for
-// separate fields, flat or nested.
+// TestInference checks predictions by the Open Inference Protocol, for complete events and for separate fields, flat or
+// nested. They must equal the predictions of POST /v1/predict.
 func TestInference(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
@@ -74,7 +74,7 @@ func TestInference(t *testing.T) {
 		}
 	}
 	must.Contains(t, text, `"missing_policy":"`)
-	// Several values of one field are a set of words.
+	// If a field has several values, it is a set of words.
 	decoded(t, &want, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
 	for _, data := range []string{`["yes1","no2","no3","no4"]`, `[["yes1","no2"],["no3","no4"]]`} {
 		var a inferred
@@ -83,7 +83,7 @@ func TestInference(t *testing.T) {
 			t.Errorf("%s: %s, want %+v", data, text, want)
 		}
 	}
-	// The response must have the requested outputs in the requested order, and their metadata.
+	// The response must have the requested outputs in the requested order, with their metadata.
 	var a inferred
 	text = decoded(t, &a, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
 	must.True(t, len(a.Outputs) == 2 && a.Outputs[0].Name == "scores" && a.Outputs[1].Name == "class", "%s", text)
@@ -129,8 +129,8 @@ func TestReadyWithoutLearner(t *testing.T) {
 	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
-// TestFormatIsReported checks that a model without a configured record format has a format that is reported and
-// accepted.
+// TestFormatIsReported serves a model without a configured record format. The server must report the format of its
+// events, and must accept events of that format.
 func TestFormatIsReported(t *testing.T) {
 	runner, service := learned(t)
 	must.Do(t, runner.Run(t.Context()))
@@ -153,8 +153,8 @@ func TestFormatIsReported(t *testing.T) {
 	}
 }
 
-// TestInferenceOfRegression checks that events that are not JSON are accepted as whole texts, and that regression
-// predictions are numbers.
+// TestInferenceOfRegression checks that events that are not JSON are accepted as complete texts. Regression predictions
+// must be numbers.
 func TestInferenceOfRegression(t *testing.T) {
 	schema := event.NewSchema(8, nil, 2)
 	schema.NumericIndices = true

@@ -28,7 +28,8 @@ const maxKey = 1024 // largest length of an Idempotency-Key in bytes
 // learned is the JSON response to POST /v1/learn.
 type learned struct {
 	inbox.Accepted
-	// Predictions are the model's predictions before the events were accepted, if the request asks for them.
+	// Predictions are the predictions for the events before the events were accepted, if the request asks for
+	// predictions.
 	Predictions []answer `json:"predictions,omitempty"`
 }
 
@@ -100,7 +101,7 @@ func oneLine(e []byte) []byte {
 	return b.Bytes()
 }
 
-// predictions returns the current model's predictions for events, or the reasons why it cannot predict.
+// predictions returns, for each event, the current model's prediction or the reason why the model cannot predict.
 func (t *site) predictions(events [][]byte) []answer {
 	m := t.service.model()
 	out := make([]answer, len(events))
@@ -147,8 +148,8 @@ func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, err.Error(), where)
 }
 
-// switched reports whether a query parameter is 1. If it is present and neither 1 nor 0, switched sends an error
-// response.
+// switched returns in set whether a query parameter is 1. If the parameter is neither absent nor 1 nor 0, switched
+// sends an error response and ok is false.
 func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool) {
 	switch text := r.URL.Query().Get(name); text {
 	case "", "0", "false":

@@ -12,8 +12,8 @@ import (
 	"blankout/stream/record"
 )
 
-// TestLearnStatuses checks the status of the response if a log cannot accept events. The status determines what the
-// client should do.
+// TestLearnStatuses checks the status of the response if the log cannot accept events. The status tells the client
+// whether to retry.
 func TestLearnStatuses(t *testing.T) {
 	_, service := learned(t)
 	for name, c := range map[string]struct {

@@ -42,26 +42,26 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 }
 
 // measured is the JSON response to GET /v1/measures: the quality of progressive predictions, each made before its event
-// was learned. Every number of events is weighted by importance.
+// was learned. All numbers of events are sums of importance weights.
 type measured struct {
 	Classes   []string    `json:"classes"` // class names; the positive one of two is last
 	Positive  string      `json:"positive,omitempty"`
 	Confusion [][]float64 `json:"confusion"` // weighted number of events by true and predicted class
-	// Since is the time of the first event in Confusion, in milliseconds since 1970. For two classes that is the
-	// learner's start, for more classes the start of its process.
+	// Since is the time of the first event in Confusion, in milliseconds since 1970. With two classes Confusion starts
+	// at the learner's start, with more classes at the start of its process.
 	Since *int64 `json:"since,omitempty"`
 	// Reliability groups the events by the predicted probability of the positive class. Each group has the mean
 	// probability and the fraction of positive events.
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
-	// CoverageByClass has, for each class, how often the prediction sets of its events contained the class.
+	// CoverageByClass has, for each class, how often the prediction sets of the class's events contained the class.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	// ByAge has the error (in percent for classification) and the loss by the staleness of the weights.
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
-	// Refused has, by reason, the number of records refused since the learner's start, and the error of the first of
-	// them.
+	// Refused has, by reason, the number of records rejected since the learner's start, and the error of the first such
+	// record.
 	Refused map[event.Reason]health.Refusals `json:"refused,omitempty"`
-	// Samples are some of the newest refused records. Mislabeled are events whose label is probably wrong.
+	// Samples are some of the newest rejected records. Mislabeled are events whose label is probably wrong.
 	Samples    []run.Sample `json:"samples,omitempty"`
 	Mislabeled []run.Sample `json:"mislabeled,omitempty"`
 }
@@ -104,7 +104,7 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 }
 
 // omit handles GET /v1/without?kind=field&name=NAME. It responds with the error of the current model on recent events
-// and its forecast, with and without a group, field or feature.
+// and the forecast of the error. Each is given with and without a group, field or feature.
 func (t *site) omit(w http.ResponseWriter, r *http.Request) {
 	m := t.models.current(w, r)
 	if m == nil {

@@ -16,8 +16,8 @@ import (
 	"blankout/serve"
 )
 
-// TestPageRequests checks the other requests of the page: the newest valid record, measures equal to the metrics, and
-// the largest weights of the model.
+// TestPageRequests checks requests of the page. The response must be the newest valid record, the measures of the
+// metrics, and the largest weights of the model.
 func TestPageRequests(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -52,7 +52,7 @@ func TestPageRequests(t *testing.T) {
 	if len(measures.Classes) != 2 || measures.Confusion != b.Confusion || events != 400 || math.Abs(positive-200) > 1e-9 || measures.Refused["syntax"].Count != 4 || measures.Refused["syntax"].First == "" {
 		t.Errorf("measures: %+v", measures)
 	}
-	// The table of thresholds is the ROC curve: its area must be the AUC, and at score 0 it must agree with the
+	// The table of thresholds is the ROC curve. Its area must be the AUC, and the entry at score 0 must agree with the
 	// confusion matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
@@ -96,7 +96,7 @@ func TestPageRequests(t *testing.T) {
 	}
 }
 
-// TestPageFiles checks that the page uses only this server, which must serve the page's files and no others.
+// TestPageFiles checks that the page uses only this server. The server must serve the page's files and no other files.
 func TestPageFiles(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -120,8 +120,8 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// TestHistorySurvives checks that the page's history continues after a restart, with a mark at the restart. A damaged
-// file must lose only the history.
+// TestHistorySurvives checks that the page's history continues after a restart, with a mark at the restart. If the
+// history file is damaged, only the history may be lost.
 func TestHistorySurvives(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "history.json")
 	for round := 1; round <= 2; round++ {
@@ -188,7 +188,7 @@ func TestPageInputsInBrowser(t *testing.T) {
 	b.until(t, "document.querySelector('#name').textContent", c.Name)
 	b.until(t, "document.title.startsWith('fraud, staging <b> · blankout')", true)
 	b.until(t, "document.querySelector('#try-form').innerText.includes('label')", false)
-	// A word that is switched off is missing. An edited word is a different word.
+	// A word that is switched off is missing. A word that is edited is another word.
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
 	b.until(t, "document.querySelector('#try-answer').innerText.includes('Missing: word')", true)

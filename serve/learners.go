@@ -15,7 +15,8 @@ import (
 	"blankout/internal/served"
 )
 
-// LearnerReport compares one of several learners of a stream with the lead. GET /v1/learners uses the same JSON names.
+// LearnerReport compares one of several learners of a stream with the leading learner. GET /v1/learners uses the same
+// JSON names.
 type LearnerReport struct {
 	Name    string `json:"name"`
 	Lead    bool   `json:"lead"`
@@ -31,7 +32,7 @@ type LearnerReport struct {
 	RMSE          *float64 `json:"rmse,omitempty"`
 	RecentMAE     *float64 `json:"recent_mae,omitempty"`
 	RecentRMSE    *float64 `json:"recent_rmse,omitempty"`
-	// Compared is the loss of the learner minus the loss of the lead; nil for the lead.
+	// Compared is the loss of the learner minus the loss of the leading learner; nil for the leading learner itself.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
@@ -64,7 +65,8 @@ func LearnerReports(s *run.Status) (out []LearnerReport) {
 	return out
 }
 
-// CompareWithLead returns a comparison with the lead in windows of the given number of records.
+// CompareWithLead returns the comparison of a learner with the leading learner, in windows of the given number of
+// records.
 func CompareWithLead(p *measure.Paired, window uint64) *Comparison {
 	return &Comparison{p.Total.Report(), p.From, window, p.Window.Report(), p.Before.Report()}
 }
@@ -98,7 +100,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `want {"name": NAME} of the learner to promote`, "body")
 		return
 	}
-	// A requested promotion is completed even if its client disconnects.
+	// A promotion that was requested is completed even if the client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), promoteTimeout)
 	defer cancel()
 	err := t.service.Promote(ctx, asked.Name)
@@ -114,8 +116,8 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// chosen returns the model of the learner that the query names, or the current model if it names none. If it returns
-// nil, it has sent an error response.
+// chosen returns the model of the learner that the query names. If the query names no learner, it returns the current
+// model. If it returns nil, it has sent an error response.
 func (s *models) chosen(w http.ResponseWriter, r *http.Request) *served.Model {
 	name := r.URL.Query().Get("name")
 	if name == "" {

@@ -28,8 +28,8 @@ import (
 	"blankout/stream/record"
 )
 
-// following returns a Service that follows a model with many classes and dense columns, so that one small event is
-// expensive to predict.
+// following returns a Service that follows a model with many classes and dense columns. So predicting one small event
+// is expensive.
 func following(t testing.TB, classes, columns int) serve.Service {
 	t.Helper()
 	names := make([]string, classes)
@@ -56,8 +56,8 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	return serve.Service{Model: func() *served.Model { return m }}
 }
 
-// recorder is a ResponseWriter that keeps the first part of a response and counts the rest. If look is not nil, it is
-// called before every write.
+// recorder is a ResponseWriter that keeps the first part of a response and counts the bytes of the rest. If look is not
+// nil, it is called before every write.
 type recorder struct {
 	header http.Header
 	status int
@@ -133,8 +133,8 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
 				t.Errorf("%d %s", w.status, w.first.String())
 			}
-			// io.ReadAll allocates five times the size of the body as its buffer grows. A rejection must need little
-			// more than that.
+			// io.ReadAll allocates five times the size of the body as its buffer grows. Rejecting the request must not
+			// need much more memory.
 			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
 				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
 			}
@@ -143,7 +143,7 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 }
 
 // TestSmallResponsesTakeLittleMemory checks that a request with one small event allocates little memory. At thousands
-// of requests per second, garbage determines how often the collector delays other requests.
+// of requests per second, the allocated memory determines how often garbage collection delays other requests.
 func TestSmallResponsesTakeLittleMemory(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 2, 20))
 	ask(h, t.Context(), "", "{}", &recorder{}) // creates the decoder in advance
@@ -155,8 +155,8 @@ func TestSmallResponsesTakeLittleMemory(t *testing.T) {
 	must.True(t, least <= 16<<10, "%d bytes are allocated to answer one event", least)
 }
 
-// TestResponsesAreStreamed checks that a response is sent while it is being written, so that it is never complete in
-// memory.
+// TestResponsesAreStreamed checks that a response is sent while it is being written, so that the whole response is
+// never in memory.
 func TestResponsesAreStreamed(t *testing.T) {
 	longtest.NotRaced(t)
 	h := serve.Handler(patient(), following(t, 50, 20))
@@ -181,7 +181,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	}
 }
 
-// TestDisconnectEndsPrediction checks that the work stops when the client disconnects.
+// TestDisconnectEndsPrediction checks that a prediction request stops when its client disconnects.
 func TestDisconnectEndsPrediction(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 50, 20))
 	ctx, leave := context.WithCancel(t.Context())
@@ -213,7 +213,8 @@ func metric(t *testing.T, url, name string) string {
 	return value
 }
 
-// TestUnreadPredictions checks that responses that no client reads release their places.
+// TestUnreadPredictions sends prediction requests whose responses no client reads. The requests must release their
+// places.
 func TestUnreadPredictions(t *testing.T) {
 	t.Parallel() // mostly waiting
 	config := serve.DefaultConfig()
@@ -258,7 +259,7 @@ func TestUnreadModels(t *testing.T) {
 	}
 }
 
-// slowly is a client that receives each part of a response after a delay. It receives nothing after a deadline.
+// slowly is a client that receives each part of a response after a delay. It receives nothing after the write deadline.
 type slowly struct {
 	recorder
 	pause    time.Duration
@@ -279,8 +280,9 @@ func (s *slowly) Write(p []byte) (int, error) {
 	return s.recorder.Write(p)
 }
 
-// TestSlowClientIsCutOff checks that a client that delays a response is disconnected. For predictions the limit is ten
-// seconds of waiting in total. For a model the client must have been too slow for ten seconds.
+// TestSlowClientIsCutOff checks that a client that delays a response is disconnected. A response with predictions may
+// wait ten seconds in total. A client that downloads a model must be disconnected after it has been too slow for ten
+// seconds.
 func TestSlowClientIsCutOff(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -308,8 +310,8 @@ func TestSlowClientIsCutOff(t *testing.T) {
 	}
 }
 
-// TestStopDuringDownload checks that stopping the server disconnects a client that does not read its response, without
-// an error.
+// TestStopDuringDownload stops the server while a client does not read its response. The client must be disconnected,
+// and the stop must return no error.
 func TestStopDuringDownload(t *testing.T) {
 	server := must.Get(serve.Start(listening(), following(t, 50, 20_000), quiet()))(t)
 	c := unread(t, server.URL(), "GET /v1/model", "")
@@ -319,7 +321,7 @@ func TestStopDuringDownload(t *testing.T) {
 	must.Do(t, server.Close(ctx))
 }
 
-// TestContentEncoding checks that compressed bodies are distinguished from text.
+// TestContentEncoding checks that compressed request bodies are distinguished from uncompressed text.
 func TestContentEncoding(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
 	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
@@ -368,8 +370,8 @@ func TestRequestMemory(t *testing.T) {
 	}
 }
 
-// TestConnections checks that idle connections do not block others, whether they were silent from the start or after a
-// request. A request on an open connection must be answered.
+// TestConnections checks that idle connections do not block other connections. The idle connections were silent from
+// the start, or after a request. A request on an open connection must be answered.
 func TestConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 8
@@ -397,8 +399,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestBusyConnections repeats TestConnections over TLS. If all connections are busy, a new one waits for the first to
-// finish. It must not delay a stop of the server.
+// TestBusyConnections repeats TestConnections over TLS. If all connections are busy, a new connection must wait until
+// the first is finished. A waiting connection must not delay a stop of the server.
 func TestBusyConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 2

@@ -28,8 +28,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one row of the table of metrics. Its values are computed during a scrape from the data that the run
-// publishes, so metrics cost nothing per event.
+// metric is one row of the table of metrics. Its values are computed during a scrape from data that the run publishes.
+// So metrics take no time per event.
 type metric struct {
 	name   string // name with the prefix blankout_
 	kind   prometheus.ValueType
@@ -43,7 +43,7 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// view is the data for one scrape.
+// view is the data of one scrape.
 type view struct {
 	status     *run.Status
 	learns     bool
@@ -65,8 +65,8 @@ type view struct {
 }
 
 // metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
-// or events. Only the metricFields worst fields with an alarm have a field label. So the number of time series is small
-// and bounded.
+// or events. Field labels exist only for the metricFields worst fields with an alarm. So the number of time series is
+// small and bounded.
 var metrics = slices.Concat(mainMetrics, fieldMetrics)
 
 var mainMetrics = []metric{
@@ -592,7 +592,7 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	}
 }
 
-// regression returns a reader of metrics that emits a regression measure by span (total or recent).
+// ofNumbers returns a reader of metrics that emits a regression measure by span (total or recent).
 func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if n := v.status.Learner.Numbers; n != nil {
@@ -636,7 +636,7 @@ func byPlace(read func(destinationView, func(float64, ...string))) func(*view, f
 	}
 }
 
-// byLearner returns a reader of metrics that emits a number for each learner, if there are several.
+// byLearner returns a reader of metrics that emits a number for each learner, if there are several learners.
 func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -647,7 +647,8 @@ func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...
 	}
 }
 
-// byLearnerSpan returns a reader of metrics that emits two numbers for each learner, if there are several.
+// byLearnerSpan returns a reader of metrics that emits two numbers for each learner, for the total and the window, if
+// there are several learners.
 func byLearnerSpan(read func(*LearnerReport) (total, window *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -698,8 +699,8 @@ func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...st
 	}
 }
 
-// byPartition returns a reader of metrics that emits a number for each partition. It skips unknown numbers, which are
-// below 0, because a sum over partitions must not become NaN.
+// byPartition returns a reader of metrics that emits a number for each partition. Unknown numbers are negative. It
+// skips them, because a sum over partitions must not become NaN.
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
@@ -813,7 +814,7 @@ func (c *collector) view() *view {
 		v.group = c.service.Group()
 	}
 	if v.source != nil {
-		// The run has the learned positions; the Consumer has the current ends of the partitions.
+		// The learned positions come from the run, and the current ends of the partitions from the Consumer.
 		v.partitions = append([]run.PartitionStatus(nil), v.partitions...)
 		for i := range v.partitions {
 			p := &v.partitions[i]
@@ -836,8 +837,7 @@ func (c *collector) view() *view {
 	return v
 }
 
-// largestClasses returns at most n classes: those with the most events, in their original order. It skips classes
-// without events.
+// largestClasses returns the n classes with the most events, in their original order. It skips classes without events.
 func largestClasses(classes []measure.ClassCoverage, n int) (out []measure.ClassCoverage) {
 	least := 1.0
 	if len(classes) > n {

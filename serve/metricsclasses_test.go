@@ -8,8 +8,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestLargestClasses checks that the classes with the most events are reported, in order and at most the requested
-// number. Classes without events are not reported.
+// TestLargestClasses checks that the classes with the most events are returned, in their original order and at most the
+// requested number. Classes without events must not be returned.
 func TestLargestClasses(t *testing.T) {
 	var classes []measure.ClassCoverage
 	for i, events := range []float64{5, 0, 7, 3, 7, 1, 3} {

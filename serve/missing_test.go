@@ -22,7 +22,7 @@ import (
 	"blankout/stream/record"
 )
 
-// telemetry is a fixed list of events with the given number of classes, and with numeric fields or words.
+// telemetry is a generated sequence of events with the given number of classes, and with numeric fields or words.
 type telemetry struct {
 	r       *mathrand.Rand
 	classes int
@@ -49,7 +49,7 @@ func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64)
 	return s
 }
 
-// write writes event i with a fraction of its fields missing: numbers are null, words are omitted.
+// write writes event i with a fraction of its fields missing. Missing numbers are null, and missing words are omitted.
 func (s *telemetry) write(b io.Writer, i int, missing float64) {
 	var words []string
 	fmt.Fprintf(b, `{"label":"c%d"`, s.labels[i])
@@ -71,9 +71,9 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 }
 
 // TestServedAsForecast checks that the forecast while learning equals the error of the server's predictions for the
-// same events with the same missing fraction. It must also equal the learner's own error. The mean over the streams
-// must be within a point. For one stream of two classes the difference has a standard deviation of 1.4 points, because
-// masks are drawn for some events only.
+// same events with the same missing fraction. The forecast must also equal the learner's own error. The mean difference
+// over the streams must be below one percentage point. For one stream of two classes the difference has a standard
+// deviation of 1.4 points, because masks are drawn for some events only.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
 	const learned, asked = 30_000, 15_000 // asked: the last events, whose forecasts have not decayed
@@ -182,8 +182,8 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 	return float64(wrong) / float64(n)
 }
 
-// TestMissingPredicted checks that a response names the missing fields, null or omitted, and the missing policy. The
-// user must be able to choose another policy.
+// TestMissingPredicted checks that a response names the missing fields, null or omitted, and the missing policy. If the
+// user chooses another policy, the response must name that policy.
 func TestMissingPredicted(t *testing.T) {
 	s := newTelemetry(17, 400, 2, 4, false, 0)
 	var lines bytes.Buffer

@@ -25,8 +25,8 @@ import (
 	"blankout/stream/record"
 )
 
-// Latest returns a function that returns the model that a Runner published last, or nil before the first. The function
-// is safe for concurrent use.
+// Latest returns a function that returns the model that a Runner published last. The function returns nil if no model
+// has been published. It is safe for concurrent use.
 func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
 	return LatestAs(published, func(string) *record.Config { return &recordConfig })
 }
@@ -86,8 +86,8 @@ func NamedAs(published func() *run.Published, asked func(learner string) *record
 	}
 }
 
-// models handles requests for the current model and for predictions. Clients that download the model compute the same
-// predictions.
+// models handles requests for the current model and for predictions. Clients that download the model can compute the
+// same predictions.
 type models struct {
 	config Config
 	take   func() *served.Model // returns the current model or nil
@@ -117,8 +117,8 @@ func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// tag returns the ETag of a model. It includes the time, because a learner may restart in another directory with the
-// same versions.
+// tag returns the ETag of a model. The ETag includes the time, because a learner that restarts in another directory may
+// use the same versions again.
 func tag(m *served.Model, form string) string {
 	if m.Learner != "" {
 		form += "-" + m.Learner
@@ -126,8 +126,8 @@ func tag(m *served.Model, form string) string {
 	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
 }
 
-// get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the header and splines
-// as JSON, and with ?weights=1 the weights too.
+// get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the head and the
+// splines of the model as JSON, and with ?weights=1 the weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	m := s.chosen(w, r)
 	if m == nil {
@@ -280,8 +280,8 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 	return out.Flush()
 }
 
-// defaultLargest is the number of largest weights returned for each class if ?n is not given. maxLargest is the largest
-// valid ?n.
+// defaultLargest is the number of largest weights returned for each output if ?n is not given. maxLargest is the
+// largest valid ?n.
 const (
 	defaultLargest = 20
 	maxLargest     = 1000
@@ -293,8 +293,8 @@ type weight struct {
 	Weight  float64 `json:"weight"` // weight of the standardized feature
 }
 
-// largest handles GET /v1/model/largest: for each output the weights with the largest absolute values, largest first.
-// Two classes have one output, for the positive class.
+// largest handles GET /v1/model/largest. The response has, for each output, the weights with the largest absolute
+// values, largest first. A model of two classes has one output, for the positive class.
 func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
 	if !ok {
@@ -345,7 +345,7 @@ func outputName(m *served.Model, k int) string {
 	return m.Schema.Classes[k]
 }
 
-// largestWeights caches the largest weights of the model that was requested last.
+// largestWeights caches the largest weights of one model, the last for which they were requested.
 type largestWeights struct {
 	mu      sync.Mutex
 	model   *served.Model
@@ -358,7 +358,7 @@ type columnWeight struct {
 	weight float64
 }
 
-// of returns the number of columns and the largest weights of a model. The caller must not change them.
+// of returns the number of columns and the largest weights of a model. The caller must not change the returned weights.
 func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 	"blankout/serve"
 )
 
-// described is openapi.json in a form for comparison with the server. An object must not have a property without a
-// description, unless the document marks the object as open.
+// described is openapi.json in a form for comparison with the server. A response object may not have a property that
+// its schema does not describe, unless the document marks the object as open.
 type described struct {
 	paths    map[string]map[string]operation // operations by path and method
 	mux      *http.ServeMux                  // finds the path of a request
@@ -203,8 +203,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestResponsesAreDocumented checks that every described request gets a response as described, before and after there are
-// data. The function call makes the same check for all other requests of this package's tests.
+// TestResponsesAreDocumented sends every described request, before and after the server has data. The responses must be
+// as described. The function call makes the same check for all other requests of this package's tests.
 func TestResponsesAreDocumented(t *testing.T) {
 	runner, service := learned(t)
 	service.Reports, _ = must.Get2(serve.OpenReports("", 3))(t)
@@ -255,7 +255,7 @@ func versionOf(model func() *served.Model) string {
 	return "1"
 }
 
-// TestUndocumented checks that missing descriptions are detected.
+// TestUndocumented checks that asDocumented detects responses without a description.
 func TestUndocumented(t *testing.T) {
 	request := httptest.NewRequest("GET", "/healthz", nil)
 	header := http.Header{"Content-Type": {"application/json"}}

@@ -1,6 +1,6 @@
 package serve
 
-// This file serves the web page and the stream of its data. The folder page has the page's files.
+// This file serves the web page and the stream of the page's data. The folder page has the page's files.
 
 import (
 	"crypto/sha256"
@@ -21,8 +21,8 @@ import (
 	"blankout/online/health"
 )
 
-// pages holds the files of / and /page/: the page, its scripts, and uPlot, which draws its charts. They request only
-// this server's own endpoints.
+// pages holds the files of / and /page/: the page, its scripts, and uPlot, which draws the charts. The scripts send
+// requests only to this server.
 
 //go:embed page
 var pages embed.FS
@@ -105,7 +105,7 @@ func lag(v *view) *float64 {
 	return &sum
 }
 
-// Report is the content of a server-sent event "status": all data on the page about the current state.
+// Report is the content of a server-sent event "status". It has all data of the page about the current state.
 type Report struct {
 	Point
 	Name            string                  `json:"name,omitempty"` // name of the learner, see Config.Name
@@ -308,7 +308,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // so that proxies do not buffer the stream
 	out := http.NewResponseController(w)
-	// The timeouts of other requests would end this request too early.
+	// The timeouts of short requests would end this long request too early.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 		return

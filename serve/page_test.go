@@ -27,8 +27,8 @@ import (
 )
 
 // TestPageInBrowser checks in a real browser that the page shows the data that the server reports, in light and dark
-// mode and on a phone. It must cause no errors and no requests to other servers. BLANKOUT_SCREENSHOTS names a directory
-// for screenshots.
+// mode and on a phone. The page must cause no errors and no requests to other servers. BLANKOUT_SCREENSHOTS names a
+// directory for screenshots.
 func TestPageInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -56,21 +56,21 @@ func TestPageInBrowser(t *testing.T) {
 	if m, err := served.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
 		t.Fatalf("the snapshot: %v", err)
 	}
-	// A line needs two points.
+	// A chart draws a line only if it has at least two points.
 	drawn := "[document.body?.dataset.events, document.querySelector('#chart-error')?.dataset.series, document.querySelector('#chart-gap')?.dataset.series, document.querySelector('#try-answer .bigclass') != null, document.querySelector('#chart-calibration')?.dataset.series, document.querySelector('#largest-table tbody tr') != null].join(' ') === '400 2 1 true 2 true'"
 	b.eachLook(t, url, drawn, func(t *testing.T, l look) {
 		b.shows(t, map[string]any{
 			"document.querySelector('#state').textContent":   "stopped",
 			"document.querySelector('#refused').textContent": "4",
 			"document.querySelector('#events').textContent":  "400",
-			// The chart's range may cut off only the first moments of a run, never later ones.
+			// The range of the chart may cut off only the first moments of a run, never later values.
 			"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i < 2 ? 50 : i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))": 39984.0,
 			"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))":              24990.0,
-			// Characters that do not print, or that change the direction of text, are shown as escapes. Spaces within
-			// numbers stay.
+			// Characters that do not print, or that change the direction of text, must be shown as escapes. Spaces
+			// within numbers must not change.
 			`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
 			`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
-			// Rejected records are grouped by reason; a click expands a group.
+			// Rejected records are grouped by reason. A click must expand a group.
 			"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
 			"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
 			"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
@@ -125,8 +125,9 @@ func priced(n int) []byte {
 	return lines.Bytes()
 }
 
-// TestRegressionInBrowser checks the page of a regression learner in a real browser. Its errors are MAE and RMSE in the
-// unit of the labels. The page must not mention classes, and a tried event must have a prediction interval.
+// TestRegressionInBrowser checks the page of a regression learner in a real browser. The errors on the page must be MAE
+// and RMSE in the unit of the labels. The page must not mention classes. The prediction for an event entered on the
+// page must have an interval.
 func TestRegressionInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
@@ -157,8 +158,8 @@ func TestRegressionInBrowser(t *testing.T) {
 	})
 }
 
-// TestWarningsInBrowser checks the page's warnings in a real browser. Every warning must be readable for any text, and
-// must not make the page wider than the window.
+// TestWarningsInBrowser checks the page's warnings in a real browser. Warnings with any text must be readable, and must
+// not make the page wider than the window.
 func TestWarningsInBrowser(t *testing.T) {
 	b := browse(t)
 	var lines bytes.Buffer
@@ -223,7 +224,8 @@ func TestHealthInBrowser(t *testing.T) {
 	})
 }
 
-// TestAlarmsInBrowser checks in a real browser that a field with an alarm is marked, and another field is not.
+// TestAlarmsInBrowser checks in a real browser that a field with an alarm is marked, and that a field without an alarm
+// is not marked.
 func TestAlarmsInBrowser(t *testing.T) {
 	b := browse(t)
 	_, service := learned(t)

@@ -1,6 +1,6 @@
 package serve
 
-// This file implements POST /v1/predict, and the parts that other prediction requests share.
+// This file implements POST /v1/predict, and functions that other prediction requests share.
 
 import (
 	"bufio"
@@ -20,23 +20,24 @@ import (
 	"blankout/stream/record"
 )
 
-// answer holds the prediction of one event, or the reason why it has none.
+// answer holds the prediction for one event, or the reason why it cannot be predicted.
 type answer struct {
 	*served.Prediction
 	Error string `json:"error,omitempty"`
 	Where string `json:"where,omitempty"`
 }
 
-// A request may have maxEvents events, request an explanation by the maxExplain most important features of each, and
-// produce maxNumbers numbers in total. An event counts a number for each class and for each explained feature.
+// A request may have up to maxEvents events. It may request an explanation by up to maxExplain of the most important
+// features of each event. The response may have up to maxNumbers numbers in total: one for each class and for each
+// explained feature of an event.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
 	maxNumbers = 1 << 20
 )
 
-// limited handles prediction requests, only a limited number at a time. This limits their memory and the processor time
-// that they take from learning.
+// limited returns a handler of prediction requests that handles only a limited number of requests at a time. This
+// limits the memory of the requests and the processor time that they take from learning.
 func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.predicting.enter(w, r) {
@@ -44,7 +45,7 @@ func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok boo
 		}
 		ok := false
 		defer func() { s.predicting.leave(ok) }()
-		// A client that sends slowly must not occupy a place for long.
+		// A client that sends its body slowly must not occupy a place for long.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
 		ok = answer(w, r)
 	}
@@ -88,8 +89,8 @@ func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bo
 	return nil, false
 }
 
-// mostEvents returns the largest number of events in a request that explains each by the given number of features. The
-// result each is the number of numbers in the response to one event.
+// mostEvents returns the largest number of events in a request that asks for explanations by the given number of
+// features. The result each is the number of numbers in the response to one event.
 func mostEvents(m *served.Model, explain int) (most, each int) {
 	each = max(m.Outputs, len(m.Schema.Classes)) + explain
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
@@ -194,9 +195,9 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 // errTooMany reports that a body has more events than allowed.
 var errTooMany = errors.New("too many events")
 
-// split splits a body into events: JSON values, the elements of a JSON array, or lines of text. They share the memory
-// of body. If it returns an error, it also returns the events before the error. It returns errTooMany as soon as there
-// are more than most events.
+// split splits a body into events: JSON values, the elements of a JSON array, or lines of text. The events share the
+// memory of body. If split returns an error, it also returns the events before the error. It returns errTooMany as soon
+// as there are more than most events.
 func split(body []byte, most int) (events [][]byte, err error) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {
@@ -244,7 +245,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 	return events, nil
 }
 
-// withoutHeader removes a first line that names the columns of CSV.
+// withoutHeader removes the first line of CSV if it names the columns.
 func withoutHeader(events [][]byte, c record.Config) [][]byte {
 	if len(events) > 0 && slices.Equal(strings.Split(strings.ReplaceAll(string(events[0]), `"`, ""), c.Separator), c.Columns) {
 		return events[1:]
@@ -252,7 +253,7 @@ func withoutHeader(events [][]byte, c record.Config) [][]byte {
 	return events
 }
 
-// cut returns err, or a clearer error if the text ended too early.
+// cut returns err. If the JSON text ended too early, it returns a clearer error.
 func cut(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

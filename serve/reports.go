@@ -27,8 +27,8 @@ type Reports struct {
 	list []*batch.Validation // reports, newest first
 }
 
-// OpenReports reads the reports of a directory, which need not exist. foreign has the names of other files, which are
-// ignored.
+// OpenReports reads the reports of a directory, which need not exist. The result foreign has the names of files that
+// are not reports; these files are ignored.
 func OpenReports(directory string, keep int) (_ *Reports, foreign []string, err error) {
 	r := &Reports{directory: directory, keep: keep}
 	if directory == "" {
@@ -108,7 +108,7 @@ func (r *Reports) Get(id string) *batch.Validation {
 	return nil
 }
 
-// reportSummary is an entry in the list of reports.
+// reportSummary is an entry in the response to GET /v1/reports.
 type reportSummary struct {
 	ID          string   `json:"id"`
 	Time        string   `json:"time"`

@@ -14,7 +14,8 @@ import (
 	"blankout/serve"
 )
 
-// TestReports checks that the newest reports survive a restart, and that a foreign file is not changed.
+// TestReports checks that the newest reports survive a restart. A file in the directory that is not a report must not
+// be changed.
 func TestReports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "reports")
 	reports, _ := must.Get2(serve.OpenReports(dir, 2))(t)

@@ -1,8 +1,8 @@
-// Package serve serves a running learner over HTTP: a web page, Prometheus metrics, health and readiness, the current
+// Package serve provides a running learner over HTTP: a web page, Prometheus metrics, health and readiness, the current
 // model, and its predictions.
 //
-// A [Server] only reads the data that the run publishes, which are immutable values behind atomic pointers. So requests
-// never delay learning. By default it listens on loopback.
+// A [Server] only reads the data that the run publishes. These data are immutable values behind atomic pointers, so
+// requests never delay learning. By default the server listens on loopback.
 package serve
 
 import (
@@ -42,11 +42,11 @@ import (
 type Config struct {
 	Address string `toml:"address"` // host:port to listen on; "" starts no server, port 0 chooses a free port
 	// Public allows an address that other machines can reach, without a token or without TLS. Every client that can
-	// reach it can read the model and request predictions.
+	// reach the address can then read the model and request predictions.
 	Public bool     `toml:"public"`
 	Hosts  []string `toml:"hosts"`
-	// Every request except health checks must send the token from the file TokenFile or, if that is "", from the
-	// environment variable TokenEnv. If neither contains a token, requests need none.
+	// TokenFile is the file with the token and, if TokenFile is "", TokenEnv is the environment variable with the
+	// token. Every request except health checks must send the token. If there is no token, requests need none.
 	TokenEnv       string        `toml:"-"`
 	TokenFile      string        `toml:"token_file"` // a final newline in the file is ignored
 	CertFile       string        `toml:"cert_file"`
@@ -94,32 +94,33 @@ type Service struct {
 	Version string // version of the program
 	// Status is the Status of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, or nil before the first. It is the result of Latest for a Runner, or the model of
-	// another learner that this service follows. The function itself may be nil.
+	// Model returns the newest model, or nil if there is no model yet. It is the result of Latest for a Runner, or the
+	// model of another learner that this service follows. The function itself may be nil.
 	Model func() *served.Model
-	// Source returns the counters of the Consumer, or nil before it is open. The function itself may be nil.
+	// Source returns the counters of the Consumer, or nil before the Consumer is open. The function itself may be nil.
 	Source func() *stream.ConsumerStats
 	// Registry has the schemas of records; nil if records need no schemas.
 	Registry *registry.Client
 	// Predictions returns the state of predicting a topic; nil if no topic is predicted.
 	Predictions func() *predict.Stats
-	// Snapshots returns the destinations of models, or nil before they are open. The function itself may be nil.
+	// Snapshots returns the destinations of models, or nil before the destinations are open. The function itself may be
+	// nil.
 	Snapshots func() *Snapshots
 	// DiskFree returns the number of free bytes on the disk of the checkpoints. It may be nil.
 	DiskFree func() (int64, error)
-	// History is the file that keeps the page's history across restarts. "" keeps it in memory only. OnDisk is true if
-	// no learner is running: the file is read but not written.
+	// History is the file that keeps the page's history across restarts. "" keeps the history in memory only. If OnDisk
+	// is true, no learner is running: the history file is read but not written.
 	History string
 	OnDisk  bool
 	// Reports holds the validation reports; nil disables their endpoints.
 	Reports *Reports
-	// Recent returns some of the newest labeled events, oldest first. Requests that measure the model need them; nil
-	// disables such requests.
+	// Recent returns some of the newest labeled events, oldest first. Requests that measure the model use these events.
+	// Nil disables such requests.
 	Recent func() []event.Example
 	// Learner returns the newest model of the learner with the given name, or nil. The function itself is nil for a
 	// single learner.
 	Learner func(name string) *served.Model
-	// Promote makes the named learner the lead. It returns once a checkpoint contains the change; see
+	// Promote makes the named learner the leading learner. It returns once a checkpoint contains the change; see
 	// run.Runner.Promote. Nil disables such requests.
 	Promote func(ctx context.Context, name string) error
 	// Validate requests a validation. Nil disables such requests.
@@ -127,8 +128,8 @@ type Service struct {
 	// Learn returns the Acceptor of events to learn, or nil while it is being opened. The function itself is nil if
 	// events are not accepted.
 	Learn func() Acceptor
-	// Group returns the Status of a group member, or nil before the first. The function itself is nil for a learner
-	// without a group.
+	// Group returns the Status of a group member, or nil if there is no Status yet. The function itself is nil for a
+	// learner without a group.
 	Group func() *group.Status
 }
 
@@ -141,9 +142,9 @@ func (s Service) status() *run.Status {
 	return &run.Status{NotReady: "not started"}
 }
 
-// notReady returns the reason why events are not being processed or predicted, or "" if the service is ready. Reasons
-// are the run's own reason, partitions that cannot be read, and the Predictor's reason. A service without a run is not
-// ready if there is no model.
+// notReady returns the reason why events are not being processed or predicted, or "" if the service is ready. The
+// reason is the run's own reason, or partitions that cannot be read, or the Predictor's reason. A service without a run
+// is not ready if there is no model.
 func (s Service) notReady() string {
 	why := s.status().NotReady
 	if why == run.Ended {
@@ -162,7 +163,7 @@ func (s Service) notReady() string {
 		why = cmp.Or(status.LastError, status.Refused)
 	}
 	if why == "" && s.Predictions != nil {
-		// A learner that has not received an event yet is still ready, although its Predictor waits for a model.
+		// A learner that has not received an event yet is ready, although its Predictor waits for a model.
 		if p := s.Predictions(); p.LastError != "" && !(p.Waiting && s.Status != nil) {
 			why = "predictions: " + p.LastError
 		}
@@ -309,8 +310,8 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 // URL returns the server's address, such as http://127.0.0.1:8642.
 func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
-// Close stops the server. It waits for running requests until ctx ends, then aborts the rest. Aborted requests are not
-// an error, because clients may retry.
+// Close stops the server. It waits for running requests until ctx ends, and then aborts the remaining requests. Aborted
+// requests are not an error, because clients may retry.
 func (s *Server) Close(ctx context.Context) error {
 	s.site.close() // otherwise clients of /v1/events would never finish
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -463,8 +464,8 @@ func fail(w http.ResponseWriter, status int, what, where string) {
 	reply(w, status, map[string]string{"error": what, "where": where})
 }
 
-// asked returns the value of a numeric query parameter between least and most, or usual if it is absent. If ok is
-// false, it has sent an error response.
+// asked returns the value of a numeric query parameter between least and most, or usual if the query does not have the
+// parameter. If ok is false, it has sent an error response.
 func asked(w http.ResponseWriter, r *http.Request, name, things string, least, most, usual int) (n int, ok bool) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -49,7 +49,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sharing{m}) }
 
-// learned returns a Runner that has learned a small file of JSON events, some of them invalid, and its Service.
+// learned returns a Runner and its Service. The Runner has learned a small file of JSON events, some of which are
+// invalid.
 func learned(t testing.TB) (*run.Runner, serve.Service) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -129,7 +130,7 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 	return response.StatusCode, string(text), response.Header
 }
 
-// answers sends a request, and checks the status of the response and that its text contains part.
+// answers sends a request. It checks that the response has the given status and that its text contains part.
 func answers(t *testing.T, status int, part, method, url, body string, headers ...string) {
 	t.Helper()
 	got, text, _ := call(t, method, url, body, headers...)
@@ -190,8 +191,8 @@ func TestEndpoints(t *testing.T) {
 	must.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
 }
 
-// TestStaleness checks that held-out records, which are never learned, count in the number of records by which the
-// published model is behind.
+// TestStaleness checks the number of records by which the published model is behind. The number must include held-out
+// records, which are never learned.
 func TestStaleness(t *testing.T) {
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	m.Offsets = event.Offsets{{Topic: "t", Next: 12, Records: 12}}
@@ -236,7 +237,8 @@ func TestRefusedSchemas(t *testing.T) {
 	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
-// TestWaitingIsReady checks that a service that waits for an exact solution, which is normal, is ready.
+// TestWaitingIsReady checks that a service is ready while it waits for an exact solution, because such a wait is
+// normal.
 func TestWaitingIsReady(t *testing.T) {
 	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
@@ -327,8 +329,8 @@ func TestPredict(t *testing.T) {
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
 
-// TestTooManyRequests checks that many concurrent requests are answered, wait, or are rejected immediately with an
-// error and a retry time. The test's clock advances only while all goroutines wait.
+// TestTooManyRequests sends many concurrent requests. A request must be answered, wait, or be rejected immediately with
+// an error and a retry time. The test's clock advances only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
 	must.Do(t, runner.Run(t.Context()))
@@ -393,8 +395,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// TestFollowedKernelModel checks that a service that follows a model serves it and predicts with it, also for a kernel
-// model.
+// TestFollowedKernelModel checks a service that follows a kernel model. It must return the model and predict with it.
 func TestFollowedKernelModel(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -493,8 +494,8 @@ func TestThreshold(t *testing.T) {
 	answers(t, 400, "", "POST", url+"/v1/predict?explain=1000000", `{}`)
 }
 
-// TestBrowsersAreKeptOut checks that a web page whose host name resolves to 127.0.0.1 can read nothing. No page may
-// make the server change anything.
+// TestBrowsersAreKeptOut checks requests of a web page whose host name resolves to 127.0.0.1. The page must not be able
+// to read anything. No page of another origin may make the server change anything.
 func TestBrowsersAreKeptOut(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -578,7 +579,8 @@ func TestAccess(t *testing.T) {
 	response.Body.Close()
 }
 
-// certificate writes a certificate for 127.0.0.1, followed by the certificate of its authority, and writes its key.
+// certificate writes a file with a certificate for 127.0.0.1, followed by the certificate of its authority. It writes
+// the key to another file.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	authority := streamtest.NewAuthority(t)
@@ -590,8 +592,8 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 }
 
 // FuzzRequests sends arbitrary requests to the server, with a service for each format of events. The server must never
-// fail with an internal error. Every error must be JSON with the reason and the place. No response may contain a file
-// that is not meant to be served.
+// fail with an internal error. Every error must be JSON with the fields what and where. No response may contain a file
+// that is not part of the page.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"POST", "/v1/predict", `{"word":"yes1"}`, "json"}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`, "json"}, {"POST", "/v1/predict", "1 2:3\n{", "svmlight"},
@@ -658,8 +660,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// TestLimits checks that a client that sends its headers or body too slowly, or too much of either, is disconnected and
-// delays no other client.
+// TestLimits checks clients that send their headers or body too slowly, or send too much. Such a client must be
+// disconnected and must not delay other clients.
 func TestLimits(t *testing.T) {
 	t.Parallel() // mostly waiting
 	runner, service := learned(t)
@@ -676,8 +678,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestEvents checks that GET /v1/events sends the run so far and then the current state, and does not delay a stop of
-// the server.
+// TestEvents checks that GET /v1/events sends the history of the run and then the current state. The request must not
+// delay a stop of the server.
 func TestEvents(t *testing.T) {
 	runner, service := learned(t)
 	server := must.Get(serve.Start(listening(), service, quiet()))(t)
@@ -784,7 +786,7 @@ func ExampleStart() {
 	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
 }
 
-// validates makes a runner validate itself on the events of its file, and a service list the reports.
+// validates makes a runner validate its model on the events of its file. It makes a service list the reports.
 func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, records record.Config) {
 	t.Helper()
 	s.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)

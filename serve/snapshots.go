@@ -44,7 +44,7 @@ func (c SnapshotConfig) Check() error {
 }
 
 // Snapshots sends the newest model to a topic, a file and an object in a store, on its own goroutine. A slow or
-// unreachable destination delays no publication; it gets a newer model later.
+// unreachable destination does not delay the publication of models; it gets a newer model later.
 type Snapshots struct {
 	config       SnapshotConfig
 	model        func() *served.Model
@@ -67,8 +67,8 @@ type destinationStats struct {
 	lastError         string
 }
 
-// OpenSnapshots prepares the destinations. It connects to the topic and to the store, and reads the models that they
-// contain.
+// OpenSnapshots prepares the destinations. It connects to the topic and to the store, and reads the models that the
+// destinations contain.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *served.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
@@ -109,8 +109,8 @@ func (s *Snapshots) add(name string, version uint64, write func(context.Context,
 	s.destinations = append(s.destinations, p)
 }
 
-// Version returns the largest version that a destination had when it was opened, or 0 for none. Versions that are
-// published later must be larger.
+// Version returns the largest version that a destination contained when it was opened, or 0 if no destination contained
+// a model. Versions that are published later must be larger.
 func (s *Snapshots) Version() uint64 {
 	v := uint64(0)
 	for _, p := range s.destinations {
@@ -167,7 +167,7 @@ type destinationView struct {
 	destinationStats
 }
 
-// view returns the status of the destinations. Any goroutine may call it, also on a nil Snapshots.
+// view returns the status of the destinations. Any goroutine may call it. The receiver may be nil.
 func (s *Snapshots) view() (out []destinationView) {
 	if s == nil {
 		return nil
@@ -178,8 +178,8 @@ func (s *Snapshots) view() (out []destinationView) {
 	return out
 }
 
-// Close closes the connections. Run must have returned. Close returns no error if the topic has not accepted the last
-// model, because the checkpoint and the next run's snapshot contain it too.
+// Close closes the connections. Run must have returned. If the topic has not accepted the last model, Close returns no
+// error, because the checkpoint and the next run's snapshot contain the model too.
 func (s *Snapshots) Close() error {
 	if s.topic != nil {
 		if err := s.topic.Close(); err != nil {

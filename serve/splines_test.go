@@ -25,8 +25,8 @@ func bent(n int) []byte {
 	return lines.Bytes()
 }
 
-// TestSplinesAreServed checks that the splines in /v1/model equal the differences between the scores of /v1/predict for
-// events that differ in one number.
+// TestSplinesAreServed scores events that differ in one number with /v1/predict. The differences between the scores
+// must equal the differences of the spline in /v1/model.
 func TestSplinesAreServed(t *testing.T) {
 	c := online.DefaultConfig()
 	_, service := learnedFrom(t, c, 2, bent(3000))

@@ -54,8 +54,8 @@ func TestStuck(t *testing.T) {
 	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
 		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
 	}
-	// The model has seen the field, although its value counts as missing, so the event is not rejected for having only
-	// unseen features.
+	// The model has seen the field, although the field's value counts as missing. So the event is not rejected for
+	// having only unseen features.
 	if p := predict(`{"vibration":2.5,"new":1}`); fmt.Sprint(p.Unseen, p.Stuck) != "[new] [vibration]" {
 		t.Errorf("%+v", p)
 	}

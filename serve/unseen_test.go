@@ -8,8 +8,8 @@ import (
 	"blankout/serve"
 )
 
-// TestUnseenFeatures checks that an event with only unseen features is rejected. The other events of the request must
-// be predicted, also an event whose fields are all declared missing. Both classes must have a probability.
+// TestUnseenFeatures checks that an event with only unseen features is rejected. All other events of the request must
+// be predicted. This includes an event whose fields are all declared missing. Both classes must have a probability.
 func TestUnseenFeatures(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)

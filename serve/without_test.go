@@ -53,7 +53,7 @@ func TestWithout(t *testing.T) {
 }
 
 // TestFailuresAndReportsInBrowser checks in a real browser that a single point of failure can be selected by mouse and
-// by keyboard. Two validations can be compared.
+// by keyboard. The page must be able to compare two validations.
 func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)

@@ -21,7 +21,7 @@ import (
 // adoptEvery is the number of records between two adoptions of exact solutions.
 const adoptEvery = 2000
 
-// adopting returns l, with settings that make it adopt exact solutions and keep every checkpoint.
+// adopting returns l with settings that make the learner adopt exact solutions and keep every checkpoint.
 func (l *learner) adopting() *learner {
 	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.window=0",
 		"--set", "validate.events=2000", "--set", "validate.holdout=9",
@@ -52,8 +52,8 @@ func same(a, b []byte) bool {
 	return len(differ) == 0 || slices.Equal(differ, []string{"names"})
 }
 
-// TestCrashAdopting kills a program while it solves for, adopts or saves an exact solution. The newest checkpoint then
-// holds the state before or after the adoption. The final state must equal the final state of a run without kills.
+// TestCrashAdopting kills a program while it solves for, adopts or saves an exact solution. The newest checkpoint must
+// then hold the state before or after the adoption. The final state must equal the final state of a run without kills.
 func TestCrashAdopting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -119,8 +119,9 @@ func TestCrashAdopting(t *testing.T) {
 	}
 }
 
-// TestCrashAfterWaiting checks that a learner saves the expiry of a wait for a solution before it learns more. The
-// final state must then equal the final state of a run without kills, however fast the solver is after a restart.
+// TestCrashAfterWaiting checks a learner whose wait for a solution expires. The learner must save this fact before it
+// learns more. Then the final state must equal the final state of a run without kills, even if the solver is fast after
+// a restart.
 func TestCrashAfterWaiting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")

@@ -46,7 +46,7 @@ func around(before string, piece string, after string) []byte {
 	return slices.Concat([]byte(before), fill(piece), []byte(after+"\n"))
 }
 
-// amplifiers returns the inputs, by the names of record.Formats and of the other kinds of files.
+// amplifiers returns the inputs by the name of the reader: the names of record.Formats and of all other kinds of files.
 func amplifiers(t *testing.T) map[string][]amplifier {
 	var gz bytes.Buffer
 	z := gzip.NewWriter(&gz)
@@ -121,8 +121,8 @@ func longTextParquet(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// peak runs a command and returns its largest resident memory in bytes. It polls until shortly before the end, because
-// the value that the system reports after the end includes the parent process.
+// peak runs a command and returns its largest resident memory in bytes. It polls the memory while the command runs,
+// because the value that the system reports after the end includes the parent process.
 func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
@@ -151,8 +151,8 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 }
 
 // TestAmplifiers checks the memory of every reader of events: every record format, every other kind of file, and every
-// command with -d. A reader may take 64 MB plus eight times the size of its input more than for a few small events. The
-// test fails if a new format or command is not listed.
+// command with -d. A reader may take as much memory as for a few small events, plus 64 MB and eight times the size of
+// its input. The test fails if it does not list a format or command.
 func TestAmplifiers(t *testing.T) {
 	longtest.Only(t)
 	program, dir, all := buildProgram(t), t.TempDir(), amplifiers(t)
@@ -225,8 +225,8 @@ func within(t *testing.T, a amplifier, little, much int64) {
 	}
 }
 
-// TestDecodeAmplifier runs as a child process of TestAmplifiers. It decodes its input as a record of a format that only
-// topics have.
+// TestDecodeAmplifier runs in a child process of TestAmplifiers. It decodes its input as a record of a format that
+// occurs only in topics.
 func TestDecodeAmplifier(t *testing.T) {
 	format := os.Getenv("BLANKOUT_AMPLIFIER")
 	if format == "" {

@@ -26,9 +26,9 @@ import (
 	"blankout/stream/record"
 )
 
-// TestCommandsAgree checks that the commands agree with a Learner that is called from Go. train measures the score of
-// each event before it learns the event, for any number of threads and any order of the fields. predict returns the
-// scores of the Learner's snapshot.
+// TestCommandsAgree compares the commands with a Learner that is called from Go. The command train must measure the
+// score of each event before it learns the event, for any number of threads and any order of the fields. The command
+// predict must return the scores of the Learner's snapshot.
 func TestCommandsAgree(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
@@ -95,9 +95,9 @@ func TestCommandsAgree(t *testing.T) {
 	}
 }
 
-// commandEvents returns n events as JSON lines. classes is the number of classes, 0 for numeric targets. Fields are
-// numbers, categories and words, some of them null, with weights. If shuffled is set, the fields of all records except
-// the first are in random order.
+// commandEvents returns n events as JSON lines. The argument classes is the number of classes, 0 for numeric targets.
+// Fields are numbers, categories and words, some of them null. Events have weights. If shuffled is set, the fields of
+// all records except the first are in random order.
 func commandEvents(seed uint64, classes, n int, shuffled bool) (out []byte) {
 	r, order := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	kinds := cmp.Or(classes, 3)
@@ -157,8 +157,8 @@ func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path s
 	}
 }
 
-// learnByHand learns the events of a file by calling a Learner. It returns the model and the progressive measures,
-// computed from their definitions, by the names that train uses.
+// learnByHand learns the events of a file by calling a Learner. It returns the model and the progressive measures. The
+// measures are computed from their definitions and have the names that train uses.
 func learnByHand(t *testing.T, c online.Config, classes []string, path string) (map[string]float64, *model.Linear) {
 	t.Helper()
 	records := commandRecords(c)

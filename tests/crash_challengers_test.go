@@ -18,8 +18,8 @@ import (
 	"blankout/internal/run"
 )
 
-// challengerTables configures two challengers. One challenger has separate columns, because it has the field x that
-// determines the label. It becomes the lead.
+// challengerTables configures two challengers. One challenger has its own columns, including the field x that
+// determines the label. This challenger becomes the leading learner.
 const challengerTables = `
 [learner]
 noise = "none"
@@ -56,8 +56,8 @@ func (l *learner) lead(t *testing.T) string {
 	return must.Get(run.ReadContest(file.Blocks))(t).Lead
 }
 
-// TestCrashChallengers runs several learners of one stream and kills them often, before and after one becomes the lead
-// automatically. They end with the same bytes as without kills.
+// TestCrashChallengers runs several learners of one stream. It kills the program often, before and after a challenger
+// takes the lead automatically. The final state must have the same bytes as without kills.
 func TestCrashChallengers(t *testing.T) {
 	kills := crashKills(t)
 	program := buildProgram(t)
@@ -116,8 +116,8 @@ func killPromoted(t *testing.T, l *learner) {
 	must.Equal(t, l.lead(t), "alike", "the lead after the restart")
 }
 
-// TestCrashAtPromotion checks that a kill between a promotion and its checkpoint changes nothing: the promotion happens
-// again at the same record.
+// TestCrashAtPromotion kills the program between a promotion and the checkpoint of the promotion. After the restart the
+// promotion must happen again at the same record.
 func TestCrashAtPromotion(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -126,7 +126,8 @@ func TestCrashAtPromotion(t *testing.T) {
 	reference.finish(t)
 	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
 		l := newContest(t, program, broker.Brokers()[0])
-		// A busy machine saves fewer checkpoints, because a checkpoint that is due while another is written is skipped.
+		// A busy machine saves fewer checkpoints. A checkpoint that becomes due while another is being written is
+		// skipped.
 		fewer := place == "checkpoint.rename=kill@21" || place == "checkpoint.rename=kill@22"
 		l.failAt(t, place, fewer)
 		l.finish(t)

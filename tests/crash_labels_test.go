@@ -17,9 +17,9 @@ import (
 )
 
 // This file has the crash tests of delayed labels. Events and labels are in two partitions each, and their learner is
-// killed. Its checkpoint must have the same bytes as the checkpoint of a learner that was not killed. This holds for
-// several partitions too, because the order of events and labels depends only on the logs. Learners of classes and of
-// numbers alternate.
+// killed. Its checkpoint must have the same bytes as the checkpoint of a learner that was not killed. The bytes are
+// equal even for several partitions, because the order of events and labels depends only on the logs. Learners for
+// classification and for regression alternate.
 
 // joinBroker starts a broker with a topic of clicks and a topic of answers (their labels). Some answers are late,
 // repeated, early, missing or invalid.
@@ -76,7 +76,8 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	}
 }
 
-// joinKinds lists the loss of each learner of clicks and answers, and the field of an answer that holds its label.
+// joinKinds has two kinds of learners of clicks and answers. For each kind it has the loss, and the field of an answer
+// that holds the label.
 var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared", "amount"}}
 
 // newJoiner returns a learner of one of joinKinds.
@@ -143,7 +144,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
 }
 
-// TestCrashJoinAtFailpoints kills the program where it stores or removes waiting events, or makes such an operation
+// TestCrashJoinAtFailpoints kills the program where it stores or removes waiting events. It also makes these operations
 // fail.
 func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)

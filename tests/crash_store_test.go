@@ -11,9 +11,8 @@ import (
 	"blankout/internal/s3test"
 )
 
-// TestCrashWithStore checks that checkpoints in an object store equal checkpoints on disk. It kills the program at
-// every access to the store, makes accesses fail, and makes the store unreachable. The program must recover after a
-// restart.
+// TestCrashWithStore kills the program at every access to an object store, makes accesses fail, and makes the store
+// unreachable. The program must recover after a restart. The checkpoints in the store must equal checkpoints on disk.
 func TestCrashWithStore(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")

@@ -30,7 +30,7 @@ import (
 )
 
 // The crash tests run the real program with a broker in this process. They kill and restart the program until it has
-// learned everything. Then its checkpoint must have the same bytes as the checkpoint of a run without kills.
+// learned all records. Then its checkpoint must have the same bytes as the checkpoint of a run without kills.
 
 // crashTopics are the topics that the learners of the crash tests read.
 var crashTopics = map[string]struct {
@@ -40,7 +40,7 @@ var crashTopics = map[string]struct {
 
 const crashRefused = 97 // one of this many records is invalid
 
-// startBroker starts a broker in this process. topics maps the name of each topic to its number of partitions.
+// startBroker starts a broker in this process. The map topics has the number of partitions of each topic.
 func startBroker(t testing.TB, topics map[string]int32) *stream.Embedded {
 	t.Helper()
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics}))(t)
@@ -93,7 +93,7 @@ func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(writt
 	return errors.Join(p.Flush(t.Context()), p.Close())
 }
 
-// learner is a learner of one topic with its own directory.
+// learner is a learner program of one topic, with its own directory.
 type learner struct {
 	program, dir string
 	env          []string
@@ -145,8 +145,8 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// live runs the program until end, called after a delay, ends it. If end is nil, live waits until the program ends. It
-// returns the error of the process.
+// live runs the program, and calls end with the process after a delay to stop it. If end is nil, live waits until the
+// program ends. It returns the error of the process.
 func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) error) error {
 	t.Helper()
 	c := l.start(t)
@@ -257,9 +257,9 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	return data, offsets, model.Events
 }
 
-// check compares a finished learner with reference, which was not killed. If there is one partition, the states must
-// have equal bytes. If there are several, the counts of records must be equal. No dead letter may be missing, but some
-// may be repeated.
+// check compares a finished learner with reference, which was not killed. With one partition, the states must have
+// equal bytes. With several partitions, the counts of records must be equal. No dead letter may be missing, but dead
+// letters may be repeated.
 func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
@@ -289,7 +289,7 @@ func differingBlocks(a, b []byte) (names []string) {
 	return names
 }
 
-// deadLetters returns the positions of the stored dead letters without duplicates.
+// deadLetters returns the positions of the records whose dead letters are stored, without duplicates.
 func (l *learner) deadLetters(t *testing.T) (places []string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(l.dir, "dead.jsonl")))(t)
@@ -310,7 +310,7 @@ func (l *learner) deadLetters(t *testing.T) (places []string) {
 	return slices.Compact(places)
 }
 
-// expect checks a run without kills.
+// expect checks the results of a run without kills.
 func (l *learner) expect(t *testing.T, topic string) {
 	t.Helper()
 	_, offsets, events := l.state(t)
@@ -361,7 +361,7 @@ func TestCrash(t *testing.T) {
 			reference := newLearner(t, program, broker.Brokers()[0], topic)
 			reference.finish(t)
 			reference.expect(t, topic)
-			// Kills should happen within the duration of the fastest run.
+			// The kills should happen within the duration of the fastest of two runs.
 			took := time.Hour
 			for range 2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
@@ -389,7 +389,7 @@ func TestCrash(t *testing.T) {
 	t.Run("asked to stop", func(t *testing.T) { askToStop(t, program, broker) })
 }
 
-// TestCrashAtFailpoints kills the program at every access to a file or connection, or makes the access fail. The
+// TestCrashAtFailpoints kills the program at every access to a file or connection. It also makes each access fail. The
 // program must recover after a restart.
 func TestCrashAtFailpoints(t *testing.T) {
 	longtest.Only(t)
@@ -430,8 +430,8 @@ func TestCrashBeside(t *testing.T) {
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
 }
 
-// crashPublishing interrupts the publication of models at several places. Afterwards the topic and the file contain a
-// complete model that is not older than the one before.
+// crashPublishing interrupts the publication of models at several places. Afterwards the topic and the file must
+// contain a complete model that is not older than the previous model.
 func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)
@@ -485,7 +485,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	l.check(t, "short", reference)
 }
 
-// crashWithUnlabeled checks that a checkpoint also holds the offsets of an unlabeled topic.
+// crashWithUnlabeled checks that a checkpoint includes the offsets of an unlabeled topic.
 func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	both := func() *learner {
 		return newLearner(t, program, broker.Brokers()[0], "short", "--set=kafka.unlabeled_topics=three", "--set=learner.unlabeled_weight=0.3")
@@ -509,8 +509,8 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// crashWithMislabeled checks that no mislabeled event is lost if it cannot be stored, or if the program is killed while
-// it stores the event.
+// crashWithMislabeled checks that no mislabeled event is lost. In one case the event cannot be stored. In the other
+// case the program is killed while it stores the event.
 func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) {
 	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
@@ -572,7 +572,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "one", reference)
 
-	// A run without an end stops on SIGTERM too, and keeps the directory locked until then.
+	// A run without an end must also stop on SIGTERM. Until then it must keep the directory locked.
 	l = newLearner(t, program, broker.Brokers()[0], "one")
 	l.flags = nil
 	first := l.start(t)

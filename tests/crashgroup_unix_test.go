@@ -38,8 +38,8 @@ type written struct {
 	sums [][]uint64
 }
 
-// check fails the test if the records before the positions of a group differ from the produced records. It reports
-// whether all records were learned.
+// check compares the records before the positions of a group with the produced records. If they differ, it fails the
+// test. It reports whether all records were learned.
 func (w *written) check(t *testing.T, positions event.Offsets) (all bool) {
 	t.Helper()
 	w.mu.Lock()
@@ -90,9 +90,9 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	}
 }
 
-// TestCrashGroup runs a few rounds with the group coordinator of the embedded broker. That coordinator may never remove
-// a member that dies between the response to its JoinGroup and its SyncGroup, and then nobody reads the member's
-// partition. TestKafkaGroup runs more rounds.
+// TestCrashGroup runs a few rounds with the group coordinator of the embedded broker. This coordinator has an error: it
+// may never remove a member that dies between the response to its JoinGroup and its SyncGroup. Then no member reads the
+// dead member's partition. TestKafkaGroup runs more rounds.
 func TestCrashGroup(t *testing.T) {
 	longtest.Only(t)
 	const partitions = 4
@@ -107,8 +107,8 @@ type brokerFault func(r *rand.Rand) (what string, mend func())
 
 // crashGroup runs three members in separate processes while events are produced to the topic events. It kills members,
 // pauses them for longer than their session timeout, and stops and restarts them at random times. The faults of brokers
-// happen one after the other, each during a failure of a member. Every event must count once, and all members must have
-// the same bytes at every snapshot.
+// happen one after the other, each during a failure of a member. Every event must be learned once, and all members must
+// have the same bytes at every snapshot.
 func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	program := buildProgram(t)

@@ -13,8 +13,8 @@ import (
 )
 
 // TestCommandsInDocuments checks every command in the documents that runs tests by name, because go test does not
-// report an unknown name. Each name must be a test, fuzz test or benchmark of the named package, or of any package if
-// the command names none.
+// report an unknown name. Each name must be a test, fuzz test or benchmark of the named package. If the command names
+// no package, any package will do.
 func TestCommandsInDocuments(t *testing.T) {
 	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")

@@ -39,9 +39,9 @@ func firstLines(t *testing.T, from, to string, n int) string {
 }
 
 // TestExactIsTrain makes a learner adopt the exact solution for a whole topic. The reported objective must equal three
-// others: the objective of the adopted weights, of a validation of the checkpoint, and of train on the same events.
-// (Short runs compare validations with train in ../batch and test adoptions in ../internal/run. This test compiles the
-// program again, with failpoints.)
+// other objectives: of the adopted weights, of a validation of the checkpoint, and of train on the same events. (Short
+// runs compare validations with train in ../batch and test adoptions in ../internal/run. This test compiles the program
+// again, with failpoints.)
 func TestExactIsTrain(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)

@@ -44,7 +44,7 @@ func formatConfig() online.Config {
 }
 
 // writeFormat writes four files: a checkpoint in the middle of a stream, a snapshot, a batch model and a kernel model.
-// It also writes the scores of each for formatEvents.
+// It also writes the scores that each file gives for formatEvents.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
 	must.Do(t, os.MkdirAll(dir, 0o755))
@@ -109,8 +109,9 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 	return scores
 }
 
-// TestFormats checks that stored files of the current format can be read and give the stored scores, and that learning
-// continues from the checkpoint. It also checks that a file of a newer format is rejected with the name of the file.
+// TestFormats checks that stored files of the current format can be read and give the stored scores. Learning must
+// continue from the checkpoint. A file of a newer format must be rejected with an error that contains the name of the
+// file.
 func TestFormats(t *testing.T) {
 	longtest.NotRaced(t)
 	current := filepath.Join("testdata", "format1")

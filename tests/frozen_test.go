@@ -28,7 +28,7 @@ var (
 
 var updateFrozen = flag.Bool("update-frozen", false, "write testdata/frozen.txt anew; the commit says why the numbers changed")
 
-// frozen holds the results of the program by configuration.
+// frozen holds the results of the program, by configuration, for comparison with a stored file.
 type frozen struct {
 	t       *testing.T
 	program string
@@ -37,7 +37,7 @@ type frozen struct {
 	seen    int               // number of requested models and runs so far
 }
 
-// leftOut reports whether a short run skips the next model or run. Short runs test every fourth.
+// leftOut reports whether the next model or run is skipped. A short run of the tests skips three of four.
 func (f *frozen) leftOut() bool {
 	f.seen++
 	return !f.whole && f.seen%4 != 1
@@ -100,8 +100,8 @@ func (f *frozen) train(name, data, test string, args ...string) {
 	f.got["predict "+name] = measuresOf(f.t, predicted, "error", "log_loss", "calibration_error") + " " + f.hash("predict "+name, fileBytes(f.t, model+".scores"))
 }
 
-// learned runs the program on a file like a service and returns the directory of its checkpoint. learnInto continues
-// from the checkpoint in the directory, if there is one.
+// learned runs the program on a file like a service and returns the directory of its checkpoint. The method learnInto
+// does the same in a given directory, and continues from the checkpoint in that directory, if there is one.
 func (f *frozen) learned(data string, args, settings []string) (dir string) {
 	dir = f.t.TempDir()
 	f.learnInto(dir, data, args, settings)
@@ -159,7 +159,7 @@ func (f *frozen) hash(name string, data []byte) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// stable returns a JSON object without the members in without, which differ between runs.
+// stable returns a JSON object without the named members. The values of these members differ between runs.
 func stable(t *testing.T, data []byte, without ...string) []byte {
 	t.Helper()
 	var all map[string]json.RawMessage
@@ -175,7 +175,7 @@ func fileBytes(t *testing.T, name string) []byte {
 	return must.Get(os.ReadFile(name))(t)
 }
 
-// frozenModels trains and learns the samples with every loss, noise, bound and optimizer.
+// frozenModels trains exact and online models on the samples, with every loss, noise, bound and optimizer.
 func frozenModels(f *frozen) {
 	train := f.train
 	binary, many := [2]string{"subj/all.svm.gz", "subj/all.svm.gz"}, [2]string{"usps/train.svm.gz", "usps/train.svm.gz"}

@@ -17,8 +17,9 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// sensors writes events as JSON lines. Their correlated numbers form three groups, some of which fail for a while.
-// label selects classes, a number or a count as the label. The concept changes after two thirds of the stream.
+// sensors writes events as JSON lines. Their correlated numbers form three groups, some of which fail for a while. The
+// argument label is the kind of label: classes, a number or a count. The relation between fields and label changes
+// after two thirds of the stream.
 func sensors(t *testing.T, dir, name string, n, classes int, label string) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(classes)))
@@ -205,8 +206,8 @@ func frozenRuns(f *frozen) {
 	}
 }
 
-// frozenFold learns a stream with three members of a group, one of which dies sometimes. It hashes the combined model
-// and its measures on held-out events.
+// frozenFold learns a stream with three members of a group, one of which sometimes dies. It hashes the combined model
+// and the model's measures on held-out events.
 func frozenFold(f *frozen) {
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	for i := range 20 {

@@ -17,9 +17,9 @@ import (
 	"blankout/internal/must"
 )
 
-// TestFullDiskUnderLabels fills the disk that stores events waiting for labels. The learner must report it and not be
-// ready. SIGTERM must end the learner with exit code 1. It must reach the same bytes as a learner without faults, after
-// kills and once the disk has space.
+// TestFullDiskUnderLabels fills the disk that stores events waiting for labels. The learner must report the full disk
+// and not be ready. SIGTERM must end the learner with exit code 1. Once the disk has space, and after kills, the
+// learner must reach the same bytes as a learner without faults.
 func TestFullDiskUnderLabels(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t)

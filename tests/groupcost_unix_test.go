@@ -21,8 +21,9 @@ import (
 	"blankout/stream"
 )
 
-// BenchmarkGroup measures the CPU time per event of a single learner and of a group, summed over its members in
-// separate processes. The members exchange rows of weights. So many columns are expensive, but less so in long streams.
+// BenchmarkGroup measures the CPU time per event of a single learner and of a group. The time of a group is summed over
+// its members in separate processes. The members exchange rows of weights. So a large number of columns is expensive,
+// but less so in long streams.
 //
 //	go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {

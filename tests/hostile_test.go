@@ -22,8 +22,8 @@ import (
 	"blankout/stream/record"
 )
 
-// hostile lists records by format that the documented limits reject. They contain fields, words and classes that no
-// valid record contains, and none of these may be in the learned state.
+// hostile lists, by format, records that exceed the documented limits. They contain fields, words and classes that no
+// valid record contains. The learned state must contain none of these.
 var hostile = map[string][]struct {
 	reason event.Reason
 	record string
@@ -131,7 +131,8 @@ func (s *records) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// learnRecords learns records. It returns the state, the counts of rejected records by reason, and the dead letters.
+// learnRecords learns the records in all. It returns the state, the counts of rejected records by reason, and the dead
+// letters.
 func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
@@ -153,12 +154,12 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	return state, r.Status().RefusedBy, dead
 }
 
-// TestHostileRecords checks a stream with one hostile record in a hundred, and a few at its start. It must lead to the
-// same bits as the stream without them. It compares weights, statistics, fields, names and measures. Every hostile
-// record must be a dead letter with its reason.
+// TestHostileRecords learns a stream in which one record in a hundred is hostile, and a few at the start. The result
+// must have the same bits as the stream without the hostile records: weights, statistics, fields, names and measures.
+// Every hostile record must be a dead letter with its reason.
 //
 // A valid record with an unknown label adds a class. So without record.classes the states are equal only if all classes
-// have arrived before such a record.
+// have arrived before the first such record.
 func TestHostileRecords(t *testing.T) {
 	t.Run("classes", func(t *testing.T) { testHostile(t, true) })
 	t.Run("no classes", func(t *testing.T) { testHostile(t, false) })

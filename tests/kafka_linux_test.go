@@ -28,8 +28,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafka tests the Kafka functions of package stream with one real Apache Kafka broker. The test data that kafka-go
-// cannot write is written by franz-go.
+// TestKafka tests the Kafka functions of package stream with one real Apache Kafka broker. Some test data are written
+// by franz-go, because kafka-go cannot write them.
 func TestKafka(t *testing.T) {
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
 	k.admin = streamtest.Admin(t, k.plain)
@@ -94,7 +94,7 @@ func (k *kafkaTest) consumer(t *testing.T, topic string, from event.Offsets, edi
 	return consumer, d, err
 }
 
-// read reads n records, or all up to the end, and returns each as "partition/offset:value".
+// read reads n records, or all records up to the end, and returns each as "partition/offset:value".
 func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -177,7 +177,7 @@ func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values
 	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
 	must.Do(t, client.BeginTransaction())
 	for _, v := range values {
-		// Each value is a batch of its own, so that more than one batch is dropped.
+		// Each value is written in a separate batch, so that an aborted transaction has more than one batch.
 		must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
 	}
 	must.Do(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
@@ -273,7 +273,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "earliest" }), "0/3:d", "0/4:e")
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "latest" }))
 
-	// The consumer that had read further continues.
+	// A consumer that had already read beyond the new start of the log must continue.
 	write(t, k.producer(t, topic, nil), "f")
 	got := must.Get(read(t, c, d, 1))(t)
 	expect(t, got, "0/5:f")
@@ -467,7 +467,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	for i, s := range got {
 		must.Require(t, s == fmt.Sprintf("0/%d:%d", i, i), "record %d is %s", i, s)
 	}
-	// The logged causes of retries depend on the state of a fetch when the broker stopped.
+	// The number of retries by cause depends on the state of a fetch when the broker stopped, so it is only logged.
 	total := uint64(0)
 	retries := c.Stats().Retries
 	for _, n := range retries {
@@ -605,7 +605,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 }
 
 // deletedTopic deletes a topic that is being read and creates it again with more records. Reading must stop with an
-// error that names the cause, also after a restart.
+// error that names the cause. A restart must give the error again.
 func (k *kafkaTest) deletedTopic(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)

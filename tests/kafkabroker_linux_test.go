@@ -49,8 +49,8 @@ type kafkaBroker struct {
 	process    *exec.Cmd
 	exited     chan struct{}
 	controller string
-	// behind is another listener without TLS. The broker directs clients to it through proxy. Both are "" if there is
-	// no proxy.
+	// behind is another listener without TLS, to which the broker directs clients through proxy. Both fields are "" if
+	// there is no proxy.
 	behind, proxy string
 	env           []string // additional environment variables of the broker
 }
@@ -247,7 +247,7 @@ func proxied(address string) string {
 	return ",PROXIED://" + address
 }
 
-// start starts the broker and waits until it works.
+// start starts the broker and waits until the broker works.
 func (b *kafkaBroker) start(t *testing.T) {
 	t.Helper()
 	b.launch(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafkaGroup runs crashGroup with a real Apache Kafka broker.
+// TestKafkaGroup runs the rounds of crashGroup with a real Apache Kafka broker.
 func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
 	kills := countOf(t, "BLANKOUT_CRASH_GROUP", 40)

@@ -23,8 +23,8 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupRecovery tests failures of a group on a real broker. Records of its topics expire, retention deletes
-// events before they are learned, an unknown record is among the snapshots, and a setting changes.
+// TestKafkaGroupRecovery tests how a group on a real broker recovers from failures. Records of its topics expire.
+// Retention deletes events before they are learned. An unknown record is among the snapshots. A setting changes.
 func TestKafkaGroupRecovery(t *testing.T) {
 	k := startKafka(t)
 	client := streamtest.Client(t, []string{k.plain}, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -96,7 +96,8 @@ session_timeout = "1s"
 		loaded := must.Get(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 		return must.Get(group.Inspect(t.Context(), memberOf(loaded)))(t)
 	}
-	// learn runs the given number of members until they have learned everything, stops them, and returns their log.
+	// learn runs the given number of members until they have learned all events. Then it stops the members and returns
+	// their log.
 	learn := func(members int, name string, args ...string) string {
 		t.Helper()
 		var logs bytes.Buffer
@@ -145,7 +146,7 @@ session_timeout = "1s"
 		t.Fatalf("%+v, %v", r, r.Verified())
 	}
 
-	// Retention deletes the next events except the last.
+	// Retention deletes all new events except the last.
 	produce(200)
 	time.Sleep(200 * time.Millisecond)
 	produce(1) // in another segment

@@ -32,11 +32,12 @@ type Config struct {
 	Start string `toml:"start"`
 	// CommitInterval is the time between commits.
 	CommitInterval time.Duration `toml:"-"`
-	// Model is the address of the model for a separate Predictor, as for served.Open. ModelInterval is the time between
-	// checks for a newer model.
+	// Model is the address of the model for a Predictor in a separate process, as for served.Open. ModelInterval is the
+	// time between checks for a newer model.
 	Model         event.Address `toml:"model"`
 	ModelInterval time.Duration `toml:"-"`
-	// TokenEnv and TokenFile are the environment variable and the file with the token for a server, as in serve.Config.
+	// TokenEnv is the environment variable and TokenFile the file that contains the token for a server, as in
+	// serve.Config.
 	TokenEnv  string `toml:"-"`
 	TokenFile string `toml:"token_file"`
 	// CAFile is a PEM file of certificate authorities for the server; "" means the authorities of the system. CertFile
@@ -78,12 +79,12 @@ func (c Config) Check() error {
 	return probe.Check()
 }
 
-// Output is the JSON value of a record in the topic of predictions. The record's key is the key of the event or, if it
-// has none, the ID of the event. Topic, Partition and Offset identify the event. A crash may repeat a prediction with
-// the same three values.
+// Output is the JSON value of a record in the topic of predictions. The record's key is the key of the event. If the
+// event has no key, the record's key is the ID of the event. Topic, Partition and Offset identify the event. After a
+// crash, a prediction may be repeated with the same Topic, Partition and Offset.
 //
 // If a prediction is too large for the topic, key and ID are truncated to 256 bytes. The header truncated_key then has
-// the original size of the key. If the prediction is still too large, Error reports that in place of the scores.
+// the original size of the key. If the prediction is still too large, it has an Error instead of scores.
 type Output struct {
 	*served.Prediction        // prediction; nil if the event cannot be used
 	Error              string `json:"error,omitempty"` // reason why there is no prediction
@@ -99,9 +100,9 @@ type Predictor struct {
 	Config Config
 	// Kafka configures the connection and the fetches. Topics and start are taken from Config.
 	Kafka stream.ConsumerConfig
-	// Model returns the newest model, or nil before the first. It is called before every batch of records.
+	// Model returns the newest model, or nil if there is no model yet. It is called before every batch of records.
 	Model func() *served.Model
-	// MaxEvents ends Run after that many events. 0 means no limit.
+	// MaxEvents is the number of events after which Run ends. 0 means no limit.
 	MaxEvents uint64
 	Log       *slog.Logger
 
@@ -130,9 +131,9 @@ func (p *Predictor) Stats() *Stats {
 	return &Stats{LastError: "not started"}
 }
 
-// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), or MaxEvents have been scored. Then it returns
-// nil. It returns an error if something fails that a retry cannot fix. It commits acknowledged offsets before it
-// returns.
+// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), or MaxEvents events have been scored. Then it
+// returns nil. If something fails that a retry cannot fix, it returns an error. It commits acknowledged offsets before
+// it returns.
 func (p *Predictor) Run(ctx context.Context) error {
 	stats := *p.Stats()
 	stats.LastError, stats.Waiting = "", false
@@ -148,8 +149,8 @@ func (p *Predictor) Run(ctx context.Context) error {
 	return err
 }
 
-// Keep calls Run repeatedly for a Predictor that runs with a learner, which failures of the Predictor must not stop. It
-// logs every failure, reports it in Stats and retries until ctx ends.
+// Keep calls Run repeatedly. It is for a Predictor that runs with a learner, because failures of the Predictor must not
+// stop the learner. Keep logs every failure, reports it in Stats and retries until ctx ends.
 func (p *Predictor) Keep(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		began := time.Now()
@@ -331,7 +332,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	if err := r.again(ctx, func() error { return r.producer.Flush(ctx) }); err != nil {
 		return err
 	}
-	// Commit the start of a partition without records too. Otherwise a restart under "latest" would begin later.
+	// Commit the start of a partition even if no record was read. Otherwise a restart under "latest" would begin later.
 	was, known := r.offsets.Lookup(b.Topic, b.Partition)
 	if !known || was.Next != next {
 		r.offsets.At(b.Topic, b.Partition, next).Next, r.moved = next, true
@@ -352,7 +353,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	return nil
 }
 
-// maxKey is the largest size in bytes of the key and of the ID of a prediction that is too large.
+// maxKey is the size in bytes to which the key and the ID are truncated if a prediction is too large.
 const maxKey = 256
 
 // shrink truncates a prediction that is too large for the topic. It reports whether the prediction has become smaller.
@@ -402,8 +403,8 @@ func (r *run) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// commit stores the acknowledged offsets in the brokers. If it fails, the next commit stores them. A crash before that
-// would repeat more predictions.
+// commit stores the acknowledged offsets in the brokers. If this fails, the next commit stores them. A crash before the
+// next commit would repeat more predictions.
 func (r *run) commit(ctx context.Context) {
 	if !r.moved {
 		return

@@ -125,8 +125,8 @@ func times(values []predict.Output) map[string]int {
 	return n
 }
 
-// TestPredict checks that every event has one prediction, or the reason why it has none. A second run must continue
-// where the first run ended, with the newer model.
+// TestPredict checks that every event gets one prediction, or the reason why it cannot be predicted. A second run must
+// continue where the first run ended, with the newer model.
 func TestPredict(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -183,7 +183,7 @@ func TestAtLeastOnce(t *testing.T) {
 				return response, nil, true
 			})
 		},
-		// The topic of predictions accepts no more records, and the Predictor is stopped.
+		// The topic of predictions accepts no more records, and then the Predictor is stopped.
 		"no writes": func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc) {
 			n := 0
 			c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -246,7 +246,8 @@ func TestWaitsForAModel(t *testing.T) {
 	}
 }
 
-// TestMaxEvents checks that a run ends after MaxEvents, within a batch too, and that the next run continues there.
+// TestMaxEvents checks that a run ends after MaxEvents, even within a batch. The next run must continue at the
+// following event.
 func TestMaxEvents(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -267,7 +268,8 @@ func TestMaxEvents(t *testing.T) {
 	}
 }
 
-// TestRunEndsWithContext checks that the end of its context is no error of Run, and that any other error is.
+// TestRunEndsWithContext checks that Run returns nil if its context ends. After any other failure, Run must return the
+// error.
 func TestRunEndsWithContext(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 4)
@@ -283,7 +285,7 @@ func TestRunEndsWithContext(t *testing.T) {
 	must.ErrorContains(t, p.Run(t.Context()), "absent")
 }
 
-// TestRecreatedTopic checks that a topic that was deleted and created again is predicted from its start.
+// TestRecreatedTopic deletes a topic and creates it again. The new topic must be predicted from its start.
 func TestRecreatedTopic(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 100)
@@ -300,7 +302,8 @@ func TestRecreatedTopic(t *testing.T) {
 	must.Equal(t, len(n), 300, "predicted events")
 }
 
-// TestWritesAreTriedAgain checks that predictions that cannot be written are logged and written later, once each.
+// TestWritesAreTriedAgain checks predictions that cannot be written at first. The failures must be logged, and the
+// predictions must be written later, once each.
 func TestWritesAreTriedAgain(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -350,8 +353,8 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	}
 }
 
-// TestKeep checks that Keep ends only at the end of the topic or of its context. Failures are counted, logged and
-// followed by another try.
+// TestKeep checks that Keep ends only at the end of the topic or of its context. Each failure must be counted and
+// logged, and followed by another try.
 func TestKeep(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 20)
@@ -396,8 +399,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// TestFollow checks that a model in a file is followed before the file exists and while it is missing. Each change
-// between missing and present must be logged once.
+// TestFollow follows a model in a file, before the file exists and while the file is missing. Each change between
+// missing and present must be logged once.
 func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model")
 	var log logged
@@ -439,7 +442,8 @@ func TestCheckModel(t *testing.T) {
 	}
 }
 
-// TestKeyOfAPrediction checks that the key of a prediction is the key of its event, or its ID if it has no key.
+// TestKeyOfAPrediction checks that the key of a prediction is the key of its event, or the event's ID if the event has
+// no key.
 func TestKeyOfAPrediction(t *testing.T) {
 	c := broker(t)
 	in := producer(t, c)
@@ -499,8 +503,8 @@ func TestConfigToken(t *testing.T) {
 	}
 }
 
-// TestPredictionTooLarge checks that the key of a prediction is truncated if it is too large. A prediction with too
-// many scores must become an error. Other predictions must not change.
+// TestPredictionTooLarge checks predictions that are too large for the topic. A key that is too large must be
+// truncated. A prediction with too many scores must become an error. Other predictions must not change.
 func TestPredictionTooLarge(t *testing.T) {
 	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
@@ -515,7 +519,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
-	// If there are very many classes, the scores alone are too large.
+	// With very many classes, the scores alone are too large for a record.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	var classes []string
