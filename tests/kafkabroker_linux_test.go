@@ -57,8 +57,7 @@ type kafkaBroker struct {
 
 func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 
-// startKafkaCluster starts the nodes of a cluster. Each function of prepare, which may be nil, changes its node before
-// the start.
+// startKafkaCluster starts the nodes of a cluster. Before the start, it calls each function of prepare with every node.
 func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"

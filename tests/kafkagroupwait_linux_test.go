@@ -19,8 +19,8 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupWait measures on a real broker the fraction of time in which a member does not learn. A member does not
-// learn while it waits for commits or synchronizes with the group's model.
+// TestKafkaGroupWait measures, on a real broker, the fraction of time in which a member does not learn. A member does
+// not learn while it waits for commits or synchronizes its model with the group's model.
 //
 //	BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
 func TestKafkaGroupWait(t *testing.T) {
@@ -58,7 +58,7 @@ classes = ["false", "true"]
 			startProcess(t, c)
 			processes = append(processes, c)
 		}
-		// The end of the first phase, in which only one member learns.
+		// began is the end of the first phase, in which only one member learns.
 		var began time.Time
 		var before []standing
 		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -89,14 +89,14 @@ classes = ["false", "true"]
 	}
 }
 
-// standing holds the time in which a member has not learned, and the number of its commits.
+// standing holds the time in which a member did not learn, and the number of its commits.
 type standing struct {
 	Committed uint64  `json:"committed"`
 	Commit    float64 `json:"commit_seconds"`
 	Sync      float64 `json:"sync_seconds"`
 }
 
-// standingOf requests the standing of the members at these addresses.
+// standingOf requests the standing of each member from its address in addresses.
 func standingOf(t *testing.T, addresses []string) (all []standing) {
 	t.Helper()
 	for _, address := range addresses {

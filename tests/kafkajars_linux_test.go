@@ -9,8 +9,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestKafkaJarsAreNotFetchedUnasked checks that nothing is downloaded for the real broker unless requested. The message
-// must explain how to request the download, and name its source and target.
+// TestKafkaJarsAreNotFetchedUnasked checks that the real broker's jars are not downloaded unless the user requests
+// this. The message must explain how to request the download, and name the source and the target of the download.
 func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	dir := t.TempDir()
 	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")
@@ -29,7 +29,7 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	for _, path := range []string{called, cache} {
 		must.Fails(t, must.Err(os.Stat(path)), "the file without a request", path)
 	}
-	// If requested, the download is attempted.
+	// If the user requests it, the download is attempted.
 	must.ErrorContains(t, must.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
 	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
 		t.Errorf("asked, mvn was called with %q", text)

@@ -15,8 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafkaLeaders runs a learner of a topic on three real brokers while the topic's leader moves, is killed and is
-// paused. The learner's state must have the same bytes as the state of a learner that reads the same topic afterwards.
+// TestKafkaLeaders runs a learner of a topic on three real brokers. Meanwhile the topic's leader moves, is killed and
+// is paused. The learner's state must have the same bytes as the state of a learner that reads the same topic
+// afterwards.
 func TestKafkaLeaders(t *testing.T) {
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
@@ -87,7 +88,8 @@ func TestKafkaLeaders(t *testing.T) {
 		}},
 		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},
 		{"held", func(b *kafkaBroker) func() {
-			// The pause has no fixed length: if the paused broker led the controllers too, they elect a leader first.
+			// The pause has no fixed length. If the paused broker also led the controllers, the controllers must first
+			// elect a leader.
 			b.signal(t, syscall.SIGSTOP)
 			return func() { b.signal(t, syscall.SIGCONT) }
 		}},

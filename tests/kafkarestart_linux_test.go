@@ -23,8 +23,8 @@ import (
 	"blankout/stream"
 )
 
-// progress records when each partition was last committed, and by which member. It also records the longest time
-// without a commit since the last reset.
+// progress records, for each partition, the time of the last commit and the member that made it. It also records the
+// longest time without a commit since the last reset.
 type progress struct {
 	mu      sync.Mutex
 	at      map[int32]time.Time
@@ -61,8 +61,8 @@ func (p *progress) owners() map[int32]group.MemberID {
 }
 
 // TestKafkaRestart restarts the members of a group on a real broker one after the other, with and without static names
-// (group.instance). If members have static names, partitions of the other members never move, and the members solve the
-// exact problem together. The test logs how long partitions are not read.
+// (group.instance). With static names, the partitions of all other members must never move, and the members must solve
+// the exact problem together. The test logs how long partitions are not read.
 //
 //	BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
 func TestKafkaRestart(t *testing.T) {

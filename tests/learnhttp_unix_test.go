@@ -52,7 +52,7 @@ address = %q
 	return &httpLearner{&learner{program: buildProgram(t), dir: dir}, "http://" + address + "/v1/learn"}
 }
 
-// posted is an acknowledged request.
+// posted is a request that the program has acknowledged.
 type posted struct {
 	First  int64 `json:"first"`
 	Events int   `json:"events"`
@@ -60,7 +60,8 @@ type posted struct {
 	body   string
 }
 
-// post repeats a request until the program acknowledges it, like a client of a server that is sometimes killed.
+// post repeats a request until the program acknowledges it or the time until has come. A client of a server that is
+// sometimes killed does the same.
 func (l *httpLearner) post(key, body string, until time.Time) (p posted, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for {
@@ -200,7 +201,7 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 }
 
 // TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately. The error must have the
-// number of the event and of the byte. Nothing of the request may be stored.
+// number of the event and of the byte. No event of the request may be stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {
 	l := newHTTPLearner(t)
 	process := l.start(t)

@@ -25,9 +25,9 @@ import (
 )
 
 // TestLIBLINEARFindsTheSameOptimum compares solutions without noise with LIBLINEAR (Fan et al. 2008, package
-// liblinear-tools) and LIBSVM. The objective at their weights must be within 1e-4 of our minimum, and never below our
-// certified lower bound. LIBLINEAR penalizes the intercept (-B 1), LIBSVM does not. LIBLINEAR's objective |w|^2/2 + C
-// sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
+// liblinear-tools) and LIBSVM. The objective at the other solver's weights must be within 1e-4 of our minimum, and
+// never below our certified lower bound. LIBLINEAR penalizes the intercept (-B 1), LIBSVM does not. LIBLINEAR's
+// objective |w|^2/2 + C sum loss is half of our objective, for c = C (hinge) and c = 2C (squared hinge, logistic).
 //
 // The data set a9a is included. make oracle DATA=DIR adds w8a and the unigrams of imdb, from DIR/NAME/train.svm.gz.
 func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
@@ -64,7 +64,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")
 	}
 	set := oracleSets(t)[0]
-	// Only the first 2,000 rows are used, because LIBSVM's time is quadratic in the rows.
+	// Only the first 2,000 rows are used, because LIBSVM's time is quadratic in the number of rows.
 	rows := make([]int, 2000)
 	for i := range rows {
 		rows[i] = i
@@ -180,7 +180,8 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	return w
 }
 
-// libsvmWeights returns the weights of a linear LIBSVM model, the weighted sum of its support vectors.
+// libsvmWeights returns the weights of a linear LIBSVM model. They are the sum of its support vectors, weighted by
+// their coefficients.
 func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
 	text := must.Get(os.ReadFile(path))(t)

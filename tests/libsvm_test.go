@@ -21,8 +21,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestLIBSVMFindsTheSameOptimum checks that our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) find the
-// same optimum of the same dual. It compares them for the RBF kernel and for DropSVM's kernel matrix Kbar, which LIBSVM
+// TestLIBSVMFindsTheSameOptimum compares our solver with LIBSVM's (Chang & Lin 2011, package libsvm-tools) on the same
+// dual problems. Both must find the same optimum for the RBF kernel and for DropSVM's kernel matrix Kbar, which LIBSVM
 // reads as a precomputed kernel (-t 4).
 func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	longtest.NotRaced(t)
@@ -86,7 +86,7 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 		c[i] = cost
 	}
 	ours := must.Get(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
-	// LIBSVM prints the dual as a minimum, with six decimals.
+	// LIBSVM prints the value of the dual as a minimization problem (with the opposite sign), with six decimals.
 	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
 		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
 	}

@@ -26,9 +26,9 @@ import (
 	"blankout/stream/record"
 )
 
-// TestLongStream makes the real program learn a long stream with drift from a real broker. make long-stream runs it
-// with ten million events, and writes figures to BLANKOUT_LONG_STREAM_OUT. Every event must be learned, and memory must
-// not grow. On real data the error must rise when the stream changes and fall again.
+// TestLongStream makes the real program learn a long stream with drift from a real broker. make long-stream runs the
+// test with ten million events, and writes figures to BLANKOUT_LONG_STREAM_OUT. Every event must be learned, and memory
+// must not grow. On real data the error must rise when the stream changes and fall again.
 func TestLongStream(t *testing.T) {
 	events, data, out := 1_000_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
 	if text := os.Getenv("BLANKOUT_LONG_STREAM"); text != "" {
@@ -88,11 +88,11 @@ func TestLongStream(t *testing.T) {
 	last := samples[len(samples)-1]
 	must.True(t, last.total < constant, "error %.3f, of a constant answer %.3f", last.total, constant)
 	n := len(samples)
-	// The heap reaches its final size within half a million events.
+	// The heap reaches its final size within half a million events, so memory must not grow in the second half.
 	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
 		t.Errorf("memory grows: %.0f MB half way, %.0f at the end", early/1e6, late/1e6)
 	}
-	// worst returns the largest recent error in a part of the stream.
+	// worst returns the largest recent error between two fractions of the stream.
 	worst := func(from, to float64) (w float64) {
 		for _, s := range samples {
 			if at := s.events / float64(events); at >= from && at < to {
@@ -102,7 +102,8 @@ func TestLongStream(t *testing.T) {
 		return w
 	}
 	before, swapped, dead := worst(0.3, driftSwap[0]), worst(driftSwap[0], driftSwap[1]), worst(driftDeath[0], driftDeath[1])
-	// The embedded sample is so small that the learner memorizes its events.
+	// Check the rise of the error on real data only. The embedded sample is so small that the learner memorizes its
+	// events.
 	if real := os.Getenv("BLANKOUT_LONG_STREAM_DATA") != ""; real && (swapped <= before || dead <= before || last.recent >= max(swapped, dead)) {
 		t.Errorf("recent error at most %.3f before the change, %.3f and %.3f in the changes, %.3f at the end", before, swapped, dead, last.recent)
 	}
@@ -138,10 +139,10 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 // driftNames are the names of the ten numeric columns of covtype_10k.
 var driftNames = [10]string{"elevation", "aspect", "slope", "to_water", "above_water", "to_roads", "shade_9", "shade_12", "shade_15", "to_fire"}
 
-// write writes n events as JSON, drawn with replacement. The label is whether the forest is of the second type (label 1
-// of the data). The ten numbers are multiplied by slowly rotating factors. In driftSwap the first and the sixth number
-// are swapped. In driftDeath the first, the fourth and the tenth are null. write returns the fraction of positive
-// events.
+// write writes n events as JSON, drawn with replacement. The label is true if the forest is of the second type (label 1
+// of the data). The ten numbers are multiplied by slowly changing factors. In driftSwap the first and the sixth number
+// are swapped. In driftDeath the first, the fourth and the tenth number are null. write returns the fraction of
+// positive events.
 func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 	w := bufio.NewWriterSize(to, 1<<20)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -213,7 +214,7 @@ func scrapeLong(ctx context.Context, url string) (s longSample, err error) {
 	return s, lines.Err()
 }
 
-// drawLong writes the figures and results.md.
+// drawLong writes the figures and the page results.md.
 func drawLong(dir string, samples []longSample, events int, constant float64, produced time.Duration) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 }
 
 // buildProgram builds the program with the given flags and returns its path. It builds with the settings of the tests,
-// so that the build cache has the packages. Under the race detector it builds without cgo, because only race builds can
-// use the cached packages.
+// so that packages in the build cache are reused. Under the race detector it builds without cgo, because only race
+// builds can use the cached packages.
 func buildProgram(t testing.TB, flags ...string) string {
 	t.Helper()
 	programs.Lock()

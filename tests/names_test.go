@@ -11,7 +11,7 @@ import (
 	"blankout/internal/must"
 )
 
-// former lists the public names from before the renaming, by the kind of text in which they must not occur.
+// former lists the public names that were renamed, by the kind of text in which they must not occur.
 var former = struct {
 	keys, flags, jsonFields, metrics, python []string
 }{
@@ -55,9 +55,10 @@ func published(t *testing.T) (names []string) {
 	return names
 }
 
-// TestFormerNames checks that no old public name is left in code, documents or help. Keys, flags and metrics must occur
-// nowhere. JSON fields must not occur in Go tags or in code font. Python names must not occur in the package or on its
-// page. Only config/fixed.go may contain them, because an old key or flag is an error that names the new one.
+// TestFormerNames checks that no former public name is left in code, documents or help. Former keys, flags and metrics
+// must occur nowhere. Former JSON fields must not occur in Go tags or in code font. Former Python names must not occur
+// in the package or on its page. Only config/fixed.go may contain former names, because the error for a former key or
+// flag gives the new name.
 func TestFormerNames(t *testing.T) {
 	quoted := func(names []string) string {
 		var out []string
@@ -77,7 +78,7 @@ func TestFormerNames(t *testing.T) {
 		variables[i] = "BLANKOUT_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	}
 	environment := regexp.MustCompile(`\b(?:` + quoted(variables) + `)\b`)
-	// A test that an old name is rejected contains "code 2" and the new name.
+	// A test script for the rejection of a former name contains "code 2" and the new name. Such lines are exempt.
 	explains := regexp.MustCompile(`renamed to|^code 2 `)
 	for _, name := range published(t) {
 		text, err := os.ReadFile(filepath.Join("..", name))

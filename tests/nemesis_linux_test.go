@@ -33,19 +33,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestNemesis runs the real program with three real brokers for the time BLANKOUT_NEMESIS. It produces, predicts and
-// validates at the same time. Meanwhile the brokers, the network to them, the learner, its disk and the clocks fail by
-// a random schedule with seed BLANKOUT_NEMESIS_SEED.
+// TestNemesis runs the real program with three real brokers for the duration BLANKOUT_NEMESIS. It produces, predicts
+// and validates at the same time. Meanwhile the brokers, the network to them, the learner, its disk and the clocks
+// fail. The schedule of the faults is random, with seed BLANKOUT_NEMESIS_SEED.
 //
 // Afterwards all faults are repaired and the history is checked. Every record in the log was learned once or is a dead
-// letter. Every acknowledged record is in the log. Versions of models never went back. No response used a model older
+// letter. Every acknowledged record is in the log. Versions of models never decreased. No response used a model older
 // than promised. Memory did not grow. If the seed is odd, the topic has one partition. The state must then have the
 // same bytes as the state of a learner that reads the topic afterwards. If the seed is even, the topic has three
 // partitions.
 //
-// The clocks are wrong by up to an hour. Each start of a broker gets another time, through libfaketime if it is
-// installed. libfaketime does not affect Go programs. So the learner is built with a modified package time, whose Now
-// adds an offset from a file, and its clock jumps while it runs.
+// The clocks are wrong by up to an hour. A broker gets another time at each start, through libfaketime if libfaketime
+// is installed. Go programs ignore libfaketime. So the learner is built with a modified package time, whose Now adds an
+// offset from a file. The learner's clock jumps while the learner runs.
 func TestNemesis(t *testing.T) {
 	text := os.Getenv("BLANKOUT_NEMESIS")
 	if text == "" {
@@ -135,7 +135,8 @@ type nemesis struct {
 	lost  atomic.Int64       // shared: number of records for which the client got no response
 }
 
-// lane is a sequence of faults of one kind with pauses between them, drawn from its own random generator.
+// lane is a sequence of faults of one kind with pauses between the faults. The sequence is drawn from its own random
+// generator.
 type lane struct {
 	name        string
 	r           *rand.Rand
@@ -161,7 +162,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		n.acked[i] = map[int64]string{}
 	}
 
-	// The ports stay occupied until the brokers and proxies start.
+	// The ports stay occupied until the brokers and the proxies start.
 	var listeners []net.Listener
 	for _, address := range freePorts(t, 7) {
 		l := must.Get(net.Listen("tcp", address))(t)
@@ -197,7 +198,8 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		must.Get(n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic))(t, topic)
 	}
 
-	// The disk is a file system small enough to be filled, or failpoints simulate its faults.
+	// The disk is a file system that is small enough to be filled. If it cannot be mounted, failpoints simulate the
+	// faults of the disk.
 	n.disk = filepath.Join(t.TempDir(), "disk")
 	must.Do(t, os.Mkdir(n.disk, 0o700))
 	full, readOnly, slow := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "read-only"), filepath.Join(t.TempDir(), "slow")
@@ -363,8 +365,8 @@ directory = %q
 
 const overlayVariable = "BLANKOUT_TEST_CLOCK"
 
-// overlayTime returns the file for go build -overlay that gives a program a modified package time. Its Now adds the
-// number of seconds in a file, whose path is in an environment variable.
+// overlayTime returns the file for go build -overlay that gives a program a modified package time. Its function Now
+// adds a number of seconds to the time. The number is in a file whose path is in an environment variable.
 func overlayTime(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -435,7 +437,7 @@ func init() {
 func (n *nemesis) checkpoints() string { return filepath.Join(n.disk, "checkpoints") }
 
 // immutable forbids or allows creating, renaming and removing files in the learner's directories. The file system
-// itself cannot be made read-only, because the learner has its lock open for writing.
+// cannot be made read-only instead, because the learner has its lock file open for writing.
 func (n *nemesis) immutable(t *testing.T, on bool) {
 	flag := "-i"
 	if on {
@@ -451,8 +453,8 @@ func (n *nemesis) immutable(t *testing.T, on bool) {
 	}
 }
 
-// inSync reports whether every partition has all its replicas. A new fault of a broker begins only then, so that the
-// cluster never loses acknowledged records.
+// inSync reports whether all replicas of every partition are in sync. A new fault of a broker begins only in this
+// state, so that the cluster never loses acknowledged records.
 func (n *nemesis) inSync(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -470,7 +472,7 @@ func (n *nemesis) inSync(t *testing.T) bool {
 	return true
 }
 
-// revive restarts brokers that have crashed. It is called only between two faults.
+// revive restarts brokers that have crashed by themselves. It is called only between two faults.
 func (n *nemesis) revive(t *testing.T) {
 	for _, b := range n.cluster {
 		select {
@@ -492,7 +494,7 @@ func (n *nemesis) start(t *testing.T) {
 	go func() { ended <- p.Wait() }()
 }
 
-// end sends a signal to the program and records how it was asked to end.
+// end sends a signal to the program, and records the signal and the time.
 func (n *nemesis) end(t *testing.T, s syscall.Signal) {
 	n.asked, n.askedAt = s.String(), time.Now()
 	if err := n.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -504,7 +506,7 @@ func (n *nemesis) say(format string, args ...any) {
 	fmt.Printf("%8v %s\n", time.Since(n.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// step starts and ends the faults that are due, and restarts the program like the systemd unit.
+// step starts and ends the faults that are due. It restarts the program if the systemd unit would restart it.
 func (n *nemesis) step(t *testing.T) {
 	for _, l := range n.lanes {
 		switch {
@@ -527,8 +529,8 @@ func (n *nemesis) step(t *testing.T) {
 	n.watch(t)
 }
 
-// watch restarts the program if it has ended and the systemd unit would restart it. It also samples the memory of the
-// program.
+// watch restarts the program if the program has ended and the systemd unit would restart it. It also samples the memory
+// of the program.
 func (n *nemesis) watch(t *testing.T) {
 	if n.process == nil {
 		if time.Now().After(n.due) {
@@ -608,7 +610,7 @@ func shorten(line string) string {
 	return strings.Join(fields, " ")
 }
 
-// produce writes records through the proxies until ctx ends. Then it waits until all are acknowledged.
+// produce writes records through the proxies until ctx ends. Then it waits until all records are acknowledged.
 func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	var seeds []string
 	for _, b := range n.cluster {
@@ -649,12 +651,12 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	}
 }
 
-// staleAfter is the longest time until a learned event is in the served model, while the learner is ready. It is fifty
-// times publish_interval, because the machine may be busy.
+// staleAfter is the longest time until the served model includes a learned event, while the learner is ready. It is
+// fifty times publish_interval, because the machine may be busy.
 const staleAfter = 10 * time.Second
 
-// ask requests predictions and validations until ctx ends, and checks the responses. Their versions never go back, and
-// their models include all events that were learned staleAfter before.
+// ask requests predictions and validations until ctx ends, and checks the responses. The version of the model in a
+// response must never decrease. The model must include all events that were learned more than staleAfter before.
 func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 	type mark struct {
 		at        time.Time
@@ -797,7 +799,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	return records
 }
 
-// await waits until the learner has counted this many records and predicted all of them.
+// await waits until the learner has counted this number of records and has predicted all of them.
 func (n *nemesis) await(t *testing.T, records int) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
@@ -881,7 +883,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		predicted[fmt.Sprint(p.Partition, "/", p.Offset)] = true
 	}
 	must.Equal(t, len(predicted), len(records), "predicted records")
-	// A learner without faults reaches the same state.
+	// A learner without faults must reach the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
 	must.Do(t, os.Mkdir(reference.dir, 0o700))
 	config := must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
@@ -897,7 +899,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
 		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	}
-	// The run must have tested enough.
+	// Fail if the run had too few faults and responses to test much.
 	if n.answers.good < 100 || n.answers.compared == 0 || len(n.faults) < 4 || len(spoilt) == 0 || n.lives < 2 && time.Since(n.began) > 5*time.Minute {
 		t.Errorf("this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)
 	}

@@ -15,8 +15,8 @@ import (
 	"blankout/stream"
 )
 
-// TestPredictionsSurviveKills kills a program that scores a topic at random times. In the end every event must have its
-// prediction, invalid events included.
+// TestPredictionsSurviveKills kills a program at random times while it scores a topic. In the end every event must have
+// its prediction, and every invalid event its error.
 func TestPredictionsSurviveKills(t *testing.T) {
 	program := buildProgram(t)
 	broker := crashBroker(t, "short", "three")

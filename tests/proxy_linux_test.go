@@ -19,7 +19,7 @@ type tcpProxy struct {
 	conns   map[net.Conn]bool
 }
 
-// netFault describes the faults of a tcpProxy. The zero value describes none.
+// netFault describes the faults of a tcpProxy. The zero value means no fault.
 type netFault struct {
 	delay  time.Duration // delay of every piece of data, in both directions
 	refuse bool          // all current and new connections are closed
@@ -66,7 +66,7 @@ func (p *tcpProxy) now() (netFault, <-chan struct{}) {
 	return p.fault, p.changed
 }
 
-// pass serves one connection until either side ends it.
+// pass forwards one connection until the client or the target ends it.
 func (p *tcpProxy) pass(client net.Conn) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
@@ -93,7 +93,7 @@ func (p *tcpProxy) pass(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy forwards data as the fault allows. At the end it closes both connections.
+// copy forwards data as the current fault allows. At the end it closes both connections.
 func (p *tcpProxy) copy(to, from net.Conn, answers bool) {
 	defer to.Close()
 	defer from.Close()

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestReadmeFigures checks README. It must show the output of the demo, except the rates. Its errors must be on the
-// linked pages, and its table of speed must be the one in docs/speed.md (make speed writes both).
+// TestReadmeFigures checks README. It must show the output of the demo, except the rates. The errors in README must be
+// on the linked pages. The table of speed in README must equal the table in docs/speed.md (make speed writes both).
 func TestReadmeFigures(t *testing.T) {
 	longtest.NotRaced(t)
 	data := must.Get(os.ReadFile("../README.md"))(t)

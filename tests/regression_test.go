@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestRegressionTable checks the table of numeric targets in docs/quality.md. It must show the program's current results
-// on the streams in their original order, and every peer must have larger errors.
+// TestRegressionTable checks the table of numeric targets in docs/quality.md. The table must show the program's current
+// results on the streams in their original order. The errors of every peer must be larger.
 func TestRegressionTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // writeMachines writes n events that resemble the readings of machines. They have nulls, omitted fields, texts, amounts
-// with heavy tails, and readings up to 1e30. kind is the kind of their label.
+// with heavy tails, and readings up to 1e30. The argument kind is the kind of the events' label.
 func writeMachines(t *testing.T, name, kind string, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(n), 3))
@@ -60,7 +60,8 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	must.Do(t, os.WriteFile(name, out.Bytes(), 0o644))
 }
 
-// drawSettings draws settings for events of a kind. Most are valid. The program rejects the others when it starts.
+// drawSettings draws settings for events of a kind. Most drawn settings are valid. The program rejects invalid settings
+// when it starts.
 func drawSettings(r *rand.Rand, kind string) map[string]string {
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	numbers := kind == "number" || kind == "count"
@@ -105,8 +106,8 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	return s
 }
 
-// TestRandomSettings checks that, for random settings, a run that is stopped twice ends with the same bytes as a run
-// that is not stopped.
+// TestRandomSettings draws random settings and runs the program twice: one run is stopped and continued two times, the
+// other is not stopped. Both must end with the same bytes.
 func TestRandomSettings(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	kinds := []string{"two", "three", "number", "count"}

@@ -26,13 +26,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// TestSoak runs the real program for the time BLANKOUT_SOAK with all its functions at once. The program learns a stream
-// with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic, and responds to requests for
-// predictions, models and metrics.
+// TestSoak runs the real program for the duration BLANKOUT_SOAK with all its functions at once. The program learns a
+// stream with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic, and responds to
+// requests for predictions, models and metrics.
 //
-// Memory, file descriptors and goroutines in the last quarter of the time must be as in the second quarter. Every
-// record must have been counted. BLANKOUT_SOAK_RACE=1 builds the program with the race detector. BLANKOUT_SOAK_RATE is
-// the number of records a second. Its default is low, because the test does not measure speed.
+// Memory, file descriptors and goroutines in the last quarter of the time must not exceed those in the second quarter.
+// Every record must be counted. BLANKOUT_SOAK_RACE=1 builds the program with the race detector. BLANKOUT_SOAK_RATE is
+// the number of records per second. Its default is low, because the test does not measure speed.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("BLANKOUT_SOAK")
 	if text == "" {
@@ -130,7 +130,7 @@ directory = ""
 			}
 		}
 		samples = append(samples, soakMetrics(t, url))
-		// The broker keeps its log in memory, so records that all consumers have read are deleted.
+		// The broker keeps its log in memory, so the test deletes records that all consumers have read.
 		if time.Since(trimmed) > 10*time.Second {
 			trimmed = time.Now()
 			soakTrim(t, admin)
@@ -255,8 +255,8 @@ func soakMetrics(t *testing.T, url string) (s soakSample) {
 	return s
 }
 
-// soakTrim deletes the records that the learner and the predictor have committed, except a window for validations. It
-// also deletes old snapshots and predictions.
+// soakTrim deletes the records that the learner and the predictor have committed, except for a window of records for
+// validations. It also deletes old snapshots and predictions.
 func soakTrim(t *testing.T, admin *kadm.Client) {
 	t.Helper()
 	least := map[int32]int64{}

@@ -23,8 +23,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestStartFromAClone runs the commands of docs/start.md from a clone of the repository. They must work without a
-// warning. Only the ports differ.
+// TestStartFromAClone runs the commands of docs/start.md in a clone of the repository. They must work without a
+// warning. Only the ports differ from the page.
 func TestStartFromAClone(t *testing.T) {
 	longtest.Only(t)
 	for _, name := range []string{"git", "awk", "curl", "sh"} {

@@ -15,9 +15,9 @@ import (
 	"blankout/internal/must"
 )
 
-// TestTwoWriters removes the checkpoint directory, or the lock in it, under a running learner, and starts another
-// learner there. The first learner must notice before its next write, write nothing, and end with exit code 3. The
-// second learner has the directory alone, and the removed files do not change.
+// TestTwoWriters removes the checkpoint directory, or the lock in it, under a running learner, and starts a second
+// learner there. The first learner must notice before its next write, write nothing, and end with exit code 3. Only the
+// second learner may write to the directory. The removed files must not change.
 func TestTwoWriters(t *testing.T) {
 	program := buildProgram(t)
 	for name, lose := range map[string]func(dir string) error{
@@ -56,7 +56,7 @@ func TestTwoWriters(t *testing.T) {
 			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
 				t.Errorf("the first learner: %v, want exit code 3", err)
 			}
-			// The first learner may notice in the middle of a write. Then its message names the file.
+			// The first learner may notice the loss in the middle of a write. Then its message names the file.
 			if last := lastLine(first.log()); !strings.HasPrefix(last, "blankout: run: ") || !strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()) {
 				t.Errorf("the first learner said %s", last)
 			}

@@ -18,7 +18,7 @@ import (
 	"blankout/internal/streamtest"
 )
 
-// systemdUnit is the section [Service] of a unit file: the last value of each key.
+// systemdUnit is the section [Service] of a unit file. It maps each key to its last value.
 type systemdUnit map[string]string
 
 func readUnit(t *testing.T) systemdUnit {
@@ -37,8 +37,8 @@ func readUnit(t *testing.T) systemdUnit {
 }
 
 // restarts reports whether systemd restarts the service after its main process has ended with this status.
-// Restart=on-failure restarts it after every signal (except the four signals of a clean end) and every exit code except
-// 0. RestartPreventExitStatus names further exceptions.
+// Restart=on-failure restarts the service after every signal, except the four signals of a clean end. It also restarts
+// the service after every exit code other than zero. RestartPreventExitStatus names further exceptions.
 func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	prevented := strings.Fields(u["RestartPreventExitStatus"])
 	if w.Signaled() {
@@ -50,7 +50,8 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 }
 
 // TestUnitRestarts checks that the unit restarts the real program after a panic, after a failed allocation, and after a
-// kill by MemoryMax. The program must then continue. The unit must not restart the program after a wrong configuration.
+// kill by MemoryMax. The program must then continue from its checkpoint. The unit must not restart the program after a
+// wrong configuration.
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	broker := crashBroker(t, "short")
@@ -86,7 +87,7 @@ func TestUnitRestarts(t *testing.T) {
 	}
 }
 
-// died returns the wait status of a program that was made to fail.
+// died returns the wait status of a program that a test has made fail.
 func died(t *testing.T, l *learner) syscall.WaitStatus {
 	t.Helper()
 	exit := (*exec.ExitError)(nil)
@@ -96,8 +97,8 @@ func died(t *testing.T, l *learner) syscall.WaitStatus {
 	return exit.Sys().(syscall.WaitStatus)
 }
 
-// TestStopWithoutDeadLetterTopic checks that a stop saves the state if dead letters cannot be stored. The program ends
-// with exit code 0, and the next start stores the dead letters.
+// TestStopWithoutDeadLetterTopic stops the program while dead letters cannot be stored. The program must save its state
+// and end with exit code 0. The next start must store the dead letters.
 func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	broker := startBroker(t, map[string]int32{"short": 1, "dead": 1})
 	admin := streamtest.Admin(t, broker.Brokers()...)

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestVersionsNeverGoBack checks that the version of the published model never decreases, although a killed learner
-// continues from an older state.
+// TestVersionsNeverGoBack kills a learner, which then continues from an older state. The version of the published model
+// must never decrease.
 func TestVersionsNeverGoBack(t *testing.T) {
 	broker := crashBroker(t, "one")
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "one")

@@ -2,7 +2,7 @@
 //
 //	go run ./tools/broker events models
 //
-// It writes its address to standard output and exits when its standard input is closed.
+// It writes the broker's address to standard output and exits when its standard input is closed.
 package main
 
 import (

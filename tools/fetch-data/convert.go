@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// copies copies the files unchanged.
+// copies copies the original files to dir without changes.
 func copies(dir string, originals []string) error {
 	for _, o := range originals {
 		data, err := os.ReadFile(o)
@@ -26,8 +26,8 @@ func copies(dir string, originals []string) error {
 	return nil
 }
 
-// svmlight packs a training file and a test file. If there is only one file, a random fifth of each class becomes the
-// test set.
+// svmlight packs a training file and a test file. If there is only one original file, a random fifth of each class
+// becomes the test set.
 func svmlight(dir string, originals []string) error {
 	var parts [][]string
 	for _, o := range originals {
@@ -58,7 +58,7 @@ func svmlight(dir string, originals []string) error {
 		}
 		parts = [][]string{train, test}
 	}
-	// The two labels become -1 and 1 for any labels of the original.
+	// The output has the labels -1 and 1, whatever the two labels of the original are.
 	var labels []string
 	for _, line := range parts[0] {
 		if label, _, _ := strings.Cut(line, " "); !slices.Contains(labels, label) {
@@ -174,14 +174,14 @@ func columns(dir string, originals []string) error {
 	})
 }
 
-// cifar keeps the first 800 images of each class of the training batches, and the first 200 of each class of the test
-// batch. The output has the original binary format.
+// cifar keeps the first 800 images of each class from the training batches, and the first 200 images of each class from
+// the test batch. The output has the original binary format.
 func cifar(dir string, originals []string) error {
 	const record = 1 + 3*32*32
 	parts := map[string][]byte{}
 	count := map[string]*[10]int{"train": {}, "test": {}}
 	want := map[string]int{"train": 800, "test": 200}
-	// The order in the archive differs from the order of the batches.
+	// The batches in the archive are not in ascending order.
 	batches := map[string][]byte{}
 	err := each(originals[0], func(name string, r io.Reader) error {
 		if filepath.Ext(name) != ".bin" {

@@ -5,10 +5,10 @@
 //	go run ./tools/fetch-data -o data imdb subj  # these
 //
 // A set that already exists is not changed. Downloads are kept in data/.originals, so that a second run continues where
-// the first run was stopped. You can also put a file there yourself, with its name in the list.
+// the first run was stopped. You can also put a downloaded file there yourself, under its name in the list.
 //
-// The publishers provide no checksums, so check the counts that are printed. Vocabularies and random splits are made by
-// this program, so results differ slightly from those in docs/results.
+// The publishers provide no checksums, so check the counts that are printed. This program makes its own vocabularies
+// and random splits, so results differ slightly from the results in docs/results.
 package main
 
 import (
@@ -31,15 +31,15 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// set is a data set: its downloads, and how to convert them to the files of its folder.
+// set is a data set: its downloads, and the function that converts them to the files of its folder.
 type set struct {
 	name, what string
 	urls       []string
-	// make writes the files into dir. originals are the downloaded files, in the order of urls.
+	// make writes the files into dir. The slice originals has the downloaded files, in the order of urls.
 	make func(dir string, originals []string) error
 }
 
-// sets is the table of data sets. Add a line for a new set.
+// sets is the table of data sets. To add a data set, add a line here.
 var sets = []set{
 	{"mnist", "handwritten digits", []string{
 		"https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz", "https://storage.googleapis.com/cvdf-datasets/mnist/train-labels-idx1-ubyte.gz",

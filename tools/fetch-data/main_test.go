@@ -122,7 +122,7 @@ func TestConvert(t *testing.T) {
 	if !strings.Contains(said.String(), "news_athr/train.svm.gz: ") || !strings.Contains(said.String(), ", 2 examples") {
 		t.Errorf("said %s", said.String())
 	}
-	// An existing set is not changed. An archive with an unexpected layout must leave no files.
+	// A set that exists must not be changed. An archive with an unexpected layout must leave no files.
 	said.Reset()
 	if err := run(t.Context(), []string{"-o", dir, "elec2"}, &said); err != nil || said.String() != "elec2 is there\n" {
 		t.Errorf("again: %q, %v", said.String(), err)

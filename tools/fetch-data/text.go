@@ -43,8 +43,9 @@ func (d document) terms(f func(term string, pair bool)) {
 }
 
 // bag writes documents in svmlight format with counts of words and of pairs. The vocabulary has the words that occur in
-// at least minWord of the given documents, then the pairs that occur in at least minPair. Words and pairs are each
-// sorted by decreasing number of documents. limit is the largest number of columns; 0 means no limit.
+// at least minWord of the given documents. After the words it has the pairs that occur in at least minPair of the
+// documents. Words and pairs are each sorted by decreasing number of documents. The field limit is the largest number
+// of columns; 0 means no limit.
 type bag struct {
 	from             [][]document
 	minWord, minPair int
@@ -237,8 +238,8 @@ func newsgroups(negative, positive string) func(string, []string) error {
 	}
 }
 
-// reviews returns a converter of the reviews of a domain. Reviews that are sorted by class are for training. For the
-// other reviews, which are for the test, the stars determine the class.
+// reviews returns a converter of the reviews of a domain. The reviews that the publisher has sorted by class are for
+// training. All other reviews are for the test; their stars determine the class.
 func reviews(domain string) func(dir string, originals []string) error {
 	return func(dir string, originals []string) error {
 		parts := map[string][]document{}

@@ -12,7 +12,7 @@ import (
 )
 
 // TestRun checks that members learn a file together in spite of crashes and lost messages. No record may be lost or
-// count twice.
+// counted twice.
 func TestRun(t *testing.T) {
 	var lines strings.Builder
 	for i := range 48 {

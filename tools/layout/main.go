@@ -3,8 +3,8 @@
 //	go run ./tools/layout          print the picture
 //	go run ./tools/layout -update  write it into CONTRIBUTING.md
 //
-// A part is a folder of the list parts, including its subfolders that are not parts themselves. An arrow that follows
-// from other arrows is left out: if a imports b and b imports c, a may import c too.
+// A part is a folder in the list parts. It includes the subfolders that are not parts themselves. An arrow that follows
+// from other arrows is left out. For example, if a imports b and b imports c, no arrow is drawn from a to c.
 package main
 
 import (
@@ -87,8 +87,8 @@ func list(dir string) (map[string][]string, error) {
 	}
 }
 
-// partOf returns the part that a package belongs to, or "" for none. If the package is in two parts, it returns the
-// longer path.
+// partOf returns the part to which a package belongs, or "" if it belongs to no part. If the paths of two parts match,
+// it returns the longer path.
 func partOf(path string) (part string) {
 	for _, p := range parts {
 		if (path == p || strings.HasPrefix(path, p+"/")) && len(p) > len(part) {
@@ -166,7 +166,7 @@ func node(part string) string { return strings.ReplaceAll(part, "/", "_") }
 // The picture is between these two lines of the document.
 const begin, end = "<!-- made by go run ./tools/layout -update -->\n", "<!-- end -->\n"
 
-// replaced returns the document with the picture replaced by the given one.
+// replaced returns the document with its picture replaced by the given picture.
 func replaced(document, picture string) (string, error) {
 	before, rest, found := strings.Cut(document, begin)
 	_, after, closed := strings.Cut(rest, end)

@@ -1,6 +1,6 @@
 package main
 
-// This file writes the tables that compare with exact solutions, and the tables about deleted pixels.
+// This file writes the tables that compare the learner with exact solutions, and the tables about deleted pixels.
 
 import (
 	"bufio"
@@ -17,7 +17,8 @@ import (
 	"blankout/online"
 )
 
-// exact compares one or more passes with the exact solution for the same noise, c, intercept and scaling.
+// exact compares one or more passes of the learner with the exact solution for the same noise, c, intercept and
+// scaling.
 func (c *comparison) exact() error {
 	sets := []struct {
 		name, train, test string
@@ -46,7 +47,8 @@ func (c *comparison) exact() error {
 			config := online.DefaultConfig()
 			// The exact problem has no splines, so the learner must have no spline experts.
 			config.Optimizer, config.Noise, config.Standardize = "adagrad", noise, d.standardize
-			// If a drift alarm changed the learner, it would no longer approach the optimum for all events.
+			// A drift alarm must not change the learner, because the learner would then no longer approach the optimum
+			// for all events.
 			config.OnDrift = "log"
 			b := batch.DefaultConfig()
 			b.Noise = noise
@@ -115,8 +117,9 @@ func objective(m *model.Linear, s *set, c online.Config) float64 {
 
 var deletionLevels = []float64{0, .1, .2, .3, .4, .5, .6, .7, .8, .9}
 
-// deletion measures MNIST with pixels deleted at random and survivors rescaled. It compares the learner after one pass,
-// the exact solution, and peers trained on copies with deleted pixels. All use the same masks.
+// deletion measures errors on MNIST with pixels deleted at random and the remaining pixels rescaled. It compares the
+// learner after one pass, the exact solution, and peers trained on copies with deleted pixels. All of them are tested
+// with the same masks.
 func (c *comparison) deletion() error {
 	train, err := load(c.path("mnist", "train-images-idx3-ubyte.gz"), 10)
 	if err != nil {

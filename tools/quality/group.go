@@ -1,7 +1,7 @@
 package main
 
-// This file measures how much worse a model becomes if many members of a group learn it. In its streams few columns are
-// common and most are rare.
+// This file measures how much worse a model becomes if many members of a group learn it. The streams have a few common
+// columns and many rare columns.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// Settings of a Zipf stream: the numbers of columns, features of an event, events to learn and test events. zipfStreams
-// is the number of streams.
+// These are the settings of a Zipf stream: the numbers of columns, features per event, learned events and test events.
+// zipfStreams is the number of streams.
 const (
 	zipfColumns, zipfFeatures, zipfEvents, zipfTest = 1 << 17, 25, 1_500_000, 100_000
 	zipfStreams                                     = 3
@@ -67,8 +67,8 @@ func more(a, b [zipfStreams]float64, digits int) string {
 	return fmt.Sprintf("%+.*f ± %.*f", digits, stat.Mean(d[:], nil), digits, stat.StdDev(d[:], nil)/math.Sqrt(zipfStreams))
 }
 
-// zipfStream draws events with distinct columns, whose frequencies follow Zipf's law. The label follows a logistic
-// model with independent weights of the columns.
+// zipfStream draws events with distinct columns. The frequencies of the columns follow Zipf's law. The label follows a
+// logistic model with independent weights of the columns.
 func zipfStream(seed uint64) (schema *event.Schema, events, test []event.Example) {
 	r := rand.New(rand.NewPCG(1, seed))
 	zipf := rand.NewZipf(r, 1.1, 10, zipfColumns-1)

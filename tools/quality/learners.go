@@ -32,10 +32,10 @@ import (
 	"blankout/stream/record"
 )
 
-// contender is a learner in a comparison. A prediction is the probability of each class, or one number for regression.
-// It is valid until the next call.
+// contender is a learner in a comparison. A prediction has the probability of each class, or one number for regression.
+// A prediction is valid until the next call.
 type contender interface {
-	// Learn returns the prediction that the contender makes before it learns the event.
+	// Learn learns an event. It returns the prediction that the contender made before learning.
 	Learn(e *event.Example) []float64
 	// Freeze returns the prediction function of the current model. Use it before the next call of Learn.
 	Freeze() func(e *event.Example) []float64
@@ -90,7 +90,8 @@ func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {
 	}
 }
 
-// trial is a data set that two learners learn. Its files are in a folder of -data or at a path in the repository.
+// trial is a data set that two learners learn. The files of the data set are in a folder of -data or at a path in the
+// repository.
 type trial struct {
 	name, train, test string // without test the set is a stream, whose model is frozen several times
 	most              int    // largest number of events to learn; 0 means all
@@ -116,8 +117,8 @@ type trialRow struct {
 // predicting the mean, squared errors by the variance.
 type trialUnit struct{ absolute, squared float64 }
 
-// mostColumns is the largest number of columns of a set whose JSON has a field for each column. In larger sets an event
-// is one text.
+// mostColumns is the largest number of columns of a set that is written as JSON with a field for each column. In larger
+// sets, an event is one text.
 const mostColumns = 800
 
 func trials() []*trial {
@@ -173,7 +174,7 @@ func (t *trial) read(c *comparison) error {
 	return t.load.err
 }
 
-// readNumbers reads JSON lines. Each number gets a column, and each value of a text gets a column.
+// readNumbers reads JSON lines. Each numeric field gets a column, and each value of a text field gets a column.
 func (t *trial) readNumbers() (err error) {
 	f, err := os.Open(filepath.FromSlash(t.train))
 	if err != nil {
@@ -219,13 +220,14 @@ func (t *trial) readNumbers() (err error) {
 	return nil
 }
 
-// trialMask specifies the missing features of test events: a fraction of the features, declared missing or read as 0.
+// trialMask specifies the missing features of test events: the fraction of the features, and whether they are declared
+// missing or read as 0.
 type trialMask struct {
 	missing  float64
 	declared bool
 }
 
-// trialMasks lists all masks. The first leaves events complete.
+// trialMasks lists all masks. The first mask leaves events complete.
 var trialMasks = func() []trialMask {
 	out := []trialMask{{}}
 	for _, declared := range []bool{true, false} {
@@ -243,7 +245,7 @@ func (m trialMask) String() string {
 	return fmt.Sprintf("%s %.0f %%", map[bool]string{true: "declared", false: "silent"}[m.declared], 100*m.missing)
 }
 
-// dies returns the smallest missing fraction at which a feature of the i-th test event is missing.
+// dies returns the smallest missing fraction at which this feature of the i-th test event is missing.
 func dies(i int, column uint32) float64 {
 	z := (uint64(i)<<32 | uint64(column)) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -286,7 +288,7 @@ func (t *trial) in(format string) (*trialFormat, record.Config) {
 // declares reports whether records of the format can declare missing features.
 func (f *trialFormat) declares() bool { return !f.text }
 
-// event returns a row in the form that the decoder gives it, with the mask of the i-th test event.
+// event sets e to a row as the decoder would return it, with the mask of the i-th test event.
 func (f *trialFormat) event(row *trialRow, i int, mask trialMask, e *event.Example) error {
 	f.missing = f.missing[:0]
 	switch {
@@ -398,21 +400,22 @@ func (x *losses) add(t *trial, e *event.Example, prediction []float64) {
 	x.wrong, x.loss = append(x.wrong, wrong), append(x.loss, sums.LogLoss(p))
 }
 
-// trialOutcome holds the losses of a learner: while learning, and with frozen models for each of trialMasks.
+// trialOutcome holds the losses of a learner while it learns, and the losses of its frozen models for each of
+// trialMasks.
 type trialOutcome struct {
 	learning losses
 	frozen   []losses
 	seconds  float64
 }
 
-// frozenTimes is the number of times that a stream's model is frozen, at equal distances. The events after each time
-// are its test set.
+// frozenTimes is the number of times that a stream's model is frozen, at even distances. The test set of a frozen model
+// has the events that follow.
 const frozenTimes = 5
 
 // notLearned reports that a learner does not support the settings of a trial.
 type notLearned struct{ error }
 
-// outcome lets one learner learn a trial in one format, and returns its losses.
+// outcome makes one learner learn a trial in one format, and returns the learner's losses.
 func (t *trial) outcome(c *comparison, format, learner string, settings online.Config) (*trialOutcome, error) {
 	if err := t.read(c); err != nil {
 		return nil, err
@@ -544,7 +547,7 @@ func (c *comparison) learners() error {
 	return nil
 }
 
-// trialPairs lets both learners learn all trials in both formats, concurrently on all cores.
+// trialPairs makes both learners learn all trials in both formats, concurrently on all cores.
 func (c *comparison) trialPairs(all []*trial, names []string, settings online.Config) ([]trialPair, error) {
 	var pairs []trialPair
 	for _, t := range all {
@@ -596,7 +599,8 @@ func trialColumns() []string {
 	return names
 }
 
-// trialTable writes the means of the first learner, and the differences of the second learner from them.
+// trialTable writes a table with the means of the first learner, and the differences between the second and the first
+// learner.
 func (c *comparison) trialTable(title, format string, pairs []trialPair, of func(losses) []float64) {
 	fmt.Fprintf(c.w, "### %s\n\n| stream |", title)
 	for _, name := range trialColumns() {
@@ -629,7 +633,8 @@ func difference(a, b []float64) (mean, standardError float64) {
 	return mean, stat.StdErr(deviation, float64(len(d)))
 }
 
-// A mean may be larger than the first learner's by this much, for any standard error.
+// The mean loss of the second learner may exceed the mean of the first learner by these amounts, whatever the standard
+// error is.
 const allowedError, allowedLogLoss = 0.1, 0.001
 
 // trialVerdict names each stream on which the second learner is worse by more than the allowed difference and by more
@@ -672,8 +677,8 @@ func trialVerdict(name string, pairs []trialPair) string {
 		return fmt.Sprintf("No stream is worse with %s.", name)
 	}
 	// A normal variable exceeds two standard errors by chance. This estimate includes only the random choice of events.
-	// A learner also draws masks, and makes decisions at some events only. The same learner with other random draws
-	// differs from itself in 114 of these means.
+	// A learner also draws masks, and makes some decisions at certain events only. If the same learner runs twice with
+	// different random draws, 114 of these means differ.
 	chance := float64(means) * math.Erfc(math.Sqrt2) / 2
 	return fmt.Sprintf("Worse with %s are %d of %d, in %d means, where chance alone makes some %.0f of learners that are equally good, and more if they draw other masks: %s.", name, len(worse), len(pairs), all, chance, strings.Join(worse, "; "))
 }

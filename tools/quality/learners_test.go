@@ -16,7 +16,8 @@ import (
 	"blankout/online"
 )
 
-// writeStream writes DIR/elec2/stream.svm.gz: 8 columns that are all correlated with the class; some values are 0.
+// writeStream writes DIR/elec2/stream.svm.gz. Its events have 8 columns that are all correlated with the class. Some
+// values are 0.
 func writeStream(t *testing.T, events int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -45,8 +46,8 @@ func writeStream(t *testing.T, events int) (dir string) {
 	return dir
 }
 
-// worseFrozen predicts as another contender does while it learns. Its frozen model predicts the other class for every
-// fifth event.
+// worseFrozen is a contender that predicts as another contender while it learns. Its frozen model predicts the wrong
+// class for every fifth event.
 type worseFrozen struct{ contender }
 
 func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
@@ -60,9 +61,9 @@ func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
 	}
 }
 
-// TestLearners checks that a learner is not worse than itself, and that a worse learner is named with all its columns.
-// Missing features must increase the error, by different amounts if silent or declared. Regression and settings of both
-// learners must be accepted.
+// TestLearners checks that a learner is not reported as worse than itself. A worse learner must be reported with all
+// its columns. Missing features must increase the error, by different amounts if they are silent or declared.
+// Regression, and settings for both learners, must be accepted.
 func TestLearners(t *testing.T) {
 	contenders["worse"] = func(c online.Config, s *event.Schema) (contender, error) {
 		l, err := newLearner(c, s)
@@ -127,8 +128,8 @@ func TestLearners(t *testing.T) {
 	}
 }
 
-// TestTrialVerdict checks that a stream is named if a mean is worse by more than the allowed difference and by more
-// than two standard errors.
+// TestTrialVerdict checks that the verdict names a stream if one of its means is worse by more than the allowed
+// difference and by more than two standard errors.
 func TestTrialVerdict(t *testing.T) {
 	of := func(wrong, logLoss []float64) *trialOutcome { return &trialOutcome{learning: losses{wrong, logLoss}} }
 	zero := []float64{0, 0, 0, 0}

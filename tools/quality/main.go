@@ -3,14 +3,15 @@
 //
 //	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
-// DIR has a folder for each data set with gzipped svmlight files (stream, or train and test) or MNIST's idx files.
-// Peers whose program is not given are left out. The flag -only selects sections: streams, rules, exact, deletion,
-// speed, slower, solvers, nulls, sets, observed, group, stuck, learners, silent. Section silent accepts any data sets:
+// DIR has a folder for each data set, with gzipped svmlight files (stream, or train and test) or MNIST's idx files. If
+// the program of a peer is not given, the peer is left out. The flag -only selects sections: streams, rules, exact,
+// deletion, speed, slower, solvers, nulls, sets, observed, group, stuck, learners, silent. The section silent accepts
+// any data sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
-// Here DIR/mine has, for example, the file stream.csv. Section learners compares two learners on the same events and
-// masks:
+// Here DIR/mine has, for example, the file stream.csv. The section learners compares two learners on the same events
+// and masks:
 //
 //	go run ./tools/quality -only learners -data DIR -learners default,adagrad -sets elec2,usps -also noise=none
 package main
@@ -94,7 +95,7 @@ func (c *comparison) run(only []string) (err error) {
 	return nil
 }
 
-// build compiles the program to measure, once.
+// build compiles blankout, the program to measure, at most once.
 func (c *comparison) build() error {
 	if c.binary != "" {
 		return nil
@@ -116,7 +117,7 @@ func load(path string, maxClasses int) (*set, error) {
 	c := record.DefaultConfig()
 	c.MaxClasses = maxClasses
 	if maxClasses > 2 {
-		// Find the classes first, so that their order does not depend on the order of the events.
+		// Find the classes first, so that the class numbers do not depend on the order of the events.
 		first, err := read(path, c)
 		if err != nil {
 			return nil, err
@@ -188,14 +189,14 @@ func learn(s *set, c online.Config, passes int) (*learned, error) {
 	return out, nil
 }
 
-// scored is a score, and whether its event belongs to the positive class.
+// scored is the score of an event, and whether the event belongs to the positive class.
 type scored struct {
 	score    float64
 	positive bool
 }
 
-// measures returns the fraction of errors, the mean log-loss of the scores as log-odds, and the area under the ROC
-// curve. Ties count half.
+// measures returns the fraction of errors, the mean log-loss (a score is the log-odds), and the area under the ROC
+// curve. Ties count as one half in the area.
 func measures(events []scored) (wrong, logLoss, auc float64) {
 	events = slices.Clone(events)
 	slices.SortFunc(events, func(a, b scored) int {
@@ -227,8 +228,8 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 	return wrong / n, logLoss / n, (ranks - positive*(positive+1)/2) / (positive * (n - positive))
 }
 
-// testError returns the error of a model on a test set as a fraction. Features are deleted with probability d and
-// survivors are rescaled. The command blankout predict --delete d --rescale uses the same masks.
+// testError returns the error of a model on a test set as a fraction. Features are deleted with probability d and the
+// remaining features are rescaled. The command blankout predict --delete d --rescale uses the same masks.
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
@@ -290,7 +291,8 @@ func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) 
 	return batch.Train(context.Background(), b.Data(s.schema), c)
 }
 
-// withScaler scores raw features: it standardizes them as from does and then applies the exact solution.
+// withScaler scores raw features. It standardizes the features with the Scaler of the model from, and then applies the
+// weights of the model exact.
 type withScaler struct{ from, exact *model.Linear }
 
 func (w withScaler) testError(s *set, d float64) float64 {

@@ -1,7 +1,7 @@
 package main
 
-// This file measures two ways to learn an event with nulls. One uses the present fields alone, as the learner does. The
-// other also uses imputed values of the null fields.
+// This file measures two ways to learn an event with null fields. The first way uses only the present fields, as the
+// learner does. The second way also uses imputed values of the null fields.
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"blankout/online"
 )
 
-// nullStreams are the streams whose fields become null. In runs with group failures, each group is a run of consecutive
-// columns; remaining columns are single groups.
+// nullStreams are the streams whose fields become null. In runs with group failures, each group is a sequence of
+// consecutive columns; each remaining column is a group of its own.
 var nullStreams = []struct {
 	name, file       string
 	classes, columns int
@@ -31,8 +31,7 @@ var nullStreams = []struct {
 
 const nullSeeds = 5
 
-// nulls compares the two ways on events with a fraction of fields or groups null, by the progressive error of the
-// predictions.
+// nulls compares the two ways on events in which a fraction of the fields or groups is null, by the progressive error.
 func (c *comparison) nulls() error {
 	fmt.Fprint(c.w, "## Learning from events with nulls, progressive error of one pass, %\n\n| stream | null | present fields alone | expected values as well | difference |\n|---|---|---|---|---|\n")
 	for _, d := range nullStreams {
@@ -67,8 +66,8 @@ func (c *comparison) nulls() error {
 	return nil
 }
 
-// learnNulls learns a set whose columns become fields. In each event the fields of a fraction of the groups are null.
-// It returns the progressive error in %.
+// learnNulls learns a set whose columns become fields. In each event, the fields of a fraction of the groups are null.
+// If fill is set, null fields are replaced by imputed values before learning. It returns the progressive error in %.
 func learnNulls(s *set, columns, group int, fraction float64, seed uint64, fill bool) (float64, error) {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
@@ -119,7 +118,7 @@ func nulled(e *event.Example, columns, group int, fraction float64, r *rand.Rand
 	return without(e, columns, group, dead)
 }
 
-// without returns an event of fields in which the fields of dead groups are null.
+// without returns a copy of an event in which the fields of dead groups are null.
 func without(e *event.Example, columns, group int, dead []bool) event.Example {
 	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {
@@ -138,7 +137,7 @@ func without(e *event.Example, columns, group int, dead []bool) event.Example {
 	return out
 }
 
-// expected returns the event with nulls replaced by the values that the model imputes.
+// expected returns a copy of an event in which nulls are replaced by the values that the model imputes.
 func expected(m *model.Linear, e *event.Example) event.Example {
 	m = m.WithMissing(m.Missing.Forced(model.MissingImpute))
 	parts := m.Handling(e).Roles

@@ -1,7 +1,7 @@
 package main
 
-// This file measures the benefit of noise at the observed missing rates of groups, if some groups are missing much more
-// often than others.
+// This file measures the benefit of observed noise, whose rates are the observed missing rates of the groups. Some
+// groups are missing much more often than other groups.
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"blankout/online"
 )
 
-// observedRates are the rates at which groups become null. Each group gets one of them at random. Their mean is close
-// to the 0.3 of the noises that are compared with observed noise.
+// observedRates are the rates at which groups become null. Each group gets one of the rates at random. The mean rate is
+// close to 0.3, the rate of the noises that are compared with observed noise.
 var observedRates = []float64{0, 0.05, 0.3, 0.8}
 
 // observedWay is a way to learn a stream.
@@ -34,9 +34,9 @@ var observedWays = []observedWay{
 	{name: "auto, silent_missing = 0.5", noise: "auto", silent: 0.5}, {name: "auto on the events and 3 copies", noise: "auto", copies: 3},
 }
 
-// observed compares noises on streams in which each group of columns is null at its own rate. It measures the
-// progressive error of all events. It also measures the error of the last third if missing fields are not declared and
-// read their mean.
+// observed compares noises on streams in which each group of columns becomes null at its own rate. It measures the
+// progressive error of all events. For the last third of the events it also measures the error if missing fields are
+// not declared and read their mean.
 func (c *comparison) observed() error {
 	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
 	for _, way := range observedWays {
@@ -140,12 +140,12 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first), nil
 }
 
-// maxWaiting is the largest number of waiting copies. Four events with the same label in a row would teach a learner
-// that the next label equals the last one.
+// maxWaiting is the largest number of copies that wait to be learned. Copies must be spread: if four events with the
+// same label followed each other, a learner would learn that the next label equals the last.
 const maxWaiting = 1000
 
-// silently returns a copy of an event of fields in which some present groups read their mean so far. The fraction is
-// one of copyRates.
+// silently returns a copy of an event in which some of the present groups read their mean so far. The fraction of these
+// groups is one of copyRates.
 func silently(e *event.Example, columns, group int, sum, count []float64, r *rand.Rand) event.Example {
 	rate := copyRates[r.IntN(len(copyRates))]
 	dead := make([]bool, (columns+group-1)/group)
@@ -162,7 +162,7 @@ func silently(e *event.Example, columns, group int, sum, count []float64, r *ran
 	return out
 }
 
-// meant returns an event of fields in which each null is replaced by the mean of its column.
+// meant returns a copy of an event in which each null is replaced by the mean of its column.
 func meant(e *event.Example, columns int, sum, count []float64) event.Example {
 	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {

@@ -69,8 +69,8 @@ func (c *comparison) river(_ *set, path string) (progressive, error) {
 	return p, nil
 }
 
-// vwOptions returns the options for a set: the logistic loss if options name no other, and one against all for more
-// than two classes.
+// vwOptions returns VW's options for a set. It adds the logistic loss if options contain no loss, and one-against-all
+// for more than two classes.
 func vwOptions(s *set, options []string) []string {
 	loss := "logistic"
 	var out []string
@@ -101,7 +101,7 @@ func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 }
 
 // predicted reads the predictions of a peer, one per line. VW writes scores or, for more than two classes, the class
-// counted from 1. LIBLINEAR writes our class.
+// counted from 1. LIBLINEAR writes the class as in the set.
 func predicted(name string, s *set, vw bool) (progressive, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -135,8 +135,8 @@ func predicted(name string, s *set, vw bool) (progressive, error) {
 	return p, nil
 }
 
-// writeText writes a set in the text format of VW or of LIBLINEAR. The function change may alter the features of
-// example number i; it may be nil.
+// writeText writes a set in the text format of VW or of LIBLINEAR. The function change returns the features to write
+// for example i, given its features x. The function may be nil.
 func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -1,7 +1,7 @@
 package main
 
-// This file measures how often prediction sets contain the true class, and how many classes they contain, for each
-// missing fraction.
+// This file measures, for each missing fraction, how often prediction sets contain the true class and how many classes
+// they contain.
 
 import (
 	"fmt"
@@ -13,8 +13,9 @@ import (
 	"blankout/online"
 )
 
-// setStreams are the data whose prediction sets are measured, with groups of consecutive columns null. A test file is
-// predicted by the model of the train file. If there is no test file, each event is predicted before it is learned.
+// setStreams are the data whose prediction sets are measured, with groups of consecutive columns null. If there is a
+// test file, the model of the train file predicts the events of the test file. Otherwise each event is predicted before
+// it is learned.
 var setStreams = []struct {
 	name, train, test string
 	classes, columns  int
@@ -38,7 +39,7 @@ type setSums struct {
 	classes                      [10]struct{ predicted, held float64 }
 }
 
-// worst returns the smallest coverage of any class with more than a hundred events.
+// worst returns the smallest coverage of a class, among classes with more than a hundred events.
 func (x *setSums) worst() float64 {
 	least := 1.0
 	for _, c := range x.classes {
@@ -49,7 +50,7 @@ func (x *setSums) worst() float64 {
 	return least
 }
 
-// sets writes the table of this section.
+// sets writes the table about prediction sets.
 func (c *comparison) sets() error {
 	fmt.Fprint(c.w, "## Sets that hold the class\n\n| stream | | 0 | 30 % | 50 % | 70 % |\n|---|---|---|---|---|---|\n")
 	for _, d := range setStreams {
@@ -89,7 +90,8 @@ func (c *comparison) sets() error {
 	return nil
 }
 
-// patch reorders the columns of images of 16 x 16 pixels by patches of 4 x 4.
+// patch reorders the columns of images of 16 x 16 pixels, so that the columns of each patch of 4 x 4 pixels are
+// consecutive.
 func (s *set) patch() {
 	for i := range s.examples {
 		x := s.examples[i].Features
@@ -106,9 +108,9 @@ func (s *set) patch() {
 	}
 }
 
-// askSets learns a stream and adds up, by missing fraction, the predictions for events with that fraction of their
-// groups null. The final model predicts the events of asked. If asked is nil, each event of the stream from the 200th
-// on is predicted before it is learned.
+// askSets learns a stream and adds the predictions for events with missing groups to sums, by missing fraction. The
+// final model predicts the events of asked. If asked is nil, each event of the stream from the 200th on is predicted
+// before it is learned.
 func askSets(s, asked *set, columns, group int, fractions []float64, learned bool, sums []setSums) error {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)

@@ -45,7 +45,8 @@ const silentSets = "gas_drift,spambase,covtype_10k,usps"
 // deathFractions are the fractions of the features that have failed in the test events.
 var deathFractions = []float64{0, 0.3, 0.5, 0.7}
 
-// copyRates are the fractions of the features that have failed in a corrupted copy. Each copy draws one of them.
+// copyRates are the fractions of the features that have failed in a corrupted copy. Each copy draws one of these
+// fractions.
 var copyRates = []float64{0.2, 0.4, 0.6, 0.8}
 
 // silentOptions are the flags of the section silent.
@@ -141,7 +142,7 @@ func (c *comparison) loadDeath(name string) (*deathSet, error) {
 	return d, nil
 }
 
-// deathSplit is a random split of a set, with the failures in its test events.
+// deathSplit is a random split of a set into training and test events, with the failures in the test events.
 type deathSplit struct {
 	*deathSet
 	seed        uint64
@@ -182,7 +183,8 @@ func (d *deathSet) split(o *silentOptions, seed uint64) *deathSplit {
 
 func (d *deathSet) groups() int { return (d.columns + d.group - 1) / d.group }
 
-// died returns an event with failed groups: null if declared, otherwise reading a value.
+// died returns a copy of an event with failed groups. Their fields are null if declared is set; otherwise they read the
+// value of a failed column.
 func (s *deathSplit) died(e *event.Example, dead []bool, declared bool) event.Example {
 	out := without(e, s.columns, s.group, dead)
 	if !declared {
@@ -215,8 +217,8 @@ type probabilities func(events []event.Example) ([][]float64, error)
 // deathRow is a way to learn, which is one row of the table.
 type deathRow struct {
 	key, name string
-	// peer is true if missing features cannot be declared to the model: a declared feature then reads the same as a
-	// silent one.
+	// peer is true if missing features cannot be declared to the model. For such a model, declared failures are
+	// measured like silent failures.
 	peer  bool
 	learn func(s *deathSplit) (probabilities, error)
 }
@@ -295,8 +297,8 @@ func modelProbabilities(m *model.Linear) probabilities {
 	}
 }
 
-// standardizer returns a function that removes the fields of events and standardizes them by the complete training
-// events.
+// standardizer returns a function that removes the fields of events and standardizes the features. It uses the
+// statistics of the complete training events.
 func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
 	var b batch.Builder
 	fit := batch.Standardizer{Mode: model.StandardizeAll}
@@ -531,7 +533,7 @@ func (c *comparison) silentTables() error {
 	return nil
 }
 
-// short returns the mean errors as text, without standard errors.
+// short returns the mean errors as text, without their standard errors.
 func (o deathOutcome) short() string {
 	means := make([]string, len(o.wrong))
 	for i, each := range o.wrong {
@@ -540,7 +542,7 @@ func (o deathOutcome) short() string {
 	return " " + means[0] + " / " + strings.Join(means[1:], " ") + " |"
 }
 
-// cells returns the means over the splits with their standard errors, and the paired difference from another row.
+// cells returns the means over the splits with their standard errors, and the paired difference from the row first.
 func (o deathOutcome) cells(first deathOutcome) string {
 	var b strings.Builder
 	for i := range o.wrong {
@@ -549,7 +551,7 @@ func (o deathOutcome) cells(first deathOutcome) string {
 	return b.String() + " " + o.less(first) + " |"
 }
 
-// less returns the mean error with failed features minus the mean error of another row, paired by split.
+// less returns the mean error with failed features minus the mean error of the row first, paired by split.
 func (o deathOutcome) less(first deathOutcome) string {
 	less := make([]float64, len(o.wrong[0]))
 	for split := range less {

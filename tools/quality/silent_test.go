@@ -38,8 +38,9 @@ func writeDeathSet(t *testing.T, events int) string {
 	return dir
 }
 
-// TestSilentTables checks that there is a table for silent and one for declared failures, with every row. Peers must
-// have the same errors in both. Predictions for complete events must be equal, and failures must increase the error.
+// TestSilentTables checks that there are two tables with every row, for silent and for declared failures. A peer must
+// have the same errors in both tables. Predictions for complete events must be equal in both tables. Failures must
+// increase the error.
 func TestSilentTables(t *testing.T) {
 	var out bytes.Buffer
 	c := &comparison{data: writeDeathSet(t, 600), w: &out, silent: silentOptions{sets: "mine", also: "noise=dropout:0.3,calibrate=off", dead: "auto", splits: 2, learn: 300, test: 200, group: 1, copies: 3}}
@@ -90,8 +91,9 @@ func TestSilentTables(t *testing.T) {
 	}
 }
 
-// TestDeathSplit checks that failed features read the training events' mean, or 0, or are null. The failures must
-// increase with the fraction. Copies must be events of the split in which a fraction of the fields has failed.
+// TestDeathSplit checks that failed features read the mean of the training events, or 0, or are null. The set of failed
+// features must grow with the fraction. Copies must be events of the split in which a fraction of the fields has
+// failed.
 func TestDeathSplit(t *testing.T) {
 	c := &comparison{data: writeDeathSet(t, 400), silent: silentOptions{dead: readsMean, splits: 2, learn: 100, test: 50, group: 2}}
 	d, err := c.loadDeath("mine")
@@ -144,7 +146,7 @@ func TestDeathSplit(t *testing.T) {
 	}
 }
 
-// TestVWProbabilities reads both forms of predictions.
+// TestVWProbabilities reads both forms of Vowpal Wabbit's predictions, for two and for more classes.
 func TestVWProbabilities(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p")
 	for _, x := range []struct {
@@ -165,8 +167,8 @@ func TestVWProbabilities(t *testing.T) {
 	}
 }
 
-// TestSilently checks that in a copy of an event with nulls whole groups read the mean of their columns so far. The
-// nulls must be kept.
+// TestSilently copies an event with nulls. In the copy, whole groups must read the mean of their columns so far. The
+// nulls must stay null.
 func TestSilently(t *testing.T) {
 	const columns = 40
 	e := event.Example{Missing: []uint16{1, 2}}

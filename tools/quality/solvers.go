@@ -20,20 +20,20 @@ import (
 	"blankout/internal/loss"
 )
 
-// matched is the relative gap to the minimum that both programs must reach.
+// matched is the relative gap to the minimum that both solvers must reach.
 const matched = 1e-3
 
-// probeSeconds limits LIBLINEAR's time for one tolerance. No further round of runs starts after roundSeconds. So the
-// whole section takes about two minutes.
+// probeSeconds limits the time of LIBLINEAR for one tolerance. After roundSeconds, no further round of runs starts. So
+// the whole section takes about two minutes.
 const (
 	probeSeconds = 15
 	roundSeconds = 15
 )
 
 // solvers measures blankout train --tol 1e-3 and LIBLINEAR on the same file to the same gap. It measures whole
-// processes, including loading. LIBLINEAR's tolerance is not a gap, so solvers first finds the largest tolerance whose
-// weights reach the gap, which is the fastest setting for LIBLINEAR. All LIBLINEAR solvers of the objective are
-// measured.
+// processes, including the loading of the file. LIBLINEAR's tolerance is not a gap. So solvers first finds the largest
+// tolerance whose weights reach the gap, which is the fastest setting for LIBLINEAR. All LIBLINEAR solvers of the
+// objective are measured.
 func (c *comparison) solvers() error {
 	if c.liblinear == "" {
 		return fmt.Errorf("solvers: name LIBLINEAR's train command with -liblinear")
@@ -79,7 +79,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if err != nil {
 		return err
 	}
-	// The reference minimum has an uncertainty, which is counted in LIBLINEAR's favor.
+	// The reference minimum has an uncertainty. The gap of LIBLINEAR is reduced by this uncertainty.
 	exact, err := batch.Solve(context.Background(), o.Expected, batch.Options{Tol: matched / 5})
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed
 	return (o.ValueGrad(w, nil) - exact.Objective) / exact.Objective, nil
 }
 
-// plainObjective returns LIBLINEAR's objective, times two, for a set with labels 0 and 1.
+// plainObjective returns twice LIBLINEAR's objective, for a set with labels 0 and 1.
 func plainObjective(s *set, name string, cost float64) (*indexed, error) {
 	var b batch.Builder
 	for i := range s.examples {
@@ -206,7 +206,7 @@ type indexed struct {
 	data *batch.Data
 }
 
-// liblinearWeights reads a model of two classes, trained with -B 1, as weights for o.
+// liblinearWeights reads a LIBLINEAR model of two classes, trained with -B 1. It returns the weights in the order of o.
 func liblinearWeights(name string, columns int, o *indexed) ([]float64, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

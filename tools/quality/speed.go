@@ -1,6 +1,7 @@
 package main
 
-// This file writes docs/speed.md: a comparison of whole processes with Vowpal Wabbit, and the measurements of work.go.
+// This file writes docs/speed.md. The page compares whole processes with Vowpal Wabbit, and has the measurements of
+// work.go.
 
 import (
 	"bufio"
@@ -19,7 +20,7 @@ import (
 	"blankout/internal/event"
 )
 
-// contest is a set of events that blankout and vw learn in turn.
+// contest is a set of events that blankout and vw learn one after the other.
 type contest struct {
 	name, file string // file is in the data folder; "" means generated JSON events
 	title      string
@@ -39,7 +40,7 @@ var contests = []contest{
 // imdbUnigrams is the number of unigrams of the data set imdb, which are its first columns. Bigrams follow.
 const imdbUnigrams = 47123
 
-// contestant is a program that learns, with its times in each round.
+// contestant is a program that learns, with its measured times in each round.
 type contestant struct {
 	name string
 	args []string
@@ -48,12 +49,12 @@ type contestant struct {
 
 const rounds = 5
 
-// fixedLevel are the options for a single noise level and optimizer. The default is three noise levels and three
-// experts concurrently.
+// fixedLevel has the options for a single noise level and optimizer. By default, three noise levels and three experts
+// are learned concurrently.
 var fixedLevel = []string{"--optimizer", "adagrad", "--noise", "dropout:0.5"}
 
 // speed measures blankout train --solver online and vw on the same events. The progressive errors show that both
-// programs learn.
+// programs learn from the events.
 func (c *comparison) speed() error {
 	if c.vw == "" {
 		return errors.New("speed: name Vowpal Wabbit's command with -vw")
@@ -105,8 +106,8 @@ The next table has times in seconds. The progressive error is the fraction of ev
 	return nil
 }
 
-// ratios returns a row of the short table. It has the times of blankout with a fixed level and by default, and of vw
-// with squared loss. All are divided by the time of vw with logistic loss.
+// ratios returns a row of the short table. The row has the times of blankout with a fixed level and by default, and the
+// time of vw with squared loss. Each time is divided by the time of vw with logistic loss.
 func ratios(title string, all []*contestant) string {
 	wall, cpu := median(all[2].runs)
 	row := "| " + title + " "
@@ -117,7 +118,8 @@ func ratios(title string, all []*contestant) string {
 	return row + "|\n"
 }
 
-// contest runs blankout with a fixed level and by default, and vw with both losses. It appends a row for each.
+// contest runs blankout with a fixed level and by default, and vw with both losses. It appends one row for each run to
+// rows.
 func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestant, err error) {
 	ours, theirs, s, err := c.contestFiles(d)
 	if err != nil {
@@ -174,8 +176,8 @@ func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err e
 	return ours, theirs, s, errors.Join(writeText(ours, s, false, kept), writeText(theirs, s, true, kept))
 }
 
-// progressiveError runs a contestant once more and returns the fraction of events that it predicted wrongly before
-// learning them.
+// progressiveError runs a contestant once more. It returns the fraction of events that the contestant predicted wrongly
+// before learning them.
 func (c *comparison) progressiveError(x *contestant, s *set) (float64, error) {
 	if x.args[0] == c.vw {
 		predictions := filepath.Join(c.work, "predictions")

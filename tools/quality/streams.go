@@ -14,12 +14,12 @@ var streams = []struct {
 	classes int
 }{{"elec2", 2}, {"sea", 2}, {"spam_stream", 2}, {"gas_drift", 6}, {"airlines_50k", 2}, {"talkingdata_clicks", 2}}
 
-// progressive has the measures of one pass. auc and logLoss are for two classes only.
+// progressive has the measures of one pass. The measures auc and logLoss are for two classes only.
 type progressive struct{ wrong, logLoss, auc float64 }
 
 func (p progressive) String() string { return fmt.Sprintf("%.2f", 100*p.wrong) }
 
-// rare returns the measures for streams with a rare class, in which the error is uninformative.
+// rare returns the log-loss and the AUC as text. It is for streams with a rare class, for which the error says little.
 func (p progressive) rare() string { return fmt.Sprintf("%.4f / %.3f", p.logLoss, p.auc) }
 
 func measure(s *set, c online.Config) (progressive, *learned, error) {
@@ -35,7 +35,7 @@ func measure(s *set, c online.Config) (progressive, *learned, error) {
 	return p, l, nil
 }
 
-// streams compares the default configuration with the peers, and with predicting the previous label.
+// streams compares the default configuration with the peers, and with the baseline that predicts the previous label.
 func (c *comparison) streams() error {
 	fmt.Fprint(c.w, "## Progressive error of one pass, %\n\nEvery event is scored before it is learned. talkingdata_clicks has 0.2 % positives: log-loss / AUC.\n\n")
 	peers := c.streamPeers()
@@ -82,7 +82,7 @@ func (c *comparison) streams() error {
 	return nil
 }
 
-// rules compares our own optimizers, without noise and with their usual settings.
+// rules compares our own optimizers, without noise and with the usual settings of each optimizer.
 func (c *comparison) rules() error {
 	configs := []struct {
 		name string

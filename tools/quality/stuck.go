@@ -1,6 +1,6 @@
 package main
 
-// This file measures after how many events fields that repeat one value are recognized as stuck.
+// This file measures how quickly fields that repeat one value are recognized as stuck, in events.
 
 import (
 	"fmt"
@@ -24,10 +24,10 @@ var stuckStreams = []struct {
 // stuckWithin is the number of events within which a stuck field must be found.
 const stuckWithin = 3000
 
-// stuckAt are the values at which fields become stuck. The first does not change the fields.
+// stuckAt are the values at which fields become stuck. With the first, the fields do not change.
 var stuckAt = []string{"as it is", "its mean", "its last value", "0"}
 
-// stuckFields counts the stuck fields that are found, and the events until they are found. All fields become stuck
+// stuckFields counts the stuck fields that are found, and the events until each is found. All fields become stuck
 // together, because a Detector judges each field independently.
 func (c *comparison) stuckFields() error {
 	fmt.Fprint(c.w, "## Fields that are stuck: how many are found, and the median of the events until then\n\n| stuck at |")
@@ -56,7 +56,7 @@ func (c *comparison) stuckFields() error {
 }
 
 // whenStuck returns, in ascending order, the number of events after which each stuck field was found. The fields become
-// stuck after first events. If at is "as it is", all events of the set count.
+// stuck after the given number of events, first. If at is "as it is", all events of the set are counted.
 func whenStuck(s *set, columns, first int, at string) (found []int) {
 	var detector stuck.Detector
 	schema, whole := fieldSchema(s, columns, 1), make([]bool, columns)

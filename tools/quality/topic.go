@@ -1,6 +1,6 @@
 package main
 
-// This file compares programs that learn from a Kafka topic: blankout run, kcat with Vowpal Wabbit, and River.
+// This file compares programs that learn from a Kafka topic: blankout run, Vowpal Wabbit with kcat, and River.
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 // topicEvents is the number of JSON events in the topic.
 const topicEvents = 400_000
 
-// topicContest fills a topic of the broker with JSON events and lets each program learn them. It appends a row to
-// short, as speed does, and a row for each program to long.
+// topicContest fills a topic of the broker with JSON events and makes each program learn these events. It appends a row
+// to short, as speed does, and a row for each program to long.
 func (c *comparison) topicContest(short, long *strings.Builder) error {
 	if c.brokers == "" || c.python == "" {
 		return errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")

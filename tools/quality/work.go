@@ -1,7 +1,7 @@
 package main
 
-// This file measures the cost of an event. Costs are ratios within one run, so other machines give similar values.
-// docs/speed.md has the ratios, and .ci/run compares with them.
+// This file measures the cost of an event in processor time. Costs are ratios within one run, so other machines give
+// similar values. The ratios are in docs/speed.md, and .ci/run compares new values with them.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// works are the measured operations. Their unit of cost is json.Valid on the same events.
+// works are the measured operations. A cost is relative to the time of json.Valid on the same events.
 var works = []struct{ name, of string }{
 	{"read: checksum, record, fingerprint", "Event/read"},
 	{"decode: JSON to columns", "Event/decode"},
@@ -32,11 +32,11 @@ var ways = []struct{ name, of string }{
 	{"the whole run loop, the default", "default/fetch"},
 }
 
-// measured has the median value over all rounds, by name.
+// measured has the median of each value over all rounds, by name.
 type measured map[string]float64
 
-// costs measures works in several rounds. It returns the processor time of an event in ns, and as "NAME/valid" its
-// ratio to the time of json.Valid in the same round.
+// costs measures works in several rounds. It returns the processor time of an event in ns. As "NAME/valid" it returns
+// the ratio of this time to the time of json.Valid in the same round.
 func (c *comparison) costs() (measured, error) {
 	if err := c.build(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (c *comparison) costs() (measured, error) {
 			}
 			now[name] = float64(r.cpu.Nanoseconds()) / trained
 		}
-		// Each stage includes the previous one, so subtract it.
+		// The measured time of a stage includes the previous stage, so subtract the time of the previous stage.
 		now["Event/learn"] -= now["Event/decode"]
 		now["Event/default"] -= now["Event/decode"]
 		now["Event/decode"] -= now["Event/read"]
@@ -149,8 +149,8 @@ reference counts events with kafka-go's `+"`Client.Fetch`"+`. A rate is events p
 	}
 }
 
-// slower prints the operations whose cost is over 5 % higher than in docs/speed.md, relative to json.Valid. It returns
-// no error for them, because processors differ in more than speed.
+// slower prints the operations whose cost, relative to json.Valid, is over 5 % higher than in docs/speed.md. A higher
+// cost is not an error, because processors differ in more than speed.
 func (c *comparison) slower() error {
 	data, err := os.ReadFile("docs/speed.md")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command sentences lists the sentences of comments and Markdown that are hard to read.
 //
 //	go run ./tools/sentences              list every sentence with a habit
-//	go run ./tools/sentences online docs  list those in two folders
+//	go run ./tools/sentences online docs  list the sentences in two folders
 //	go run ./tools/sentences -count       count the sentences by folder and habit
 //
 // A line of the list is FILE:LINE: HABIT: SENTENCE. The habits are:
@@ -13,7 +13,7 @@
 //	odd        an old or odd word, such as "anew" and "beside"
 //	long       more than 25 words
 //
-// The patterns match words and ignore grammar, so a listed sentence may be good. Read it before you change it.
+// The patterns match words and ignore grammar, so a listed sentence may be good. Read a sentence before you change it.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 	"strings"
 )
 
-// longest is the largest number of words of a sentence that is not listed as long.
+// longest is the largest number of words of a sentence. A sentence with more words is listed as long.
 const longest = 25
 
 // habit is a pattern of sentences that are hard to read.
@@ -44,7 +44,7 @@ type habit struct {
 	opens        bool // match only the first sentence of a paragraph
 }
 
-// habits are all patterns except the length.
+// habits are all habits that are found by a pattern. The habit long is found by the number of words.
 var habits = []habit{
 	{name: "noun", pattern: words(`what (is|are|was|were|has|have|it|they)|(that|those) of|those (that|who|which)|whoever|whatever|there (is|are) none|none is|and so (is|are|do|does)`)},
 	{name: "verb", commentsOnly: true, pattern: words(`(tell|tells|told|telling|say|says|said|saying|(take|takes|taken|took) up|meet|meets|met|know|knows|known|knew|heed|heeds|heeded|come|comes|came|stand|stands|stood)`)},
@@ -125,7 +125,7 @@ func run(out io.Writer, roots []string, count bool) error {
 	return nil
 }
 
-// table prints the number of sentences of each folder, and the number with each habit.
+// table prints, for each folder, the number of sentences and the number of sentences with each habit.
 func table(out io.Writer, all []sentence) error {
 	type row struct {
 		sentences, hard int
@@ -276,7 +276,7 @@ func split(file string, line int, lines []string, comment bool) (all []sentence)
 	return all
 }
 
-// plain returns text without Markdown markup. X replaces code.
+// plain returns text without Markdown markup. Code is replaced by X.
 func plain(text string) string {
 	text = quoted.ReplaceAllString(text, "X")
 	text = link.ReplaceAllString(text, "$1")

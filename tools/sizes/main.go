@@ -175,7 +175,7 @@ func codeLines(text []byte) (n int) {
 	return n
 }
 
-// count adds the declarations of a file. methods counts methods by receiver.
+// count adds the declarations of a file. The map methods has the number of methods by receiver type.
 func (s *size) count(file *ast.File, methods map[string]int) {
 	exported := func(names ...*ast.Ident) {
 		for _, name := range names {
@@ -228,7 +228,7 @@ const (
 	mostLines  = 100 // largest number of lines of a function
 )
 
-// writeShape lists the structs and functions of the product that exceed these limits.
+// writeShape lists the structs and functions of the product that exceed the limits of their size.
 func writeShape(out io.Writer, packages []listed) error {
 	for _, p := range packages {
 		if !p.own() {

@@ -1,5 +1,6 @@
-// Package members simulates a group of many learners of one model. The accept rule, applying commits, and the commits'
-// bytes are real (package group). The members, their log, the network and the time are simulated.
+// Package members simulates a group of many learners of one model. The rule for accepting commits, the application of
+// commits, and the bytes of commits are the real code of package group. The members, their log, the network and the
+// time are simulated.
 package members
 
 import (
@@ -20,7 +21,7 @@ import (
 	"blankout/online/group"
 )
 
-// Members configures a simulated group and the failures that it suffers. Times are in seconds.
+// Members configures a simulated group and the failures of its members. Times are in seconds.
 type Members struct {
 	N          int
 	Partitions int    // number of partitions, to which events are dealt in turn; 0 means one per member
@@ -44,11 +45,12 @@ type MembersResult struct {
 	Members  int    `json:"members"`
 	Interval uint64 `json:"interval"`
 	Events   uint64 `json:"events"`
-	// Lost and Twice count records. A value other than 0 is an error in applying commits.
+	// Lost counts records that were lost, and Twice counts records that were learned twice. A value other than 0 is an
+	// error in applying commits.
 	Lost  uint64 `json:"lost"`
 	Twice uint64 `json:"twice"`
-	// Replicas reports whether a second application of the same commit log, half of it from a snapshot, gives the same
-	// bytes.
+	// Replicas reports whether a second replica has the same bytes. It applies the same commit log and is restored from
+	// a snapshot once.
 	Replicas    bool                    `json:"replicas_equal"`
 	Accepted    uint64                  `json:"accepted"`
 	Rejected    map[group.Reason]uint64 `json:"rejected"`
@@ -58,8 +60,8 @@ type MembersResult struct {
 	Bytes       uint64                  `json:"bytes"` // bytes of commits and chunks
 	Rows        uint64                  `json:"rows"`  // rows of accepted deltas
 	Seconds     float64                 `json:"simulated_seconds"`
-	// Errors are in percent, log-losses in nats. Progressive values score each event by its member before it is
-	// learned. Test values are null if there are no test events.
+	// Errors are in percent, log-losses in nats. For progressive values, a member scores each event before it learns
+	// the event. Test values are null if there are no test events.
 	ProgressiveError   float64  `json:"progressive_error"`
 	ProgressiveLogLoss float64  `json:"progressive_log_loss"`
 	TestError          *float64 `json:"test_error"`
@@ -129,8 +131,9 @@ type world struct {
 
 	fold, replica *group.Fold
 	config        online.Config
-	// work is the Learner of the member that is learning an interval. It learns the whole interval at once, and the
-	// commit is appended at the simulated end of the interval. Columns in dirty may differ from the group's.
+	// work is the Learner of the member that is currently learning an interval. It learns the whole interval at once.
+	// The commit is appended at the simulated end of the interval. The columns in dirty may differ from the group's
+	// state.
 	work     *online.Learner
 	dirty    []uint32
 	members  []*member
@@ -141,7 +144,7 @@ type world struct {
 	err      error
 }
 
-// Run simulates a group that learns the events. It keeps the slice events for itself. test has events for measuring the
+// Run simulates a group that learns the events. It keeps the slice events. The slice test has events for measuring the
 // model. The same settings and events give the same result.
 func (m *Members) Run(ctx context.Context, c online.Config, s *event.Schema, events, test []event.Example) (*MembersResult, error) {
 	if err := m.Check(); err != nil {
@@ -205,7 +208,7 @@ func (w *world) rename(x *member) {
 	x.seq, x.waiting, x.dead = 0, false, false
 }
 
-// records returns the number of records of a partition. event returns one of them.
+// records returns the number of records of a partition. The method event returns one of these records.
 func (w *world) records(p int) int64 {
 	return int64((len(w.events) - p + w.Partitions - 1) / w.Partitions)
 }
@@ -273,7 +276,7 @@ func (w *world) events64() uint64 {
 	return min(max(n, w.Interval), deltas.MaxInterval)
 }
 
-// fingerprint returns a substitute for the fingerprint of a record.
+// fingerprint returns a number that serves as the fingerprint of a record in the simulation.
 func fingerprint(p int, offset int64) uint64 {
 	return (uint64(p)<<40 | uint64(offset)) * 0x9e3779b97f4a7c15
 }
@@ -345,7 +348,7 @@ func (w *world) interval(x *member) {
 	w.append(x, commit, chunks, end)
 }
 
-// takeAway gives the partitions of a silent member to other members.
+// takeAway gives the partitions of a member that has failed to other members.
 func (w *world) takeAway(x *member) {
 	alive := slices.DeleteFunc(slices.Clone(w.members), func(y *member) bool { return y.dead || y == x })
 	if len(alive) == 0 {
@@ -358,7 +361,7 @@ func (w *world) takeAway(x *member) {
 	x.partitions = nil
 }
 
-// giveSome gives a member that has returned some partitions of the members that have most.
+// giveSome gives partitions to a member that has returned. It takes them from the members with the most partitions.
 func (w *world) giveSome(x *member) {
 	for {
 		y := slices.MaxFunc(w.members, func(a, b *member) int { return len(a.partitions) - len(b.partitions) })
@@ -426,7 +429,7 @@ func (w *world) read(x *member, commit []byte, chunks [][]byte) {
 	}
 }
 
-// again returns a new fold that starts from the snapshot of f.
+// again returns a new Fold that starts from the snapshot of f.
 func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	blocks, err := f.EachBlock()
 	if err != nil {
@@ -435,7 +438,7 @@ func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	return group.ReadFold(c, nil, slices.Collect(blocks))
 }
 
-// measure adds the quality of the model and of the accepted records to the result.
+// measure adds the numbers of lost and repeated records and the quality of the model to the result.
 func (w *world) measure(test []event.Example) error {
 	r := w.result
 	r.Accepted, r.Rejected = w.fold.Accepted(), w.fold.Rejected()

@@ -37,7 +37,7 @@ func members(n int) Members {
 	return Members{N: n, Interval: 50, Fraction: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
 }
 
-// TestMembers checks that every record counts once and replicas are equal in spite of all failures of members. The
+// TestMembers simulates all failures of members. Every record must be counted once, and all replicas must be equal. The
 // model must be about as good as without failures.
 func TestMembers(t *testing.T) {
 	s, all := groupEvents(8000)
@@ -81,7 +81,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestMembersAlone checks that a group with one member learns the same as a single learner.
+// TestMembersAlone checks that a group with one member learns the same model as a single learner.
 func TestMembersAlone(t *testing.T) {
 	s, events := groupEvents(2000)
 	c := online.DefaultConfig().ForGroup() // members do not impute and have no second-order expert
