@@ -252,7 +252,7 @@ func (s *checked) parseSteps(c Config) error {
 	return nil
 }
 
-// parseForgetting parses and checks the half-lives and the other settings of forgetting.
+// parseForgetting checks the half-lives and the other settings of forgetting.
 func (s *checked) parseForgetting(c Config) error {
 	for name, x := range map[string]float64{"half_life": c.HalfLife, "half_life_time": c.HalfLifeTime} {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {

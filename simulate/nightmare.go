@@ -60,7 +60,8 @@ type Stage struct {
 }
 
 // random returns a generator that depends on the seed, the repetition, the event and the salt. Different salts give
-// independent generators for the same event.
+// different sequences for the same event. The generator is valid until the next call for any event of the Stage,
+// because all events share its memory.
 func (e *Event) random(salt uint64) *rand.Rand {
 	e.pcg.Seed(e.Seed^salt, uint64(e.Number)<<16^uint64(e.Repeat))
 	return rand.New(&e.pcg)

@@ -121,7 +121,7 @@ type Membership struct {
 	id      string // member ID from the group; "" before the first join and after a removal
 	current *Generation
 	owned   []TopicPartition // partitions of the previous Generation, to keep if possible
-	known   map[string]int   // number of partitions of each topic at the latest assignment
+	known   map[string]int   // number of partitions of each topic if this member made the current assignment; nil if another member made it
 }
 
 // groupProtocol is the name of the assignment strategy. Brokers reject a member with another strategy than the group.

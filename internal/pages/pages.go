@@ -33,7 +33,7 @@ func (c *Chunk) Bytes(n, most int) []byte {
 }
 
 // Floats returns the float64 values whose little-endian bytes are in memory, without a copy. ok is false if this
-// machine is not little-endian.
+// machine is not little-endian, if memory is not aligned to 8 bytes, or if its length is not a multiple of 8.
 func Floats(memory []byte) (x []float64, ok bool) {
 	p := unsafe.Pointer(unsafe.SliceData(memory))
 	if len(memory)%8 != 0 || uintptr(p)%8 != 0 || !littleEndian() {

@@ -62,7 +62,7 @@ type adopter struct {
 	job
 	every     uint64        // number of records between adoptions; 0 if solutions are not adopted
 	most      time.Duration // longest time that learning waits; 0 for no limit
-	lastError string        // reason why there is no solution yet, "" while the solver runs
+	lastError string        // why the latest attempt to solve failed, also during the next attempt; "" before a failure and after the decision
 }
 
 func (l *loop) startAdopting() error {

@@ -87,7 +87,8 @@ func (n *Encoder) Follow(s *event.Schema) {
 func (n *Encoder) Schema() *event.Schema { return n.schema }
 
 // Observe encodes a labeled event and adds its features to the statistics of their columns. X has the values with the
-// old scales, as Read would return them. Moves lists the changes of scales. These take effect when Rescale is called.
+// old scales, as Read would return them. Features of new columns, which Read would omit, have their first scale, which
+// takes effect immediately. Moves lists the changes of scales. The other changes take effect when Rescale is called.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {

@@ -18,8 +18,8 @@ import (
 // Report is the result of applying a commit log.
 type Report struct {
 	Name string `json:"name"`
-	// From is the offset of the commit log from which records were applied: the offset after the last commit in the
-	// first snapshot, or 0 for the start of the commit log.
+	// From is the offset of the commit log from which records were applied: the offset after the last commit in
+	// the snapshot that was loaded (the oldest readable one), or 0 for the start of the commit log.
 	From   int64  `json:"from"`
 	Offset int64  `json:"offset"` // offset after the last applied record
 	Chain  string `json:"chain"`
@@ -31,7 +31,7 @@ type Report struct {
 	Events       uint64            `json:"events"`
 	// Members are the members with a commit after From, sorted by id.
 	Members []MemberReport `json:"members"`
-	// Snapshots are the snapshots after From in the snapshot topic, in order.
+	// Snapshots are the snapshots after From in the snapshot topic, in order, after the older ones that could not be read.
 	Snapshots []SnapshotReport `json:"snapshots"`
 	Positions event.Offsets    `json:"positions"`
 }

@@ -677,8 +677,8 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 	return x
 }
 
-// fieldCost compares the errors of predictions with and without a field, weighted by importance. It uses only events
-// that have the field.
+// fieldCost compares the errors of predictions with and without a field. It uses only sampled events that have the
+// field, each with weight 1 whatever its importance. Older samples decay, see costKeep.
 type fieldCost struct {
 	n, with, missing float64
 	square           float64 // sum of the squared differences

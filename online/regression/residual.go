@@ -64,8 +64,9 @@ func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	return r.Mean - most, r.Mean + most
 }
 
-// deviationAt returns the standard deviation of residuals at a predicted value, for detecting outliers. The result is
-// at most twice the average, because the large residuals at this value may be outliers.
+// deviationAt returns the standard deviation of residuals at a predicted value, for detecting outliers. It is limited to
+// between one and two times the average deviation. The upper limit is needed because the large residuals at this value
+// may be outliers.
 func (r *Residual) deviationAt(value float64) float64 {
 	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
 }

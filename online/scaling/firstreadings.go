@@ -23,7 +23,7 @@ type recentReadings struct {
 }
 
 type readings struct {
-	values []float64 // the latest readings, at most event.FirstReadings
+	values []float64 // the latest readings, at most model.FirstReadings
 	at     float64   // number of the latest reading in its column
 	// outliers increases by one at each reading beyond the clip, and decreases by three, down to 0, at each other
 	// reading.
@@ -172,7 +172,7 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 }
 
 // observeSpread adds a reading, whose size is z standard deviations, to the statistics of a column that is divided by
-// its standard deviation. If event.FirstReadings consecutive readings are below smallAt standard deviations, the
+// its standard deviation. If model.FirstReadings consecutive readings are below smallAt standard deviations, the
 // earlier readings were outliers. The column then restarts with the latest readings, and its weights do not change.
 func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
 	total := float64(s.Events + 1)

@@ -26,7 +26,7 @@ type Scaling struct {
 	transforms []model.Transform
 	// The columns and values of an event, with its absent dense columns and its presence columns added.
 	WithDense    event.Vec
-	BasisColumns event.Vec // presence columns of the current event
+	BasisColumns event.Vec // all spline columns of the current event if Read.BasisColumns is set, otherwise empty
 	Read         Read      // numeric values of the current event
 }
 
