@@ -67,8 +67,8 @@ func Decode(data []byte) (*Model, error) {
 	return &Model{m}, nil
 }
 
-// Version returns the model's version, which grows with each publication of a learner, also across its restarts. It is
-// 0 for a model that was not published.
+// Version returns the model's version, which grows with each publication of a learner, also across its restarts. The
+// version is 0 for a model that was not published.
 func (m *Model) Version() uint64 { return m.of.Version }
 
 // Published returns the time of publication, or the zero time if the model was not published.

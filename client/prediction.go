@@ -14,8 +14,8 @@ type Prediction struct {
 	ID string `json:"id,omitempty"` // id of the event, if it has one
 
 	// Value is the predicted number; nil for a classification model. Low and High bound the targets of 90 % of events,
-	// or of the fraction learner.coverage. They are nil if the model has no residuals yet. If there are two classes and
-	// fields were imputed, Low and High bound Probability.
+	// or of the fraction learner.coverage. Low and High are nil if the model has no residuals yet. If there are two
+	// classes and fields were imputed, Low and High bound Probability.
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -47,8 +47,8 @@ type Prediction struct {
 	Version    uint64 `json:"version,omitempty"`     // version of the Model
 	Learner    string `json:"learner,omitempty"`     // name of the learner, if a stream has several
 
-	// Unseen names up to twenty features that the model has not seen. They add nothing to the scores. OnlyUnseen
-	// reports that the event has features, but the model has seen none of them.
+	// Unseen names up to twenty features that the model has not seen. Such features add nothing to the scores.
+	// OnlyUnseen reports that the event has features, but the model has seen none of them.
 	Unseen     []string `json:"unseen,omitempty"`
 	OnlyUnseen bool     `json:"-"`
 

@@ -45,7 +45,7 @@ type Place struct {
 	Offset    int64
 }
 
-// CommitLog writes to a commit log. It belongs to one goroutine and starts none.
+// CommitLog writes to a commit log. A CommitLog belongs to one goroutine and starts no goroutines.
 type CommitLog struct {
 	config   CommitLogConfig
 	producer *Producer
@@ -94,7 +94,7 @@ func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 func (l *CommitLog) ID() string { return l.id }
 
 // AppendChunk writes a chunk and returns its place once the chunk is acknowledged. If AppendChunk returns an error, the
-// chunk may still have been written. That is harmless, because no commit refers to it.
+// chunk may still have been written. Such a chunk is harmless, because no commit refers to it.
 func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
 	l.turn++
@@ -189,7 +189,7 @@ func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int3
 	return starts[partition], ends[partition], err
 }
 
-// Close closes the connections. It discards a record whose write has failed.
+// Close closes the connections. A record whose write has failed is discarded.
 func (l *CommitLog) Close() error {
 	_ = l.producer.Close() // the error concerns that record, and was reported
 	return nil
@@ -267,13 +267,13 @@ func (r *CommitLogReader) Failing() string {
 }
 
 // Chunk returns the record at a place; the caller owns it. It returns nil if there is no such record and never will be.
-// It retries until it is certain, or until ctx ends. The error is a *TrimmedError for places before the start of the
-// log.
+// Chunk retries until the result is certain, or until ctx ends. The error is a *TrimmedError for places before the
+// start of the log.
 //
-// A broker that was paused may still respond as the leader of a partition that another broker now leads. It may report
-// an end that is too early. So Chunk writes an empty record to the partition before it returns nil for a place beyond
-// the end. Such a broker does not acknowledge this record. A reader with toEnd writes nothing. It repeats the request
-// for RequestTimeout instead.
+// A broker that was paused may still respond as the leader of a partition that another broker now leads. Such a broker
+// may report an end that is too early. So Chunk writes an empty record to the partition before it returns nil for a
+// place beyond the end. A broker that is no longer the leader does not acknowledge this record. A reader with toEnd
+// writes nothing. Instead, such a reader repeats the request until RequestTimeout has passed.
 func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {

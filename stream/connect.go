@@ -326,7 +326,7 @@ func (k *cluster) now() int {
 
 // forget drops idle connections and cached metadata, so that the next call requests the leaders again. Otherwise the
 // Transport would keep dead addresses for seconds. epoch is the result of now before the failed call. If several
-// callers fail together, only the first caller drops the connections, and the others use new connections.
+// callers fail together, only the first caller drops the connections, and the other callers use new connections.
 func (k *cluster) forget(epoch int) {
 	k.mu.Lock()
 	first := epoch == k.epoch

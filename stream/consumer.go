@@ -158,10 +158,10 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 // Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and another goroutine
 // that looks for new partitions. Close ends all goroutines.
 //
-// It delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps left by
-// compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders move or
-// brokers restart, hang or drop connections. Retries are logged and counted in Stats. Next returns an error that
-// retries cannot fix: an *OffsetOutOfRangeError or *TopicRecreatedError (under the policy "fail"), a
+// A Consumer delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps
+// left by compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders
+// move or brokers restart, hang or drop connections. Retries are logged and counted in Stats. Next returns an error
+// that retries cannot fix: an *OffsetOutOfRangeError or *TopicRecreatedError (under the policy "fail"), a
 // *CorruptBatchError, or a missing permission.
 type Consumer struct {
 	config  ConsumerConfig
@@ -279,8 +279,8 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 			return nil, err
 		}
 	}
-	// A topic that was read before may have new partitions. They are read from their beginning, because "latest" would
-	// lose records.
+	// A topic that was read before may have new partitions. New partitions are read from their beginning, because
+	// "latest" would lose records.
 	begun := slices.ContainsFunc(from, func(p event.Position) bool { return p.Topic == topic })
 	var fetchers []*fetcher
 	for _, p := range partitions {
@@ -345,9 +345,9 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 }
 
 // certainEnd returns the true end of a partition; end is the end that a broker has reported. A broker that was paused
-// may still respond as the leader of a partition that another broker now leads. It may report an end that is too early.
-// If end is before next, which is after the last record read, certainEnd repeats the request until RequestTimeout has
-// passed.
+// may still respond as the leader of a partition that another broker now leads. Such a broker may report an end that is
+// too early. If end is before next, which is after the last record read, certainEnd repeats the request until
+// RequestTimeout has passed.
 func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
 	began := time.Now()
 	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {
@@ -499,7 +499,7 @@ func (c *Consumer) findEnds(ctx context.Context) {
 	}
 }
 
-// Next fills b with the next records of one partition, at most config.BatchRecords. It waits for the first record if
+// Next fills b with the next records of one partition, at most config.BatchRecords. Next waits for the first record if
 // necessary. Partitions take turns, one fetch each. b shares no memory with the Consumer, so a caller with several
 // Batches may read ahead while it learns.
 //
@@ -569,7 +569,7 @@ type PartitionStats struct {
 	Next      int64 // offset after the last record returned by Next
 	HighWater int64 // end of the partition
 	Lag       int64 // HighWater - Next, at least 0
-	// Failing is the cause of the current retries, as in Retries. It is "" while the partition can be read.
+	// Failing is the cause of the current retries, as in Retries. Failing is "" while the partition can be read.
 	Failing string
 }
 

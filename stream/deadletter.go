@@ -27,13 +27,13 @@ type DeadLetterConfig struct {
 }
 
 // DeadLetters stores refused records, with their bytes and the reason, so that a person can inspect them and send them
-// again. It stores at least once: every record added before a Flush that returned nil is stored. A restarted process
-// may add later records again. DeadLetters belongs to one goroutine.
+// again. Records are stored at least once: every record added before a Flush that returned nil is stored. A restarted
+// process may add later records again. DeadLetters belongs to one goroutine.
 //
-// In a topic a dead letter has the original value of the record and the key topic/partition/offset. Its headers are
-// reason, detail, topic, partition, offset, time (ms) and, if the record had a key, key. Its timestamp is the time of
-// storing, so the topic's retention counts from that time. Batches are compressed with gzip, which reduces all headers
-// to about ten bytes. In a file a dead letter is a line
+// In a topic a dead letter has the original value of the record and the key topic/partition/offset. The headers of the
+// dead letter are reason, detail, topic, partition, offset, time (ms) and, if the record had a key, key. The timestamp
+// of the dead letter is the time of storing, so the topic's retention counts from that time. Batches are compressed
+// with gzip, which reduces all headers to about ten bytes. In a file a dead letter is a line
 //
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
@@ -43,8 +43,8 @@ type DeadLetterConfig struct {
 // until the letter is accepted. Then the header (in a file, the number) truncated has the original size of the value,
 // and truncated_key has the original size of the key.
 //
-// Mislabeled events were learned although their label is probably wrong. They are stored in the same way, in another
-// topic or file. They have label, score and influence in place of reason and detail.
+// Mislabeled events were learned although their label is probably wrong. They are stored as dead letters are, in
+// another topic or file. They have the headers label, score and influence in place of reason and detail.
 type DeadLetters struct {
 	what     string // kind of records, for errors
 	producer *Producer
@@ -118,8 +118,8 @@ type Letter struct {
 	Value        []byte `json:"value"`
 }
 
-// maxLetterBytes is the largest size of the value and of the key of a letter. It is far below 100 MB, the largest
-// request to a broker.
+// maxLetterBytes is the largest size of the value and of the key of a letter. maxLetterBytes is far below 100 MB, the
+// largest request to a broker.
 const maxLetterBytes = 32 << 20
 
 // MislabeledEvent is the additional part of a letter for an event whose label is probably wrong.
@@ -139,8 +139,8 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
-// AddMislabeled adds a learned event whose label is probably wrong. It stores the label, the score before learning and
-// the influence, in place of a reason and a detail. It returns errors as Add does.
+// AddMislabeled adds a learned event whose label is probably wrong. AddMislabeled stores the label, the score before
+// learning and the influence, in place of a reason and a detail. It returns errors as Add does.
 func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
 }

@@ -227,8 +227,8 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	}
 }
 
-// TestDeadLettersAreSmall checks that dead letters take about as much space as their records. It tests many empty
-// records, and records with invalid labels if the configuration has very many classes.
+// TestDeadLettersAreSmall checks that dead letters take about as much space as their records. The test stores many
+// empty records, and records with invalid labels if the configuration has very many classes.
 func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})

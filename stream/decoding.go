@@ -125,8 +125,8 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 // packedBatch begins the detail of a refused batch whose records cannot be separated.
 const packedBatch = "record batch"
 
-// refuse delivers a batch that cannot be split, or the rest of it. The result is one refused example at offset, with
-// the original bytes.
+// refuse delivers a batch that cannot be split, or the part of a batch that is not delivered yet. The result is one
+// refused example at offset, with the original bytes.
 func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
 		return // the batch is only needed to detect repeated records

@@ -18,9 +18,9 @@ type EmbeddedConfig struct {
 	Port    int              // port on the loopback interface; 0 means any free port
 }
 
-// Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. It uses the
-// real protocol, but it is not Kafka: it has one node. If DataDir is set, acknowledged records are written but not
-// synced to disk.
+// Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. The broker uses
+// the real protocol, but it is not Kafka: there is only one node. If DataDir is set, acknowledged records are written
+// but not synced to disk.
 type Embedded struct {
 	cluster *kfake.Cluster
 }

@@ -386,7 +386,7 @@ func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *
 	return &Embedded{c}
 }
 
-// steady produces n records, one batch at a time, while disturb runs. It checks that the consumer gets each record
+// steady produces n records, one batch at a time, while disturb runs. steady checks that the consumer gets each record
 // exactly once and in order.
 func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb func(round int)) *testConsumer {
 	t.Helper()

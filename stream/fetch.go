@@ -1,8 +1,9 @@
 package stream
 
-// This file reads one partition. A fetcher requests record batches from the leader and passes them on. It continues
-// after all temporary failures of a cluster. Fetch requests use kafka-go's raw path: kafka-go routes and connects. The
-// response is read into our own buffer and decoded in place, five times as fast as with kafka-go's Reader.
+// This file reads one partition. A fetcher requests record batches from the leader and passes them on. A fetcher
+// continues after all temporary failures of a cluster. Fetch requests use kafka-go's raw path: kafka-go routes and
+// connects. The response is read into a buffer of the fetcher and decoded in place, five times as fast as with
+// kafka-go's Reader.
 
 import (
 	"cmp"

@@ -242,8 +242,8 @@ func TestConsumeFrom(t *testing.T) {
 	}
 }
 
-// TestConsumeBetween checks that reading between two offsets ends at the second, whatever follows in the topic. The
-// offset may be anywhere in a record batch.
+// TestConsumeBetween checks that reading between two offsets ends at the second offset, whatever follows in the topic.
+// The offset may be anywhere in a record batch.
 func TestConsumeBetween(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 2})

@@ -4,10 +4,10 @@ package stream
 // detect members that have died. The brokers are not used for anything else: the caller decides where to start in a
 // partition and what to do with its records.
 //
-// kafka-go has two ways to join a group. Its ConsumerGroup has neither user data nor static members, and cannot list
-// the other members. Its Client encodes the requests in a way that brokers since Kafka 2.4 reject (SyncGroup from
-// version 4 on). So kmsg encodes the four requests, in the last versions before the flexible versions. All brokers
-// since Kafka 2.3 accept these:
+// kafka-go has two ways to join a group. The first, ConsumerGroup, has neither user data nor static members, and cannot
+// list the other members. The second, Client, encodes the requests in a way that brokers since Kafka 2.4 reject
+// (SyncGroup from version 4 on). So kmsg encodes the four requests, in the last versions before the flexible versions.
+// All brokers since Kafka 2.3 accept these:
 //
 //	JoinGroup 5  ->  SyncGroup 3  ->  Heartbeat 3 … until a rebalance  ->  JoinGroup 5 …  ->  LeaveGroup 3
 
@@ -40,9 +40,9 @@ type MembershipConfig struct {
 	// Instance is the name of a static member. A static member keeps its partitions if it leaves and returns within
 	// SessionTimeout. "" makes it an ordinary member.
 	Instance string
-	// SessionTimeout is the time without a heartbeat after which brokers reassign a member's partitions. It is also the
-	// time that a member continues without a response. Brokers accept 6 s and more, unless group.min.session.timeout.ms
-	// is set to another minimum.
+	// SessionTimeout is the time without a heartbeat after which brokers reassign a member's partitions. A member that
+	// gets no response continues for the same time. Brokers accept 6 s and more, unless group.min.session.timeout.ms is
+	// set to another minimum.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is the time that members have to rejoin in a rebalance.
 	RebalanceTimeout time.Duration

@@ -119,8 +119,9 @@ func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 	return in.partitions(ctx, c, k)
 }
 
-// Watch calls found with the result of Partitions every metadata_interval until ctx ends. It creates no topics. It only
-// waits while brokers do not respond, because the readers of the partitions get and report the same error.
+// Watch calls found with the result of Partitions every metadata_interval until ctx ends. It creates no topics. While
+// brokers do not respond, Watch waits without an error, because the readers of the partitions get and report the same
+// error.
 func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 	c, err := in.consumer()
 	if err != nil || !in.isTopic() {

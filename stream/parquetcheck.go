@@ -121,8 +121,8 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 	return room + dictionary, nil
 }
 
-// openPage has the decompressor of each codec; it is nil if the length need not be checked. LZ4 is not supported,
-// because a damaged LZ4 page would take memory without limit.
+// openPage has the decompressor of each codec; a nil decompressor means that the length need not be checked. LZ4 is not
+// supported, because a damaged LZ4 page would take memory without limit.
 var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), error){
 	format.Uncompressed: nil,
 	format.Snappy:       nil, // the page begins with its length

@@ -103,9 +103,10 @@ type Header struct {
 	Value []byte
 }
 
-// Producer writes records to a topic in batches, acknowledged by all in-sync replicas. It is idempotent: if a response
-// is lost and a batch is sent again, brokers drop the second copy. So an acknowledged record is in the log once, unless
-// the topic is deleted and recreated in the meantime. A Producer belongs to one goroutine and starts none.
+// Producer writes records to a topic in batches, acknowledged by all in-sync replicas. A Producer is idempotent: if a
+// response is lost and a batch is sent again, brokers drop the second copy. So an acknowledged record is in the log
+// once, unless the topic is deleted and recreated in the meantime. A Producer belongs to one goroutine and starts no
+// goroutines.
 type Producer struct {
 	config     ProducerConfig
 	cluster    *cluster
@@ -274,7 +275,7 @@ func (out *outgoing) refill(most int) {
 	out.rest = out.rest[n:]
 }
 
-// pace waits until Rate allows the next record. It sends records that would otherwise wait longer than Linger.
+// pace waits until Rate allows the next record. pace sends records that would otherwise wait longer than Linger.
 func (p *Producer) pace(ctx context.Context) error {
 	if p.config.Rate == 0 {
 		return nil

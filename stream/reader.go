@@ -14,8 +14,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Reader is a Consumer of undecoded records. It is for callers that forward records, or that store something other than
-// events in a topic.
+// Reader is a Consumer of undecoded records. A Reader is for callers that forward records, or that store something
+// other than events in a topic.
 type Reader struct {
 	*Consumer
 	raw   raw
@@ -34,7 +34,7 @@ func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (
 	return r, nil
 }
 
-// RawBatch has records of one partition, in offset order. They are valid until the next call of the Reader.
+// RawBatch has records of one partition, in offset order. The records are valid until the next call of the Reader.
 type RawBatch struct {
 	Topic     string
 	Partition int32

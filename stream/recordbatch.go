@@ -319,8 +319,8 @@ func appendSnappyBlock(dst, src []byte, limit int) ([]byte, error) {
 	return dst[:len(dst)+n], nil
 }
 
-// batchWriter builds a record batch, record by record. The zero value is an empty batch. It reuses its memory for the
-// next batch.
+// batchWriter builds a record batch, record by record. The zero value is an empty batch. A batchWriter reuses its
+// memory for the next batch.
 type batchWriter struct {
 	records   []byte
 	scratch   []byte

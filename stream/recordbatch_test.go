@@ -159,8 +159,8 @@ func TestUnpack(t *testing.T) {
 	must.Fails(t, must.Err(u.unpack(7, long)), "unpacking codec 7")
 }
 
-// readResponse passes the records of a response through scan and read, like a Consumer at offset next. It checks
-// conditions that must hold for any bytes.
+// readResponse passes the records of a response through scan and read, like a Consumer at offset next. readResponse
+// checks conditions that must hold for any bytes.
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}

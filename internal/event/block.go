@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Block is a named part of a model or checkpoint file. Its writer defines the meaning of the bytes; the container
-// (package checkpoint) only protects them.
+// Block is a named part of a model or checkpoint file. The writer of a block defines the meaning of its bytes; the
+// container (package checkpoint) only protects them.
 type Block struct {
 	Name string
 	Data []byte

@@ -104,8 +104,8 @@ func (s *Schema) join(class int, label []byte) {
 	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{s.Classes[class], string(label)})
 }
 
-// LabelSpellings returns sentences for a warning. They list labels that were joined as spellings of one number, and
-// classes that are equal numbers but were not joined.
+// LabelSpellings returns sentences for a warning. The sentences list labels that were joined as spellings of one
+// number, and classes that are equal numbers but were not joined.
 func (s *Schema) LabelSpellings() (out []string) {
 	if len(s.Joined) > 0 {
 		var pairs []string

@@ -108,8 +108,8 @@ func (e *Example) MissesColumn(column uint32) bool {
 	return missing
 }
 
-// Reason is why a record was refused. Its values are also the values of the metric label and of the dead letter's
-// header.
+// Reason is why a record was refused. A Reason is also the value of the label reason in metrics, and of the header
+// reason in dead letters.
 type Reason string
 
 // The reasons for which records are refused.
@@ -153,8 +153,8 @@ type Batch struct {
 	TopicID   string // id of the topic, see Position
 	Partition int32
 	Examples  []Example
-	// Next is the offset after the last record read. It can exceed the offset after the last event (compaction,
-	// transaction markers), and a Batch without events can advance it.
+	// Next is the offset after the last record read. Next can exceed the offset after the last event, because of
+	// compaction or transaction markers. A Batch without events can advance Next.
 	Next int64
 	// HighWater is the partition's end offset when the batch was read, or -1 if unknown.
 	HighWater int64
@@ -163,8 +163,8 @@ type Batch struct {
 	Reset bool
 	// Labels means that the records are delayed labels: only Key, Label and Weight are used.
 	Labels bool
-	// Schema is the View of the Schema after this batch was decoded. It is needed because a Source that reads ahead may
-	// extend the Schema later. nil means that the Schema has not changed.
+	// Schema is the View of the Schema after this batch was decoded. Each Batch has a View, because a Source that reads
+	// ahead may extend the Schema later. nil means that the Schema has not changed.
 	Schema *Schema
 }
 

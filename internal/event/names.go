@@ -121,8 +121,8 @@ func (n *Names) At(i int) (hash uint64, name string) {
 	return n.hashes[i], string(n.text[start:n.ends[i]])
 }
 
-// View returns the current dictionary. The View shares memory with n. Both may grow, and neither sees names that the
-// other adds.
+// View returns the current dictionary. The View shares memory with n. n and the View may both grow; names that are
+// added to one are not in the other.
 func (n *Names) View() *Names {
 	if n == nil {
 		return nil

@@ -221,8 +221,9 @@ func (s *Schema) Clone() *Schema {
 	return &c
 }
 
-// Namer returns a function that returns names of columns for people. It uses Names, else the numeric index if there is
-// one, else the column number, as in #17. It returns all names that share a column.
+// Namer returns a function that returns names of columns for people. The name of a column is found in Names. If Names
+// does not have it, the name is the numeric index or, without numeric indices, the column number, as in #17. It returns
+// all names that share a column.
 func (s *Schema) Namer() func(column uint32) string {
 	byColumn := map[uint32]string{}
 	s.EachName(func(column uint32, name string) {

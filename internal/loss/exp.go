@@ -18,9 +18,9 @@ func Exps(x []float64) {
 }
 
 // Exp returns e^x, within one unit in the last place. Its bits are the same on every processor, because math.FMA is
-// exact with and without hardware support. It takes the same steps as math.Exp on amd64 with FMA (Shibata 2010). It
-// reduces the argument by a multiple of ln 2 and divides it by 16. Then it evaluates the Taylor series and squares the
-// result four times.
+// exact with and without hardware support. Exp takes the same steps as math.Exp on amd64 with FMA (Shibata 2010). It
+// subtracts a multiple of ln 2 from the argument, and divides the difference by 16. Then it evaluates the Taylor series
+// and squares the result four times.
 func Exp(x float64) float64 {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 1):

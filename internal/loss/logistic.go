@@ -76,8 +76,8 @@ func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
 
 func (LogisticChen) String() string { return "logistic:chen" }
 
-// tanhRatio returns tanh(s/2)/s and its derivative by s^2, given e = exp(-s). It uses their series if the quotients
-// would cancel.
+// tanhRatio returns tanh(s/2)/s and its derivative by s^2, given e = exp(-s). If the direct formulas would cancel, it
+// uses the series of both functions.
 func tanhRatio(s, e float64) (t, tr float64) {
 	if s < 0.05 {
 		r := s * s

@@ -59,7 +59,7 @@ type Facts struct {
 	//
 	//	J(w) = |w|^2 + kappa sum_n loss(y_n, f_n, v_n)
 	//
-	// for the cost c of Chen et al. 2014. It is 2 for the hinge and 1 for other losses.
+	// for the cost c of Chen et al. 2014. Cost is 2 for the hinge and 1 for other losses.
 	Cost float64
 	// Clean is another form of the loss at v = 0, which solvers use without noise. It is nil if the loss itself is that
 	// form.

@@ -346,9 +346,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMajoriser checks the quadratic function with the curvature gamma = 2 dv. It must touch a bound of Chen et al. at
-// (f, v) and lie above the bound everywhere. The bounds are concave functions of E[zeta^2] or E[f~^2] plus a linear
-// term.
+// TestMajoriser checks the quadratic function with the curvature gamma = 2 dv. This quadratic function must touch a
+// bound of Chen et al. at (f, v) and lie above the bound everywhere. The bounds are concave functions of E[zeta^2] or
+// E[f~^2] plus a linear term.
 func TestMajoriser(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	bounds := []Loss{HingeChen{1}, HingeChen{0.5}, LogisticChen{}}

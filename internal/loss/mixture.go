@@ -22,7 +22,8 @@ var logisticT2 = func() (t2 [8]float64) {
 //	sum p_i phi(u/s_i)/(2 s_i)
 //
 // The sums are the loss and its derivatives by u and v. Phi is phi times a rational approximation of their ratio (Hart
-// 1968, no. 5666, as given by West 2005), so one exponential serves for both. Their absolute error is below 1e-12.
+// 1968, no. 5666, as given by West 2005), so one exponential serves for both. The absolute error of the sums is below
+// 1e-12.
 func logisticTermsGo(u, v float64) (value, du, dv float64) {
 	var values, dus, dvs [4]float64
 	abs := math.Abs(u)
@@ -55,8 +56,8 @@ func logisticTermsGo(u, v float64) (value, du, dv float64) {
 
 const phi0 = 1 / math.Sqrt2 / math.SqrtPi // normal density at 0
 
-// tailNum and tailDen are coefficients of polynomials, from the highest power. Their quotient is Phi(-a)/exp(-a^2/2)
-// for a in [0, 37].
+// tailNum and tailDen are coefficients of polynomials, from the highest power. The quotient of the polynomials is
+// Phi(-a)/exp(-a^2/2) for a in [0, 37].
 var (
 	tailNum = [...]float64{3.52624965998911e-2, 0.700383064443688, 6.37396220353165, 33.912866078383, 112.079291497871, 221.213596169931, 220.206867912376}
 	tailDen = [...]float64{8.83883476483184e-2, 1.75566716318264, 16.064177579207, 86.7807322029461, 296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752}

@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is unbiased noise on every feature: E[x~] = x. It is independent between features (Chen et al. 2014, section 2;
-// van der Maaten et al. 2013, table 1). There are two exceptions: GroupDropout makes the features of a group dependent,
-// and Silent is biased. The intercept has no noise.
+// Noise is unbiased noise on every feature: E[x~] = x. The noise is independent between features (Chen et al. 2014,
+// section 2; van der Maaten et al. 2013, table 1). There are two exceptions: GroupDropout makes the features of a group
+// dependent, and Silent is biased. The intercept has no noise.
 //
 // The variance of a feature is a quadratic in x for every noise here:
 //
@@ -271,8 +271,9 @@ func NoiseNames() []string {
 	return names
 }
 
-// ObservedNoise is a setting, not a noise. It selects group dropout with the rates at which groups were missing from
-// the events, see FieldUse.Rates. A model trained with it stores the rates instead, which ParseNoise parses.
+// ObservedNoise is a setting, not a noise. ObservedNoise selects group dropout with the rates at which groups were
+// missing from the events, see FieldUse.Rates. A model trained with it stores the rates instead, which ParseNoise
+// parses.
 const ObservedNoise = "observed"
 
 // ShortNoise returns the name of a noise without the rates of single groups, because there may be many.
@@ -286,8 +287,8 @@ func ShortNoise(noise string) string {
 	return noise
 }
 
-// LevelOf returns the level (strength) of a noise. This is Q of Dropout, D of Silent, SD of Gaussian, and B of Laplace.
-// For GroupDropout it is Groups or the largest of the Rates. It returns 0 for a noise without a level.
+// LevelOf returns the level (strength) of a noise. The level is Q of Dropout, D of Silent, SD of Gaussian, and B of
+// Laplace. For GroupDropout it is Groups or the largest of the Rates. It returns 0 for a noise without a level.
 func LevelOf(noise Noise) float64 {
 	switch n := noise.(type) {
 	case Dropout:
@@ -312,8 +313,8 @@ func LevelOf(noise Noise) float64 {
 func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 
 // ParseNoise parses none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D. It also
-// parses rates of single groups, as in group:engine=0.1,wheels=0.3, and both dropouts, as in dropout:0.1+group:0.3. It
-// is the inverse of Noise.String.
+// parses rates of single groups, as in group:engine=0.1,wheels=0.3, and single features and groups together, as in
+// dropout:0.1+group:0.3. It is the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {
 	first, second, both := strings.Cut(s, "+group") // a number may contain a plus too, as in 1e+3
 	if !both || strings.HasPrefix(s, "group:") {

@@ -8,7 +8,7 @@ import (
 )
 
 // Quantile is the loss whose minimum is the T-quantile of a number (Koenker & Bassett 1978). It is T m for positive m =
-// y - f, and (1 - T) |m| for negative m. Its expectation over f~ ~ N(f, v) is
+// y - f, and (1 - T) |m| for negative m. The expectation over f~ ~ N(f, v) is
 //
 //	E max(0, m~) - (1 - T) m = m Phi(m/s) + s phi(m/s) - (1 - T) m,  s = sqrt(v).
 //

@@ -88,7 +88,7 @@ func (n Silent) ByRate(l Loss, y, score, intercept, squares float64) (value floa
 }
 
 // Along returns the first and second derivative of the mean loss along a direction in which score and intercept change
-// at the given speeds. It uses 2 dL/dv as the second derivative by the score, which is exact with noise and nearly
+// at the given speeds. Along uses 2 dL/dv as the second derivative by the score, which is exact with noise and nearly
 // exact without.
 func (n Silent) Along(p *ByRate, score, intercept float64) (slope, curvature float64) {
 	for i, q := range n.Rates() {

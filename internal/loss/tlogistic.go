@@ -103,8 +103,8 @@ func (l tTheta) String() string { return "t-logistic-theta:" + format(l.t) }
 // phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.
 //
 // A cubic in x = log(1+u) between 1024 nodes gives h with an error of at most bound. One step of Newton's method then
-// makes h accurate to the last digit. Its error is at most t 2^t bound^2: phi is convex, its second derivative is at
-// most 2t, and its slope is at most -2^-t.
+// makes h accurate to the last digit. The error of h after the step is at most t 2^t bound^2, because phi is convex,
+// the second derivative of phi is at most 2t, and its slope is at most -2^-t.
 type tPartition struct {
 	t     float64
 	bound float64

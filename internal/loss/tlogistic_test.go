@@ -44,7 +44,7 @@ func TestTPartition(t *testing.T) {
 				t.Fatalf("t=%v: h(%v) = %v, after many steps %v", x, u, p.h, many)
 			}
 		}
-		// The series and the table must agree with their neighbors at both limits.
+		// At tSeries and tLimit, the formulas below and above the limit must agree.
 		for _, u := range []float64{tSeries, tLimit} {
 			a, b := g.at(u*(1-1e-12)), g.at(u)
 			for i, pair := range [][2]float64{{a.h, b.h}, {a.small, b.small}, {a.ratio, b.ratio}, {a.bend, b.bend}} {

@@ -124,7 +124,7 @@ func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	return r
 }
 
-// AUC returns the area under the ROC curve. Events in one bin count as ties. It returns NaN without events of both
+// AUC returns the area under the ROC curve. Events in one bin count as ties. AUC returns NaN without events of both
 // classes.
 func (b *Binary) AUC() float64 { r := b.ranking(nil); return r.auc() }
 

@@ -1,6 +1,7 @@
 package model
 
-// This file defines the covariance of numeric columns. Missing values are imputed with it from the other columns.
+// This file defines the covariance of numeric columns. With the covariance, missing values are imputed from the other
+// columns.
 
 import (
 	"bytes"
@@ -30,8 +31,8 @@ type Covariance struct {
 	imputations recent[*Imputation]
 }
 
-// MaxCovariance is the largest number of columns of a Covariance. Its memory grows with the square of the columns, and
-// the time for a new missing pattern grows with the cube.
+// MaxCovariance is the largest number of columns of a Covariance. The memory of a Covariance grows with the square of
+// the columns, and the time for a new missing pattern grows with the cube.
 const MaxCovariance = 1024
 
 // shrinkCovariance is the fraction of a column's variance that is added to this variance, as if the column were noisy.

@@ -323,7 +323,7 @@ func TestScoreImputed(t *testing.T) {
 }
 
 // TestScoreImputedAndScaled checks a mixture of missing policies. Present features are multiplied by the scale, and
-// imputed values by the mixture weight of imputation. It checks the scores, their variances and the bounds of the
+// imputed values by the mixture weight of imputation. The test checks the scores, their variances and the bounds of the
 // probability.
 func TestScoreImputedAndScaled(t *testing.T) {
 	two := filledModel(t, 8)

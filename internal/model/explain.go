@@ -17,8 +17,8 @@ type Explanation struct {
 	Score     float64
 	Intercept float64
 	// Imputed is the change of the score by imputation that Terms does not contain: the weights of the observed columns
-	// already contain the main part. It includes the reduction because imputed values are uncertain (see
-	// Head.Covariance).
+	// already contain the main part. Imputed includes the reduction of the score because imputed values are uncertain
+	// (see Head.Covariance).
 	Imputed float64
 	// Variance is the variance of the score under the model's noise.
 	Variance float64

@@ -17,8 +17,8 @@ const (
 	TransformAuto Transform = "auto"
 	// TransformNone leaves values unchanged.
 	TransformNone Transform = "none"
-	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the median absolute value. It is nearly
-	// linear close to 0, and logarithmic far from it.
+	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the median absolute value. The function is
+	// nearly linear close to 0, and logarithmic far from it.
 	TransformAsinh Transform = "asinh"
 )
 
@@ -41,8 +41,8 @@ const (
 	// fence times d. Within the distance d of the median are three quarters of the readings. For normal readings, fence
 	// times d is ScalerClip standard deviations.
 	fence = 9
-	// A transform may be selected from chooseFrom readings on. It is selected if its gain in log-likelihood is at least
-	// chooseAt nats per reading. For 32 normal or uniform readings there is no gain. Exponential readings, and
+	// A transform may be selected from chooseFrom readings on. A transform is selected if its gain in log-likelihood is
+	// at least chooseAt nats per reading. For 32 normal or uniform readings there is no gain. Exponential readings, and
 	// lognormal readings whose logarithm has deviation 1, reach chooseAt in less than 1 % of cases. Lognormal readings
 	// of deviation 3 reach chooseAt in 95 % of cases.
 	chooseFrom, chooseAt = 16, 0.7
@@ -208,8 +208,8 @@ func inverseScale(mean, variance float64) float64 {
 	return 0
 }
 
-// The inverse scale of a transformed column is stored with a negative sign. Its last bits store the exponent of the
-// unit; this changes the inverse scale by at most a relative 1e-13.
+// The inverse scale of a transformed column is stored with a negative sign. The last bits of the inverse scale store
+// the exponent of the unit, which changes the inverse scale by at most a relative 1e-13.
 const unitBits, unitBias = 1<<11 - 1, 1 << 10
 
 func packUnit(inverse, unit float64) float64 {

@@ -47,7 +47,7 @@ func ParseMissingPolicy(s string) (MissingPolicy, error) {
 // PolicyWeights has the mixture weights of the policies none, rescale and impute in a score.
 type PolicyWeights [3]float64
 
-// OnePolicy returns the weights that select one policy. It returns 1 for that policy and 0 for the others.
+// OnePolicy returns the weights that select one policy. The weight of that policy is 1, and the other weights are 0.
 func OnePolicy(policy MissingPolicy) (s PolicyWeights) {
 	s[slices.Index(missingPolicies[:], policy)] = 1
 	return s
@@ -303,8 +303,9 @@ func (m *Missing) Plain() *Missing {
 // ImputeWeight returns the mixture weight of imputation for an event with this count of missing fields.
 func (m *Missing) ImputeWeight(k MissingCount) float64 { return m.weights(k)[2] }
 
-// Scale returns the factor by which an event's features are multiplied if nothing is imputed. It is 1 with the policy
-// none, 1/(1 - fraction missing) with the policy rescale, and between them for a mixture.
+// Scale returns the factor by which an event's features are multiplied if nothing is imputed. The factor is 1 with the
+// policy none, and 1/(1 - fraction missing) with the policy rescale. For a mixture of policies, the factor is between
+// these two values.
 func (m *Missing) Scale(k MissingCount) float64 {
 	return scale(m.weights(k).Plain(), k)
 }

@@ -35,7 +35,7 @@ type Model interface {
 	EachBlock() (iter.Seq[event.Block], error)
 }
 
-// Head has the part that models of all kinds share. It is the JSON block "model" of a model file.
+// Head has the properties that models of all kinds have. It is stored as the JSON block "model" of a model file.
 type Head struct {
 	Schema  *event.Schema `json:"schema"`
 	Scaler  Scaler        `json:"scaler"`
@@ -64,7 +64,7 @@ type Head struct {
 	// Dead has the values of silently dead numbers; nil if unknown.
 	Dead *Dead `json:"dead,omitempty"`
 	// Levels are additional weights, learned under other noise than Noise. Missing uses them to score events with
-	// missing fields. They are stored in the model's rows.
+	// missing fields. The additional weights are stored in the model's rows.
 	Levels []Level `json:"levels,omitempty"`
 	// Covariance imputes missing numbers; nil if the model cannot impute. A model file stores it as a separate block.
 	Covariance *Covariance `json:"-"`
@@ -73,7 +73,7 @@ type Head struct {
 	// Sets has the limits of prediction sets and intervals; nil if unknown.
 	Sets *Sets `json:"sets,omitempty"`
 	// Stale is a warning that lists the ages at which the stream's weights have predicted worse than the class
-	// frequencies. It is "" if there is no such age.
+	// frequencies. Stale is "" if there is no such age.
 	Stale   string `json:"stale,omitempty"`
 	Events  uint64 `json:"events"`            // number of events learned
 	Trained string `json:"trained,omitempty"` // name of the solver, for reports
@@ -98,8 +98,8 @@ func (h *Head) NoiseOf(a MissingHandling) string {
 func (h *Head) About() *Head { return h }
 
 // Expert is one of the mixed learners, with its mixture weight for complete events. The weights of the noise levels sum
-// to 1. If an expert corrects the noise levels, its weight is its fraction of the corrected prediction; the rest is the
-// prediction of the noise levels.
+// to 1. If an expert corrects the noise levels, its weight is its fraction of the corrected prediction; the noise
+// levels have the remaining fraction.
 type Expert struct {
 	Name     string  `json:"name"`
 	Weight   float64 `json:"weight"`
@@ -118,7 +118,7 @@ type Layout struct {
 	// Stats is the position of the column's statistics (see Scaler), or -1 if rows have none.
 	Stats int `json:"stats"`
 	// Outputs has, for each score, the index of its weight after Weight and Lag, for models in which several classes
-	// share a weight. It is -1 for a class without a weight. If Outputs is nil, every score has its own weight.
+	// share a weight. The index is -1 for a class without a weight. If Outputs is nil, every score has its own weight.
 	Outputs []int `json:"outputs,omitempty"`
 	// Mix lists the parts of a mixed weight, and replaces Weight, Lag and Average. The weight is w = sum Factor
 	// (row[Weight+k] + Average row[Lag+k]).

@@ -95,8 +95,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// TestEach checks that Each yields the event's columns and the dense columns once and in order. It tests all subsets of
-// four columns for both.
+// TestEach checks that Each yields the event's columns and the dense columns once and in order. The event's columns and
+// the dense columns are any two subsets of four columns.
 func TestEach(t *testing.T) {
 	for set := range 256 {
 		var x event.Vec

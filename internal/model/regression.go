@@ -44,9 +44,9 @@ type MissingVariance struct {
 	Range    int     // range of the missing fraction, see MissingHandling.Range
 }
 
-// Interval returns the prediction interval of a predicted value. Its coverage is Sets.Coverage, or 90 % without Sets if
-// residuals are normal and stationary. It returns NaN for a model without a Residual. by is the ScoreVariance of the
-// event.
+// Interval returns the prediction interval of a predicted value. The coverage of the interval is Sets.Coverage. Without
+// Sets, it is 90 % if residuals are normal and stationary. It returns NaN for a model without a Residual. by is the
+// ScoreVariance of the event.
 func (h *Head) Interval(value float64, by MissingVariance) (low, high float64) {
 	if h.Residual == nil {
 		return math.NaN(), math.NaN()
@@ -107,9 +107,9 @@ func (Residual) Increase(t loss.Target, value, v float64) float64 {
 	return v
 }
 
-// ScoreVariance returns the variance of an event's regression score due to missing numbers. It adds two parts: the
-// variance of the imputed values and, for the policies that do not impute, the square of the imputed values'
-// contribution. It is 0 if nothing is missing, or if the model has no Covariance.
+// ScoreVariance returns the variance of an event's regression score due to missing numbers. The variance is the sum of
+// two parts: the variance of the imputed values and, for the policies that do not impute, the square of the imputed
+// values' contribution. The variance is 0 if nothing is missing, or if the model has no Covariance.
 func ScoreVariance(m Model, e *event.Example) MissingVariance {
 	linear, ok := m.(*Linear)
 	if r := m.About().Handling(e).Range; r == 0 || !ok || linear.Covariance == nil {

@@ -17,8 +17,8 @@ import (
 // Clip, so that one outlier cannot ruin the weights.
 //
 // The running statistics of a column are ScalerWidth values of its row, from Layout.Stats on, so they are part of the
-// model. Their indices are StatCount to StatInverse. The current center and scale follow the mean and deviation with a
-// delay: they are updated when the count has grown by a sixteenth.
+// model. The indices of these values are StatCount to StatInverse. The current center and scale follow the mean and
+// deviation with a delay: they are updated when the count has grown by a sixteenth.
 type Scaler struct {
 	Mode Standardize `json:"mode,omitempty"`
 	// Dense lists, in ascending order, the columns of sparse text formats that are treated as numeric. A column in
@@ -50,14 +50,15 @@ const (
 	// StandardizeNone leaves features unchanged.
 	StandardizeNone Standardize = "none"
 	// StandardizeAuto centers and scales numeric fields and, in sparse text formats, the columns that nine of ten
-	// events have. It divides other columns of such formats by the largest |x| if that exceeds 1. It does not change
-	// one-hot and word columns.
+	// events have. Other columns of sparse text formats are divided by the largest |x| if that exceeds 1. One-hot and
+	// word columns are not changed.
 	StandardizeAuto Standardize = "auto"
 	// StandardizeScale divides every column by the largest |x|.
 	StandardizeScale Standardize = "scale"
 	// StandardizeAll standardizes every column. It treats numeric fields, and columns that nine of ten events have, as
 	// StandardizeAuto does. Any other column is 0 in events without it, so it is divided by its standard deviation over
-	// all events. It is not centered, because centering would add a constant to scores, which the intercept learns.
+	// all events. Such a column is not centered, because centering would add a constant to scores, which the intercept
+	// learns.
 	StandardizeAll Standardize = "all"
 )
 
@@ -267,8 +268,8 @@ func AddReading(stats *[ScalerWidth]float64, n, x float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
 }
 
-// RenewsBetween reports whether Observe would update the current scale while the count grows from one number to the
-// other.
+// RenewsBetween reports whether Observe would update the current scale while the number of readings of a column grows
+// from the first argument to the second.
 func RenewsBetween(from, to float64) bool {
 	if from < FirstReadings {
 		return to > from
@@ -372,8 +373,8 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 	return 1, shrunk
 }
 
-// watch marks a column as watched from reading number from on. It does not if the scale is too small to be ScalerClip
-// times too large.
+// watch marks a column as watched from reading number from on. A column whose scale is too small to be ScalerClip times
+// too large is not watched.
 func watch(stats []float64, from float64) {
 	if stats[statLargest] = 0; stats[StatInverse]*ScalerClip >= 1 {
 		from = unwatched

@@ -47,8 +47,8 @@ func TestSharedOutputs(t *testing.T) {
 	}
 }
 
-// TestCompact checks that a compact model returns the same bits as the model with a learner's rows. Its rows must
-// contain only weights and statistics.
+// TestCompact checks that a compact model returns the same bits as the model with a learner's rows. The rows of the
+// compact model must contain only weights and statistics.
 func TestCompact(t *testing.T) {
 	const k, width = 2, ScalerWidth + 10
 	part := func(fraction float64, weight, lag int, average float64) Part {

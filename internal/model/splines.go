@@ -16,8 +16,9 @@ import (
 // functions, one for each of its knots. Basis function j is 1 at knot j, 0 at every other knot, and linear in between.
 // Beyond the first and the last knot a spline is constant.
 //
-// A basis function is a separate column (a "hat"), in addition to its source column. Its value is computed from the
-// source column's raw value, before standardization. At most two basis functions are nonzero at any value.
+// A basis function is a separate column (a "hat"), in addition to its source column. The value of a basis function is
+// computed from the source column's raw value, before standardization. At most two basis functions are nonzero at any
+// value.
 //
 // A number and its spline columns die together under any noise: they are one feature. Splines are immutable.
 type Splines struct {
@@ -204,8 +205,8 @@ func (c *Splines) Follow(columns []uint32, dead []bool) {
 	}
 }
 
-// DrawnSpline is a number's contribution to the scores, as lines between points. It is exact unless the number has a
-// Transform, which bends the lines slightly.
+// DrawnSpline is a number's contribution to the scores, as lines between points. The lines are exact unless the number
+// has a Transform, which bends the lines slightly.
 type DrawnSpline struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`

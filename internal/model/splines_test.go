@@ -181,8 +181,8 @@ func TestSplinesInFiles(t *testing.T) {
 }
 
 // TestDrawnSplinesAreTheScores checks that a DrawnSpline equals the difference between the scores of events that differ
-// only in its number. It tests one output, many outputs, and a Transform. Changing a weight or a knot must change the
-// DrawnSpline.
+// only in its number. The test covers one output, many outputs, and a Transform. Changing a weight or a knot must
+// change the DrawnSpline.
 func TestDrawnSplinesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh

@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// Spread is a factor of a Residual's deviation, as a piecewise linear function of the predicted value. It is constant
-// beyond its ends. Its mean square over the predictions is 1. A Spread is immutable; the nil Spread is 1 everywhere.
+// Spread is a factor of a Residual's deviation, as a piecewise linear function of the predicted value. The factor is
+// constant beyond the first and the last value of At. The mean square of the factor over all predictions is 1. A Spread
+// is immutable; the nil Spread is 1 everywhere.
 type Spread struct {
 	At     []float64 `json:"at"` // predicted values, ascending
 	Factor []float64 `json:"factor"`
@@ -48,7 +49,7 @@ func (s *Spread) check() error {
 
 // NewSpread returns the Spread for mean absolute residuals (size) at ascending predicted values (at). Each value must
 // represent the same number of predictions. NewSpread scales the sizes to a mean square of 1, with at least leastFactor
-// each. It owns its arguments.
+// each. NewSpread owns its arguments.
 func NewSpread(at, size []float64) *Spread {
 	square, mean := 0.0, 0.0
 	for _, x := range size {

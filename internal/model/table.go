@@ -229,8 +229,8 @@ func (t *Table) Row(column uint32) []float64 {
 	return nil
 }
 
-// Find appends the rows of columns to rows, as Row returns them. It overlaps the memory accesses of all columns. room
-// is scratch memory.
+// Find appends the rows of columns to rows, as Row returns them. Find looks up all columns first and prefetches their
+// rows, so that the memory accesses overlap. room is scratch memory.
 func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]float64 {
 	x := &t.index
 	if t.lazy != nil {
@@ -316,8 +316,8 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	return rows
 }
 
-// touchNear writes the rows of columns to out if all columns have rows, and reports whether they do. It is for a small
-// Table, see isNear, and looks up each column when its row is needed.
+// touchNear writes the rows of columns to out if all columns have rows, and reports whether they do. touchNear is for a
+// small Table, see isNear: it looks up one column at a time, without prefetching.
 func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
@@ -406,8 +406,9 @@ func (t *Table) ahead(places []uint32) {
 // together is the number of rows that are prefetched at a time: the number of long rows that fit in the L1 cache.
 const together = 64
 
-// Update yields the rows of columns for writing, as Touch returns them, with their index in columns. It overlaps the
-// memory accesses of many columns. The caller must not touch other rows during the iteration.
+// Update yields the rows of columns for writing, as Touch returns them, with their index in columns. Update prefetches
+// the rows of many columns, so that the processor overlaps the memory accesses. The caller must not touch other rows
+// during the iteration.
 func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	return func(yield func(int, []float64) bool) {
 		var rows [][]float64

@@ -253,8 +253,8 @@ func BenchmarkTableRow(b *testing.B) {
 	_ = sum
 }
 
-// BenchmarkTouchAll touches the columns of events. It uses neighboring columns with a few frequent ones, like the
-// numbered words of a text, and hashed columns.
+// BenchmarkTouchAll touches the columns of events. The columns are neighboring numbers with a few frequent columns, as
+// for the numbered words of a text, or hashes.
 func BenchmarkTouchAll(b *testing.B) {
 	for _, spread := range []uint32{1, 2654435761} {
 		for _, columns := range []uint64{1000, 90_000} {
@@ -310,8 +310,8 @@ func TestTablePrefetch(t *testing.T) {
 	}
 }
 
-// TestTableUpdateCopy checks that Update and Copy of many rows equal Touch of one row at a time. It tests new columns,
-// repeated columns, shared memory, and Tables of few and of many columns.
+// TestTableUpdateCopy checks that Update and Copy of many rows equal Touch of one row at a time. The test covers new
+// columns, repeated columns, shared memory, and Tables of few and of many columns.
 func TestTableUpdateCopy(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, columns := range []int{150, 30_000} {

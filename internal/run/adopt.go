@@ -23,7 +23,7 @@ import (
 //     are written.
 //  2. A Learner with the solution replaces the current Learner when the solution is ready.
 //     The learned state stays if the solution is not certified, is not over exactly the
-//     counted records, or is not better on the newest records. It also stays if there is
+//     counted records, or is not better on the newest records. The learned state also stays if there is
 //     no solution after validate.Config.AdoptWait.
 //  3. The decision is saved, and learning continues after that.
 //

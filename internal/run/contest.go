@@ -23,8 +23,8 @@ import (
 // Champion is the contender name of the learner that the section [learner] configures.
 const Champion = "learner"
 
-// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead. It
-// learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The other
+// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead. The
+// lead learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The other
 // contenders learn the same events and are compared with the lead.
 //
 // The state depends only on the records. The other contenders learn exactly the events that the lead has counted.

@@ -10,8 +10,8 @@ import (
 // loggedAlarms is the largest number of field alarms that are logged per part of a batch.
 const loggedAlarms = 10
 
-// reportHealth logs the field alarms that a part of a batch has raised and ended. It logs only new alarms at WARN; an
-// earlier run has logged earlier alarms.
+// reportHealth logs the field alarms that a part of a batch has raised and ended. Only new alarms are logged at WARN,
+// because an earlier run has logged earlier alarms.
 func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
 	n := alarms.Changes - l.logged.Changes
 	for _, a := range alarms.Latest[:min(len(alarms.Latest), loggedAlarms)] {

@@ -85,7 +85,7 @@ type Counts struct {
 	WaitingFailures                uint64                  // number of failed attempts to store waiting events
 	LearnTime                      time.Duration           // time spent in the Learner
 	// NewestTime is the largest event time learned. NewestAge is the age of the last batch's newest event when it had
-	// been learned. They are zero if events have no time.
+	// been learned. Both are zero if events have no time.
 	NewestTime time.Time
 	NewestAge  time.Duration
 	// Newest is the newest usable raw record. It is nil if records are not kept (record.Config.KeepValue), or if the
@@ -169,9 +169,9 @@ func firstUnusable(list []event.Example) int {
 	return -1
 }
 
-// Admit returns the number of events of a batch to learn. These are all events or, under PolicyFail, the events before
-// a refused record that ends the run. Admit stores refused records and waiting events before the first event is
-// learned. So no checkpoint or commit includes a record that is not stored safely.
+// Admit returns the number of events of a batch to learn. The events to learn are all events or, under PolicyFail, the
+// events before a refused record that ends the run. Admit stores refused records and waiting events before the first
+// event is learned. So no checkpoint or commit includes a record that is not stored safely.
 func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
 	if in.Unnamed {

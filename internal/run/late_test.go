@@ -10,7 +10,7 @@ import (
 )
 
 // TestAdoptWhileReporting checks a solution that is ready when the time limit ends, but whose report is still being
-// sent. It must be adopted, so that report and decision agree.
+// sent. The solution must be adopted, so that report and decision agree.
 func TestAdoptWhileReporting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startOne(t, t.TempDir(), 500, 1)

@@ -12,7 +12,7 @@ import (
 
 const (
 	// The ring keeps recentEvents of the newest labeled events. In a long stream it samples one event in recentEvery.
-	// It skips events with more than recentFeatures features.
+	// The ring skips events with more than recentFeatures features.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
 )

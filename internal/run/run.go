@@ -40,7 +40,8 @@ type Runner struct {
 	Config Config
 	Source event.Source
 	State
-	// Contest has additional learners of the stream; it may be nil. Run updates it. It does not support Labels.
+	// Contest has additional learners of the stream; it may be nil. Run updates it. A Contest cannot be used together
+	// with Labels.
 	Contest *Contest
 	Schema  *event.Schema // schema that the Source's decoder extends
 	// Fingerprint has the settings, besides the Learner's, that determine the meaning of the weights: how records

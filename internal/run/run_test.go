@@ -218,8 +218,8 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 
 const records = 1500
 
-// TestStateDependsOnEventsOnly checks that the final bytes do not depend on stops, lost work and batches. They must not
-// depend on the times of saving, publishing and reporting either.
+// TestStateDependsOnEventsOnly checks that the final bytes do not depend on stops, lost work and batches. The final
+// bytes must not depend on the times of saving, publishing and reporting either.
 func TestStateDependsOnEventsOnly(t *testing.T) {
 	reference := t.TempDir()
 	s := start(t, reference, records, 0)

@@ -26,8 +26,8 @@ type Published struct {
 
 // Status is the status that Run publishes after a batch. It is immutable.
 type Status struct {
-	// NotReady is the reason why the run does not consume events, "" if it does. It is Ended if all events are consumed
-	// and Config.KeepServing is set.
+	// NotReady is the reason why the run does not consume events, "" if it does. NotReady is Ended if all events are
+	// consumed and Config.KeepServing is set.
 	NotReady               string
 	Started                time.Time
 	Counts                 // counts since Run started

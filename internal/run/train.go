@@ -20,8 +20,8 @@ import (
 type Training struct {
 	Learner *online.Learner
 	Schema  *event.Schema // schema that the Source's decoder extends
-	// Open opens the set at its start. It is called once if Memory suffices for all events; otherwise it is called for
-	// every pass and for the evaluation. If the result is an io.Closer, Run closes it.
+	// Open opens the set at its start. Open is called once if Memory suffices for all events; otherwise it is called
+	// for every pass and for the evaluation. If the result is an io.Closer, Run closes it.
 	Open   func() (event.Source, error)
 	Passes int
 	// Unnamed means the same as Config.Unnamed, and Fingerprint the same as Runner.Fingerprint.
@@ -33,8 +33,8 @@ type Training struct {
 	Refused Policy
 	// Threads is the number of goroutines for the evaluation. The result does not depend on it.
 	Threads int
-	// Evaluate enables the computation of Trained.Objective and Error. It reads every event once more, which takes a
-	// third of the time of a pass.
+	// Evaluate enables the computation of Trained.Objective and Error. The evaluation reads every event once more,
+	// which takes a third of the time of a pass.
 	Evaluate bool
 	// Observe receives the status, on the goroutine of Run. It may be nil.
 	Observe func(pass int, s *Status)

@@ -141,7 +141,7 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
-	// The holdout topic and the held-out events are both measured.
+	// Validate must measure the events of the holdout topic and the held-out events.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *event.Schema) (event.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}

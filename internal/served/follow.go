@@ -319,8 +319,8 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 		newer := false
 		f.mu.Lock()
 		f.lastError = err
-		// If several servers share an address, one may lag behind the others. A file that was never published has
-		// version 0.
+		// If several servers share an address, one server may have an older model than another server. A file that was
+		// never published has version 0.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
 			f.model, newer = m, true
 		}

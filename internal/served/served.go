@@ -515,8 +515,8 @@ func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]
 	return names, nil
 }
 
-// nameOf returns the names of a feature of an event. These are its names in the event, if it has any. Otherwise they
-// are the name of its numeric field, or its names in the model's dictionary. s is the event's Schema.
+// nameOf returns the names of a feature of an event. If the feature has names in the event, nameOf returns these names.
+// Otherwise they are the name of its numeric field, or its names in the model's dictionary. s is the event's Schema.
 func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 	field := s.Fields[f.Field]
 	isNumber := field.Kind == event.Numeric

@@ -75,8 +75,8 @@ func TestCutIsSynced(t *testing.T) {
 	}
 }
 
-// TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. It must
-// count as arriving with the previous record, and as out of order.
+// TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. This
+// record must count as arriving with the previous record of the merged log, and as out of order.
 func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	config := testConfig(1000)

@@ -75,7 +75,8 @@ type Counts struct {
 	TimedOut uint64 `json:"timed_out"` // events without a label within the wait
 	// Overflowed counts the TimedOut events that were removed because of max_pending.
 	Overflowed uint64 `json:"overflowed"`
-	// RepeatedEvents counts events that arrived while another event with the same ID was waiting. They are not learned.
+	// RepeatedEvents counts events that arrived while another event with the same ID was waiting. These events are not
+	// learned.
 	RepeatedEvents uint64 `json:"repeated_events"`
 	Early          uint64 `json:"early"`     // labels that arrived before their event
 	Corrected      uint64 `json:"corrected"` // labels that changed an earlier label
@@ -401,9 +402,9 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 }
 
 // Forget removes the features of the waiting event with the given ID, and reports whether there was such an event. The
-// event is no longer learned, and its label counts as the label of a forgotten event. Its ID and time remain until its
-// wait is over, so that its label is recognized. Call Forget before any record, with the State of the newest
-// checkpoint. Events after the checkpoint need not be removed, because they will be read again.
+// event is no longer learned, and its label counts as the label of a forgotten event. The ID and the time of the event
+// remain until its wait is over, so that its label is recognized. Call Forget before any record, with the State of the
+// newest checkpoint. Events after the checkpoint need not be removed, because they will be read again.
 func (j *Join) Forget(id []byte) (bool, error) {
 	st, ok, err := j.store.find(hash(id))
 	if ok = ok && st.event > j.state.FirstTick; ok {

@@ -63,8 +63,8 @@ func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
 }
 
 // Records fills b with the next records of events or labels in the order of the Merge, for callers that count records.
-// Then call Settled for the events that these records have matched or expired. Records returns io.EOF after the last
-// record, and Settled may then have more events.
+// After each call of Records, call Settled for the events that these records have matched or expired. Records returns
+// io.EOF after the last record, and Settled may then have more events.
 func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	err := s.merge.Next(ctx, b)
 	if errors.Is(err, io.EOF) {

@@ -101,7 +101,7 @@ func TestTimesOutOfOrder(t *testing.T) {
 }
 
 // TestClockPutForward checks a clock that is set forward permanently, and a log with a gap. Arrival times must follow
-// the new time at once.
+// the new time immediately.
 func TestClockPutForward(t *testing.T) {
 	const n, wait = 2000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(3, 3))

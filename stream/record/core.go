@@ -167,8 +167,8 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 	}
 }
 
-// cutDetail limits the message about a refused record. It is part of a dead letter, and must not be many times as long
-// as the record.
+// cutDetail limits the message about a refused record. The message is part of a dead letter, and must not be many times
+// as long as the record.
 func cutDetail(detail string) string {
 	const most = 400
 	if len(detail) <= most {
@@ -181,7 +181,7 @@ func cutDetail(detail string) string {
 	return detail[:end] + "…"
 }
 
-// label sets e.Label. It is called last, so that a record that is refused for another reason adds no class.
+// label sets e.Label. label is called last, so that a record that is refused for another reason adds no class.
 func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	if d.c.Unlabeled || r.Unlabeled {
 		return true
@@ -544,8 +544,8 @@ func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
 const moreFeatures = "more features than max_features, %d"
 
 // cross adds the products of all entries of one field of the pair with all entries of the other field. If a field is
-// crossed with itself, it adds the products of every entry with itself and with later entries. It stops beyond
-// max_features.
+// crossed with itself, it adds the products of every entry with itself and with later entries. cross stops when the
+// event has more than max_features features.
 func (d *core) cross(r *Record, e *event.Example) bool {
 	n := len(d.order)
 	for i := range d.crosses {

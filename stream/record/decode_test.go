@@ -243,8 +243,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestDecodeRestart checks a decoder that starts from the Schema of any moment, as after a crash. It must return the
-// same examples and the same Schema as an uninterrupted decoder.
+// TestDecodeRestart checks a decoder that starts from the Schema of any moment, as after a crash. The decoder must
+// return the same examples and the same Schema as an uninterrupted decoder.
 func TestDecodeRestart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{"a", "b", "c", "a.b", "long name", "d[0]"}
@@ -334,8 +334,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestDecodersShareSchema checks two decoders that alternate on one Schema. They must add every field once, and a null
-// must mark a field that only the other decoder has seen.
+// TestDecodersShareSchema checks two decoders that alternate on one Schema. The decoders must add every field once, and
+// a null must mark a field that only the other decoder has seen.
 func TestDecodersShareSchema(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()

@@ -55,8 +55,8 @@ func TestSeparatorIsFound(t *testing.T) {
 	}
 }
 
-// TestHeaderOfNamedColumns checks that a first line with the same names as the configured columns is a header. Its
-// order determines the order of the columns.
+// TestHeaderOfNamedColumns checks that a first line with the same names as the configured columns is a header. The
+// order of the names in the header determines the order of the columns.
 func TestHeaderOfNamedColumns(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}

@@ -446,8 +446,8 @@ func (d *jsonDecoder) literal(p int, n *named) int {
 	return d.notNumber(p, n)
 }
 
-// notNumber handles text that is not a JSON value. Python's json module writes NaN and the infinities as words. They
-// count as null or are refused with a separate reason. n is nil for a dropped value.
+// notNumber handles text that is not a JSON value. Python's json module writes NaN and the infinities as words. These
+// words count as null or are refused with a separate reason. n is nil for a dropped value.
 func (d *jsonDecoder) notNumber(p int, n *named) int {
 	end := p
 	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {

@@ -137,9 +137,9 @@ var powers = func() (powers [2*maxPower + 1]power) {
 	return powers
 }()
 
-// product returns the float64 nearest to m 10^q, after Lemire, Number parsing at a gigabyte per second (2021). It
-// multiplies m, shifted to 64 bits, by the 128 bits of the power. The computed product is too small by less than 2^64
-// of its 192 bits. If that may change the rounding, about once in 2^54, ok is false.
+// product returns the float64 nearest to m 10^q, after Lemire, Number parsing at a gigabyte per second (2021). product
+// multiplies m, shifted to 64 bits, by the 128 bits of the power. The computed product of 192 bits is too small by less
+// than 2^64. If this error may change the rounding, which happens about once in 2^54 calls, ok is false.
 func product(m uint64, q int) (x float64, ok bool) {
 	t := &powers[q+maxPower]
 	shift := bits.LeadingZeros64(m)

@@ -18,8 +18,8 @@ type nesting struct {
 	broken          bool // the text is not JSON
 }
 
-// maxKnown is the depth down to which nesting distinguishes arrays from objects. It exceeds the depth that a record may
-// have.
+// maxKnown is the depth down to which nesting distinguishes arrays from objects. maxKnown exceeds the depth that a
+// record may have.
 const maxKnown = 64
 
 func (n *nesting) inArray() bool { return n.depth > 0 && n.arrays>>((n.depth-1)%maxKnown)&1 == 1 }

@@ -177,9 +177,9 @@ func (f *protoField) isWord() bool {
 	return f.kind == protoreflect.StringKind || f.kind == protoreflect.BytesKind || f.kind == protoreflect.EnumKind
 }
 
-// protoReader reads messages in place. It first marks the positions of the fields of a message, which takes at most 8
-// bytes for two bytes of the record. Then it reads the fields in the order of their declaration. It skips dropped
-// fields.
+// protoReader reads messages in place. A protoReader first marks the positions of the fields of a message. The marks
+// take at most 8 bytes for two bytes of the record. Then it reads the fields in the order of their declaration. It
+// skips dropped fields.
 type protoReader struct {
 	*places
 	marks  []uint64 // marks of the current messages, the outermost message first

@@ -460,7 +460,7 @@ func (s *Scanner) Lines(most int) (l Lines, err error) {
 	}
 }
 
-// Fork returns a Scanner for another goroutine. It scans the lines passed to Set.
+// Fork returns a Scanner for another goroutine. The new Scanner scans the lines passed to Set.
 func (s *Scanner) Fork() *Scanner { return &Scanner{Name: s.Name, c: s.c, framing: s.framing} }
 
 // Set makes a fork scan only l.

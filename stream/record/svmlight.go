@@ -204,7 +204,7 @@ var spaces = [2 * usualBytes]byte([]byte("                                      
 
 // usualEntries reads usual entries from the start of data. first is the index of the first column. n is the number of
 // entries, and end is the position after them. ascending reports that their columns ascend and are greater than last.
-// It calls no function, so that all variables stay in registers.
+// usualEntries calls no function, so that all variables stay in registers.
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	ascending = true
 	value = value[:len(index)]

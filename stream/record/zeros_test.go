@@ -13,7 +13,8 @@ import (
 )
 
 // TestAbsentZero checks that under AbsentZero an event that omits zeros equals the event with the zeros, once the
-// fields exist. It tests every format that can omit a number. null and a value of another kind must not count as zero.
+// fields exist. The test covers every format that can omit a number. null and a value of another kind must not count as
+// zero.
 func TestAbsentZero(t *testing.T) {
 	for _, change := range []func(*Config){nil, func(c *Config) { c.Crosses = [][2]string{{"f0", "g"}} }} {
 		c := DefaultConfig()

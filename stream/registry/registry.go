@@ -254,7 +254,7 @@ func (c *Client) Use(refused error) {
 
 const (
 	// askAgain is the time for which a denied schema is not requested again, because otherwise every record would wait
-	// for the response. It is short, because parts of a registry may not have a new schema yet.
+	// for the response. This time is short, because parts of a registry may not have a new schema yet.
 	askAgain = 10 * time.Second
 	// maxDenied is the largest number of stored denials.
 	maxDenied = 10_000

@@ -31,8 +31,8 @@ func open(t *testing.T, c Config) *Client {
 	return client
 }
 
-// TestSchema checks that a schema is requested once. It must be returned with the schemas that it refers to, each after
-// its own references.
+// TestSchema checks that a schema is requested once. The schema must be returned with the schemas that it refers to;
+// each of these follows the schemas that it refers to.
 func TestSchema(t *testing.T) {
 	fake := srfake.New()
 	defer fake.Close()
@@ -55,7 +55,7 @@ func TestSchema(t *testing.T) {
 }
 
 // TestRegistryAway checks that the request for a schema is repeated while the registry fails, or while a proxy responds
-// in its place. It must succeed when the registry works again.
+// in its place. The request must succeed when the registry works again.
 func TestRegistryAway(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})

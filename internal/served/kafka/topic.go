@@ -291,7 +291,8 @@ func (s *topicSource) fail(err error) error {
 	return fmt.Errorf("topic %s: %w", s.topic, err)
 }
 
-// Publisher writes Models to a snapshot topic. It must be the only writer. It belongs to one goroutine and starts none.
+// Publisher writes Models to a snapshot topic. Only one Publisher may write to a topic. A Publisher belongs to one
+// goroutine and starts no goroutines.
 type Publisher struct {
 	producer *stream.Producer
 	timeout  time.Duration // time limit of the request for the topic ID

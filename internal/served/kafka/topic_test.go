@@ -23,8 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wide returns a model with the given number of columns and 64 classes. It has half a megabyte for every 1024 columns.
-// Its first weight is first.
+// wide returns a model with the given number of columns and 64 classes. The model has half a megabyte for every 1024
+// columns. first is the value of its first weight.
 func wide(version uint64, columns int, first float64) *served.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"

@@ -581,8 +581,8 @@ func EmptyStrings(s *event.Schema) map[string]string {
 	return found
 }
 
-// nullAmong returns the string that means null in a field with these categories. It is "" unless "" is one of the
-// categories.
+// nullAmong returns the string that means null in a field with these categories. The result is "" unless "" is one of
+// the categories.
 func nullAmong(values []string) string {
 	if !slices.Contains(values, "") {
 		return ""

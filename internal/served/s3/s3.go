@@ -248,7 +248,8 @@ func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error)
 	return m, nil
 }
 
-// Publisher writes Models to an object. It must be the only writer. It belongs to one goroutine and starts none.
+// Publisher writes Models to an object. Only one Publisher may write to an object. A Publisher belongs to one goroutine
+// and starts no goroutines.
 type Publisher struct {
 	*object
 	tag     string // entity tag of the current object, "" for none

@@ -14,8 +14,7 @@ import (
 // Found is a field whose strings are numbers.
 type Found struct {
 	Field, Example string
-	// Notation is the notation that parses the field's strings. It is Plain if they are plain numbers, which need no
-	// notation.
+	// Notation is the notation that parses the field's strings. Notation is Plain if the strings are plain numbers.
 	Notation Notation
 }
 
