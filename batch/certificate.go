@@ -165,8 +165,8 @@ func (o *Expected) dualSums() (up, down float64) {
 	return up, down
 }
 
-// thetas returns the factors that make the dual point feasible for a free intercept. thetaUp is for rows with positive
-// df, and thetaDown for rows with negative df.
+// thetas returns the factors that make the dual point feasible for a free intercept. The result thetaUp is for rows
+// with positive df, and thetaDown for rows with negative df.
 func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	switch {
 	case up > down:
@@ -289,7 +289,8 @@ func (o *Expected) slopeSize() float64 {
 	return size
 }
 
-// zeroOf returns the zero of an increasing slope. size is the scale below which rounding hides the sign of the slope.
+// zeroOf returns the zero of an increasing slope. The argument size is the scale below which rounding hides the sign of
+// the slope.
 func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
 	if size == 0 {

@@ -106,8 +106,8 @@ func (m measured) answer(i int) model.MissingHandling {
 // scale returns the factor by which the features of event i are multiplied.
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
-// deleted returns two values for event i after a fraction of its features was deleted. scale is the factor of the
-// remaining features, and fill is the weight of imputation in the score.
+// deleted returns two values for event i after a fraction of its features was deleted. The result scale is the factor
+// of the remaining features, and fill is the weight of imputation in the score.
 func (m measured) deleted(i int, fraction float64) (scale, fill float64) {
 	if fraction == 0 {
 		return m.scale(i), 0

@@ -253,7 +253,7 @@ func newDying(i, entries int) *dying {
 	return d
 }
 
-// again draws new random numbers. first holds, for each entry, the first entry of its feature.
+// again draws new random numbers. The argument first holds, for each entry, the first entry of its feature.
 func (d *dying) again(row Row, first []int, u *units) {
 	clear(d.byGroup)
 	for j, c := range row.Index {

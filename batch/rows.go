@@ -17,7 +17,7 @@ import (
 //
 //	s = sum x_d a_d,  t = sum V_d a_d b_d,  u = sum V_d a_d^2,
 //
-// and writes V_d b_d to z by entry. z must have at least as many elements as the row.
+// and writes V_d b_d to z by entry. The argument z must have at least as many elements as the row.
 func (r Row) gather(p, z []float64, c1, c2 float64) (s, t, u float64) {
 	n := len(r.Index) &^ 3
 	z = z[:len(r.Index)]
@@ -58,7 +58,7 @@ func (r Row) gatherGo(n int, p, z []float64, c1, c2 float64) (s, t, u float64) {
 	return across(&ss), across(&ts), across(&us)
 }
 
-// addMixed adds a x_d + b z_d to acc_d. z is indexed by entry.
+// addMixed adds a x_d + b z_d to acc_d. The argument z is indexed by entry.
 func (r Row) addMixed(acc, z []float64, a, b float64) {
 	n := 0
 	if hasAVX2 {

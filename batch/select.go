@@ -99,7 +99,7 @@ func (c Config) With(key, value string) (Config, error) {
 	return c, err
 }
 
-// Set changes one setting. key is the name of its flag.
+// Set changes one setting. The argument key is the name of its flag.
 func (c *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)

@@ -770,7 +770,7 @@ type curvature struct {
 	diag []float64
 }
 
-// direction writes minus the inverse Hessian times grad to p. norm is the norm of grad.
+// direction writes minus the inverse Hessian times grad to p. The argument norm is the norm of grad.
 func (c *curvature) direction(grad []float64, norm float64, p []float64) {
 	for i, g := range grad {
 		p[i] = -g

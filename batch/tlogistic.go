@@ -37,8 +37,8 @@ const (
 	L2Prior Prior = "l2"
 )
 
-// NewTLogistic returns the objective of a problem whose Loss is a loss.TLogistic. It ignores the Problem's Penalty. lam
-// is the strength of the prior and must be positive; L2Prior also allows 0.
+// NewTLogistic returns the objective of a problem whose Loss is a loss.TLogistic. It ignores the Problem's Penalty. The
+// argument lam is the strength of the prior and must be positive; L2Prior also allows 0.
 func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	loss, ok := p.Loss.(loss.TLogistic)
 	if !ok {

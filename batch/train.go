@@ -252,7 +252,7 @@ type residuals struct {
 	values, offs    []float64 // predictions and residuals of the examples without missing fields
 }
 
-// add adds a target y and its prediction value. v is the variance of the score due to missing fields.
+// add adds a target y and its prediction value. The argument v is the variance of the score due to missing fields.
 func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	if weight == 0 {
 		return

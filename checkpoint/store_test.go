@@ -302,7 +302,7 @@ func TestEachCallCrashes(t *testing.T) {
 	}
 }
 
-// TestCrashTestNotices checks that TestEachCallCrashes detects a save without a sync.
+// TestCrashTestNotices checks that the method of TestEachCallCrashes detects a save without a sync.
 func TestCrashTestNotices(t *testing.T) {
 	for name, lie := range map[string]func(*testDisk){
 		"file":      func(d *testDisk) { d.ignoreSync = true },
@@ -366,7 +366,7 @@ type testDisk struct {
 	size                      int64  // capacity of the disk; 0 means unlimited
 	full                      int64  // bytes that fit: a write beyond them is cut short with ENOSPC
 	asked                     int    // number of requests for the free space
-	unreadable                string // TestCrashTestNotices checks that the method of TestEachCallCrashes detects a save without a sync.
+	unreadable                string // name of a file that cannot be read now
 
 	names   map[string]*inode // files as the program sees them
 	durable map[string]*inode // files that survive a power failure

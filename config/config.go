@@ -376,7 +376,7 @@ func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fin
 }
 
 // OpenRegistry creates the client of the schema registry with which records are decoded, if a registry is configured.
-// It sends no request yet. log may be nil.
+// It sends no request yet. The argument log may be nil.
 func (c *Config) OpenRegistry(log *slog.Logger) error {
 	if c.Registry.URL == "" {
 		return nil

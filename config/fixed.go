@@ -53,7 +53,7 @@ var removed = map[string]string{
 	"learner.field_curves": `learner.optimizer = "auto" learns splines of numbers`,
 }
 
-// former returns an explanation for the name of a former key. ok is false for any other name.
+// former returns an explanation for the name of a former key. The result ok is false for any other name.
 func former(name string) (explanation string, ok bool) {
 	if now, ok := renamed[name]; ok {
 		return "renamed to " + now, true

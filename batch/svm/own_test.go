@@ -10,8 +10,8 @@ import (
 	"blankout/internal/must"
 )
 
-// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0, else class 0.
-// weights are their importance weights; nil means 1.
+// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0, else class 0. The
+// argument weights are their importance weights; nil means 1.
 func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	t.Helper()
 	var b batch.Builder

@@ -35,8 +35,8 @@ func (m Machine) With(key, value string) (Machine, error) {
 	return m, err
 }
 
-// Set changes one setting. key is the name of its flag: kernel, sigma (of the kernel), degree, drop-q, keep, epochs or
-// loss.
+// Set changes one setting. The argument key is the name of its flag: kernel, sigma (of the kernel), degree, drop-q,
+// keep, epochs or loss.
 func (k *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)

@@ -364,8 +364,8 @@ func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	return nil
 }
 
-// TrainError returns the fraction of the labeled examples of d, by weight, that the model classifies wrongly. d must be
-// the training data.
+// TrainError returns the fraction of the labeled examples of d, by weight, that the model classifies wrongly. The
+// argument d must be the training data.
 func (f *Fit) TrainError(d *batch.Data) float64 {
 	const block = 256
 	n := d.Rows()

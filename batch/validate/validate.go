@@ -344,7 +344,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	return wanted, ctx.Err()
 }
 
-// open opens the records to read again. settled is nil if labels arrive with their events.
+// open opens the records to read again. The result settled is nil if labels arrive with their events.
 func (v *Validator) open(ctx context.Context, s *event.Schema, from, to event.Offsets) (next func(context.Context, *event.Batch) error,
 	closer io.Closer, settled func(func(int32, *event.Example) error) error, err error) {
 	if v.OpenJoined != nil {

@@ -66,7 +66,7 @@ func (u *unseen) add(e *event.Example) {
 	}
 }
 
-// report returns the counts. s is the Schema of the examples.
+// report returns the counts. The argument s is the Schema of the examples.
 func (u *unseen) report(s *event.Schema) unseenReport {
 	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
 	if u.with == 0 {

@@ -69,7 +69,7 @@ func (c *Case) Noise(t testing.TB) loss.Noise {
 	return n
 }
 
-// ReadGolden reads all problems of batch/testdata/golden. dir is the path of batch/testdata.
+// ReadGolden reads all problems of batch/testdata/golden. The argument dir is the path of batch/testdata.
 func ReadGolden(t testing.TB, dir string) []Golden {
 	files, _ := filepath.Glob(dir + "/golden/*.json")
 	if len(files) != 3 {
