@@ -266,7 +266,7 @@ func (r *CommitLogReader) Failing() string {
 	return s.Failing()
 }
 
-// Chunk returns the record at a place; the caller owns it. It returns nil if there is no such record and never will be.
+// Chunk returns the record at a place; the caller owns it. It returns nil if no such record exists or will ever exist.
 // Chunk retries until the result is certain, or until ctx ends. The error is a *TrimmedError for places before the
 // start of the log.
 //

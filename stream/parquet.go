@@ -60,7 +60,8 @@ type parquetLines struct {
 	end    int    // offset in line at which the current line is cut
 }
 
-// openParquet reads the footer of a file. If the line of a row exceeds most bytes, it is cut to most+1.
+// openParquet reads the footer of a file. most is the largest length of a row's line; a longer line is cut to most+1
+// bytes.
 func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err error) {
 	defer func() {
 		if err != nil {

@@ -262,7 +262,8 @@ func (out *outgoing) add(m Message) {
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
-// refill moves the next batch from rest: at most most bytes, but at least one record.
+// refill moves the next batch from rest. The batch has at least one record; more records are added while the size does
+// not exceed most bytes.
 func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0

@@ -65,7 +65,7 @@ func (g *ColumnGroups) Find(name string) ([]Span, bool) {
 	return nil, false
 }
 
-// String returns a text that is equal only for equal groups.
+// String returns a text that two ColumnGroups share only if they define the same groups.
 func (g *ColumnGroups) String() string {
 	if g == nil {
 		return ""

@@ -145,7 +145,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestNamer checks that a column is called by all names that hash to it, or by its number.
+// TestNamer checks that the name of a column consists of all names that hash to the column, or is the column's number.
 func TestNamer(t *testing.T) {
 	const bits = 4
 	s := NewSchema(bits, nil, 2)

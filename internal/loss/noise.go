@@ -272,8 +272,8 @@ func NoiseNames() []string {
 }
 
 // ObservedNoise is a setting, not a noise. ObservedNoise selects group dropout with the rates at which groups were
-// missing from the events, see FieldUse.Rates. A model trained with it stores the rates instead, which ParseNoise
-// parses.
+// missing from the events, see FieldUse.Rates. A model trained with ObservedNoise stores these rates instead, in the
+// syntax of ParseNoise.
 const ObservedNoise = "observed"
 
 // ShortNoise returns the name of a noise without the rates of single groups, because there may be many.

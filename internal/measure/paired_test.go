@@ -9,8 +9,8 @@ import (
 	"blankout/internal/measure"
 )
 
-// slowDifference returns the mean and the standard error over the blocks of the records from+1 to to. It is the slow
-// reference for Difference.
+// slowDifference returns the mean and the standard error over the blocks of the records whose number is greater than
+// from and at most to. It is the slow reference for Difference.
 func slowDifference(differences, weights []float64, from, to int) (blocks int, mean, standardError float64) {
 	var means []float64
 	for start := from; start+measure.BlockRecords <= to; start += measure.BlockRecords {

@@ -19,7 +19,7 @@ import (
 type Covariance struct {
 	Columns []uint32 // the columns, ascending
 	// Fields has one field id for each column, 0 for a column of a sparse text format. If several fields have the same
-	// name, it is the first of them, because an event declares only the first null.
+	// name, Fields has the id of the first of these fields, because an event declares only the first null.
 	Fields []uint16
 	Mean   []float64
 	Matrix []float64 // covariance of the columns, row by row

@@ -223,7 +223,7 @@ func FuzzCovariance(f *testing.F) {
 }
 
 // filledModel returns a model of two outputs with random weights for the columns of a Covariance, and for column 1,
-// which is not in it.
+// which the Covariance does not have.
 func filledModel(t testing.TB, n int) *Linear {
 	c := randomCovariance(t, n, 9)
 	r := rand.New(rand.NewPCG(3, 4))

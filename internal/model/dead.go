@@ -16,8 +16,8 @@ type SilentValue string
 // The choices of SilentValue.
 const (
 	// SilentAuto selects SilentZero for a column that is 0 in at least a hundredth of its readings, if zeros are also
-	// at least a hundredth of the readings of all numeric columns. Otherwise it selects SilentMean. The second
-	// condition excludes streams in which a 0 is an ordinary value of one column.
+	// at least a hundredth of the readings of all numeric columns. Otherwise it selects SilentMean. If
+	// the other numeric columns are almost never 0, a dead number is not 0 either, and a 0 is an ordinary value.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"

@@ -41,7 +41,7 @@ type Term struct {
 	Contribution float64
 	// Fraction is the feature's fraction of the score's variance under the model's noise: its covariance with the
 	// score, divided by that variance. It is negative for a feature whose contribution offsets other features of its
-	// group. If there is no noise, it is the fraction under dropout, which is equal for all dropout rates.
+	// group. If there is no noise, Fraction is the fraction under dropout, which is equal for all dropout rates.
 	Fraction float64
 	Known    bool // the model has a row for the column
 }

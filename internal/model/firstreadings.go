@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Transform is the function that a Scaler applies to the values of a numeric column before it centers and scales them.
+// Transform is the function that a Scaler applies to the values of a numeric column before the Scaler centers and
+// scales the values.
 type Transform string
 
 // The transforms of a Scaler.
@@ -51,10 +52,10 @@ const (
 	leastDiffering = 4
 )
 
-// Begin sets the statistics of a numeric column from its first n readings. readings has the first of them, at most
-// FirstReadings; the remaining readings are assumed to equal the median. A minority of outliers does not affect the
-// center, the scale and the transform, because outliers count as if they were close to the other readings. If
-// FirstReadings readings are almost all equal, the column has no scale yet.
+// Begin sets the statistics of a numeric column from its first n readings. readings has the first min(n, FirstReadings)
+// readings; the remaining readings are assumed to equal the median. A minority of outliers does not affect the center,
+// the scale and the transform, because outliers count as if they were close to the other readings. If FirstReadings
+// readings are almost all equal, the column has no scale yet.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)

@@ -179,8 +179,8 @@ func transformedDeviations(stats []float64, x float64) float64 {
 }
 
 // Clip bounds the result of Deviations. A value beyond +-ScalerClip is an outlier. In a centered column an outlier
-// counts as +-OutlierAt, both for scores and for statistics. In a column that is only divided, it counts as the largest
-// allowed value.
+// counts as +-OutlierAt, both for scores and for statistics. In a column that is divided but not centered, an outlier
+// counts as the largest allowed value.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
 		return z

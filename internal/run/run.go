@@ -30,7 +30,7 @@ import (
 //
 // One goroutine reads and decodes ahead, and the caller of Run learns. A third goroutine encodes and writes a
 // checkpoint while learning continues, and a fourth goroutine validates or solves; both work on copies of the state.
-// All goroutines belong to Run and end before it returns.
+// All goroutines belong to Run and end before Run returns.
 //
 // The state after a number of events depends only on those events: saves, publications and batch boundaries change no
 // weight. So a run that is killed and restarted from its last checkpoint ends in the same state, bit by bit, as an

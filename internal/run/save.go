@@ -42,7 +42,8 @@ type saver struct {
 	asked  bool // the current save was requested as urgent
 	wait   time.Duration
 	retry  time.Time
-	// kept has the waiting events of each checkpoint of this run that may still exist, at most keep of them.
+	// kept has the waiting events of each checkpoint of this run that may still exist. keep is the largest number of
+	// these checkpoints.
 	kept []*labels.Frozen
 	keep int
 }

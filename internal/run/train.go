@@ -31,7 +31,7 @@ type Training struct {
 	Memory int64
 	// Refused is PolicySkip or PolicyFail.
 	Refused Policy
-	// Threads is the number of goroutines for the evaluation. The result does not depend on it.
+	// Threads is the number of goroutines for the evaluation. The result does not depend on the number of goroutines.
 	Threads int
 	// Evaluate enables the computation of Trained.Objective and Error. The evaluation reads every event once more,
 	// which takes a third of the time of a pass.

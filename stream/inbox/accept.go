@@ -88,9 +88,9 @@ func NewLogAcceptor(l *Log, c record.Config, s *event.Schema) (*LogAcceptor, err
 	return &LogAcceptor{l, k}, err
 }
 
-// Accept accepts all events of a request or none, and returns once they are on disk. A repeated request is accepted
-// once. Two requests are the same if they have the same key, or no key but the same IDs. The error is a *RefusedError
-// for an invalid event, and ErrBehind or ErrDiskFull if there is no space.
+// Accept accepts all events of a request or none, and returns once the events are on disk. A repeated request is
+// accepted once. Two requests are the same if they have the same key, or no key but the same IDs. The error is a
+// *RefusedError for an invalid event, and ErrBehind or ErrDiskFull if there is no space.
 func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	if labels {
 		return a, errors.ErrUnsupported

@@ -19,10 +19,10 @@ import (
 )
 
 // Merge is a Source of the records of partitions of events and labels, in the order of their log time. Each partition
-// has a next record, and Merge returns the earliest of them. So Merge waits until every partition has a next record or
-// has ended. At equal times events precede labels; events (or labels) with equal times are ordered by topic, partition
-// and offset. Within a partition time never decreases: an older record gets the time of the previous record. A single
-// record with a wrong time does not advance the time either, see lane.decide.
+// has a next record, and Merge returns the earliest of these next records. So Merge waits until every partition has a
+// next record or has ended. At equal times events precede labels; events (or labels) with equal times are ordered by
+// topic, partition and offset. Within a partition time never decreases: an older record gets the time of the previous
+// record. A single record with a wrong time does not advance the time either, see lane.decide.
 //
 // Events and labels are decoded in this order too, so that the numbers of fields and classes depend only on the logs.
 // Batch.Labels reports whether a batch has labels, and Example.Arrival is the time when a record arrived.
@@ -115,13 +115,13 @@ func (l *lane) pass() {
 const neighbors = 16
 
 // decide determines the time of the current record. now is the latest time in the other lanes. A time is accepted if it
-// is at most near ahead of now or of the partition's clock. Otherwise the next neighbors records decide. If at least
-// half of them have about the same time or a later time, the clock of the partition has advanced, and the time is
-// accepted. If not, the time is out of order, and the record gets the time of the previous record. So one wrong clock
-// among many producers, or one wrong record, has no effect.
+// exceeds the larger of now and the partition's clock by at most near. Otherwise the next neighbors records decide. If
+// at least half of them have about the same time or a later time, the clock of the partition has advanced, and the time
+// is accepted. If not, the time is out of order, and the record gets the time of the previous record. So one wrong
+// clock among many producers, or one wrong record, has no effect.
 //
 // decide returns false if it needs more records than have been read. It uses fewer records at the end of a partition.
-// If no record follows, decide accepts a time that is at most most ahead.
+// If no record follows, the limit is most instead of near.
 func (l *lane) decide(now, near, most int64) bool {
 	says := l.batch.Examples[l.index].Time
 	latest := max(l.clock, now)

@@ -753,8 +753,8 @@ func syncDirectory(name string) error {
 }
 
 // freeUnneeded removes the bodies of segments whose entries are all before the tick slim. It removes such a segment
-// completely if all its entries are before the time before, or all are before the tick all. Only the goroutine that
-// calls mark may call it.
+// completely if the times of all its entries are less than before, or the ticks of all its entries are less than all.
+// Only the goroutine that calls mark may call it.
 func (s *store) freeUnneeded(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"blankout/stream/record"
 )
 
-// steady returns n events, one per second, in three partitions in turn. Their labels arrive after random delays of up
-// to most.
+// steady returns n events, one per second, in three partitions in turn. The labels arrive after random delays between 0
+// and most.
 func steady(r *rand.Rand, n int, most time.Duration) (events, labels []arrived) {
 	for i := range n {
 		at := 1_700_000_000_000 + int64(i)*1000

@@ -263,8 +263,8 @@ func (d *core) hashed(name string, hash uint64) named {
 	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
 }
 
-// cutName returns the part of a name that is used, as a copy if it cuts. It keeps one byte more than is stored, which
-// shows that the name was longer.
+// cutName returns the part of a name that is used. If it cuts the name, the result is a copy. It keeps one byte more
+// than is stored, which shows that the name was longer.
 func cutName(name string) string {
 	if len(name) > maxNameBytes+1 { // otherwise the name is already cut
 		return strings.Clone(name[:maxNameBytes+1])

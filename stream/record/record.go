@@ -114,8 +114,8 @@ type Config struct {
 	// columns.
 	MaxFields int `toml:"-"`
 
-	// For CSV: Columns names the columns if there is no header line (in a topic there never is). Missing lists the
-	// values that mean unknown.
+	// For CSV: Columns names the columns if there is no header line, as in a topic. Missing lists the values that mean
+	// unknown.
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`

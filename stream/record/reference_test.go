@@ -25,7 +25,7 @@ import (
 )
 
 // reference is a slow and simple reference decoder that uses the standard library's parsers. Fuzz tests compare the
-// decoders with it.
+// decoders with this reference.
 type reference struct {
 	c        Config
 	columns  uint64

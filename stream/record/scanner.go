@@ -411,8 +411,9 @@ type Lines struct {
 	Cut   bool // set if Text is only the start of a line longer than max_bytes
 }
 
-// Lines returns up to most of the next lines, for a format whose records are lines. Text is in the Scanner's buffer;
-// the caller must call Move before the next call. If a line is too long, Lines returns its start and skips the rest.
+// Lines returns the next lines (most is their largest number) for a format whose records are lines. Text is in the
+// Scanner's buffer; the caller must call Move before the next call. If a line is too long, Lines returns its start and
+// skips the rest.
 func (s *Scanner) Lines(most int) (l Lines, err error) {
 	for {
 		if s.skipped {
