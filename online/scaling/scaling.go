@@ -25,9 +25,8 @@ type Scaling struct {
 	Kinds      []event.Kind
 	transforms []model.Transform
 	// The columns and values of an event, with its absent dense columns and its presence columns added.
-	WithDense    event.Vec
-	BasisColumns event.Vec // all spline columns of the current event if Read.BasisColumns is set, otherwise empty
-	Read         Read      // numeric values of the current event
+	WithDense event.Vec
+	Read      Read // numeric values of the current event
 }
 
 // Settings select what a Scaling must determine.
@@ -145,7 +144,7 @@ func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.AddDense(x, &s.WithDense)
 	if numbers = x.Len(); s.Scaler.Splines != nil {
-		x = s.withBasisColumns(x)
+		x = s.withPresence(x)
 	}
 	return x.Index, x.Value, numbers
 }
@@ -179,14 +178,13 @@ func (s *Scaling) Misfit() bool {
 // Read holds the numeric values of an event and changes of columns. The order of processing is: changes of scales, then
 // standardized values, then columns that are no longer numeric.
 type Read struct {
-	// Notes requests values, Follows requests changes of scales, and BasisColumns requests the spline columns that the
-	// noise levels do not learn.
-	Notes, Follows, BasisColumns bool
-	Moved                        []Moved
-	Values                       []Value
-	Spread                       []Value // values of columns that are 0 if absent, if columns can be missing
-	Reviewed                     bool    // the list of numeric columns was recomputed
-	Removed                      []uint32
+	Notes    bool // requests values
+	Follows  bool // requests changes of scales
+	Moved    []Moved
+	Values   []Value
+	Spread   []Value // values of columns that are 0 if absent, if columns can be missing
+	Reviewed bool    // the list of numeric columns was recomputed
+	Removed  []uint32
 }
 
 // Moved is a change of a column's center and scale in effect.

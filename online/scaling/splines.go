@@ -175,31 +175,7 @@ func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 	}
 }
 
-// withBasisColumns returns x followed by the presence columns. The result is valid until the next event.
-func (s *Scaling) withBasisColumns(x event.Vec) event.Vec {
-	c := s.Scaler.Splines
-	if !s.Read.BasisColumns {
-		s.BasisColumns.Index, s.BasisColumns.Value = s.BasisColumns.Index[:0], s.BasisColumns.Value[:0]
-		return s.withPresence(x)
-	}
-	s.BasisColumns = c.Append(event.Vec{Index: s.BasisColumns.Index[:0], Value: s.BasisColumns.Value[:0]}, x, nil)
-	first := slices.IndexFunc(s.BasisColumns.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
-	if first < 0 {
-		return x
-	}
-	f := &s.WithDense
-	if f.Len() == 0 {
-		f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
-	}
-	for i, hat := range s.BasisColumns.Index[first:] {
-		if isPresence(c.Knots[c.Of(hat)]) {
-			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.BasisColumns.Value[first+i])
-		}
-	}
-	return *f
-}
-
-// withPresence is withBasisColumns if all splines are presence columns.
+// withPresence returns x followed by the presence columns of its numbers. The result is valid until the next event.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
 	c, f, at, some := s.Scaler.Splines, &s.WithDense, 0, false
 	for spline, column := range c.Columns {
