@@ -20,7 +20,8 @@ type Ablation struct {
 	Events   int    `json:"events"`
 	WithPart int    `json:"held"`  // number of events that have the part
 	Since    int64  `json:"since"` // time of the oldest event in milliseconds since 1970; 0 if unknown
-	// With is the error on all these events with the part. Without is the error on the same events without the part.
+	// The field With is the error on all events with the part. The field Without is the error on the same events
+	// without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 	// Recent has With and Without for consecutive spans of the events, oldest first.

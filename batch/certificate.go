@@ -166,7 +166,7 @@ func (o *Expected) dualSums() (up, down float64) {
 }
 
 // thetas returns the factors that make the dual point feasible for a free intercept. The result thetaUp is for rows
-// with positive df, and thetaDown for rows with negative df.
+// with positive df, and the result thetaDown for rows with negative df.
 func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	switch {
 	case up > down:
@@ -367,8 +367,9 @@ func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	return math.Sqrt(variance / all), sharp < 0.01*all
 }
 
-// Line returns a function that evaluates J at w + t d with its first two derivatives by t. w is the point of the last
-// call of ValueGrad with a gradient. The function reads no features, because f is linear in t and v quadratic.
+// Line returns a function that evaluates J at w + t d with its first two derivatives by t. The point w is the argument
+// of the last call of ValueGrad with a gradient. The function reads no features, because f is linear in t and v
+// quadratic.
 func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	n := len(o.f)
 	if o.along == nil {

@@ -189,7 +189,7 @@ func (v *numericRows) isOutlier(at int, x float64) bool {
 	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsOutlier(x)
 }
 
-// findOutliers sets reach, by index of the column. A value farther than reach from the mean is an outlier. reach is
+// findOutliers sets reach, by index of the column. A value farther than reach from the mean is an outlier. The limit is
 // computed from the standard deviation of the values that are not yet classified as outliers.
 func (v *numericRows) findOutliers() {
 	for range 3 {

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Data is a training set in compressed sparse rows. Its columns are compact: the columns 0 … Columns()-1 stand for the
+// Data is a training set in compressed sparse rows. Its columns are compact: the columns 0 … Columns()-1 are the
 // Schema's columns that occur in the set, in ascending order. Column returns the Schema's column of a compact column.
 // Data is immutable and safe for concurrent use; [Data.Subset] shares its memory.
 //

@@ -118,8 +118,8 @@ type Problem struct {
 	Kappa     float64
 	Intercept Intercept
 	Penalty   Penalty
-	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). With n
-	// labeled and m unlabeled examples, the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
+	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). The
+	// penalty is n/(n + alpha m) (R + alpha R_unlabeled) for n labeled and m unlabeled examples.
 	Alpha   float64
 	Threads int
 	// Pause is called between passes over the data. It may be nil.

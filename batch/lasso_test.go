@@ -110,9 +110,9 @@ func TestLasso(t *testing.T) {
 	}
 }
 
-// TestLassoLimits checks extreme penalties. With a penalty above the largest derivative at 0, every weight must be 0.
-// With a tiny penalty the solution must equal the solution without a penalty. An objective that is not convex has no
-// certificate but must converge. Problems that --l1 cannot solve must be rejected.
+// TestLassoLimits checks extreme penalties. If the penalty is above the largest derivative at 0, every weight must be
+// 0. If the penalty is tiny, the solution must equal the solution without a penalty. An objective that is not convex
+// has no certificate but must converge. Problems that --l1 cannot solve must be rejected.
 func TestLassoLimits(t *testing.T) {
 	x, y := problems.Gaussian(9, 80, 5, false)
 	d := denseData(t, x, y)

@@ -37,8 +37,8 @@ type measured struct {
 	parts    []string             // by row: model.ColumnRoles if columns are imputed, else ""
 	level    []int                // noise level that predicts the event, by row, see model.MissingHandling
 	policies *model.Missing
-	// covariance imputes missing numbers; nil if the model has no covariance. place has the index in covariance of each
-	// compact column, -1 for columns that covariance does not have.
+	// The field covariance imputes missing numbers; nil if the model has no covariance. The field place has the index
+	// in covariance of each compact column, -1 for columns that covariance does not have.
 	covariance *model.Covariance
 	place      []int
 	target     loss.Target // kind of target
@@ -107,7 +107,7 @@ func (m measured) answer(i int) model.MissingHandling {
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
 // deleted returns two values for event i after a fraction of its features was deleted. The result scale is the factor
-// of the remaining features, and fill is the weight of imputation in the score.
+// of the remaining features. The result fill is the weight of imputation in the score.
 func (m measured) deleted(i int, fraction float64) (scale, fill float64) {
 	if fraction == 0 {
 		return m.scale(i), 0

@@ -179,8 +179,8 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. When a theta-step improves J by less
-// than a millionth, L-BFGS continues, because it is then faster.
+// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. L-BFGS continues once a theta-step
+// improves J by less than a millionth, because L-BFGS is then faster.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil

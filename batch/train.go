@@ -665,9 +665,9 @@ func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	return m
 }
 
-// SortClasses returns d with its classes in ascending order, in numeric order if all class names are numbers. With two
-// classes the larger one becomes the positive class. The returned Schema is a copy with exactly the classes that occur.
-// Regression targets are not changed.
+// SortClasses returns d with its classes in ascending order, in numeric order if all class names are numbers. If there
+// are two classes, the larger class becomes the positive class. The returned Schema is a copy with exactly the classes
+// that occur. Regression targets are not changed.
 func (d *Data) SortClasses() *Data {
 	if d.Schema.Target != loss.Sign {
 		return d

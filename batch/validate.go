@@ -34,8 +34,8 @@ type Validation struct {
 	Records  uint64    `json:"records"`      // number of records that the live model has processed
 	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log, reservoir or sample: where the events come from. A reservoir is a uniform sample of the stream,
-	// used if the log has been deleted. A sample is kept in the learner's memory, see ValidateConfig.HalfSample.
+	// Source is the origin of the events: log, reservoir or sample. A reservoir is a uniform sample of the stream, used
+	// if the log has been deleted. A sample is kept in the learner's memory, see ValidateConfig.HalfSample.
 	Source string `json:"source"`
 	// Window is true if the configuration limits the exact problem to the last events. Verified is true if the problem
 	// has exactly the learned events: counts and sums of fingerprints agree.
@@ -1072,8 +1072,8 @@ func (l *losses) error(d measured, i int) float64 {
 }
 
 // ablate measures, for each of the given number of parts, the error when the part is missing. The function of returns
-// the two parts to which a column belongs. A negative number stands for no part. If both parts are equal, the column
-// counts once.
+// the two parts to which a column belongs. A negative number means no part. If both parts are equal, the column counts
+// once.
 func (w linear) ablate(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), increase: make([]float64, parts)}
 	k := len(w)

@@ -115,8 +115,8 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 }
 
 // TestGroupForecastIsSimulation compares the forecast for missing groups with the effect of deleting the groups. They
-// must agree within the sampling error of the masks. The cases have two and more classes. Without groups there must be
-// no such forecast.
+// must agree within the sampling error of the masks. The cases have two and more classes. If there are no groups, there
+// must be no such forecast.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

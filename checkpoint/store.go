@@ -42,8 +42,8 @@ type Store struct {
 	fs    fileSystem
 	owner owner
 	last  int64 // size of the last checkpoint
-	// sound has, by file name, whether a checkpoint is valid. It contains each checkpoint that this Store has written
-	// or read completely.
+	// sound reports, by file name, whether a checkpoint is valid. It contains each checkpoint that this Store has
+	// written or read completely.
 	sound map[string]bool
 }
 

@@ -2,5 +2,5 @@
 
 package serve
 
-// descriptors returns 0 (no limit is known), because this system has no small limit.
+// descriptors returns 0, which means no limit. This system has no small limit.
 func descriptors() uint64 { return 0 }

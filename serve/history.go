@@ -15,9 +15,9 @@ import (
 	"blankout/internal/run"
 )
 
-// history stores the state of a run at even intervals. When it is full, it drops every other point and doubles the
-// interval, so it always covers the whole run. A file preserves the history across restarts. Learning does not depend
-// on the history.
+// history stores the state of a run at even intervals. A full history drops every other point and doubles the interval,
+// so it always covers the whole run. A file preserves the history across restarts. Learning does not depend on the
+// history.
 type history struct {
 	mu sync.Mutex
 	remembered

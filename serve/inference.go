@@ -71,7 +71,7 @@ func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model
 
 func versionOf(m *served.Model) string { return strconv.FormatUint(m.Version, 10) }
 
-// ready tells the client by its response whether the server, or the model in the path, can predict.
+// ready responds with status 200 if the server, or the model in the path, can predict.
 func (s inference) ready(w http.ResponseWriter, r *http.Request) {
 	if s.named(w, r) != nil {
 		reply(w, http.StatusOK, map[string]bool{"ready": true})

@@ -12,7 +12,7 @@ import (
 	"blankout/stream/record"
 )
 
-// TestLearnStatuses checks the status of the response if the log cannot accept events. The status tells the client
+// TestLearnStatuses checks the status of the response if the log cannot accept events. The client decides by the status
 // whether to retry.
 func TestLearnStatuses(t *testing.T) {
 	_, service := learned(t)

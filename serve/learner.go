@@ -47,8 +47,8 @@ type measured struct {
 	Classes   []string    `json:"classes"` // class names; the positive one of two is last
 	Positive  string      `json:"positive,omitempty"`
 	Confusion [][]float64 `json:"confusion"` // weighted number of events by true and predicted class
-	// Since is the time of the first event in Confusion, in milliseconds since 1970. With two classes Confusion starts
-	// at the learner's start, with more classes at the start of its process.
+	// Since is the time of the first event in Confusion, in milliseconds since 1970. Confusion starts at the learner's
+	// start for two classes, and at the start of the process for more classes.
 	Since *int64 `json:"since,omitempty"`
 	// Reliability groups the events by the predicted probability of the positive class. Each group has the mean
 	// probability and the fraction of positive events.

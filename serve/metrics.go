@@ -814,7 +814,7 @@ func (c *collector) view() *view {
 		v.group = c.service.Group()
 	}
 	if v.source != nil {
-		// The learned positions come from the run, and the current ends of the partitions from the Consumer.
+		// The status of the run has the learned positions. The Consumer has the current ends of the partitions.
 		v.partitions = append([]run.PartitionStatus(nil), v.partitions...)
 		for i := range v.partitions {
 			p := &v.partitions[i]

@@ -257,9 +257,9 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	return data, offsets, model.Events
 }
 
-// check compares a finished learner with reference, which was not killed. With one partition, the states must have
-// equal bytes. With several partitions, the counts of records must be equal. No dead letter may be missing, but dead
-// letters may be repeated.
+// check compares a finished learner with reference, which was not killed. If there is one partition, the states must
+// have equal bytes. If there are several partitions, the counts of records must be equal. No dead letter may be
+// missing, but dead letters may be repeated.
 func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
@@ -572,7 +572,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "one", reference)
 
-	// A run without an end must also stop on SIGTERM. Until then it must keep the directory locked.
+	// A run without an end must also stop on SIGTERM. It must keep the directory locked until it has stopped.
 	l = newLearner(t, program, broker.Brokers()[0], "one")
 	l.flags = nil
 	first := l.start(t)

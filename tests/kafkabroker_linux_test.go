@@ -57,7 +57,7 @@ type kafkaBroker struct {
 
 func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 
-// startKafkaCluster starts the nodes of a cluster. Before the start, it calls each function of prepare with every node.
+// startKafkaCluster starts the nodes of a cluster. It calls each function of prepare with every node before the start.
 func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"

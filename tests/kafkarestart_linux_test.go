@@ -61,8 +61,8 @@ func (p *progress) owners() map[int32]group.MemberID {
 }
 
 // TestKafkaRestart restarts the members of a group on a real broker one after the other, with and without static names
-// (group.instance). With static names, the partitions of all other members must never move, and the members must solve
-// the exact problem together. The test logs how long partitions are not read.
+// (group.instance). If members have static names, the partitions of all other members must never move. The members must
+// then solve the exact problem together. The test logs how long partitions are not read.
 //
 //	BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
 func TestKafkaRestart(t *testing.T) {

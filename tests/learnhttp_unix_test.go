@@ -60,8 +60,8 @@ type posted struct {
 	body   string
 }
 
-// post repeats a request until the program acknowledges it or the time until has come. A client of a server that is
-// sometimes killed does the same.
+// post repeats a request until the program acknowledges it, like a client of a server that is sometimes killed. It
+// gives up at the time until.
 func (l *httpLearner) post(key, body string, until time.Time) (p posted, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for {

@@ -116,7 +116,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 		total.Objective = o.ValueGrad(opt.Start, nil)
 		o.split(opt.Start)
 	}
-	// While examples still cross the cut, a low accuracy is enough.
+	// A low accuracy is enough as long as examples cross the cut.
 	tol := max(opt.Tol, 1e-3)
 	for range 1000 {
 		step := opt

@@ -22,8 +22,8 @@ type Config struct {
 	Kernel string // kernel, as parsed by kernel.Parse
 	// Drop is the penalty. Q = 0 gives the ordinary support vector machine, Q = AutoStrength means 1/n for n examples.
 	Drop DropSVM
-	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2. With
-	// Ridge and without a penalty on samples, the result is kernel ridge regression.
+	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2. If
+	// Ridge is set and there is no penalty on samples, the result is kernel ridge regression.
 	Square, Ridge bool
 	// Memory limits the bytes of matrices and caches. The support vector machine recomputes rows of K if K does not
 	// fit. For DropSVM, a matrix that does not fit is an error.

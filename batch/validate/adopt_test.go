@@ -536,7 +536,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		if a.Learner != nil || !a.Kept || newest.Better != "live" || !strings.Contains(a.Reason, "the live weights are better") || a.Report.NotAdopted != a.Reason {
 			t.Errorf("the stream drifts: %q, %+v", a.Reason, newest)
 		}
-		// With an infinite negative margin the solution is adopted, although it is worse for new events.
+		// If the margin is -Inf, the solution must be adopted, although it is worse for new events.
 		v.Config.AdoptMargin = math.Inf(-1)
 		if a = must.Get(v.Adopt(t.Context(), live, at))(t); a.Learner == nil {
 			t.Fatal(a)

@@ -22,8 +22,8 @@ type Sample struct {
 	kept      int
 }
 
-// SampleBytes is the size limit of a learner's Sample. A validation uses a copy made by Freeze. Until the validation
-// ends, the memory of removed events cannot be freed, so both samples take up to 64 MiB.
+// SampleBytes is the size limit of a learner's Sample. A validation uses a copy made by Freeze. The memory of removed
+// events cannot be freed before the validation ends, so both samples take up to 64 MiB.
 const SampleBytes = 24 << 20
 
 const chunkBytes = 256 << 10

@@ -195,7 +195,7 @@ func (s *service) decodeContenders() {
 	}
 }
 
-// laterDecoder creates its decoder at its first record. Before that, the header of a file has not been read.
+// laterDecoder creates its decoder at its first record. The header of a file has been read by then.
 type laterDecoder struct {
 	make func() (record.Decoder, error)
 	made record.Decoder

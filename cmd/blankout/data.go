@@ -52,7 +52,7 @@ type dataFlags struct {
 	joined labels.Config
 	given  func(flag string) bool
 	has    func(flag string) bool // reports whether the command has the flag
-	// say prints a message for the user once. warn prints a warning.
+	// The function say prints a message for the user once. The function warn prints a warning.
 	say, warn func(text string)
 	tally     *tally
 }

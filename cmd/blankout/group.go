@@ -334,7 +334,7 @@ group.name.`,
 	return c
 }
 
-// oneGroup accepts one argument, the name of a group, or none. Without an argument the name is group.name of the
+// oneGroup accepts one argument, the name of a group, or none. If there is no argument, the name is group.name of the
 // configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {

@@ -162,8 +162,8 @@ func logLate(log *slog.Logger, p stream.Partition) func() {
 	}
 }
 
-// logOutOfOrder returns a function for the field Odd of a Lane. The function logs the first record, the second, the
-// fourth and so on.
+// logOutOfOrder returns a function for the field Odd of a Lane, which is called for records out of order. The function
+// logs the first such record, the second, the fourth and so on.
 func logOutOfOrder(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	n := 0
 	return func(offset, at int64) {

@@ -179,7 +179,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // startRegistry implements the script command "registry". It starts a schema registry for the rest of the script and
-// sets its address in blankout's configuration. While a file "away" exists, the registry responds with errors.
+// sets its address in blankout's configuration. The registry responds with errors as long as a file "away" exists.
 func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	handler, away := srfake.NewRegistry().Handler(), ts.MkAbs("away")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

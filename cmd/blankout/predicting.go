@@ -28,7 +28,7 @@ import (
 )
 
 // openSnapshots prepares the destinations of published models, or returns nil if the configuration has none. The
-// versions of this run become larger than the versions in the destinations. Those may come from another checkpoint
+// versions of this run become larger than the versions in the destinations, even if those are of another checkpoint
 // directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {

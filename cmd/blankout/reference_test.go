@@ -26,8 +26,8 @@ import (
 var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
 
 // TestReference compares docs/reference.md with its sources. The sources are the configuration's comments, the
-// commands' flags, the table of metrics, the reasons of refusals, the operations of frames, the OpenAPI document and
-// the results of commands.
+// commands' flags and results, and the table of metrics. They also include the reasons of refusals, the operations of
+// frames and the OpenAPI document.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +

@@ -211,9 +211,9 @@ func absentNames(ctx context.Context, c record.Config, path string) (out []strin
 	return out, nil
 }
 
-// classes returns the classes that were found. Of two classes in a conventional pair, the larger is last. Of two other
-// classes, the rarer is last. More than two classes are sorted as numbers if all are numbers, otherwise by decreasing
-// frequency.
+// classes returns the classes that were found. If there are two classes, the last is the larger class of a conventional
+// pair, and otherwise the rarer class. More than two classes are sorted as numbers if all are numbers, otherwise by
+// decreasing frequency.
 func (s *sample) classes() []string {
 	names := slices.Clone(s.schema.Classes)
 	slices.SortFunc(names, func(a, b string) int {

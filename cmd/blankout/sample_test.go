@@ -70,7 +70,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestSampleOfSparseNumbers reads a sample in which most events omit most numeric fields. The report must say how
+// TestSampleOfSparseNumbers reads a sample in which most events omit most numeric fields. The report must describe how
 // omitted fields are treated.
 func TestSampleOfSparseNumbers(t *testing.T) {
 	for _, test := range []struct {

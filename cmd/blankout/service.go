@@ -475,7 +475,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 }
 
 // laterInput is standard input that is opened by the first call of Next. Its first bytes determine its format and may
-// take long to arrive. While a run waits for these bytes, it serves the model of its checkpoint and can be stopped.
+// take long to arrive. A run that waits for these bytes serves the model of its checkpoint and can be stopped.
 type laterInput struct {
 	open   func(context.Context) (stream.Opened, error)
 	opened stream.Opened

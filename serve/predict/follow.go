@@ -16,7 +16,7 @@ import (
 )
 
 // Follow starts to follow the model of the Config, until the Follower is closed. The argument o has all other options.
-// While a source has no model or cannot be reached, it is tried again.
+// A source that has no model or cannot be reached is tried again.
 func (c Config) Follow(o served.Options) (*served.Follower, error) {
 	var err error
 	if o.Token, err = c.Token(); err != nil {

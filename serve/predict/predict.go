@@ -80,8 +80,8 @@ func (c Config) Check() error {
 }
 
 // Output is the JSON value of a record in the topic of predictions. The record's key is the key of the event. If the
-// event has no key, the record's key is the ID of the event. Topic, Partition and Offset identify the event. After a
-// crash, a prediction may be repeated with the same Topic, Partition and Offset.
+// event has no key, the record's key is the ID of the event. Topic, Partition and Offset identify the event. A crash
+// may repeat a prediction with the same Topic, Partition and Offset.
 //
 // If a prediction is too large for the topic, key and ID are truncated to 256 bytes. The header truncated_key then has
 // the original size of the key. If the prediction is still too large, it has an Error instead of scores.

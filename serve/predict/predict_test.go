@@ -268,8 +268,8 @@ func TestMaxEvents(t *testing.T) {
 	}
 }
 
-// TestRunEndsWithContext checks that Run returns nil if its context ends. After any other failure, Run must return the
-// error.
+// TestRunEndsWithContext checks that Run returns nil if its context ends. Run must return the error of any other
+// failure.
 func TestRunEndsWithContext(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 4)
@@ -519,7 +519,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
-	// With very many classes, the scores alone are too large for a record.
+	// If there are very many classes, the scores alone are too large for a record.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	var classes []string

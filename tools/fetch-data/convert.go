@@ -58,7 +58,7 @@ func svmlight(dir string, originals []string) error {
 		}
 		parts = [][]string{train, test}
 	}
-	// The output has the labels -1 and 1, whatever the two labels of the original are.
+	// The output has the labels -1 and 1 for any two labels of the original.
 	var labels []string
 	for _, line := range parts[0] {
 		if label, _, _ := strings.Cut(line, " "); !slices.Contains(labels, label) {

@@ -43,7 +43,7 @@ func (d document) terms(f func(term string, pair bool)) {
 }
 
 // bag writes documents in svmlight format with counts of words and of pairs. The vocabulary has the words that occur in
-// at least minWord of the given documents. After the words it has the pairs that occur in at least minPair of the
+// at least minWord of the given documents. The vocabulary then has the pairs that occur in at least minPair of the
 // documents. Words and pairs are each sorted by decreasing number of documents. The field limit is the largest number
 // of columns; 0 means no limit.
 type bag struct {

@@ -5,8 +5,8 @@
 // It distributes the events of a file to the partitions of a simulated topic. The members learn these events as a group
 // of processes would. Each member learns intervals of the events of its own partitions. It appends commits to a log,
 // from which all members build the same model. Learning, log records and the rule for accepting commits are the real
-// code; network and time are simulated. The members read events as fast as they can. Before a member sends a commit, it
-// waits for the response to its previous commit.
+// code; network and time are simulated. The members read events as fast as they can. A member waits for the response to
+// a commit before it sends the next commit.
 //
 // It prints a line for each number of members and each interval. A line has the errors in percent, the log-losses in
 // nats, the bytes written, the number of events learned again, and the simulated time. The columns lost and twice count

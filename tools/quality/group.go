@@ -17,8 +17,8 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// These are the settings of a Zipf stream: the numbers of columns, features per event, learned events and test events.
-// zipfStreams is the number of streams.
+// Settings of a Zipf stream: the numbers of columns, features per event, learned events and test events. The number of
+// streams is zipfStreams.
 const (
 	zipfColumns, zipfFeatures, zipfEvents, zipfTest = 1 << 17, 25, 1_500_000, 100_000
 	zipfStreams                                     = 3

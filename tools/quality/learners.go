@@ -633,8 +633,8 @@ func difference(a, b []float64) (mean, standardError float64) {
 	return mean, stat.StdErr(deviation, float64(len(d)))
 }
 
-// The mean loss of the second learner may exceed the mean of the first learner by these amounts, whatever the standard
-// error is.
+// The mean loss of the second learner may exceed the mean of the first learner by these amounts, for any standard
+// error.
 const allowedError, allowedLogLoss = 0.1, 0.001
 
 // trialVerdict names each stream on which the second learner is worse by more than the allowed difference and by more

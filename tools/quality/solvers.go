@@ -23,8 +23,8 @@ import (
 // matched is the relative gap to the minimum that both solvers must reach.
 const matched = 1e-3
 
-// probeSeconds limits the time of LIBLINEAR for one tolerance. After roundSeconds, no further round of runs starts. So
-// the whole section takes about two minutes.
+// probeSeconds limits the time of LIBLINEAR for one tolerance. No round of runs starts after roundSeconds. So the whole
+// section takes about two minutes.
 const (
 	probeSeconds = 15
 	roundSeconds = 15

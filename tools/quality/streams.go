@@ -19,7 +19,8 @@ type progressive struct{ wrong, logLoss, auc float64 }
 
 func (p progressive) String() string { return fmt.Sprintf("%.2f", 100*p.wrong) }
 
-// rare returns the log-loss and the AUC as text. It is for streams with a rare class, for which the error says little.
+// rare returns the log-loss and the AUC as text. These measures are for streams with a rare class, because the error of
+// such a stream is not informative.
 func (p progressive) rare() string { return fmt.Sprintf("%.4f / %.3f", p.logLoss, p.auc) }
 
 func measure(s *set, c online.Config) (progressive, *learned, error) {

@@ -24,7 +24,7 @@ var stuckStreams = []struct {
 // stuckWithin is the number of events within which a stuck field must be found.
 const stuckWithin = 3000
 
-// stuckAt are the values at which fields become stuck. With the first, the fields do not change.
+// stuckAt are the values at which fields become stuck. The first does not change the fields.
 var stuckAt = []string{"as it is", "its mean", "its last value", "0"}
 
 // stuckFields counts the stuck fields that are found, and the events until each is found. All fields become stuck
