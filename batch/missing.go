@@ -428,7 +428,7 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 // missingPolicies lists the policies in the order of model.PolicyWeights.
 var missingPolicies = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
-// missingSure is the number of standard errors by which another policy must be better to be chosen.
+// missingSure is the number of standard errors by which a policy must be better than the policy none to replace it.
 const missingSure = 2
 
 // policyLosses holds the loss of an event under each policy, in the order none, rescale, impute.

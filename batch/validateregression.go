@@ -58,7 +58,8 @@ func (u *unit) shift() float64 {
 	return u.Center
 }
 
-// problem returns the problem with the targets in the unit. The result ok is false if all targets are equal.
+// problem returns the regression problem of d, with the targets in units of u. The result ok is false if all targets
+// are equal.
 func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 	p = Subproblem{Positive: 0, Negative: -1, Y: make([]float64, d.Rows())}
 	least, most := math.Inf(1), math.Inf(-1)

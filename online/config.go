@@ -21,9 +21,9 @@ import (
 )
 
 // Config holds the settings of a Learner: the section [learner] of the configuration. config/blankout.toml describes
-// each key; the comments here add details for programs. Decode a file into the result of DefaultConfig, so that an
-// absent key keeps its default. A field with the tag "fixed" has no key in the file. Only programs set it, and the tag
-// is its key in the Fingerprint.
+// each key; the comments here add what callers of this package need. Decode a file into the result of DefaultConfig, so
+// that an absent key keeps its default. A field with the tag "fixed" has no key in the file. Only programs set it, and
+// the tag is its key in the Fingerprint.
 type Config struct {
 	// Loss is an argument of loss.Parse.
 	Loss string `toml:"loss"`

@@ -14,8 +14,9 @@ import (
 	"blankout/online/synthetic"
 )
 
-// ordinary draws the data of a shop. They are three normal fields, an amount whose logarithm has mean 3 and standard
-// deviation 1, and the hour of the day. The smallest possible expected log-loss is .433.
+// ordinary draws an event of a shop into x and returns its label. An event has three normal fields, an amount whose
+// logarithm has mean 3 and standard deviation 1, and the hour of the day. The smallest possible expected log-loss is
+// .433.
 func ordinary(r *rand.Rand, x []float64) float64 {
 	for d := range 3 {
 		x[d] = r.NormFloat64()

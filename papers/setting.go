@@ -32,8 +32,8 @@ var samples embed.FS
 // Options configure how Run runs an experiment.
 type Options struct {
 	Size Size
-	// Data is the folder with a subfolder for each data set. "" means the embedded samples, which the size quick always
-	// uses.
+	// Data is the folder with a subfolder for each data set. If it is "", or if Size is quick, the embedded samples are
+	// used.
 	Data string
 	// Out is the folder for the results.
 	Out     string

@@ -346,8 +346,8 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 
 // certainEnd returns the true end of a partition; end is the end that a broker has reported. A broker that was paused
 // may still respond as the leader of a partition that another broker now leads. Such a broker may report an end that is
-// too early. If end is before next, which is after the last record read, certainEnd repeats the request until
-// RequestTimeout has passed.
+// too early. next is the offset after the last record that was read. If end is before next, certainEnd repeats the
+// request until RequestTimeout has passed.
 func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
 	began := time.Now()
 	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {

@@ -233,8 +233,8 @@ func (d DropSVM) square(k *Gram, s []float64, ridge float64, plain bool) []float
 }
 
 // Train solves the dual of DropSVM for labels y in {-1, +1} and costs C_i of the kernel's training examples. It
-// minimizes w'w/2 + sum C_i hinge with the kernel Kbar. It returns the result of the dual and gamma, with f(x) = sum
-// gamma_i k(x_i, x) + b.
+// minimizes w'w/2 + sum C_i hinge with the kernel Kbar. It returns the result of the dual, and the coefficients gamma
+// of f(x) = sum gamma_i k(x_i, x) + b.
 func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*batch.DualResult, []float64, error) {
 	r, err := batch.HingeDual(d.Kbar, y, c).Solve(ctx)
 	if err != nil {

@@ -125,8 +125,8 @@ func LabelsOf(name string) Target {
 	name, _, _ = strings.Cut(name, ":")
 	for _, l := range table {
 		if l.name == name {
-			// The kind of labels does not depend on the parameter, so NaN suffices. For t-logistic, a valid parameter
-			// would compute its partition function, which takes milliseconds.
+			// The standard parameter may be NaN here, because the kind of labels does not depend on the parameter. For
+			// t-logistic, a valid parameter would compute the partition function, which takes milliseconds.
 			x, _ := l.make(l.standard)
 			if f := x.Facts(); f.Regression {
 				return f.Target

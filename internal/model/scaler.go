@@ -453,7 +453,8 @@ func (h *Head) standardizes() bool {
 	return h.Layout.Stats >= 0 && h.Scaler.Mode != StandardizeNone && h.Scaler.Mode != ""
 }
 
-// Stats returns the column's statistics in a row, for the Scaler's Apply; nil if nothing is standardized.
+// Stats returns the part of a column's row that holds its statistics, for Scaler.Apply. It returns nil if nothing is
+// standardized.
 func (h *Head) Stats(row []float64) []float64 {
 	if !h.standardizes() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestSets checks that a set contains the predicted class and the classes that are probable enough in the range of the
-// event. The most probable class must be first. A model without limits returns no set.
+// TestSets checks that a set contains the predicted class and each class whose probability reaches the limit for the
+// event's missing fraction. The most probable class must be first. A model without limits returns no set.
 func TestSets(t *testing.T) {
 	h := model.Head{Sets: &model.Sets{Coverage: 0.9, Limits: [model.SetRanges]float64{-math.Log(0.3), 0, -1, model.MostLimit}}}
 	p := []float64{0.3, 0.2, 0.5, 0}

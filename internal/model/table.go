@@ -427,8 +427,8 @@ func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 }
 
 // Copy copies the rows of columns from another Table of the same width. If only t has a row for a column, Copy sets
-// this row to 0. Copy skips columns that are marked in done, by slot of the other Table, and marks the copied columns.
-// Several Tables may copy from one Table at the same time.
+// this row to 0. done is indexed by the slots of the other Table: Copy skips the columns that are marked in it, and
+// marks the columns that it copies. Several Tables may copy from one Table at the same time.
 func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
 	for some := range slices.Chunk(columns, together) {

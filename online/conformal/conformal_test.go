@@ -329,7 +329,8 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// TestAdversarialSequence checks that the fraction of labels that an adversary can make the sets miss approaches a.
+// TestAdversarialSequence checks a coverage of 0.9 if an adversary chooses the labels: the fraction of labels outside
+// the sets must approach 0.1.
 func TestAdversarialSequence(t *testing.T) {
 	c := New(0.9)
 	const events = 400_000

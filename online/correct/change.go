@@ -19,7 +19,8 @@ func (x *Experts) fits(columns []uint32) bool {
 }
 
 // UpdateColumns updates the columns of the experts from a labeled event, before the event is learned. It applies
-// changed scales and adds new numeric columns. others reports whether the set of followed columns has changed.
+// changed scales and adds new numeric columns. The result others reports whether the experts then have a different set
+// of columns.
 func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false

@@ -449,8 +449,8 @@ func harmonic(n int) (sum float64) {
 	return sum
 }
 
-// TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column that is 0 if omitted, although
-// the column itself is not followed.
+// TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column although they do not learn the
+// column itself, because an omitted column is 0.
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})

@@ -308,7 +308,8 @@ func TestBeginFromGroup(t *testing.T) {
 	if err := again.Run(ctx); err != nil || again.Status().Chain != s.Chain {
 		t.Errorf("again: %v", err)
 	}
-	// A group with a commit log but no snapshot did not start from another group.
+	// A group that has a commit log, but no snapshot, was started without another group. Starting it from another group
+	// must fail.
 	begun := from("begun")
 	begun.Config.MixTopic, begun.Config.SnapshotTopic = "new-commits", "none-snapshots"
 	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "already exists") {

@@ -1,5 +1,5 @@
-// Package memory limits the bytes of a learner's rows. It computes the bytes from counts, so the result is the same on
-// every machine and after a restart.
+// Package memory limits the bytes of a learner's rows. It computes the number of bytes from the numbers of rows and
+// columns, so the result is the same on every machine and after a restart.
 package memory
 
 import "blankout/internal/model"

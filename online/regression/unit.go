@@ -14,11 +14,11 @@ import (
 // Unit is the unit of targets, which makes the steps and the ridge independent of the unit of the stream. Real targets
 // are learned as (y - center)/scale, counts as multiples of scale. Published predictions are in the stream's unit.
 //
-// For the first targetWarmup targets the median and a robust spread (see spread) determine the unit. Later the running
-// mean and standard deviation (for counts: the mean) determine it, with decay. An outlier counts as if it were at the
-// bounds. All weights must be converted when the unit changes, so it changes rarely. It changes if it is wrong by a
-// tenth when the number of targets is a power of two, or by a factor of two at any time. The unit restarts if a sample
-// of recent targets contradicts it (see contradicted).
+// Until targetWarmup targets have been seen, their median and a robust spread (see spread) determine the unit. Later
+// the running mean and standard deviation (for counts: the mean) determine it, with decay. An outlier counts as if it
+// were at the bounds. All weights must be converted when the unit changes, so it changes rarely. It changes if it is
+// wrong by a tenth when the number of targets is a power of two, or by a factor of two at any time. The unit restarts
+// if a sample of recent targets contradicts it (see contradicted).
 type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64

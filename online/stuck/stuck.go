@@ -168,10 +168,10 @@ func (d *Detector) grow(fields []event.Field) {
 	}
 }
 
-// end counts the current run, which has ended. If the run was stuck, it does not change r. For later runs of the same
-// value the full length of the run is stored, so that the first night raises an alarm and later nights do not. For runs
-// of other values the length at detection is stored. If the full length were stored, a sensor that was dead for a week
-// could not be detected again for a month.
+// end counts the run that has just ended. A stuck run does not change r. For later runs of the same value the full
+// length of the run is stored, so that the first night raises an alarm and later nights do not. For runs of other
+// values the length at detection is stored. If the full length were stored, a sensor that was dead for a week could not
+// be detected again for a month.
 func (f *field) end(of *runs) {
 	k := &f.kinds[kindOf(f.last)]
 	if f.found == 0 {

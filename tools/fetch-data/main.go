@@ -7,8 +7,8 @@
 // A set that already exists is not changed. Downloads are kept in data/.originals, so that a second run continues where
 // the first run was stopped. You can also put a downloaded file there yourself, under its name in the list.
 //
-// The publishers provide no checksums, so check the counts that are printed. This program makes its own vocabularies
-// and random splits, so results differ slightly from the results in docs/results.
+// The publishers provide no checksums, so compare the printed counts with the published counts. This program makes its
+// own vocabularies and random splits, so results differ slightly from the results in docs/results.
 package main
 
 import (

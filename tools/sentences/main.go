@@ -7,7 +7,7 @@
 // A line of the list is FILE:LINE: HABIT: SENTENCE. The habits are:
 //
 //	noun       a phrase in place of a noun, such as "what is" and "those that"
-//	verb       a verb for people, such as "tell" and "know"; in comments only
+//	verb       a verb that has a person as its subject, such as "tell" and "know"; in comments only
 //	pronoun    a pronoun at the start of a paragraph, or "one" and "so many" without their noun
 //	condition  a condition before the subject, other than "If …, …"
 //	odd        an old or odd word, such as "anew" and "beside"

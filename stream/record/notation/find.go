@@ -30,8 +30,8 @@ const (
 	// maxNames is the largest number of names of a Schema that are examined. maxValues is the largest number of values
 	// per field.
 	maxNames, maxValues = 2000, 50
-	// leastValues is the number of different strings that a numeric field must have. Nine of ten of them must be
-	// numbers.
+	// leastValues is the number of different strings that a numeric field must have. At least 90 % of these strings must
+	// be numbers.
 	leastValues = 5
 )
 
