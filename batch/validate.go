@@ -276,7 +276,7 @@ type ValidateConfig struct {
 	// learned both halves. An exact solution overfits its half and is worse on the other half by the same amount. So
 	// the reported objectives are the means over both halves.
 	HalfSample bool
-	// OwnHoldout excludes the events that Evidence.Aside has added when Validation.Newest is measured.
+	// If OwnHoldout is set, Validation.Newest is measured without the events that Evidence.Aside has added.
 	OwnHoldout bool
 	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
 	// Nil means the live model itself. Foreign reports whether only other noise levels have a column; the exact problem

@@ -90,7 +90,7 @@ func Open(dir string, keep int) (*Store, error) {
 	return s, s.own(s.takeLock)
 }
 
-// owner is the ownership of a directory.
+// owner represents the ownership of a directory.
 type owner interface {
 	// lost returns nil if the directory is still owned, and an ErrLost if it is not. If the check itself fails, it
 	// returns the error of the check.

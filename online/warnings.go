@@ -14,8 +14,8 @@ import (
 	"blankout/online/health"
 )
 
-// NoRate returns warnings about noise with rates by group. It warns if no event has had one of the groups. It also
-// warns if all of the observed rates are 0. met reports whether an event has had a group.
+// NoRate returns warnings about noise with rates by group. It warns about each group that no event has had. It also
+// warns if all of the observed rates are 0. met reports whether any event has had a group.
 func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []health.Warning {
 	n, ok := noise.(loss.GroupDropout)
 	switch {

@@ -75,7 +75,7 @@ func TestBinaryMeasures(t *testing.T) {
 	}
 }
 
-// TestFlipped checks that flipped measures equal the measures of the other class.
+// TestFlipped checks that the measures of Flipped equal the measures with the other class as the positive one.
 func TestFlipped(t *testing.T) {
 	var one, other Binary
 	r := rand.New(rand.NewPCG(1, 2))

@@ -190,10 +190,10 @@ func (m *Linear) addImputed(x event.Vec, a MissingHandling, r *imputedWeights, o
 // imputedVariance returns the variance of a mixed score, given the variance v of its imputed part.
 func (a MissingHandling) imputedVariance(v float64) float64 { return a.Weights[2] * a.Weights[2] * v }
 
-// ChanceInterval bounds the probability of the second class of two while imputed values are uncertain. If the imputed
-// values were known, the probability would be within the interval in 90 % of cases. The interval also contains the
-// predicted probability, which is the mean over all cases. known is false if nothing is imputed, or if the model does
-// not have two classes with one output.
+// ChanceInterval bounds the probability of the second class of two while imputed values are uncertain. With the true
+// values in place of the imputed ones, the probability is within the interval in 90 % of cases. The interval also
+// contains the predicted probability, which is the mean over all cases. known is false if nothing is imputed, or if the
+// model does not have two classes with one output.
 func (m *Linear) ChanceInterval(e *event.Example) (low, high float64, known bool) {
 	a := m.Handling(e)
 	if a.Roles == nil || m.Outputs != 1 || m.Target() != loss.Sign {

@@ -51,8 +51,8 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	}
 }
 
-// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues bit by bit. The
-// events include ends of blocks, alarms, expected nights and changes of kind.
+// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues with the same bits
+// as the original. The events include ends of blocks, alarms, expected nights and changes of kind.
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(

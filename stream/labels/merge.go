@@ -540,7 +540,7 @@ func (m *Merge) check(l *lane, from, e *event.Example) {
 	}
 }
 
-// Deferred is a record.Decoder for a Lane that postpones decoding.
+// Deferred is a record.Decoder that postpones decoding, for use in a Lane.
 type Deferred struct {
 	// Clock decodes the time of a record if its log has no times, as in a file. Nil uses the time of the log.
 	Clock record.Decoder
