@@ -336,15 +336,24 @@ func ReadConfig(blocks []event.Block) (Config, error) {
 }
 
 // MismatchError reports that the meaning of the saved weights would change under the current settings.
-type MismatchError struct{ Differences []string }
+type MismatchError struct {
+	Differences []string
+	Empty       bool // no labeled event was learned with the saved settings
+}
 
 func (e *MismatchError) Error() string {
 	s := "the saved weights were learned with other settings ("
+	if e.Empty {
+		s = "the checkpoint was saved with other settings ("
+	}
 	for i, d := range e.Differences {
 		if i > 0 {
 			s += "; "
 		}
 		s += d
+	}
+	if e.Empty {
+		return s + "), and nothing was learned with them: restart with --reset, which moves the checkpoints aside"
 	}
 	return s + "): restore the settings, or restart with --reset, which moves the checkpoints aside"
 }

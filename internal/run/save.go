@@ -310,6 +310,9 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 		mismatch = &online.MismatchError{Differences: diff}
 	}
 	if mismatch != nil {
+		if s, err := online.ReadSummary(blocks); err == nil {
+			mismatch.Empty = s.Error == nil && s.NumbersSummary == nil
+		}
 		return nil, mismatch
 	}
 	return l, nil
