@@ -61,7 +61,7 @@ const (
 var ErrLost = errors.New("the directory is no longer this learner's")
 
 // ErrNone is the error of Load for a directory without checkpoints.
-var ErrNone = errors.New("no checkpoint")
+var ErrNone = errors.New("no checkpoint (a learner saves its first one after checkpoint.interval, and when it stops)")
 
 // Refusal is a file that was skipped, with the reason.
 type Refusal struct {
