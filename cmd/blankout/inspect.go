@@ -315,7 +315,11 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\nlargest weights for %s\n", event.Printable(list[0].Class))
+		note := ""
+		if slices.ContainsFunc(list, func(w namedWeight) bool { return w.Column >= model.FirstBasisColumn }) {
+			note = " (number@x is a spline at x)"
+		}
+		fmt.Fprintf(out, "\nlargest weights for %s%s\n", event.Printable(list[0].Class), note)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, w := range list {
 			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, event.Printable(w.Feature))
