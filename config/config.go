@@ -622,6 +622,23 @@ func (l *Loaded) FilledTemplate() string {
 	return strings.Join(lines, "\n")
 }
 
+// AddFlags returns a TOML text with the values that were set by flags and whose keys the text does not have.
+func (l *Loaded) AddFlags(text string) string {
+	for _, k := range keys(&l.Config) {
+		if l.origins[k.String()] != "--set" || lineOf(text, k.path) > 0 {
+			continue
+		}
+		header := "[" + strings.Join(k.path[:len(k.path)-1], ".") + "]\n"
+		line := k.path[len(k.path)-1] + " = " + format(k) + "\n"
+		if before, after, found := strings.Cut(text, "\n"+header); found {
+			text = before + "\n" + header + line + after
+		} else {
+			text = strings.TrimRight(text, "\n") + "\n\n" + header + line
+		}
+	}
+	return text
+}
+
 // Given returns the sorted keys that were set.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 

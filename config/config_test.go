@@ -56,6 +56,18 @@ func TestFilledTemplate(t *testing.T) {
 		}
 	}
 	must.Equal(t, changed, len(flags), "changed lines")
+
+	// A short text keeps its own keys and gets the others, in their tables.
+	text = l.AddFlags("# A draft.\n[kafka]\nbrokers = [\"own:1\"]\n\n[learner]\nc = 2\n")
+	write(t, file, text)
+	again = must.Get(Load(Source{File: file}))(t)
+	must.Equal(t, again.Kafka.Brokers[0], "own:1")
+	must.Equal(t, again.Learner.C, 2)
+	for i, k := range keys(&l.Config) {
+		if l.origins[k.String()] == "--set" && k.String() != "kafka.brokers" {
+			must.Equal(t, format(keys(&again.Config)[i]), format(k), k)
+		}
+	}
 }
 
 func TestPrecedence(t *testing.T) {

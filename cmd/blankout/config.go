@@ -172,7 +172,7 @@ written file, such as record.label=fraud.`,
 				if err != nil {
 					return fmt.Errorf("config init: %w", err)
 				}
-				text = string(drafted)
+				text = l.AddFlags(string(drafted))
 			}
 			if name == "-" {
 				_, err := fmt.Fprint(p.stdout, text)
@@ -249,8 +249,10 @@ that look like a time or an id. Such fields harm the model if they are features.
 				return usageError{err}
 			}
 			result := checkResult{File: flags.file, Given: l.Given()}
+			records := l.Record
+			records.Unlabeled = records.Unlabeled || len(l.Labels.Topics) > 0 // delayed labels are in topics of their own
 			if sample != "" {
-				if result.Sample, err = p.checkSample(c.Context(), l.Record, sample); err != nil {
+				if result.Sample, err = p.checkSample(c.Context(), records, sample); err != nil {
 					return fmt.Errorf("reading the sample: %w", err)
 				}
 			}
@@ -274,7 +276,7 @@ that look like a time or an id. Such fields harm the model if they are features.
 					return err
 				}
 			}
-			return result.Sample.learnable(l.Record.Unlabeled)
+			return result.Sample.learnable(records.Unlabeled || l.Learner.UnlabeledWeight > 0)
 		},
 	}
 	flags.addHere(c)

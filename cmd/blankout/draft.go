@@ -97,7 +97,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	}
 	line("")
 	line("[learner]")
-	if s.numbers() {
+	if s.numbers() && !slices.Contains(l.Given(), "learner.loss") {
 		line("loss = \"squared\"  # the label has %d different numbers", len(s.classes()))
 	}
 	line("expected_missing = %v  # the fraction of features you expect to lose", l.Learner.ExpectedMissing)

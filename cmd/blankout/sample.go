@@ -152,7 +152,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
-	if only := slices.IndexFunc(s.counts, func(n int) bool { return n > 0 }); s.labeled > 1 && s.counts[only] == s.labeled {
+	if only := slices.IndexFunc(s.counts, func(n int) bool { return n > 0 }); len(s.schema.Classes) > 0 && s.labeled > 1 && s.counts[only] == s.labeled {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), s.schema.Classes[only]))
 	}
 	for _, f := range s.written {
@@ -315,7 +315,7 @@ type sampleResult struct {
 // String returns the numbers of records as text.
 func (s *sample) String() string {
 	classes := ""
-	if n := len(s.schema.Classes); s.labeled > 0 {
+	if n := len(s.schema.Classes); n > 0 && s.labeled > 0 {
 		classes = fmt.Sprintf(" of %s", plural(n, "class"))
 	}
 	return fmt.Sprintf("%s, %s labeled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labeled)), classes, humanize.Comma(int64(s.refused)))

@@ -438,12 +438,19 @@ func (m *Model) UnseenError(features []string) *UnseenFeaturesError {
 	out := &UnseenFeaturesError{Empty: m.Events == 0}
 	for _, name := range features {
 		field, _, isText := strings.Cut(name, "=")
-		if isText && slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Name == field && f.Kind == event.Numeric }) {
-			name += " (" + field + " is numeric in the model)"
-		}
-		out.Features = append(out.Features, name)
+		out.Features = append(out.Features, name+otherKind(m.Schema.Fields, field, !isText))
 	}
 	return out
+}
+
+// otherKind returns a note for an error if fields has a field of the given name, numeric in place of another kind or the
+// reverse. Otherwise it returns "".
+func otherKind(fields []event.Field, name string, numeric bool) string {
+	i := slices.IndexFunc(fields, func(f event.Field) bool { return f.Name == name && (f.Kind == event.Numeric) != numeric })
+	if i < 0 || name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s is %v in the model)", name, fields[i].Kind)
 }
 
 // OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the Schema s. It returns
@@ -459,8 +466,8 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 		name := field.Name
 		if name == "" {
 			name = m.name()(f.Column)
-		} else if i := slices.IndexFunc(s.Fields, func(other event.Field) bool { return other.Name == name && other.Kind != field.Kind }); i >= 0 {
-			name += fmt.Sprintf(" (%v here, %v in the model)", field.Kind, s.Fields[i].Kind)
+		} else {
+			name += otherKind(s.Fields, name, field.Kind == event.Numeric)
 		}
 		if !slices.Contains(out.Features, name) {
 			out.Features = append(out.Features, name)

@@ -238,5 +238,7 @@ func TestUnseenError(t *testing.T) {
 	m := served.New(model.NewLinear(s, "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	must.Equal(t, m.UnseenError([]string{"x"}).Error(), "the model has not learned any event yet")
 	m.Events = 1
+	s.Fields = append(s.Fields, event.Field{Name: "c", Kind: event.Categorical})
+	must.Equal(t, m.UnseenError([]string{"c", "c=2", "x"}).Error(), "the model has seen no feature of the event: c (c is categorical in the model), c=2, x")
 	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
 }
