@@ -3,8 +3,11 @@ package stream
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,5 +102,16 @@ func TestSecurity(t *testing.T) {
 			defer c.Close()
 			must.Equal(t, len(c.all()), before+3, "records after", before)
 		})
+	}
+}
+
+// TestExplain checks that hints about addresses and TLS are only for first connections, and that the name of kafka-go's
+// method is removed.
+func TestExplain(t *testing.T) {
+	for hint, cause := range map[string]error{"no program listens": syscall.ECONNREFUSED, "needs TLS or SASL": io.EOF} {
+		err := fmt.Errorf("kafka.(*Client).Metadata: %w", cause)
+		must.ErrorContains(t, explain(err, true), cause.Error()+": ")
+		must.ErrorContains(t, explain(err, true), hint)
+		must.Equal(t, explain(err, false).Error(), cause.Error())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/config"
 	"blankout/internal/must"
 )
 
@@ -123,5 +124,23 @@ func TestCheckSampleOfFewLabels(t *testing.T) {
 		if !strings.Contains(log.String(), x.want) {
 			t.Errorf("%s: %s", x.name, log.String())
 		}
+	}
+}
+
+// TestDraftTime checks that a draft names a field as the time only if all of its values are times.
+func TestDraftTime(t *testing.T) {
+	for other, want := range map[string]string{"2026-01-31T13:00:00Z": "time = \"at\"", "unknown": "drop = [\"at\"]"} {
+		var text strings.Builder
+		for i := range 60 {
+			at := fmt.Sprintf("2026-01-31T12:00:%02dZ", i)
+			if i == 40 {
+				at = other
+			}
+			fmt.Fprintf(&text, "{\"label\":\"%c\",\"at\":%q,\"x\":%d}\n", 'a'+i%2, at, i%7)
+		}
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
+		got := must.Get(draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path))(t)
+		must.Contains(t, string(got), "\n"+want+"\n")
 	}
 }
