@@ -160,7 +160,7 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 // stop sends SIGTERM to a process of the program, which must end with exit code 0.
 func (l *learner) stop(t *testing.T, process *exec.Cmd) {
 	t.Helper()
-	must.Do(t, process.Process.Signal(syscall.SIGTERM))
+	terminate(t, process)
 	if err := process.Wait(); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, l.log())
 	}
@@ -183,15 +183,22 @@ func startProcess(t testing.TB, c *exec.Cmd) {
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 }
 
-// stopProcess sends SIGTERM twice to a process, like timeout(1), which signals a process and its group. The process must
-// end with exit code 0.
+// stopProcess sends SIGTERM twice to a process, which must end with exit code 0.
 func stopProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
+	terminate(t, c)
+	must.Do(t, c.Wait())
+}
+
+// terminate sends SIGTERM twice to a process, like timeout(1), which signals a process and its group. The second signal
+// arrives while the program saves its state.
+func terminate(t testing.TB, c *exec.Cmd) {
+	t.Helper()
 	must.Do(t, c.Process.Signal(syscall.SIGTERM))
+	time.Sleep(2 * time.Millisecond)
 	if err := c.Process.Signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		must.Do(t, err)
 	}
-	must.Do(t, c.Wait())
 }
 
 // finish runs the program until it has learned all records.
