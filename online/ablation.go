@@ -46,7 +46,7 @@ func (a *ablation) measure(e *labeled) {
 	}
 	a.intercepts(a.encoder.Intercepts, a.out, a.scored.lanes)
 	a.mixture.Score(a.scored.lanes, e.in.Range, a.levels.Active(), a.base)
-	with, all := a.wrong(e, e.scored.lanes, e.in.Scale), a.encoder.Fields.All(schema.Fields)
+	with, all := a.wrong(e, e.scored.lanes, e.in.Scale), a.encoder.Fields.All(e.in.Event, schema.Fields)
 	for _, id := range a.list {
 		a.dead = a.dead[:0]
 		for _, field := range a.field {

@@ -376,6 +376,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
+	l.encoder.Fields.Review(l.encoder.Schema().Fields)
 }
 
 // update trains the noise levels with the current event. If the weight is above 1, it makes several steps.

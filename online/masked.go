@@ -91,7 +91,8 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	m.encoder.ImputeDead(in)
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
 	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
-	whole, numbers := m.encoder.Fields.All(m.encoder.Schema().Fields), m.imputer.Columns()
+	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
+	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < mixture.Points; point++ {
 		m.dead = m.dead[:0]
 		for _, last := range m.mask.Last {
@@ -110,6 +111,11 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		learns := trains && m.left.Range > 0 && m.mixture.Table.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
 			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
+		}
+		if sparse && !m.encoder.Fields.Missing.ColumnsCanBeMissing {
+			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The policies
+			// above serve deletions that are declared.
+			m.left.Missing, m.left.Range, m.left.Scale, learns = model.MissingCount{}, 0, 1, false
 		}
 		scores := m.answer(&m.left, m.scored.lanes, &m.imputed, m.out, &m.byClass)
 		if j := m.record(splines, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
@@ -133,7 +139,7 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	}
 	x := mixture.Features{
 		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Splines: m.encoder.Scaling.Scaler.Splines,
-		Known: m.encoder.Fields.Missing.ColumnsCanBeMissing && in.Event.IsSparse(schema.Fields),
+		Sparse: in.Event.IsSparse(schema.Fields),
 	}
 	if groups {
 		m.mask.Draw(x, m.drawn, m.levels.Grouping)

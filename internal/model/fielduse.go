@@ -85,13 +85,15 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.usuallyNull, was.UsuallyNull) && slices.Equal(u.also, was.Also) {
 		return was
 	}
-	m := NewMissing(was.Policies, slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also))
-	m.ColumnsCanBeMissing, m.Columns = was.ColumnsCanBeMissing, was.Columns
-	return m
+	m := *was
+	m.Usual, m.UsuallyNull, m.Also = slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also)
+	m.index()
+	return &m
 }
 
-// lists sets usually to the fields that are present in most events, and usuallyNull to the fields that are null more
-// often than present.
+// lists sets usuallyNull to the fields that are null more often than present, and usually to the other fields that are
+// present in most events in which they are not null. A field is never in both: a usually null field that is left out of
+// an event is read as null.
 func (u *FieldUse) lists(fields []event.Field) {
 	u.usually, u.usuallyNull = u.usually[:0], u.usuallyNull[:0]
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
@@ -102,11 +104,11 @@ func (u *FieldUse) lists(fields []event.Field) {
 		if id < len(u.Null) {
 			null = u.Null[id]
 		}
-		if !u.AbsentIsZero && fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events) {
-			u.usually = append(u.usually, uint16(id))
-		}
-		if null > present {
+		switch {
+		case null > present:
 			u.usuallyNull = append(u.usuallyNull, uint16(id))
+		case !u.AbsentIsZero && fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events):
+			u.usually = append(u.usually, uint16(id))
 		}
 	}
 }

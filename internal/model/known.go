@@ -1,19 +1,24 @@
 package model
 
 // This file handles missing columns of sparse text formats, if the Schema declares that columns can be missing. It
-// determines which columns most events have, and which of these columns are absent from an event.
+// determines which columns events usually have, and which of these columns are absent from an event.
 
 import (
+	"math"
 	"slices"
 
 	"blankout/internal/event"
 )
 
-// ColumnUse counts the events in which each column was present. The zero value is ready for use and never forgets.
+// ColumnUse counts the events in which each column was present, and keeps the least reading and the mean reading of each
+// column. The zero value is ready for use and never forgets.
 type ColumnUse struct {
 	Events  uint64
 	Columns []uint32 // the counted columns, ascending
 	Present []uint64 // number of events with the column
+	// Least has the smallest absolute reading of each column, 0 if the column has readings of both signs. Mean has the
+	// mean of the absolute readings.
+	Least, Mean []float64
 	// Memory is the number of events that are remembered: counts are halved when Events reaches 2 Memory. 0 remembers
 	// all events.
 	Memory uint64
@@ -33,13 +38,22 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 		for i < len(u.Columns) && u.Columns[i] < column {
 			i++
 		}
+		x := e.Features.Value[j]
 		if i == len(u.Columns) || u.Columns[i] > column {
 			if len(u.Columns) >= usualColumns {
 				continue
 			}
 			u.Columns, u.Present = slices.Insert(u.Columns, i, column), slices.Insert(u.Present, i, 0)
+			u.Least, u.Mean = slices.Insert(u.Least, i, x), slices.Insert(u.Mean, i, 0)
 		}
 		u.Present[i]++
+		switch least := u.Least[i]; {
+		case math.Signbit(x) != math.Signbit(least):
+			u.Least[i] = 0
+		case math.Abs(x) < math.Abs(least):
+			u.Least[i] = x
+		}
+		u.Mean[i] += (math.Abs(x) - u.Mean[i]) / float64(u.Present[i])
 	}
 	if u.Memory == 0 || u.Events < 2*u.Memory {
 		return
@@ -48,19 +62,28 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	kept := 0
 	for i, n := range u.Present {
 		if n /= 2; n > 0 { // otherwise the column is removed
-			u.Columns[kept], u.Present[kept] = u.Columns[i], n
+			u.Columns[kept], u.Present[kept], u.Least[kept], u.Mean[kept] = u.Columns[i], n, u.Least[i], u.Mean[i]
 			kept++
 		}
 	}
-	u.Columns, u.Present = u.Columns[:kept], u.Present[:kept]
+	u.Columns, u.Present, u.Least, u.Mean = u.Columns[:kept], u.Present[:kept], u.Least[:kept], u.Mean[:kept]
 }
 
-// Review returns a Missing with the policies of was and the columns that nine of ten events have. It returns was if
-// nothing has changed.
+// Review returns a Missing with the policies of was and the columns whose absence is a loss. These are the columns that
+// nine of ten events have, and the columns that a tenth of the events have. A column of the second kind does not count
+// if it, or most of its kind, seem to omit zeros. Review returns was if nothing has changed.
 func (u *ColumnUse) Review(was *Missing) *Missing {
 	var usual []uint32
+	rare, omitting := 0, 0 // columns that a tenth of the events have, but not nine tenths, and those of them that omit zeros
 	for i, n := range u.Present {
-		if 10*n >= 9*u.Events && !was.ReadsZero(u.Columns[i]) {
+		if 10*n >= u.Events && 10*n < 9*u.Events {
+			if rare++; u.omitsZeros(i, 0.1, 2) {
+				omitting++
+			}
+		}
+	}
+	for i, n := range u.Present {
+		if 10*n >= 9*u.Events && !was.ReadsZero(u.Columns[i]) || 10*n >= u.Events && 2*omitting < rare && !u.omitsZeros(i, 0.05, 0) {
 			usual = append(usual, u.Columns[i])
 		}
 	}
@@ -69,7 +92,15 @@ func (u *ColumnUse) Review(was *Missing) *Missing {
 	}
 	m := *was
 	m.Columns = usual
-	return &m
+	return m.WithZeros(was.Zeros)
+}
+
+// omitsZeros reports whether the readings of a column look like those of a format that omits zeros, such as pixels and
+// one-hot categories: they are all equal, or they are never 0 but come close to 0 from one side. The least reading must
+// then be below a fraction of the mean: close, plus few divided by the number of readings.
+func (u *ColumnUse) omitsZeros(i int, close, few float64) bool {
+	least := math.Abs(u.Least[i])
+	return least > 0 && (least < u.Mean[i]*(close+few/float64(u.Present[i])) || least == u.Mean[i])
 }
 
 // isCross reports whether entry j of an event is a product of fields.
@@ -77,9 +108,9 @@ func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// countMissingColumns is CountMissing for an event of a sparse text format. It counts the features of the event, the
-// columns in Zeros, and the usual columns that are absent.
-func (m *Missing) countMissingColumns(fields []event.Field, e *event.Example) (k MissingCount) {
+// CountColumns is CountMissing for an event of a sparse text format whose columns can be declared missing. It counts the
+// features of the event, the columns in Zeros, and the usual columns that are absent.
+func (m *Missing) CountColumns(fields []event.Field, e *event.Example) (k MissingCount) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {
 			k.Named++

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -51,6 +52,40 @@ func TestColumnUse(t *testing.T) {
 	u.Count(fields, crossed)
 	if !slices.Equal(u.Columns, []uint32{2}) || !crossed.IsSparse(fields) || crossed.IsSparse([]event.Field{{}, {Kind: event.Words}}) {
 		t.Error(u.Columns)
+	}
+}
+
+// TestColumnUseAbsent checks which columns are usual if events have only a part of them: readings at random, but not
+// pixels, whose zeros are omitted, and not columns that are always 1.
+func TestColumnUseAbsent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, c := range map[string]struct {
+		reading func() float64
+		usual   int
+	}{
+		"positive":      {func() float64 { return 20 + 3*r.NormFloat64() }, 20},
+		"negative":      {func() float64 { return -20 + 3*r.NormFloat64() }, 20},
+		"both signs":    {r.NormFloat64, 20},
+		"explicit zero": {func() float64 { return float64(r.IntN(5)) }, 20},
+		"counts":        {func() float64 { return float64(1 + r.IntN(3)) }, 20},
+		"pixels":        {func() float64 { return float64(1 + r.IntN(255)) }, 0},
+		"always 1":      {func() float64 { return 1 }, 0},
+	} {
+		for _, rate := range []float64{0.25, 0.5, 0.75} {
+			u := ColumnUse{Memory: 500}
+			for range 1024 {
+				e := &event.Example{Weight: 1}
+				for column := range uint32(20) {
+					if r.Float64() < rate {
+						eventtest.Put(e, column, c.reading())
+					}
+				}
+				u.Count(nil, e)
+			}
+			if m := u.Review(NewMissing(DefaultMissingPolicies(), nil, nil, nil)); len(m.Columns) != c.usual {
+				t.Errorf("%s in %v of the events: %d columns are usual, want %d", name, rate, len(m.Columns), c.usual)
+			}
+		}
 	}
 }
 

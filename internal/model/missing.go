@@ -323,8 +323,8 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 	for i := range present {
 		present[i] = 0
 	}
-	if m != nil && m.ColumnsCanBeMissing && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
-		return m.countMissingColumns(fields, e)
+	if (len(e.MissingColumns) > 0 || m != nil && m.ColumnsCanBeMissing) && e.IsSparse(fields) {
+		return m.CountColumns(fields, e)
 	}
 	if e.Field == nil && e.Features.Len() > 0 {
 		return k // a sparse text format without fields

@@ -331,16 +331,17 @@ type Review struct {
 	Some    bool     // the list of numeric columns was recomputed
 }
 
-// Review recomputes which columns are dense. If no review is due, it returns nil. Call it after an event has been
+// Review recomputes which fields are usual and which columns are dense. If no review of columns is due, it returns nil. Call it after an event has been
 // learned.
 func (n *Encoder) Review() *Review {
+	n.Fields.Review(n.schema.Fields)
 	if !n.due {
 		return nil
 	}
 	r := &Review{}
 	n.due = false
 	n.Scaling.Read.Reviewed = false
-	r.Removed = n.Scaling.Review(n.touch, func(row []float64, ratio, shift float64) {
+	r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.touch, func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	})
 	r.Some = n.Scaling.Read.Reviewed

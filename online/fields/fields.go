@@ -21,6 +21,7 @@ type Fields struct {
 	columns model.ColumnUse
 	kinds   model.FieldSet // fields of the current event, if several share a name
 	came    model.FieldSet // see PresentIn
+	due     bool           // Review has something to do
 	Current
 }
 
@@ -92,21 +93,25 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
 	}
-	review := number%usualFirst == 0 || number >= 16 && number&(number-1) == 0
+	f.due = number%usualFirst == 0 || number >= 16 && number&(number-1) == 0
 	if f.sparse(e, fields) {
-		if f.columns.Count(fields, e); review {
-			f.Missing = f.columns.Review(f.Missing)
-		}
+		f.columns.Count(fields, e)
 		return false
 	}
-	if f.usual.Count(f.PresentIn(came, e, fields), came.Missing); review {
-		f.Missing = f.usual.Review(f.Missing, fields)
-	}
+	f.usual.Count(f.PresentIn(came, e, fields), came.Missing)
 	clear(f.kinds)
 	f.kinds = f.kinds.Room(len(fields))
 	f.kinds.Add(came.Field)
 	f.Kinds.Count(f.kinds, nil)
-	return review
+	return f.due
+}
+
+// Review makes the counts take effect if that is due. Call it after the counted event has been predicted, so that the
+// event is predicted and learned with the same usual fields.
+func (f *Fields) Review(fields []event.Field) {
+	if f.due {
+		f.Missing, f.due = f.usual.Review(f.columns.Review(f.Missing), fields), false
+	}
 }
 
 // Rates returns the rate at which each group has been missing, and the rate of each field without a group.
@@ -121,18 +126,25 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 	return f.Missing
 }
 
-// All returns the missing count of the current event. It includes the counts of present fields even if no field is
-// missing.
-func (f *Fields) All(fields []event.Field) model.MissingCount {
+// All returns the missing count of the current event e. It includes the counts of present fields even if no field is
+// missing. In a sparse text format each feature counts as a field, because a mask can declare each column missing.
+func (f *Fields) All(e *event.Example, fields []event.Field) model.MissingCount {
 	k := f.Missed
-	if f.Named && !k.Some() {
+	switch {
+	case k.Some():
+	case e.IsSparse(fields):
+		k = f.Missing.CountColumns(fields, e)
+	case f.Named:
 		k.Named, k.AlwaysPresent = f.Present.Count(fields)
 	}
 	return k
 }
 
 // Misfit reports whether the decoded column counts are inconsistent.
-func (f *Fields) Misfit() bool { return len(f.columns.Columns) != len(f.columns.Present) }
+func (f *Fields) Misfit() bool {
+	n := len(f.columns.Columns)
+	return n != len(f.columns.Present) || n != len(f.columns.Least) || n != len(f.columns.Mean)
+}
 
 // State encodes or decodes the counts.
 func (f *Fields) State(c *coder.Coder) {
@@ -140,6 +152,8 @@ func (f *Fields) State(c *coder.Coder) {
 		c.Uint(&f.columns.Events)
 		c.Uint32s(&f.columns.Columns)
 		c.Uints(&f.columns.Present)
+		c.Floats(&f.columns.Least)
+		c.Floats(&f.columns.Mean)
 	}
 	c.Uint(&f.usual.Events)
 	c.Uints(&f.usual.Present)

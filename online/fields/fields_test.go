@@ -33,6 +33,7 @@ func TestUsualFields(t *testing.T) {
 			t.Fatalf("an event of %v lacks %+v", e.Field, f.Current)
 		}
 		f.Count(e, e, schema.Fields, number)
+		f.Review(schema.Fields)
 	}
 	for range 2000 {
 		take(next())
@@ -62,7 +63,7 @@ func TestUsualFields(t *testing.T) {
 		t.Errorf("after 21,000 events: %+v", m)
 	}
 	dead(20_000, true)
-	if m := f.Missing; !slices.Equal(m.UsuallyNull, []uint16{3}) {
+	if m := f.Missing; !slices.Equal(m.UsuallyNull, []uint16{3}) || slices.Contains(m.Usual, 3) {
 		t.Errorf("null for 20,000 events: %+v", m)
 	}
 	if rate := f.Rates(schema.Fields)["a"]; rate < 0.25 || rate > 0.35 {

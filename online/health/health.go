@@ -496,7 +496,7 @@ func (h *Fields) review(met *Met) {
 	if m := met.Usual; m != nil && m != h.seen {
 		h.seen = m
 		for _, id := range m.Usual {
-			if _, null := slices.BinarySearch(m.UsuallyNull, id); int(id) >= len(h.fields) || null {
+			if int(id) >= len(h.fields) {
 				continue
 			}
 			h.watch(int(id))

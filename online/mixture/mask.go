@@ -19,7 +19,7 @@ type Features struct {
 	Schema  *event.Schema
 	Factors [][2]int       // see event.Schema.Factors
 	Splines *model.Splines // splines, whose presence and basis columns are missing with their number
-	Known   bool           // sparse format in which absent columns count as missing
+	Sparse  bool           // the event of a sparse text format: each of its columns can be declared missing
 }
 
 // Mask removes features from an event. It removes increasing fractions of features at several points (missing
@@ -80,7 +80,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 		}
 		m.Last = append(m.Last, at)
 		switch {
-		case x.Known:
+		case x.Sparse:
 			if column < model.FirstBasisColumn {
 				m.die(at)
 			}
@@ -88,7 +88,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 			m.dies[id] = at
 			m.die(at)
 		}
-		named = named || x.Known || id != 0 && fields[id].Kind.Named()
+		named = named || x.Sparse || id != 0 && fields[id].Kind.Named()
 	}
 	for _, id := range x.Field {
 		if int(id) < len(m.dies) {

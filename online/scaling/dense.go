@@ -13,7 +13,8 @@ import (
 )
 
 // denseFinder finds the columns of sparse text formats that are treated as numeric. These columns are present in at
-// least nine of ten of the first denseEvents events, and of all later events. Columns that are always 1 are excluded.
+// least nine of ten of the first denseEvents events, and of all later events. If absent columns are missing, the usual
+// columns are dense (see model.ColumnUse). Columns that are always 1 are excluded.
 // It decides after 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
 //
 // It also finds "spread" columns, which are divided by their standard deviation over all events. Dividing them by their
@@ -132,9 +133,15 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 // Review recomputes the dense columns. It adds columns only in the first denseEvents events, and always removes columns
 // that have become too rare. row returns the row of a column, and move converts the weights of a row to changed
 // statistics. gone lists the removed columns.
-func (s *Scaling) Review(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
+//
+// usual lists, in ascending order, the columns whose absence is a loss. If absent columns are missing, they are dense.
+func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	was, wasSeen := s.Scaler.Dense, s.seen
 	s.Scaler.Dense, s.seen = nil, nil // snapshots share the old memory
+	isUsual := func(column uint32) bool {
+		_, is := slices.BinarySearch(usual, column)
+		return is
+	}
 	keep := func(column uint32, seen uint64) {
 		i, _ := slices.BinarySearch(s.Scaler.Dense, column)
 		s.Scaler.Dense = slices.Insert(s.Scaler.Dense, i, column)
@@ -146,7 +153,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 		}
 	}
 	for i, column := range was {
-		if s.Scaler.Unfilled || isDense(wasSeen[i], s.Events) {
+		if isDense(wasSeen[i], s.Events) || s.Scaler.Unfilled && (s.Events > denseEvents || isUsual(column)) {
 			keep(column, wasSeen[i])
 		} else {
 			row := row(column)
@@ -168,7 +175,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 			continue // always 1: one-hot category or constant
 		}
 		row := row(column)
-		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) {
+		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) || s.Scaler.Unfilled && isUsual(column) {
 			if i, spread := slices.BinarySearch(s.spread, column); spread {
 				s.spread = slices.Delete(slices.Clone(s.spread), i, i+1)
 			}

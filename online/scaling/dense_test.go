@@ -31,7 +31,7 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 			s.Observe(column, stats, raw[j], s.Scaler.Deviations(stats, raw[j]), s.Treat(event.Sparse, dense, slices.Contains(s.SpreadColumns(), column), s.Settled()), 0)
 		}
 		if s.Count(x) {
-			s.Review(row, func([]float64, float64, float64) {})
+			s.Review(nil, row, func([]float64, float64, float64) {})
 		}
 	}
 	out := map[uint32]string{}

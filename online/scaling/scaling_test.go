@@ -41,7 +41,7 @@ func TestDense(t *testing.T) {
 			move(row(column), m.Ratio, m.Shift)
 		}
 		if before := score(); s.Count(x) {
-			gone = append(gone, s.Review(row, move)...)
+			gone = append(gone, s.Review(nil, row, move)...)
 			if after := score(); math.Abs(after-before) > 1e-9 {
 				t.Fatalf("event %d: a score of %v has become %v", s.Events, before, after)
 			}
