@@ -17,7 +17,9 @@ import (
 
 // Status describes the validations of a learner since the learner started.
 type Status struct {
-	Running      bool
+	Running bool
+	// Done and Failed count validations. A validation of events of one class has nothing to solve: it is done, without a
+	// report.
 	Done, Failed uint64
 	Last         *batch.Validation // last report; nil before the first; shared, must not be modified
 	// Alarm is true if the last report has an alarm or, under the policy alarm, a gap above the limit.
@@ -65,6 +67,9 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 		s.Done++
 	case errors.Is(r.Err, context.Canceled):
 		log.Info("a validation was canceled")
+	case errors.Is(r.Err, batch.ErrOneClass): // usual in a stream with a rare class, and while a stream is young
+		s.Done++
+		log.Info("a validation had nothing to solve", "reason", r.Err)
 	default:
 		s.Failed++
 		log.Error("a validation failed", "err", r.Err)

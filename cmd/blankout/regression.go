@@ -73,7 +73,7 @@ func baselinesLine(b health.BaselineReport) string {
 	for _, x := range []struct {
 		format string
 		value  *float64
-	}{{"mean of the targets MAE %.4g", b.MeanMAE}, {"last label MAE %.4g", b.LastMAE}, {"last label %.4g %%", b.LastError}} {
+	}{{"mean of the targets MAE %.4g", b.MeanMAE}, {"last label MAE %.4g", b.LastMAE}, {"majority class %.4g %%", b.MajorityError}, {"class frequencies %.4g nats", b.PriorLogLoss}, {"last label %.4g %%", b.LastError}} {
 		if x.value != nil {
 			parts = append(parts, fmt.Sprintf(x.format, *x.value))
 		}

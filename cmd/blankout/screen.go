@@ -134,6 +134,7 @@ type progress struct {
 	lastError     string                 // reason why the run is not consuming
 	numbers       *measure.NumbersReport // measures for regression
 	baselines     health.BaselineReport
+	final         bool // the run has ended, so the baselines are shown too
 }
 
 // look returns the state of a run. The rate in the state is measured since the previous call of look.
@@ -167,7 +168,7 @@ func (l *learning) look(s *run.Status) progress {
 func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
-	p.lastError = ""
+	p.lastError, p.final = "", true
 	return p
 }
 
@@ -185,7 +186,11 @@ func passedOver(by map[event.Reason]uint64) (n uint64) {
 func (p progress) String() string {
 	parts := []string{humanize.Comma(p.events) + " events", humanize.Comma(p.rate) + "/s"}
 	if !math.IsNaN(p.error) {
-		parts = append(parts, fmt.Sprintf("error %s %%, lately %s %%", percent(p.error), percent(p.lately)))
+		text := fmt.Sprintf("error %s %%, lately %s %%", percent(p.error), percent(p.lately))
+		if p.final {
+			text += baselinesLine(p.baselines)
+		}
+		parts = append(parts, text)
 	}
 	if p.numbers != nil && p.numbers.MAE != nil {
 		parts = append(parts, numbersLine(*p.numbers)+baselinesLine(p.baselines))
@@ -208,14 +213,27 @@ func (p progress) log() []any {
 	if !math.IsNaN(p.error) {
 		out = append(out, "error_percent", hundredths(p.error), "error_percent_lately", hundredths(p.lately))
 	}
-	if n := p.numbers; n != nil {
-		for _, x := range []struct {
-			name  string
-			value *float64
-		}{{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", p.baselines.MeanMAE}, {"baseline_last_mae", p.baselines.LastMAE}} {
-			if x.value != nil {
-				out = append(out, x.name, *x.value)
-			}
+	var n measure.NumbersReport
+	if p.numbers != nil {
+		n = *p.numbers
+	}
+	b := &p.baselines
+	for _, x := range []struct {
+		name  string
+		value *float64
+	}{{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", b.MeanMAE}, {"baseline_last_mae", b.LastMAE}} {
+		if x.value != nil {
+			out = append(out, x.name, *x.value)
+		}
+	}
+	for _, x := range []struct {
+		name  string
+		value *float64
+	}{
+		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError},
+	} {
+		if x.value != nil {
+			out = append(out, x.name, math.Round(1e4**x.value)/1e4)
 		}
 	}
 	if p.lag >= 0 {

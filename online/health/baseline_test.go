@@ -45,18 +45,20 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// TestBaselineOfClasses checks that the error of the last-label baseline is the rate at which labels change.
+// TestBaselineOfClasses checks the baselines of five labels against values computed by hand: the last label, the most
+// frequent class so far, and the class frequencies so far with half an event more for each class.
 func TestBaselineOfClasses(t *testing.T) {
 	var b health.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
 		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
 	}
-	if r := b.Report(false); *r.LastError != 50 || r.MeanMAE != nil {
-		t.Errorf("%v", *r.LastError)
+	prior := (math.Log(2.5/1.5) + math.Log(3.5/0.5) + math.Log(4.5/1.5) + math.Log(5.5/0.5)) / 4
+	if r := b.Report(false); *r.LastError != 50 || *r.MajorityError != 75 || math.Abs(*r.PriorLogLoss-prior) > 1e-12 || r.MeanMAE != nil {
+		t.Errorf("last label %v, majority %v, class frequencies %v; want 50, 75, %v", *r.LastError, *r.MajorityError, *r.PriorLogLoss, prior)
 	}
 	var part health.Baselines
 	part.Tell(&health.LabeledEvent{Number: 1, Part: true, Weight: 1})
-	if part != (health.Baselines{}) {
+	if !reflect.DeepEqual(part, health.Baselines{}) {
 		t.Error("an event of an interval was measured")
 	}
 }

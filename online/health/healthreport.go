@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/measure"
 )
 
 // Health is the health of all fields at one instant. It is immutable.
@@ -316,23 +317,27 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	if x.what == alarmEnded {
 		since = x.until.String()
 	}
-	text := ""
+	text, nowPercent, usualPercent := "", percentText(v.Now, 3), percentText(v.Usual, 3)
+	for digits := 4; nowPercent == usualPercent && v.Now != v.Usual && digits <= 6; digits++ {
+		nowPercent, usualPercent = percentText(v.Now, digits), percentText(v.Usual, digits)
+	}
 	switch x.kind {
 	case measureMissing:
 		switch {
 		case x.comes >= comesAs && x.what != alarmEnded:
-			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), percentText(v.Now), since, percentText(v.Usual))
+			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), nowPercent, since, usualPercent)
 		case x.comes == comesNoMore && x.what == alarmEnded:
 			text = fmt.Sprintf("%s present since %s", field, since)
 		case x.comes == comesNoMore:
-			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual), 1<<stretchBits)
+			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual, 3), 1<<stretchBits)
 		default:
-			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, percentText(v.Now), since, percentText(v.Usual))
+			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, nowPercent, since, usualPercent)
 		}
 	case measureNew:
-		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, percentText(v.Now), since, percentText(v.Usual))
+		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, nowPercent, since, usualPercent)
 	case measureMean:
-		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
+		now, usual := measure.Apart(v.Now, v.Usual, 4)
+		text = fmt.Sprintf("mean of %s is %s since %s (usually %s): %+.2g of its deviations", field, now, since, usual, v.Change)
 	case alarmStuck:
 		if text = fmt.Sprintf("%s reads %v since %s: stuck", field, v.at, x.since); x.what == alarmEnded {
 			text = fmt.Sprintf("%s varies again since %s", field, since)
@@ -340,10 +345,11 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 			text += ", and this value counts as missing"
 		}
 		if x.what == alarmRaised {
-			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, percentText(v.Usual))
+			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, usualPercent)
 		}
 	case measureDeviation:
-		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
+		now, usual := measure.Apart(v.Now, v.Usual, 3)
+		text = fmt.Sprintf("deviation of %s is %s since %s (usually %s): %.2g times that", field, now, since, usual, v.Change)
 	}
 	switch {
 	case x.what == alarmEnded:
@@ -366,14 +372,13 @@ func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
 
-// percentText formats a fraction in percent.
-func percentText(x float64) string {
+// percentText formats a fraction in percent, with the given number of significant digits and one less below 1 %.
+func percentText(x float64, digits int) string {
 	p := 100 * x
-	digits := 3
 	if p < 1 {
-		digits = 2
+		digits--
 	}
-	if p > 99.95 {
+	if p > 99.95 && digits == 3 {
 		p = 100
 	}
 	return strconv.FormatFloat(math.Round(p*1e4)/1e4, 'g', digits, 64) + " %"

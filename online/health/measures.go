@@ -166,16 +166,18 @@ func (s *Mislabeled) Latest() *MislabeledEvent {
 	return &s.latest
 }
 
-// Baselines measures two predictors that use only the labels. For regression one predicts the mean of earlier targets.
-// For any task the other predicts the last label. Learners in a group do not measure baselines, because each learner
-// receives other labels.
+// Baselines measures predictors that use only the labels. For regression one predicts the mean of earlier targets. For
+// classification one predicts the most frequent class so far, and one predicts the class frequencies so far. For any
+// task one predicts the last label. Learners in a group do not measure baselines, because each learner sees only a part
+// of the labels.
 type Baselines struct {
 	First         uint64       // number of the first labeled event, or 0
 	total         baselineSums // sums since the second labeled event
 	block, before baselineSums // sums of the current block of baselineBlock events, and of the previous block
 	labeled       uint64       // number of measured events
 	mean, weight  float64
-	last          float64 // last target, or index of the last class
+	last          float64   // last target, or index of the last class
+	classes       []float64 // total weight by class
 }
 
 const (
@@ -186,40 +188,44 @@ const (
 )
 
 // baselineSums holds sums weighted by importance: of absolute errors, or of wrong predictions of a class. They are for
-// the model (own), the mean baseline (mean) and the last-label baseline (last).
-type baselineSums struct{ weight, own, mean, last float64 }
+// the model (own), the mean or the most frequent class (constant) and the last label (last). prior sums the log-loss of
+// the class frequencies.
+type baselineSums struct{ weight, own, constant, last, prior float64 }
 
-func (s *baselineSums) sums() []*float64 { return []*float64{&s.weight, &s.own, &s.mean, &s.last} }
-
-func (s *baselineSums) add(weight, own, mean, last float64) {
-	s.weight += weight
-	s.own += weight * own
-	s.mean += weight * mean
-	s.last += weight * last
+func (s *baselineSums) sums() []*float64 {
+	return []*float64{&s.weight, &s.own, &s.constant, &s.last, &s.prior}
 }
 
-// Tell measures the model and the baselines at a predicted event. It then records the label of the event.
-func (b *Baselines) Tell(t *LabeledEvent) {
+func (s *baselineSums) add(weight float64, of baselineSums) {
+	s.weight += weight
+	s.own += weight * of.own
+	s.constant += weight * of.constant
+	s.last += weight * of.last
+	s.prior += weight * of.prior
+}
+
+// Tell measures the model and the baselines at a predicted event. It then records the label of the event. It returns the
+// log-loss of the class frequencies before the event. The result is NaN if the frequencies say nothing yet: in
+// regression, in the first baselineLeast events, and while all labels are equal.
+func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 	if t.Part {
-		return
+		return math.NaN()
 	}
 	label := t.Target
 	if !t.Regression {
-		label = float64(t.Label)
+		label, prior = float64(t.Label), b.priorLoss(t.Label)
 	}
 	if b.First > 0 && t.After >= b.First {
-		var own, mean, last float64
-		if t.Regression {
-			own, mean, last = math.Abs(label-t.Value), math.Abs(label-b.mean), math.Abs(label-b.last)
-		} else {
-			own, last = differ(t.Predicted, t.Label), differ(int(b.last), t.Label)
+		of := baselineSums{own: math.Abs(label - t.Value), constant: math.Abs(label - b.mean), last: math.Abs(label - b.last)}
+		if !t.Regression {
+			of = baselineSums{own: differ(t.Predicted, t.Label), constant: differ(b.majority(), t.Label), last: differ(int(b.last), t.Label), prior: prior}
 		}
 		if b.labeled%baselineBlock == 0 {
 			b.before, b.block = b.block, baselineSums{}
 		}
 		b.labeled++
-		b.total.add(t.Weight, own, mean, last)
-		b.block.add(t.Weight, own, mean, last)
+		b.total.add(t.Weight, of)
+		b.block.add(t.Weight, of)
 	}
 	if b.First == 0 {
 		b.First = t.Number
@@ -227,6 +233,32 @@ func (b *Baselines) Tell(t *LabeledEvent) {
 	b.last = label
 	b.weight += t.Weight
 	b.mean += (label - b.mean) * (t.Weight / b.weight)
+	if t.Regression || b.labeled < baselineLeast || len(b.classes) < 2 {
+		prior = math.NaN()
+	}
+	if !t.Regression {
+		b.classes[t.Label] += t.Weight
+	}
+	return prior
+}
+
+// priorLoss returns the log-loss of the class frequencies so far. Each class counts half an event more (Krichevsky and
+// Trofimov 1981), so that a new class has a finite loss.
+func (b *Baselines) priorLoss(label int) float64 {
+	for label >= len(b.classes) {
+		b.classes = append(b.classes, 0)
+	}
+	return math.Log((b.weight + float64(len(b.classes))/2) / (b.classes[label] + 0.5))
+}
+
+// majority returns the most frequent class so far, and the first of several.
+func (b *Baselines) majority() (class int) {
+	for i, weight := range b.classes {
+		if weight > b.classes[class] {
+			class = i
+		}
+	}
+	return class
 }
 
 func differ(a, b int) float64 {
@@ -244,6 +276,7 @@ func (b *Baselines) State(c *coder.Coder) {
 	c.Each(b.block.sums()...)
 	c.Each(b.before.sums()...)
 	c.Each(&b.mean, &b.weight, &b.last)
+	c.Floats(&b.classes)
 }
 
 // BaselineReport holds the errors of the baselines since the second labeled event: mean absolute errors for regression,
@@ -252,14 +285,19 @@ type BaselineReport struct {
 	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // error of the mean of earlier targets
 	LastMAE   *float64 `json:"baseline_last_mae,omitempty"`   // error of the last target
 	LastError *float64 `json:"baseline_last_error,omitempty"` // error of the last class
+	// MajorityError is the error of the most frequent class so far.
+	MajorityError *float64 `json:"baseline_majority_error,omitempty"`
+	// PriorLogLoss is the mean log-loss of the class frequencies so far, in nats.
+	PriorLogLoss *float64 `json:"baseline_prior_log_loss,omitempty"`
 }
 
 // Report returns the errors.
 func (b *Baselines) Report(regression bool) BaselineReport {
 	if !regression {
-		return BaselineReport{LastError: measure.Defined(100 * b.total.last / b.total.weight)}
+		t := &b.total
+		return BaselineReport{LastError: measure.Defined(100 * t.last / t.weight), MajorityError: measure.Defined(100 * t.constant / t.weight), PriorLogLoss: measure.Defined(t.prior / t.weight)}
 	}
-	return BaselineReport{MeanMAE: measure.Defined(b.total.mean / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
+	return BaselineReport{MeanMAE: measure.Defined(b.total.constant / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
 }
 
 // Better holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.
@@ -288,7 +326,7 @@ func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 func (b *Baselines) BetterMean() (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
-	return b.better(own, w.mean/w.weight, .5*own)
+	return b.better(own, w.constant/w.weight, .5*own)
 }
 
 // BetterLast reports whether the error of predicting the last label is below the model's error. For classification, the
@@ -306,62 +344,58 @@ func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 // priorBlock is the number of labeled events per comparison.
 const priorBlock = 2000
 
-// Prior compares the progressive log-loss with the log-loss of predicting the class frequencies, in consecutive blocks
-// of priorBlock labeled events. Both losses are weighted by importance.
+// Prior compares the progressive log-loss with the log-loss of predicting the class frequencies so far, in consecutive
+// blocks of priorBlock labeled events. Both losses are weighted by importance.
 type Prior struct {
-	// Exceeded becomes true after a block whose log-loss was above the log-loss of the class frequencies. It becomes
-	// false after a block whose log-loss is at least one percent below that.
+	// Exceeded becomes true after a block whose log-loss is above the log-loss of the class frequencies by more than
+	// priorErrors paired standard errors. It becomes false after a block whose log-loss is not above.
 	Exceeded    bool
 	Event       uint64  // number of the last event of the last complete block
 	LogLoss     float64 // log-loss of that block, in nats
-	Frequencies float64 // log-loss of predicting that block's class frequencies
+	Frequencies float64 // log-loss of the class frequencies in that block
 	Size        float64 // mean absolute score in that block
 
-	events uint64 // number of labeled events in the current block
-	loss   float64
-	size   float64
-	weight []float64 // total weight by class
+	// Sums over the current block: all and size over its labeled events, the others over those whose losses are compared.
+	events                                        uint64
+	all, size, weight, loss, frequencies, squares float64
 }
+
+// priorErrors is the number of standard errors by which a block's log-loss must exceed that of the class frequencies.
+const priorErrors = 2
 
 // Diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
 // plausible for any data set.
 func (p *Prior) Diverged() bool { return p.Size > 100 }
 
-// Take adds an event with its importance, log-loss and score.
-func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
-	for label >= len(p.weight) {
-		p.weight = append(p.weight, 0)
-	}
+// Take adds an event with its importance, its log-loss, the log-loss of the class frequencies, and its score. If the
+// log-loss of the frequencies is NaN, losses are not compared.
+func (p *Prior) Take(weight, loss, frequencies, score float64, event uint64) {
 	p.events++
-	p.loss += weight * loss
+	p.all += weight
 	p.size += weight * math.Abs(score)
-	p.weight[label] += weight
+	if frequencies == frequencies {
+		p.weight += weight
+		p.loss += weight * loss
+		p.frequencies += weight * frequencies
+		p.squares += weight * weight * (loss - frequencies) * (loss - frequencies)
+	}
 	if p.events == priorBlock {
 		p.complete(event)
 	}
 }
 
-// complete compares the losses of a block and starts the next block. The class frequencies are fitted to the n events
-// of the same block. To make up for this, (classes - 1)/2 log n nats are added to their loss.
+// complete compares the losses of a block and starts the next block.
 func (p *Prior) complete(event uint64) {
-	total, entropy, classes := 0.0, 0.0, 0
-	for _, w := range p.weight {
-		total += w
+	if p.all > 0 {
+		p.Event, p.Size = event, p.size/p.all
 	}
-	for _, w := range p.weight {
-		if w > 0 {
-			entropy -= w / total * math.Log(w/total)
-			classes++
-		}
+	if p.weight > 0 {
+		p.LogLoss, p.Frequencies = p.loss/p.weight, p.frequencies/p.weight
+		worse := p.loss - p.frequencies
+		variance := p.squares - worse*worse/float64(p.events)
+		p.Exceeded = worse > priorErrors*math.Sqrt(max(variance, 0)) || p.Exceeded && worse > 0
 	}
-	if total > 0 {
-		n := float64(p.events)
-		p.Event, p.LogLoss, p.Size = event, p.loss/total, p.size/total
-		p.Frequencies = entropy + float64(classes-1)/2*math.Log(n)/n
-		p.Exceeded = p.LogLoss > p.Frequencies || p.Exceeded && p.LogLoss > 0.99*p.Frequencies
-	}
-	p.events, p.loss, p.size = 0, 0, 0
-	clear(p.weight)
+	p.events, p.all, p.weight, p.loss, p.frequencies, p.squares, p.size = 0, 0, 0, 0, 0, 0, 0
 }
 
 // State encodes or decodes the comparison.
@@ -373,11 +407,6 @@ func (p *Prior) State(c *coder.Coder) {
 	c.Uint(&exceeded)
 	p.Exceeded = exceeded != 0
 	c.Uint(&p.Event)
-	c.Float(&p.LogLoss)
-	c.Float(&p.Frequencies)
-	c.Float(&p.Size)
 	c.Uint(&p.events)
-	c.Float(&p.loss)
-	c.Float(&p.size)
-	c.Floats(&p.weight)
+	c.Each(&p.LogLoss, &p.Frequencies, &p.Size, &p.all, &p.weight, &p.loss, &p.frequencies, &p.squares, &p.size)
 }

@@ -2,6 +2,7 @@ package health
 
 import (
 	"blankout/internal/event"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 	"encoding/json"
 	"fmt"
@@ -143,22 +144,26 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 		add(WarnOneClass, "every label of %d events is %s: at least two classes are needed", labeled, strconv.Quote(classes[class]))
 	}
 	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
-		add(WarnPrior, "the predictions are worse than the mean of the targets: the mean absolute error of the latest labeled events is %.4g, with the mean %.4g; "+
-			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", b.Own, b.Baseline)
+		own, mean := measure.Apart(b.Own, b.Baseline, 4)
+		add(WarnPrior, "the predictions are worse than the mean of the targets: the mean absolute error of the latest labeled events is %s, with the mean %s; "+
+			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", own, mean)
 	}
 	if p := &w.Prior; p.Diverged() {
 		add(WarnPrior, "learning has diverged: the %d labeled events up to event %d have an average score of %.3g, which is useless as log-odds, and a mean log-loss of %.4g nats (class frequencies: %.4g); "+
 			"the steps are too large: lower learner.learning_rate, set optimizer = \"adagrad\", set noisy_gradient = false with dropout-descent, or set standardize = \"auto\" if values have very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Frequencies)
 	} else if p.Exceeded {
-		add(WarnPrior, "the predictions are worse than the class frequencies: the mean log-loss of the %d labeled events up to event %d was %.4g nats, with the frequencies %.4g; "+
-			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Frequencies)
+		own, frequencies := measure.Apart(p.LogLoss, p.Frequencies, 4)
+		add(WarnPrior, "the predictions are worse than the class frequencies: the mean log-loss of the %d labeled events up to event %d was %s nats, with the frequencies so far %s; "+
+			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, own, frequencies)
 	}
 	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
 		const cause = "labels change slowly here: add the previous label, or earlier values, as a field of each event"
 		if m.Numbers != nil {
-			add(WarnLast, "the predictions are worse than repeating the last label: the mean absolute error of the latest labeled events is %.4g, with the last label %.4g; "+cause, b.Own, b.Baseline)
+			own, last := measure.Apart(b.Own, b.Baseline, 4)
+			add(WarnLast, "the predictions are worse than repeating the last label: the mean absolute error of the latest labeled events is %s, with the last label %s; "+cause, own, last)
 		} else {
-			add(WarnLast, "the predictions are worse than repeating the last label: the error of the latest labeled events is %.3g %%, with the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
+			own, last := measure.Apart(100*b.Own, 100*b.Baseline, 3)
+			add(WarnLast, "the predictions are worse than repeating the last label: the error of the latest labeled events is %s %%, with the last label %s %%; "+cause, own, last)
 		}
 	}
 	return out

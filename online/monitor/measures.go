@@ -27,8 +27,8 @@ func (m *Measures) Observe(e *Event) *Request {
 	default:
 		m.Take(&e.LabeledEvent)
 	}
-	if m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
-		m.Prior.Take(e.Label, e.Learned, e.Loss, e.Score, e.Number)
+	if prior := m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
+		m.Prior.Take(e.Learned, e.Loss, prior, e.Score, e.Number)
 	}
 	return nil
 }

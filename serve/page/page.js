@@ -20,7 +20,9 @@ const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1
 const own = x => x == null ? none : Math.abs(x) >= 1000 && Math.abs(x) < 1e7 ? x.toFixed(0) : x.toPrecision(4);
 const errorOf = s => s.numbers ? own : percent;
 // What predictors that know the labels alone would have lost.
-const baselinesOf = ({baselines: b = {}}) => (b.baseline_last_error == null ? "" : ` · last label ${percent(b.baseline_last_error / 100)}`) +
+const baselinesOf = ({baselines: b = {}}) => (b.baseline_majority_error == null ? "" : ` · majority class ${percent(b.baseline_majority_error / 100)}`) +
+  (b.baseline_prior_log_loss == null ? "" : ` · class frequencies ${fixed(b.baseline_prior_log_loss, 4)} nats`) +
+  (b.baseline_last_error == null ? "" : ` · last label ${percent(b.baseline_last_error / 100)}`) +
   (b.baseline_mean_mae == null ? "" : ` · mean ${own(b.baseline_mean_mae)}`) + (b.baseline_last_mae == null ? "" : ` · last label ${own(b.baseline_last_mae)}`);
 // A share in percent, of small ones two digits.
 const share = x => (x < .1 ? +(100 * x).toPrecision(2) : Math.round(100 * x)) + " %";

@@ -315,18 +315,9 @@ func (f *trialFormat) event(row *trialRow, i int, mask trialMask, e *event.Examp
 
 func (f *trialFormat) writeSparse(row *trialRow, i int, mask trialMask) {
 	f.line = append(f.line[:0], row.label...)
-	if f.columns <= mostColumns { // features that are 0 can be missing too
-		for column := range uint32(f.columns) {
-			if dies(i, column) < mask.missing {
-				f.missing = append(f.missing, column)
-			}
-		}
-	}
 	for at, column := range row.x.Index {
 		if dies(i, column) < mask.missing {
-			if f.columns > mostColumns {
-				f.missing = append(f.missing, column)
-			}
+			f.missing = append(f.missing, column) // as predict --delete --declared: a column that is omitted is 0, not missing
 			continue
 		}
 		f.line = strconv.AppendUint(append(f.line, ' '), uint64(column)+1, 10)
@@ -544,6 +535,8 @@ func (c *comparison) learners() error {
 		fmt.Fprintf(c.w, "Not learned by both: %s.\n\n", strings.Join(left, "; "))
 	}
 	fmt.Fprintln(c.w, trialVerdict(names[1], pairs))
+	fmt.Fprintln(c.w)
+	fmt.Fprintln(c.w, declaredVerdict(names[0], pairs))
 	return nil
 }
 
@@ -621,6 +614,34 @@ func (c *comparison) trialTable(title, format string, pairs []trialPair, of func
 		fmt.Fprintln(c.w)
 	}
 	fmt.Fprintln(c.w)
+}
+
+// declaredVerdict names each mean of the first learner that is worse with features declared missing than with the same
+// features read as 0, by more than two paired standard errors.
+func declaredVerdict(name string, pairs []trialPair) string {
+	var worse []string
+	means, fractions := 0, len(deathFractions)-1
+	for _, p := range pairs {
+		for i := range fractions {
+			declared, silent := p.of[0].frozen[1+i], p.of[0].frozen[1+fractions+i]
+			for _, m := range []struct {
+				what, format string
+				a, b         []float64
+			}{{"error", "%+.2f ± %.2f", silent.wrong, declared.wrong}, {"log-loss", "%+.4f ± %.4f", silent.loss, declared.loss}} {
+				if len(m.b) == 0 {
+					continue
+				}
+				means++
+				if mean, standardError := difference(m.a, m.b); !(mean <= 2*standardError) {
+					worse = append(worse, fmt.Sprintf("%s, %s, %s "+m.format, p.name, trialMasks[1+i], m.what, mean, standardError))
+				}
+			}
+		}
+	}
+	if len(worse) == 0 {
+		return fmt.Sprintf("Declared losses are not worse than silent ones with %s, in any of %d means.", name, means)
+	}
+	return fmt.Sprintf("Declared losses are worse than silent ones with %s in %d of %d means: %s.", name, len(worse), means, strings.Join(worse, "; "))
 }
 
 // difference returns the mean of b - a and its standard error over pairs.
