@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"blankout/batch"
@@ -38,6 +39,26 @@ func firstLines(t *testing.T, from, to string, n int) string {
 	return path
 }
 
+// wordEvents writes the examples of an svmlight file as JSON events, each with its columns as a list of words. It returns
+// the path of the new file.
+func wordEvents(t *testing.T, from string) string {
+	t.Helper()
+	var out bytes.Buffer
+	for line := range strings.Lines(string(must.Get(os.ReadFile(from))(t))) {
+		label, columns, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var words []string
+		for _, column := range strings.Fields(columns) {
+			word, _, _ := strings.Cut(column, ":")
+			words = append(words, "w"+word)
+		}
+		out.Write(must.Get(json.Marshal(map[string]any{"label": label, "words": words}))(t))
+		out.WriteByte('\n')
+	}
+	path := filepath.Join(t.TempDir(), "words.jsonl")
+	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
+	return path
+}
+
 // TestExactIsTrain makes a learner adopt the exact solution for a whole topic. The reported objective must equal three
 // other objectives: of the adopted weights, of a validation of the checkpoint, and of train on the same events. (Short
 // runs compare validations with train in ../batch and test adoptions in ../internal/run. This test compiles the program
@@ -51,7 +72,7 @@ func TestExactIsTrain(t *testing.T) {
 		name, data, format string
 		records, classes   int
 	}{
-		{"demo", firstLines(t, filepath.Join("..", "cmd", "blankout", "demodata", "sentences.jsonl.gz"), "demo.jsonl", 1500), "json", 1500, 2},
+		{"words", wordEvents(t, firstLines(t, filepath.Join(samples, "subj", "all.svm.gz"), "subj.svm", 150)), "json", 150, 2},
 		{"mnist", filepath.Join(samples, "mnist", "train-images-idx3-ubyte.gz"), "svmlight", 300, 10},
 		{"imdb", firstLines(t, filepath.Join(samples, "imdb", "train.svm.gz"), "imdb.svm", 50), "svmlight", 50, 2},
 	} {

@@ -31,20 +31,20 @@ import (
 	"blankout/stream/record"
 )
 
-// sentences is the embedded data set of the demo, see demodata/README.md.
+// sensorReadings is the embedded data set of the demo, see demodata/README.md.
 
-//go:embed demodata/sentences.jsonl.gz
-var sentences []byte
+//go:embed demodata/sensors.jsonl.gz
+var sensorReadings []byte
 
 func (p *program) demo() *cobra.Command {
 	d := demo{program: p}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Learn from real events in an embedded broker and test the model with missing features",
-		Long: `demo starts a Kafka broker inside the process and produces 8,000 labeled sentences about
-films. It learns them one by one, with a stop and a restart from the checkpoint half way.
-Then it deletes words from 2,000 other sentences and measures the error. It needs no setup
-and leaves no files, unless you give --keep.`,
+		Long: `demo starts a Kafka broker inside the process and produces 4,000 labeled events, each
+with 32 readings of 16 gas sensors. It learns them one by one, with a stop and a restart
+from the checkpoint half way. Then it sets readings of 1,000 other events to null and
+measures the error. It needs no setup and leaves no files, unless you give --keep.`,
 		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept\n  blankout demo --short --json",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
@@ -68,7 +68,7 @@ type demo struct {
 	test   [][]byte // events that are never learned
 }
 
-const demoTopic = "sentences"
+const demoTopic = "sensors"
 
 func (d *demo) run(ctx context.Context) error {
 	if err := d.load(); err != nil {
@@ -100,12 +100,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.produce(ctx, broker); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	d.say("Each is a sentence about a film. Is it an opinion (subjective) or the plot (objective)?\n  %.100s…", d.events[3])
+	d.say("Each has the readings of 16 gas sensors. Which of six gases is it?\n  %.100s…", d.events[3])
 
 	c := online.DefaultConfig()
-	c.SilentMissing = 0.5
-	d.say("\nLearning each sentence once, as if words went missing at random. The learner chooses\n"+
-		"how many, for a user who expects to lose %.0f %% of them later:", 100*c.SilentMissing)
+	d.say("\nLearning each event once, as if readings went missing at random. The learner chooses how many:")
 	half := len(d.events) / 2
 	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -115,7 +113,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	return d.summary(ctx, r, c, store)
+	return d.summary(ctx, r, store)
 }
 
 // load decompresses the events.
@@ -123,8 +121,8 @@ func (d *demo) load() error {
 	d.screen = d.newScreen(time.Second)
 	d.record = record.DefaultConfig()
 	d.record.Format = "json"
-	d.record.Classes = []string{"objective", "subjective"}
-	zip, err := gzip.NewReader(bytes.NewReader(sentences))
+	d.record.Label = "gas"
+	zip, err := gzip.NewReader(bytes.NewReader(sensorReadings))
 	if err != nil {
 		return err
 	}
@@ -198,44 +196,32 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 }
 
 // summary prints the result to standard output.
-func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
+func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Store) error {
 	m := r.Model()
 	metrics := r.Status().Learner
-	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: m.Rows.Len()}
+	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level}
 	out := bufio.NewWriter(d.stdout)
 	if d.json {
 		out.Reset(d.stderr) // switch to text for people
 	}
-	fmt.Fprintf(out, "\nEach of the %s sentences was predicted before it was learned:\nerror %s %%\n",
+	fmt.Fprintf(out, "\nEach of the %s events was predicted before it was learned:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
-	fmt.Fprintf(out, "\nWords with the largest weights:\n")
-	for _, list := range largestWeights(m, 9) {
-		var words []string
-		for _, w := range list {
-			words = append(words, strings.TrimPrefix(w.Feature, "words="))
-		}
-		fmt.Fprintf(out, "  %-12s%s\n", list[0].Class, strings.Join(words, " "))
-	}
 
-	untouched, err := d.again(ctx, online.DefaultConfig())
-	if err != nil {
-		return fmt.Errorf("demo: %w", err)
-	}
 	none := online.DefaultConfig()
-	none.Noise = "none"
+	none.Noise, none.MissingPolicy = "none", "none"
 	plain, err := d.again(ctx, none)
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	levels := []float64{0, .3, .5, .7, .8, .9}
-	fmt.Fprintf(out, "\nError in %% on %s new sentences with words deleted:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
+	fmt.Fprintf(out, "\nError in %% on %s new events with readings set to null:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the readings")
 	for _, level := range levels {
 		fmt.Fprintf(out, "%5.0f %%", 100*level)
 	}
 	for _, row := range []struct {
 		name  string
 		model *model.Linear
-	}{{fmt.Sprint("learned with silent_missing = ", c.SilentMissing), m}, {"with every key at its default", untouched}, {"learned without noise", plain}} {
+	}{{"blankout, every key at its default", m}, {"no noise, a null read as the mean", plain}} {
 		fmt.Fprintf(out, "\n  %-35s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
@@ -254,8 +240,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	}
 
 	position, _ := r.Offsets.Lookup(demoTopic, 0)
-	fmt.Fprintf(out, "\n\nThe last checkpoint holds the weights of %s words and the next offset, %s.\n",
-		humanize.Comma(int64(m.Rows.Len())), humanize.Comma(position.Next))
+	fmt.Fprintf(out, "\n\nThe last checkpoint holds the model and the next offset, %s.\n", humanize.Comma(position.Next))
 	if d.keep != "" {
 		fmt.Fprintf(out, "Inspect it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
@@ -271,8 +256,7 @@ type demoResult struct {
 	Events uint64  `json:"events"`
 	Error  float64 `json:"error"`       // progressive error in percent: each event is predicted before it is learned
 	Level  string  `json:"noise_level"` // noise level with the largest weight
-	Words  int     `json:"words"`       // number of words with a weight
-	// Deleted holds the errors when a fraction of the words is deleted, for each learner.
+	// Deleted holds the errors when a fraction of the readings is null, for each learner.
 	Deleted []demoDeleted `json:"deleted"`
 }
 
