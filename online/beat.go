@@ -76,7 +76,7 @@ func keepsOf(number uint64) int {
 
 // ablates reports whether the ablation costs of the fields are measured at the event with this number.
 func ablates(number uint64) bool {
-	if number <= decidesSome {
+	if number <= decidesAll {
 		return sampled(number, 5)
 	}
 	return sampled(number, 8)
@@ -111,4 +111,4 @@ func imputes(mask uint64, point, numbers int) bool {
 
 // gathers reports whether the event with this number may update the covariance for imputation. Only a sample of these
 // events does.
-func gathers(number uint64) bool { return number <= decidesSome || sampled(number, 2) }
+func gathers(number uint64) bool { return number <= decidesAll || sampled(number, 2) }

@@ -195,8 +195,8 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 // fraction. others is the mixed score of the noise levels, and lane is the corrected score. Both slices are by output,
 // and compare overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
-	alone := by.Lost(others)
-	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
+	alone := by.Served(others)
+	x.mixture.ObserveCorrected(r, alone, by.Served(lane))
 	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
 		return // in this range only masked events measure the gain
 	}
@@ -204,7 +204,7 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	for k, f := range lane[:by.Active] {
 		others[k] += fraction * (f - others[k])
 	}
-	x.experts.Gain(alone, by.Lost(others))
+	x.experts.Gain(alone, by.Served(others))
 }
 
 // followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed

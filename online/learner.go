@@ -292,7 +292,7 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 	p.Mislabeled = l.monitors.Mislabeled()
 	output := l.outputs.young.Output(e.Label)
 	by := &r.by
-	by.Outputs, by.Active, by.Label, by.Lose = l.levels.Outputs, l.levels.Active(), output, nil
+	by.Outputs, by.Active, by.Label, by.Lose, by.Decision = l.levels.Outputs, l.levels.Active(), output, nil, p.Decision
 	if forecasts(l.events) {
 		if shown != p {
 			j = p.Decision.Judge(p.Scores, e.Label)

@@ -37,6 +37,8 @@ type Mixture struct {
 type Event struct {
 	Outputs, Active int
 	Label           int // index of the class
+	// Decision is the one in force, for Served.
+	Decision model.Decision
 	// Lose returns the loss of a score for regression. It is nil for classification, where the loss is the log-loss.
 	Lose func(score float64) float64
 	room []float64
@@ -231,18 +233,33 @@ func (e *Event) Lost(scores []float64) float64 {
 	return model.Decision{}.LogLoss(scores, e.Label)
 }
 
+// Served returns the loss of mixed scores at an event as they are served, with the calibration in force. What calibration
+// makes good, no model needs to.
+func (e *Event) Served(scores []float64) float64 {
+	if e.Lose != nil {
+		return e.Lose(scores[0])
+	}
+	return e.Decision.LogLoss(e.times(scores, 1), e.Label)
+}
+
 // LostTimes returns the loss of a model's scores after multiplication by factor.
 func (e *Event) LostTimes(lane []float64, factor float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(factor * lane[0])
 	}
-	e.room = append(e.room[:0], lane...)
+	return e.Lost(e.times(lane, factor))
+}
+
+// times returns scores multiplied by factor, with NoClass for outputs that no class has yet. The result is valid until
+// the next call.
+func (e *Event) times(scores []float64, factor float64) []float64 {
+	e.room = append(e.room[:0], scores[:e.Outputs]...)
 	for k := range e.room {
 		if e.room[k] *= factor; k >= e.Active {
 			e.room[k] = NoClass
 		}
 	}
-	return e.Lost(e.room)
+	return e.room
 }
 
 // losses appends the loss of each model with each scale to out.

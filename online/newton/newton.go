@@ -46,7 +46,7 @@ const (
 	MostColumns, mostCurvature = 256, 20_000
 	// The first learnAll events are learned. After them, one event in columns/everyColumns is learned, but at least one
 	// in learnEvery.
-	learnAll, learnEvery, everyColumns = 2000, 4, 12
+	learnAll, learnEvery, everyColumns = 2000, 4, 64
 	// mostForgotten is the largest phi, the fraction of the curvature that an event forgets.
 	mostForgotten = 0.5
 	// If a step would change the score by more than longStep, it uses the mean curvature along the step instead of the

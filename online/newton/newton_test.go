@@ -156,7 +156,7 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	}
 	every := 1
 	if s.met >= 2000 {
-		every = max(1, min(n/12, 4))
+		every = max(1, min(n/64, 4))
 	}
 	if s.met++; s.met%every > 0 {
 		return scores

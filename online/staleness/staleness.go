@@ -28,7 +28,7 @@ const (
 	// rows. The budget is start plus sampledFraction times the number of learned features.
 	pace            = 1000
 	sampledFraction = 0.01
-	start           = 1 << 16
+	start           = 1 << 13
 	head            = 150
 	// mostBytes is the size in bytes of the largest model that is frozen.
 	mostBytes = 64 << 20
