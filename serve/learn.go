@@ -128,11 +128,16 @@ func (t *site) predictions(events [][]byte) []answer {
 // failLearn responds with the reason why events were not accepted.
 func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *inbox.RefusedError
+	var reused *inbox.ReusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
 	switch {
 	case errors.As(err, &refused):
 		fail(w, http.StatusBadRequest, string(refused.Reason)+": "+refused.Detail, fmt.Sprintf("event %d", refused.Event))
 		return
+	case errors.As(err, &reused):
+		if status, where = http.StatusUnprocessableEntity, fmt.Sprintf("event %d", reused.Event); reused.Event < 0 {
+			where = "Idempotency-Key"
+		}
 	case errors.Is(err, inbox.ErrBehind):
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusTooManyRequests
