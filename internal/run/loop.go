@@ -348,15 +348,16 @@ func (l *loop) warn(final bool) {
 
 // freeze copies the current state. It copies only parts that have changed since the last copy.
 func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), records: l.before + l.records}
+	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.saver.fingerprint, records: l.before + l.records}
 }
 
 // frozen is the state at one moment, for jobs.
 type frozen struct {
 	*online.Snapshot
-	offsets event.Offsets
-	records uint64         // number of counted records, including records before Run and in the current round
-	contest *frozenContest // contest for a checkpoint; nil for a single Learner
+	offsets     event.Offsets
+	fingerprint online.Fingerprint // fingerprint of the lead, which a promotion changes
+	records     uint64             // number of counted records, including records before Run and in the current round
+	contest     *frozenContest     // contest for a checkpoint; nil for a single Learner
 }
 
 // report publishes the Status. notReady is the value of Status.NotReady.
