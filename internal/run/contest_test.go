@@ -461,3 +461,39 @@ func TestContestFailsTogether(t *testing.T) {
 		t.Errorf("at %d, compared up to %d", p.Next, r.Contest.Contenders[1].Paired.Seen)
 	}
 }
+
+// TestStopWithinABatch checks that a run of slow events stops within 64 events, in the middle of a batch. The next run
+// must continue there and end in the same state as a run without a stop.
+func TestStopWithinABatch(t *testing.T) {
+	const n = 1200
+	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
+	reference, dir := t.TempDir(), t.TempDir()
+	r, _, _ := contest(t, reference, list, n, 1)
+	must.Do(t, r.Run(t.Context()))
+	r, _, store := contest(t, dir, list, n, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	learned, stop := 0, 0
+	r.Answer = func(e *event.Example, _ *online.Prediction) error {
+		if e == nil {
+			return nil
+		}
+		time.Sleep(2 * time.Millisecond)
+		if learned++; learned == 300 {
+			stop = learned
+			cancel()
+		}
+		return nil
+	}
+	must.Do(t, r.Run(ctx))
+	p, _ := r.Offsets.Lookup("t", 3)
+	if stop == 0 || learned < stop || learned >= stop+64 || int(p.Next) != learned {
+		t.Errorf("stopped after event %d, learned %d, at %d", stop, learned, p.Next)
+	}
+	store.Close()
+	r, _, _ = contest(t, dir, list, n, 2)
+	must.Do(t, r.Run(t.Context()))
+	got, _, _ := contestState(t, dir)
+	if want, _, _ := contestState(t, reference); !bytes.Equal(got, want) {
+		t.Error("another state than without a stop")
+	}
+}
