@@ -876,3 +876,31 @@ func TestNumbersEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestInterruptedSetAside interrupts SetAside at each call. Until it succeeds, the newest checkpoint must be in use, and
+// a restart after that must find none, also after a power failure.
+func TestInterruptedSetAside(t *testing.T) {
+	for crash := 1; ; crash++ {
+		disk := &testDisk{}
+		s := must.Get(open(disk, "d", 4))(t)
+		for n := range 4 {
+			must.Do(t, save(s, n))
+		}
+		disk.calls, disk.crashAt = 0, crash
+		_, err := s.SetAside()
+		disk.crashAt = 0
+		want := -1
+		if err != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(disk.names)), func(name string) bool {
+			return filepath.Base(name) == fileName(3) && strings.Contains(name, asidePrefix)
+		}) {
+			want = 3
+		}
+		if n, _ := loaded(t, must.Get(open(disk, "d", 4))(t)); n != want {
+			t.Errorf("interrupted at call %d: checkpoint %d is in use, want %d", crash, n, want)
+		}
+		if err == nil {
+			must.Equal(t, len(disk.pending), 0, "changes that a power failure could undo")
+			break
+		}
+	}
+}
