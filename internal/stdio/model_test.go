@@ -20,7 +20,7 @@ func TestModelIgnoresLabels(t *testing.T) {
 		c.must(opRows, flagLearn|flagLabels, 7, len(s.rows), s.labels, uint64(0), s.flat())
 		c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
 		want := c.must(opLines, 0, 8, 1, `{"a":1,"b":2}`+"\n")
-		for _, label := range []string{`"never seen"`, `["a"]`, `{"b":1}`, `""`} {
+		for _, label := range []string{`"never seen"`, `""`, `null`} {
 			if got := c.must(opLines, 0, 8, 1, `{"a":1,"b":2,"label":`+label+"}\n"); string(got) != string(want) {
 				t.Errorf("%v: the label %s changes the prediction", settings, label)
 			}

@@ -46,7 +46,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 			dead[i] = r.NormFloat64()
 		}
 	}
-	p.rows.AddIntercepts(row(), 0)
+	p.rows.AddIntercepts(row(), 0.05)
 	for range outputs {
 		switch l.Facts().Target {
 		case loss.Count:
@@ -316,7 +316,7 @@ func TestStepWithoutStart(t *testing.T) {
 				copy(row, was[i])
 			}
 			p.Begin(p.y, 1, p.value)
-			p.stepSlowly(p.y, Settings{Eta: 0.3, InverseDecay: decay, Importance: 1})
+			p.Step(p.y, Settings{Eta: 0.3, InverseDecay: decay, Importance: 1})
 			for i, row := range p.rows.Rows {
 				for j, w := range p.part(row, 0) {
 					steps[k] = append(steps[k], w-was[i][rows.FirstPart+p.First+j])

@@ -112,6 +112,8 @@ func TestAppendAndRead(t *testing.T) {
 			t.Errorf("a source from %v, of a log of %d to %d", from, first, n+3)
 		}
 	}
+	_, err := NewSource(l, config, config.Schema(), at(int64(n)+4))
+	must.ErrorContains(t, err, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", n+4, first, n+3), "beyond the end")
 }
 
 // TestIncompleteTail checks a log that is cut at any byte. No acknowledged event may be lost, and either all or no
