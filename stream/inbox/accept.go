@@ -186,8 +186,11 @@ func NewTopicAcceptor(c, later record.Config, schema func() *event.Schema, event
 	if err != nil {
 		return nil, err
 	}
-	ofLabels, err := newChecker(later, schema(), true)
-	return &TopicAcceptor{open: open, to: [2]topic{{name: events, check: k}, {name: labels, check: ofLabels}}}, err
+	n := &TopicAcceptor{open: open, to: [2]topic{{name: events, check: k}, {name: labels}}}
+	if labels != "" {
+		n.to[1].check, err = newChecker(later, schema(), true)
+	}
+	return n, err
 }
 
 // Accept sends the events or labels of a request to one partition, and returns once all in-sync replicas have them.
