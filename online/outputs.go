@@ -71,7 +71,7 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	default:
 		outputs = k
 	}
-	if label < 0 || outputs <= o.separate(columns) || !o.several {
+	if label < 0 || !o.several || outputs <= leastSeparate || outputs <= o.separate(columns) {
 		return outputs, false, false
 	}
 	count := o.alone(outputs, columns)
