@@ -33,7 +33,7 @@ import (
 // The head of a segment has the keys of earlier events. So a repeated request is recognized even after the segment
 // with its events is removed. Each frame has the number of its first event. So the frames after damage are found.
 //
-// A write that a crash interrupted was never acknowledged, and no frame follows it. Opening the Log moves such an end to
+// A write that a crash interrupted was never acknowledged, and no frame follows it. The next write moves such an end to
 // NUMBER.cut. Other damage is a DamageError, unless all damaged events have been learned.
 //
 // Any goroutine may call its methods.
@@ -52,7 +52,8 @@ type Log struct {
 	segments []*segment    // oldest first; the last segment is written
 	next     int64         // number of the next event
 	keys     keys
-	reader   place // position up to which events have been read
+	reader   place  // position up to which events have been read
+	torn     []byte // incomplete end of the last segment, which the writer cuts before it writes
 }
 
 // Options has the limits of a Log.
@@ -209,8 +210,8 @@ func (l *Log) open() error {
 	return l.begin()
 }
 
-// recover reads the last segment, and moves an incomplete end to another file. It returns false if the head is
-// incomplete.
+// recover reads the last segment. It changes no segment, because the start may still be refused. It returns false if the
+// head is incomplete.
 func (l *Log) recover(g *segment) (whole bool, err error) {
 	name := l.name(g.first)
 	data, err := os.ReadFile(name)
@@ -254,7 +255,9 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 	case missing <= 0 && at == len(data):
 		return true, nil
 	case missing <= 0:
-		return true, l.cut(g, data[at:])
+		l.torn = slices.Clone(data[at:])
+		l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", name, "bytes", len(l.torn), "kept in", l.cutName(l.next))
+		return true, nil
 	case !holds(data[at:], missing):
 		return false, errors.Join(damage("it ends with event %d, and event %d has been learned", l.next-1, l.options.Learned-1), g.file.Close())
 	}
@@ -263,15 +266,13 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 	return true, l.begin()
 }
 
-// cut moves the end of the last segment to another file.
-func (l *Log) cut(g *segment, end []byte) error {
-	name := l.cutName(l.next)
-	l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", l.name(g.first), "bytes", len(end), "kept in", name)
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// cut moves an incomplete end of the last segment to another file.
+func (l *Log) cut(g *segment) error {
+	f, err := os.OpenFile(l.cutName(l.next), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(end)
+	_, err = f.Write(l.torn)
 	if err = errors.Join(err, f.Sync(), f.Close(), l.options.sync(l.directory)); err == nil {
 		if err = g.file.Truncate(g.size); err == nil {
 			err = g.file.Sync()
@@ -458,6 +459,12 @@ func (l *Log) arrange(posts []*post) (data []byte, added keys, next int64) {
 // fails, the content of the disk is unknown, and the Log is broken.
 func (l *Log) writeAll(data []byte) (err error) {
 	g := l.segments[len(l.segments)-1] // no other goroutine changes this segment
+	if l.torn != nil {
+		if err = l.cut(g); err != nil {
+			return diskError(fmt.Errorf("keeping the end of %s: %w", l.name(g.first), err))
+		}
+		l.torn = nil
+	}
 	if g.size >= l.options.Segment {
 		l.mu.Lock()
 		err = l.begin()
