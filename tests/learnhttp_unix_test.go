@@ -225,13 +225,27 @@ func TestDamagedHTTPLog(t *testing.T) {
 	must.Require(t, strings.Contains(l.log(), "events 4 to 4 are not what was written"), "%s", l.log())
 	must.Require(t, bytes.Equal(must.Get(os.ReadFile(name))(t), damaged), "the log is changed")
 	must.Do(t, os.WriteFile(name, whole, 0o600))
+	learned := func(events int) { // by this process
+		t.Helper()
+		l.await(t, fmt.Sprintf("%d events are learned", events), func() bool {
+			answer, err := http.Get(strings.TrimSuffix(l.url, "/v1/learn") + "/metrics")
+			if err != nil {
+				return false
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			return err == nil && strings.Contains(string(text), fmt.Sprintf("blankout_events_total{outcome=\"learned\"} %d\n", events))
+		})
+	}
 	process = l.start(t)
 	must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t)
+	learned(11)
 	l.stop(t, process)
 	flip()
 	process = l.start(t)
 	p := must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t)
 	must.Equal(t, p.First, 11, l.log())
+	learned(1)
 	l.stop(t, process)
 	_, _, events := l.state(t)
 	must.Equal(t, events, 12, "learned events")
