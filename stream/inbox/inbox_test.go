@@ -228,6 +228,14 @@ func TestRepeatedRequests(t *testing.T) {
 	if _, found := l.keys.find(key(hashes([]string{"more10"}))); !found {
 		t.Error("a key of the last is forgotten")
 	}
+	next := l.Next()
+	for i := range 12 { // segments whose heads have all keys
+		add(t, l, "", events(int(next)+i, 1))
+	}
+	must.EqualSlices(t, read(t, l, at(next), 12), count(int(next), 12))
+	must.Do(t, l.Close())
+	l = open(t, dir, Options{Segment: 300})
+	must.Equal(t, len(l.keys.of), maxKeys, "keys after a restart")
 }
 
 // faulty is a file that fails on request.

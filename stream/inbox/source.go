@@ -157,7 +157,7 @@ func (n *Source) read() (ok bool, err error) {
 
 // head returns the start of the frames of a segment.
 func (n *Source) head(first int64) (int64, error) {
-	head := make([]byte, headBytes+maxKeys*keyBytes)
+	head := make([]byte, headBytes+maxKeys*entryBytes)
 	size, err := n.file.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return 0, err
