@@ -125,7 +125,9 @@ func TestRemovedDirectory(t *testing.T) {
 	for _, remove := range []func(dir, name string) error{
 		func(dir, _ string) error { return os.RemoveAll(dir) },
 		func(_, name string) error { return os.Remove(name) },
-		func(_, name string) error { return errors.Join(os.Rename(name, name+".old"), os.WriteFile(name, nil, 0o600)) },
+		func(_, name string) error {
+			return errors.Join(os.Rename(name, name+".old"), os.WriteFile(name, nil, 0o600))
+		},
 	} {
 		dir := filepath.Join(t.TempDir(), "inbox")
 		l := open(t, dir, Options{})
