@@ -876,3 +876,44 @@ func TestNumbersEnd(t *testing.T) {
 		}
 	}
 }
+
+// syncedDirs records which directories are synced.
+type syncedDirs struct {
+	*testDisk
+	dirs []string
+}
+
+func (d *syncedDirs) SyncDir(dir string) error {
+	d.dirs = append(d.dirs, dir)
+	return d.testDisk.SyncDir(dir)
+}
+
+// TestInterruptedSetAside interrupts SetAside at each call. Until it succeeds, the newest checkpoint must be in use, and
+// a restart after that must find none, also after a power failure.
+func TestInterruptedSetAside(t *testing.T) {
+	for crash := 1; ; crash++ {
+		disk := &testDisk{}
+		s := must.Get(open(disk, "d", 4))(t)
+		for n := range 4 {
+			must.Do(t, save(s, n))
+		}
+		disk.calls, disk.crashAt = 0, crash
+		synced := &syncedDirs{testDisk: disk}
+		s.fs = synced
+		aside, err := s.SetAside()
+		disk.crashAt = 0
+		want := -1
+		if err != nil && !slices.ContainsFunc(slices.Collect(maps.Keys(disk.names)), func(name string) bool {
+			return filepath.Base(name) == fileName(3) && strings.Contains(name, asidePrefix)
+		}) {
+			want = 3
+		}
+		if n, _ := loaded(t, must.Get(open(disk, "d", 4))(t)); n != want {
+			t.Errorf("interrupted at call %d: checkpoint %d is in use, want %d", crash, n, want)
+		}
+		if err == nil {
+			must.EqualSlices(t, synced.dirs, []string{aside, "d"}) // else a power failure could undo the moves
+			break
+		}
+	}
+}

@@ -196,6 +196,70 @@ func TestEveryRestart(t *testing.T) {
 	}
 }
 
+// TestRandomRestarts stops learners with every feature after a hundred random events, and compares their states with
+// those of learners that go on. Labels are delayed, and fields are null or stuck, so that the correcting experts rest,
+// wake and count.
+func TestRandomRestarts(t *testing.T) {
+	t.Parallel()
+	silent, groups, fading, counts := online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig()
+	silent.SilentMissing, silent.ServingStaleness, silent.Calibrate = 0.3, 100, "on"
+	groups.Noise, groups.ExpectedMissingGroups, groups.UnlabeledWeight, groups.OnDrift = "group:0.3", 0.3, 0.5, "forget"
+	fading.HalfLife, fading.ClassWeight = 400, map[string]float64{"c1": 2}
+	counts.Loss, counts.ServingStaleness = "absolute", 200
+	for i, c := range []struct {
+		setting
+		events, delay int
+	}{
+		{setting{online.DefaultConfig(), 2}, 18000, 40}, // so long that the correcting experts rest
+		{setting{online.DefaultConfig(), 3}, 2000, 40},
+		{setting{silent, 2}, 1500, 40}, {setting{silent, 3}, 1500, 0}, {setting{groups, 3}, 1500, 40},
+		{setting{fading, 2}, 1500, 40}, {setting{counts, 0}, 1500, 40},
+	} {
+		t.Run(fmt.Sprint(i, " ", c.setting), func(t *testing.T) { restarts(t, c.setting, c.events, c.delay, c.events > 5000, uint64(70+i)) })
+	}
+}
+
+func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint64) {
+	type waiting struct {
+		e     *event.Example
+		prior *online.Prediction
+	}
+	plain, other := newRun(t, s, seed), newRun(t, s, seed)
+	queues, stop := [2][]waiting{}, rand.New(rand.NewPCG(seed, uint64(delay)))
+	for i := range events {
+		for k, r := range []*run{plain, other} {
+			r.feed.nulls, r.feed.turned = 0.1*float64(i/300%3), i > events-events/5
+			e := r.next()
+			label := e.Label
+			if random {
+				label = i * 31 % 37 % s.classes
+			}
+			e.Label = event.Unlabeled
+			w := waiting{e: e}
+			if delay > 0 {
+				p := r.Predict(e)
+				prior := must.Get(online.ReadPrediction(p.Append(nil)))(t)
+				w.prior = &prior
+			}
+			if e.Label = label; i%11 == 10 {
+				e.Label = event.Unlabeled
+			}
+			if queues[k] = append(queues[k], w); len(queues[k]) > delay {
+				w, queues[k] = queues[k][0], queues[k][1:]
+				r.Learner.Learn(w.e, w.prior)
+			}
+		}
+		if stop.IntN(events) < 100 {
+			other.restart()
+			sameState(t, fmt.Sprintf("delay %d, stopped after event %d", delay, i), plain.blocks(), other.blocks())
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	sameState(t, fmt.Sprintf("delay %d, at the end", delay), plain.blocks(), other.blocks())
+}
+
 // TestLongRun runs past the initial phase: averages restart, alarms are raised, and mixture weights take effect less
 // often. It restarts and inspects the learner rarely, and ends after a concept change.
 func TestLongRun(t *testing.T) {

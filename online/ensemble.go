@@ -88,7 +88,7 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 		n -= x.levels.Outputs
 	}
 	x.levels.PublishedIntercepts(of, lanes[:n])
-	if x.counts() {
+	if x.knows() { // also while the correcting experts rest, because lanes has earlier values
 		x.mixture.Base(lanes, x.levels.Active(), base)
 		x.experts.Linear(&correct.Input{One: 1}, base, lanes[n:])
 	}

@@ -5,6 +5,7 @@ package online
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"blankout/internal/event"
@@ -20,7 +21,7 @@ import (
 // outputs maps classes to outputs.
 type outputs struct {
 	young   young.Classes
-	bytes   int64                  // memory limit, in bytes, for separate outputs of young classes
+	bytes   int64                  // memory limit, in bytes, beyond which young classes share an output
 	events  func(class int) uint64 // number of labeled events of a class
 	most    int                    // largest number of classes with a separate output: Schema.MaxClasses
 	width   func(outputs int) int  // returns the number of values of a row
@@ -32,9 +33,15 @@ type outputs struct {
 	resized  bool // set by addClass
 }
 
-// youngBytes is the default memory limit for separate outputs of young classes. If the limit is exceeded, young classes
-// share an output. The young classes with the most events keep separate outputs, up to half of the limit.
-const youngBytes = 128 << 20
+// youngBytes is the default memory limit for separate outputs. If the limit is exceeded, young classes share an output.
+// The young classes with the most events keep separate outputs, up to half of the limit.
+const youngBytes = 64 << 20
+
+// collectBytes is the size of rows from which replaced rows are freed at once.
+const collectBytes = 8 << 20
+
+// leastSeparate is the number of first classes that have a separate output however many columns there are.
+const leastSeparate = 3
 
 func (l *Learner) newOutputs() *outputs {
 	return &outputs{
@@ -64,29 +71,38 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	default:
 		outputs = k
 	}
-	if label < 0 || outputs <= young.AlwaysSeparate || !o.several {
+	if label < 0 || !o.several || outputs <= leastSeparate || outputs <= o.separate(columns) {
 		return outputs, false, false
 	}
-	count := o.alone(outputs)
+	count := o.alone(outputs, columns)
 	if full = count > 0 && (outputs > o.most || outputs > k && !o.fits(outputs, columns)); full {
 		return outputs - count + 2, true, true
 	}
-	return outputs, o.cost(columns, count-1) > o.bytes, false
+	return outputs, count > 1 && o.cost(columns, outputs-1) > o.bytes, false
 }
 
-// isYoung reports whether a class has too few events for a separate output if memory is short.
-func (o *outputs) isYoung(class int) bool {
-	return class >= young.AlwaysSeparate && o.events(class) < young.SeparateAfter
+// separate returns the number of first classes that have a separate output whatever their number of events. It is
+// leastSeparate if young.AlwaysSeparate outputs alone exceed the limit for young classes.
+func (o *outputs) separate(columns int) int {
+	if o.cost(columns, young.AlwaysSeparate) > o.bytes {
+		return leastSeparate
+	}
+	return young.AlwaysSeparate
 }
 
-// alone returns how many of the first classes are young and nevertheless have a separate output.
-func (o *outputs) alone(classes int) (n int) {
-	for class := young.AlwaysSeparate; class < classes; class++ {
-		if o.isYoung(class) && !o.young.IsYoung(class) {
+// alone returns how many of the first classes have too few events for a separate output, but have one.
+func (o *outputs) alone(classes, columns int) (n int) {
+	for class := o.separate(columns); class < classes; class++ {
+		if o.events(class) < young.SeparateAfter && !o.young.IsYoung(class) {
 			n++
 		}
 	}
 	return n
+}
+
+// room returns for how many young classes separate outputs fit into half of the limit, besides the other outputs.
+func (o *outputs) room(outputs, classes, columns int) int {
+	return max(0, int(o.bytes/max(1, 2*o.cost(columns, 1)))-(outputs-o.alone(classes, columns)))
 }
 
 // cost returns the memory, in bytes, of rows with this number of outputs, for this number of columns.
@@ -99,19 +115,19 @@ func (o *outputs) cost(columns, outputs int) int64 {
 func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns, o.width(outputs)) }
 
 // promotes reports whether a class that shares an output gets a separate output at an event. label is the class of the
-// event. From its second event on, a class gets a separate output if young classes then use at most half of their
+// event. From its second event on, a class gets a separate output if separate outputs then use at most half of their
 // limit. From its eighth event on, any free memory is sufficient.
 func (o *outputs) promotes(label, k, columns int) bool {
 	if label < 0 || !o.young.IsYoung(label) {
 		return false
 	}
-	events, alone := 1+o.events(label), o.alone(o.young.Known())
+	events, alone := 1+o.events(label), o.alone(o.young.Known(), columns)
 	own := k - 1 // every other output belongs to one class
 	switch {
 	case events < 2 || o.young.Young() > 1 && !o.fits(k+1, columns):
 		return false
 	case events < young.SeparateAfter:
-		return own < o.most && 2*o.cost(columns, alone+1) <= o.bytes
+		return own < o.most && 2*o.cost(columns, k) <= o.bytes
 	}
 	return own < o.most || alone > 0
 }
@@ -119,18 +135,19 @@ func (o *outputs) promotes(label, k, columns int) bool {
 // merge assigns young classes (classes with few events) to a shared output. The young classes with the most events, at
 // most but of them, are excepted. known is the number of classes, and k the number of outputs. For each new output
 // merge returns the old outputs whose mean it starts as.
-func (o *outputs) merge(known, k, but int) (from [][]int) {
+func (o *outputs) merge(known, k, but, columns int) (from [][]int) {
 	least := uint64(young.SeparateAfter) // classes with fewer events share an output
 	var count [young.SeparateAfter]int
-	for class := young.AlwaysSeparate; class < known; class++ {
-		if o.isYoung(class) && !o.young.IsYoung(class) {
-			count[o.events(class)]++
+	first := o.separate(columns)
+	for class := first; class < known; class++ {
+		if n := o.events(class); n < least && !o.young.IsYoung(class) {
+			count[n]++
 		}
 	}
 	for ; least > 1 && count[least-1] <= but; least-- {
 		but -= count[least-1]
 	}
-	return o.young.Merge(known, k, func(class int) bool { return class >= young.AlwaysSeparate && o.events(class) < least }, o.events)
+	return o.young.Merge(known, k, func(class int) bool { return class >= first && o.events(class) < least }, o.events)
 }
 
 // addClass prepares the Learner for the class of an event, before the event is scored.
@@ -152,7 +169,7 @@ func (l *Learner) addClass(e *event.Example) {
 // of columns that have rows after the event. resized reports whether the number of outputs has changed.
 func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	o.resized = false
-	if label >= young.AlwaysSeparate || o.young.On() {
+	if max(label+1, o.ensemble.levels.Outputs) > leastSeparate || o.young.On() {
 		o.share(label, columns, number)
 	}
 	if o.young.On() {
@@ -173,21 +190,22 @@ func (o *outputs) columnsWith(e *event.Example) int { return o.encoder.Table.Len
 func (o *outputs) share(label, columns int, number uint64) {
 	levels := o.ensemble.levels
 	_, begins, full := o.after(label, levels.Outputs, columns)
-	half := int(o.bytes / max(1, 2*o.cost(columns, 1)))
 	switch {
 	case begins:
-		if levels.Outputs < young.AlwaysSeparate {
-			o.add(young.AlwaysSeparate)
+		first := min(o.separate(columns), max(label, leastSeparate)) // classes before label may have no event yet
+		if levels.Outputs < first {
+			o.add(first)
 		}
-		levels.Activate(young.AlwaysSeparate, o.encoder.Intercepts)
+		levels.Activate(first, o.encoder.Intercepts)
+		but := o.room(levels.Outputs, levels.Active(), columns)
 		if full {
-			half = 0
+			but = 0
 		}
-		o.mergeYoung(half, number)
+		o.mergeYoung(but, columns, number)
 	case !o.young.On():
 		return
-	case o.cost(columns, o.alone(o.young.Known())) > o.bytes:
-		o.mergeYoung(half, number)
+	case o.cost(columns, levels.Outputs-1) > o.bytes && o.alone(o.young.Known(), columns) > 0:
+		o.mergeYoung(o.room(levels.Outputs, o.young.Known(), columns), columns, number)
 	}
 	for label >= o.young.Known() {
 		if o.young.Young() == 0 {
@@ -198,7 +216,7 @@ func (o *outputs) share(label, columns int, number uint64) {
 	}
 	if o.promotes(label, levels.Outputs, columns) {
 		if levels.Outputs-1 >= o.most { // another class loses its own output
-			o.mergeYoung(0, number)
+			o.mergeYoung(0, columns, number)
 		}
 		o.promote(label, number)
 	}
@@ -207,13 +225,13 @@ func (o *outputs) share(label, columns int, number uint64) {
 // mergeYoung makes young classes share one output. At most but young classes, those with the most events, keep a
 // separate output. The shared output starts as the mean of the outputs of the merged classes, with the total
 // probability of these classes.
-func (o *outputs) mergeYoung(but int, number uint64) {
+func (o *outputs) mergeYoung(but, columns int, number uint64) {
 	levels := o.ensemble.levels
 	known := levels.Active()
 	if o.young.On() {
 		known = o.young.Known()
 	}
-	from := o.merge(known, levels.Outputs, but)
+	from := o.merge(known, levels.Outputs, but, columns)
 	last := from[len(from)-1]
 	together := levels.Together(last, o.encoder.Intercepts)
 	o.regroup(from, number)
@@ -252,6 +270,9 @@ func (o *outputs) add(outputs int) { o.resize(outputs, o.ensemble.grow(outputs))
 func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
 	o.encoder.Widen(o.width(outputs), fill)
 	o.resized = true
+	if o.cost(o.encoder.Table.Len(), outputs) > collectBytes {
+		runtime.GC() // the old rows would stay in memory until the rows have doubled again
+	}
 }
 
 // byClass converts scores by output to scores by class. If each class has an output, it returns scores. Otherwise the

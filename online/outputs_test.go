@@ -71,3 +71,48 @@ func TestMoreClasses(t *testing.T) {
 		}
 	}
 }
+
+// TestManyColumnsAfterClasses checks that rare classes share an output as soon as new columns make their separate outputs
+// too large, also if the events have one of the first classes. max_memory would otherwise refuse the columns.
+func TestManyColumnsAfterClasses(t *testing.T) {
+	t.Parallel()
+	for frequent, first := range map[int]int{1: 100, 10: 3} { // first is the number of classes before the columns come
+		c := online.DefaultConfig()
+		c.MaxMemory = 150 << 20
+		s := event.NewSchema(20, nil, 100)
+		l := newTwins(t, c, s)
+		learn := func(class int, columns ...int) {
+			t.Helper()
+			label, _ := s.Class([]byte(fmt.Sprint("c", class)))
+			e := &event.Example{Weight: 1, Label: label}
+			for _, column := range columns {
+				eventtest.Put(e, uint32(column), 1)
+			}
+			l.SetSchema(s.View())
+			if r := l.Refusal(e); r != nil {
+				t.Fatalf("%d frequent classes, %d first: %v", frequent, first, r)
+			}
+			l.Learn(e, nil)
+		}
+		for class := range first {
+			learn(class, class)
+		}
+		next := 1000
+		for n := range 25 {
+			columns := make([]int, 4000)
+			for i := range columns {
+				columns[i] = next
+				next++
+			}
+			learn(n%frequent, columns...)
+			if n == 12 {
+				l.restart()
+			}
+		}
+		for class := range 100 {
+			learn(class, class)
+		}
+		l.restart()
+		learn(0, 1)
+	}
+}

@@ -8,11 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 
 	"blankout/internal/event"
+	"blankout/internal/served"
 	"blankout/stream/inbox"
 )
 
@@ -30,7 +29,7 @@ type learned struct {
 	inbox.Accepted
 	// Predictions are the predictions for the events before the events were accepted, if the request asks for
 	// predictions.
-	Predictions []answer `json:"predictions,omitempty"`
+	Predictions json.RawMessage `json:"predictions,omitempty"`
 }
 
 // learn handles POST /v1/learn: events in the format of the stream, one per line. JSON events may also be concatenated
@@ -59,10 +58,17 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if !ok {
 		return false
 	}
-	events, err := split(body, maxEvents)
+	var m *served.Model
+	most, each := maxEvents, 0
+	if predict = predict && !labels; predict {
+		if m = t.service.model(); m != nil {
+			most, each = mostEvents(m, 0)
+		}
+	}
+	events, err := split(body, most)
 	switch {
 	case errors.Is(err, errTooMany):
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d events in a request", maxEvents), "body")
+		failTooMany(w, most, each)
 		return false
 	case err != nil:
 		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
@@ -78,14 +84,22 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 		events[i] = oneLine(e)
 	}
 	var out learned
-	if predict && !labels {
-		out.Predictions = t.predictions(events)
+	if predict {
+		ctx, cancel := context.WithTimeout(r.Context(), t.config.AnswerTimeout)
+		defer cancel()
+		var list bytes.Buffer
+		if err := writeAnswers(ctx, &list, m, events, 0, t.config); err != nil {
+			failLate(w, r, t.config.AnswerTimeout) // nothing is stored
+			return false
+		}
+		out.Predictions = list.Bytes()
 	}
 	if out.Accepted, err = acceptor.Accept(r.Context(), key, events, labels); err != nil {
 		failLearn(w, r, err)
 		return false
 	}
-	reply(w, http.StatusOK, out)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(newTaker(w, t.config.ClientTimeout, 0)).Encode(out) // an error means that the client has gone
 	return true
 }
 
@@ -101,38 +115,19 @@ func oneLine(e []byte) []byte {
 	return b.Bytes()
 }
 
-// predictions returns, for each event, the current model's prediction or the reason why the model cannot predict.
-func (t *site) predictions(events [][]byte) []answer {
-	m := t.service.model()
-	out := make([]answer, len(events))
-	for i, e := range events {
-		if m == nil {
-			out[i].Error = "no model has been published yet"
-			continue
-		}
-		p, err := t.config.predict(m, e, 0)
-		for _, x := range p.Scores {
-			if err == nil && (math.IsNaN(x) || math.IsInf(x, 0)) {
-				err = errors.New("its score is not finite")
-			}
-		}
-		if err != nil {
-			out[i] = answer{Error: err.Error(), Where: "event " + strconv.Itoa(i)}
-			continue
-		}
-		out[i].Prediction = &p
-	}
-	return out
-}
-
 // failLearn responds with the reason why events were not accepted.
 func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *inbox.RefusedError
+	var reused *inbox.ReusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
 	switch {
 	case errors.As(err, &refused):
 		fail(w, http.StatusBadRequest, string(refused.Reason)+": "+refused.Detail, fmt.Sprintf("event %d", refused.Event))
 		return
+	case errors.As(err, &reused):
+		if status, where = http.StatusUnprocessableEntity, fmt.Sprintf("event %d", reused.Event); reused.Event < 0 {
+			where = "Idempotency-Key"
+		}
 	case errors.Is(err, inbox.ErrBehind):
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusTooManyRequests

@@ -129,12 +129,15 @@ func tag(m *served.Model, form string) string {
 // get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the head and the
 // splines of the model as JSON, and with ?weights=1 the weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
+	weights, ok := switched(w, r, "weights")
+	if !ok {
+		return
+	}
 	m := s.chosen(w, r)
 	if m == nil {
 		return
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
-	weights := r.URL.Query().Get("weights") == "1"
 	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
 		fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
@@ -163,7 +166,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	if !s.sending.enter(w, r) {
 		return
 	}
-	ok := false
+	ok = false
 	defer func() { s.sending.leave(ok) }()
 	out := newTaker(w, s.config.ClientTimeout, sendingRate)
 	var err error

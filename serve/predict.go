@@ -162,20 +162,30 @@ func (c Config) predict(m *served.Model, event []byte, explain int) (served.Pred
 	return p, err
 }
 
-// writePredictions writes the response, event by event, until ctx ends.
+// writePredictions writes the response until ctx ends.
 func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
 	// Most requests have one event. A buffer of 64 KB for each would be most of the memory that the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
-	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
+	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":`, m.Version, m.Events)
+	if err := writeAnswers(ctx, out, m, events, explain, c); err != nil {
+		return err
+	}
+	out.WriteString("}\n")
+	return out.Flush()
+}
+
+// writeAnswers writes the list of predictions, event by event, until ctx ends. A nil model gives reasons instead.
+func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
+	before := "["
 	for i, event := range events {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if i > 0 {
-			out.WriteString(",\n")
-		}
 		var data []byte
-		p, err := c.predict(m, event, explain)
+		p, err := served.Prediction{}, errNoModel
+		if m != nil {
+			p, err = c.predict(m, event, explain)
+		}
 		if err == nil {
 			data, err = json.Marshal(answer{Prediction: &p})
 		}
@@ -184,13 +194,19 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 				return err
 			}
 		}
+		if _, err := io.WriteString(out, before); err != nil {
+			return err
+		}
 		if _, err := out.Write(data); err != nil {
 			return err
 		}
+		before = ",\n"
 	}
-	out.WriteString("]}\n")
-	return out.Flush()
+	_, err := io.WriteString(out, "]")
+	return err
 }
+
+var errNoModel = errors.New("no model has been published yet")
 
 // errTooMany reports that a body has more events than allowed.
 var errTooMany = errors.New("too many events")

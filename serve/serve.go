@@ -19,8 +19,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -483,16 +486,54 @@ func asked(w http.ResponseWriter, r *http.Request, name, things string, least, m
 	return 0, false
 }
 
-// jsonErrors converts the mux's own errors, for unknown paths and methods, to the JSON form of all other errors.
+// jsonErrors converts the mux's own errors, for unknown paths and methods, to the JSON form of all other errors. It
+// refuses query parameters that the OpenAPI document does not describe.
 func jsonErrors(mux *http.ServeMux) http.Handler {
+	known := queryParameters()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
+		if pattern == "" {
+			mux.ServeHTTP(&errorWriter{ResponseWriter: w, path: r.URL.Path}, r)
 			return
 		}
-		mux.ServeHTTP(&errorWriter{ResponseWriter: w, path: r.URL.Path}, r)
+		if query, err := url.ParseQuery(r.URL.RawQuery); !strings.HasPrefix(pattern, "/debug/") {
+			if err != nil {
+				fail(w, http.StatusBadRequest, err.Error(), "query")
+				return
+			}
+			names := known[pattern]
+			for name := range query {
+				if !slices.Contains(names, name) {
+					fail(w, http.StatusBadRequest, fmt.Sprintf("unknown parameter %.40q: want one of %q", name, names), "query")
+					return
+				}
+			}
+		}
+		mux.ServeHTTP(w, r)
 	})
+}
+
+// queryParameters returns the names of the query parameters by pattern of the mux.
+func queryParameters() map[string][]string {
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct{ Name, In string }
+		}
+	}
+	if err := json.Unmarshal(openAPI, &document); err != nil {
+		panic(fmt.Sprintf("serve: the embedded OpenAPI document: %v", err))
+	}
+	names := map[string][]string{}
+	for path, methods := range document.Paths {
+		for method, operation := range methods {
+			for _, p := range operation.Parameters {
+				if pattern := strings.ToUpper(method) + " " + path; p.In == "query" {
+					names[pattern] = append(names[pattern], p.Name)
+				}
+			}
+		}
+	}
+	return names
 }
 
 type errorWriter struct {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"blankout/internal/event"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
@@ -363,6 +365,50 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 		}
 	}
 	return offset, nil
+}
+
+// Tail calls do for each of the last records of each partition that has the given header, with its value. The value is
+// valid until do returns.
+func (p *Producer) Tail(ctx context.Context, records int64, header string, do func(partition int32, offset, time int64, value []byte)) error {
+	topic := p.config.Topic
+	starts, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.FirstOffset, false)
+	if err != nil {
+		return err
+	}
+	ends, err := p.cluster.offsets(ctx, topic, p.Partitions(), kafka.LastOffset, false)
+	if err != nil {
+		return err
+	}
+	var from event.Offsets
+	for _, n := range p.Partitions() {
+		at := max(starts[n], ends[n]-records)
+		from = append(from, event.Position{Topic: topic, Partition: n, Next: at, First: at})
+	}
+	c := DefaultConsumerConfig()
+	c.ConnectConfig, c.Topics, c.Log = p.config.ConnectConfig, []string{topic}, p.config.Log
+	c.UntilEnd, c.OutOfRange, c.DedupWindow = true, "earliest", 0
+	r, err := NewReader(ctx, c, from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, x := range b.Records {
+			headers, err := parseHeaders(x.Headers)
+			for _, h := range headers {
+				if err == nil && h.Key == header {
+					do(b.Partition, x.Offset, x.Time, h.Value)
+				}
+			}
+		}
+	}
 }
 
 // Flush sends all added records and returns once they are acknowledged.

@@ -200,6 +200,57 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 	return out
 }
 
+// TestDamagedHTTPLog checks that a start refuses a log with a flipped bit in an event that is not learned, exits with 3,
+// and leaves the log as it is. A start whose checkpoint has the event goes on.
+func TestDamagedHTTPLog(t *testing.T) {
+	l := newHTTPLearner(t)
+	process := l.start(t)
+	for i := range 10 {
+		must.Get(l.post("", fmt.Sprintf(`{"x":%d,"label":"%d"}`, i, i%2), time.Now().Add(20*time.Second)))(t)
+	}
+	must.Do(t, process.Process.Kill())
+	_ = process.Wait()
+	name := filepath.Join(l.dir, "checkpoints", "inbox", fmt.Sprintf("%016x.events", 0))
+	whole := must.Get(os.ReadFile(name))(t)
+	flip := func() []byte {
+		data := must.Get(os.ReadFile(name))(t)
+		data[bytes.Index(data, []byte(`{"x":4`))+5] ^= 2
+		must.Do(t, os.WriteFile(name, data, 0o600))
+		return data
+	}
+	damaged := flip()
+	failing := l.start(t)
+	_ = failing.Wait()
+	must.Equal(t, failing.ProcessState.ExitCode(), 3, l.log())
+	must.Require(t, strings.Contains(l.log(), "events 4 to 4 are not what was written"), "%s", l.log())
+	must.Require(t, bytes.Equal(must.Get(os.ReadFile(name))(t), damaged), "the log is changed")
+	must.Do(t, os.WriteFile(name, whole, 0o600))
+	learned := func(events int) { // by this process
+		t.Helper()
+		l.await(t, fmt.Sprintf("%d events are learned", events), func() bool {
+			answer, err := http.Get(strings.TrimSuffix(l.url, "/v1/learn") + "/metrics")
+			if err != nil {
+				return false
+			}
+			defer answer.Body.Close()
+			text, err := io.ReadAll(answer.Body)
+			return err == nil && strings.Contains(string(text), fmt.Sprintf("blankout_events_total{outcome=\"learned\"} %d\n", events))
+		})
+	}
+	process = l.start(t)
+	must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t)
+	learned(11)
+	l.stop(t, process)
+	flip()
+	process = l.start(t)
+	p := must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t)
+	must.Equal(t, p.First, 11, l.log())
+	learned(1)
+	l.stop(t, process)
+	_, _, events := l.state(t)
+	must.Equal(t, events, 12, "learned events")
+}
+
 // TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately. The error must have the
 // number of the event and of the byte. No event of the request may be stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {

@@ -47,7 +47,11 @@ func checkInbox(c *config.Config, o *runFlags) error {
 
 // openInbox opens the log of events over HTTP, in the directory of the checkpoints, and makes it the source.
 func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
-	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log})
+	o := inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log}
+	if p, ok := s.runner.Offsets.Lookup(inbox.Topic, 0); ok && !reset {
+		o.Learned = p.Next
+	}
+	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), o)
 	if err != nil {
 		return err
 	}
@@ -87,7 +91,7 @@ func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[s
 	if len(c.Labels.Topics) > 0 {
 		labels = c.Labels.Topics[0]
 	}
-	taken, err := inbox.NewTopicAcceptor(c.Record, acceptedSchema(c), c.Kafka.Topics[0], labels, func(ctx context.Context, topic string) (*stream.Producer, error) {
+	taken, err := inbox.NewTopicAcceptor(c.Record, c.Labels.LabelRecord(c.Record), func() *event.Schema { return acceptedSchema(c) }, c.Kafka.Topics[0], labels, func(ctx context.Context, topic string) (*stream.Producer, error) {
 		p := stream.DefaultProducerConfig()
 		p.ConnectConfig, p.Topic, p.Log = c.Kafka.ConnectConfig, topic, log
 		return stream.NewProducer(ctx, p)

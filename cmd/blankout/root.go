@@ -25,6 +25,7 @@ import (
 	"blankout/online/group"
 	"blankout/simulate"
 	"blankout/stream"
+	"blankout/stream/inbox"
 	"blankout/stream/labels"
 	"blankout/stream/record"
 )
@@ -224,7 +225,7 @@ func exitCode(err error) int {
 		return 2
 	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*event.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),
-		is[*labels.StateError](err), is[*labels.DamageError](err), errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
+		is[*labels.StateError](err), is[*labels.DamageError](err), is[*inbox.DamageError](err), errors.Is(err, checkpoint.ErrDamaged), errors.Is(err, checkpoint.ErrForeign), errors.Is(err, checkpoint.ErrNewer), errors.Is(err, checkpoint.ErrLost):
 		return 3
 	}
 	return 1

@@ -2,7 +2,11 @@ package measure
 
 // This file compares the losses of two learners on the same events.
 
-import "math"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
 
 // BlockRecords is the number of records in a block of Paired.
 const BlockRecords = 1000
@@ -48,8 +52,18 @@ func (d Difference) StandardError() float64 {
 	return math.Sqrt(d.Scatter / (n - 1) / n)
 }
 
-// Better reports whether the first learner's loss is smaller by more than three standard errors.
-func (d Difference) Better() bool { return d.Mean+3*d.StandardError() < 0 }
+// leastBlocks is the smallest number of blocks for which Better can be true.
+const leastBlocks = 8
+
+// Better reports whether the first learner's loss is smaller, as surely as a normal mean that is three standard errors
+// below 0. For few blocks, Student's distribution requires more standard errors.
+func (d Difference) Better() bool {
+	if d.Blocks < leastBlocks {
+		return false
+	}
+	errors := distuv.StudentsT{Sigma: 1, Nu: float64(d.Blocks - 1)}.Quantile(distuv.UnitNormal.CDF(3))
+	return d.Mean+errors*d.StandardError() < 0
+}
 
 // NewPaired returns a comparison that starts with the first complete block after the given number of records.
 func NewPaired(records uint64) Paired {

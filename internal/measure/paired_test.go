@@ -108,7 +108,15 @@ func TestPairedBetter(t *testing.T) {
 	if len(at) != 1 || at[0] != 20_000 {
 		t.Errorf("better at %d, want 20000: the third window is no better", at)
 	}
-	if (measure.Difference{Blocks: 1, Mean: -1}).Better() || (measure.Difference{Blocks: 9}).Better() {
-		t.Error("one block, or no difference, is better")
+	for _, c := range []struct {
+		blocks uint64
+		errors float64 // by which the mean is below 0
+		want   bool
+	}{{1, 1e9, false}, {2, 1e9, false}, {7, 1e9, false}, {8, 4.4, false}, {8, 4.6, true}, {9, 0, false}, {20, 3.4, false}, {20, 3.5, true}, {10_000, 2.99, false}, {10_000, 3.01, true}} {
+		n := float64(c.blocks)
+		d := measure.Difference{Blocks: c.blocks, Mean: -c.errors, Scatter: n * (n - 1)} // the standard error is 1
+		if got := d.Better(); got != c.want {
+			t.Errorf("%d blocks, %v standard errors: %v", c.blocks, c.errors, got)
+		}
 	}
 }

@@ -244,7 +244,6 @@ func (r *round) end() error {
 		for j, loss := range x.losses {
 			x.Paired.Add(r.before+uint64(j)+1, loss.value-r.lead.losses[j].value, loss.weight, x.Window)
 		}
-		x.Paired.Advance(r.before+uint64(r.count), x.Window)
 	}
 	return nil
 }
@@ -295,7 +294,8 @@ func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 
 // frozenContender is the state of a contender without the lead at one moment.
 type frozenContender struct {
-	name string
+	name        string
+	fingerprint online.Fingerprint
 	*online.Snapshot
 }
 
@@ -314,14 +314,14 @@ func (c *Contest) freeze() *frozenContest {
 	for i, x := range c.Contenders {
 		f.saved.Learners = append(f.saved.Learners, x.Standing)
 		if i != c.Lead {
-			f.others = append(f.others, frozenContender{x.Name, x.Learner.Snapshot()})
+			f.others = append(f.others, frozenContender{x.Name, x.Fingerprint, x.Learner.Snapshot()})
 		}
 	}
 	return f
 }
 
-// blocks yields the checkpoint blocks of the Contest; settings has the fingerprints of the contenders by name.
-func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq[event.Block], error) {
+// blocks yields the checkpoint blocks of the Contest.
+func (f *frozenContest) blocks() (iter.Seq[event.Block], error) {
 	if f == nil {
 		return func(func(event.Block) bool) {}, nil
 	}
@@ -335,7 +335,7 @@ func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq
 		if err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(settings[x.name])
+		data, err := json.Marshal(x.fingerprint)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the fingerprint of challenger %s: %w", x.name, err)
 		}

@@ -99,7 +99,7 @@ func (x *entrant) configs() (online.Config, record.Config) {
 	return c, r
 }
 
-const contestWindow = 3000
+const contestWindow = 8000
 
 // contest returns a Runner of the entrants that continues from the newest checkpoint of a directory.
 func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
@@ -184,7 +184,7 @@ func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedCon
 // save. The final bytes must not depend on batch sizes and threads either. The contender with the product must become
 // the lead.
 func TestContestDependsOnEventsOnly(t *testing.T) {
-	const n = 14_000
+	const n = 17_000
 	reference := t.TempDir()
 	r, _, _ := contest(t, reference, entrants, n, 1)
 	r.Config.SaveEvents, r.Config.PublishInterval = 0, 0
@@ -240,7 +240,7 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 // TestContendersLearnIndependently checks that each contender learns as a single learner would, and that the
 // differences are computed from the contenders' predictions.
 func TestContendersLearnIndependently(t *testing.T) {
-	const n = 8000
+	const n = 9000
 	list := slices.Clone(entrants)
 	for i := range list {
 		list[i].auto = false
@@ -305,10 +305,10 @@ func TestEqualContenders(t *testing.T) {
 	alike := entrant{"alike", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.0501 }, true}
 	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
 	dir := t.TempDir()
-	r, _, _ := contest(t, dir, []entrant{base, alike, {"same", base.change, true}}, 13_000, 1)
+	r, _, _ := contest(t, dir, []entrant{base, alike, {"same", base.change, true}}, 17_000, 1)
 	must.Do(t, r.Run(t.Context()))
 	_, _, saved := contestState(t, dir)
-	if s, _ := saved.Standing("same"); saved.Lead != run.Champion || s.Paired.Total.Blocks != 13 || s.Paired.Total.Mean != 0 {
+	if s, _ := saved.Standing("same"); saved.Lead != run.Champion || s.Paired.Total.Blocks != 17 || s.Paired.Total.Mean != 0 {
 		t.Errorf("%s has the lead, same is at %+v", saved.Lead, s)
 	}
 }
@@ -377,6 +377,70 @@ func TestPromote(t *testing.T) {
 	}
 }
 
+// TestPromotionDuringSaves checks that each checkpoint has the settings of its own learners, while learners are promoted
+// and checkpoints are written all the time. A promotion whose save fails must be answered by the next save.
+func TestPromotionDuringSaves(t *testing.T) {
+	list := slices.Clone(entrants)
+	want := map[string]online.Fingerprint{}
+	for i, x := range list {
+		list[i].auto = false
+		_, rc := x.configs()
+		want[x.name] = rc.Settings()
+	}
+	r, s, _ := contest(t, t.TempDir(), list, 6000, 1)
+	r.Config.SaveEvents = 1
+	saves, promotions := 0, 0
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		if saves++; saves%5 == 0 {
+			return "", 0, errors.New("no space")
+		}
+		all := slices.Collect(blocks)
+		saved := must.Get(run.ReadContest(all))(t)
+		for _, x := range saved.Learners {
+			of := all
+			if x.Name != saved.Lead {
+				of = event.BlocksUnder(all, run.ContenderPrefix(x.Name))
+			}
+			got := must.Get(run.ReadFingerprint(of))(t)
+			if diff := want[x.Name].Diff(got); len(diff) > 0 {
+				t.Errorf("save %d: learner %s, while %s leads, has the settings of another: %v", saves, x.Name, saved.Lead, diff)
+			}
+		}
+		return "saved", 1, nil
+	}
+	stop, promoted := make(chan bool), make(chan bool)
+	s.passing = func(offset int) {
+		if offset%10 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if offset == 5500 {
+			close(stop)
+			<-promoted
+		}
+	}
+	go func() {
+		defer close(promoted)
+		for ; ; promotions++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			err := r.Promote(ctx, list[promotions%len(list)].name)
+			cancel()
+			if err != nil {
+				t.Errorf("promotion %d: %v", promotions, err)
+				return
+			}
+		}
+	}()
+	must.Do(t, r.Run(t.Context()))
+	if promotions < 5 || saves < 10 {
+		t.Errorf("%d promotions, %d saves", promotions, saves)
+	}
+}
+
 // TestContestFailsTogether checks a record that ends the run: all contenders must have learned every record before it
 // and none after.
 func TestContestFailsTogether(t *testing.T) {
@@ -395,5 +459,41 @@ func TestContestFailsTogether(t *testing.T) {
 	}
 	if p, _ := r.Offsets.Lookup("t", 3); p.Next != 7 || r.Contest.Contenders[1].Paired.Seen != 7 {
 		t.Errorf("at %d, compared up to %d", p.Next, r.Contest.Contenders[1].Paired.Seen)
+	}
+}
+
+// TestStopWithinABatch checks that a run of slow events stops within 64 events, in the middle of a batch. The next run
+// must continue there and end in the same state as a run without a stop.
+func TestStopWithinABatch(t *testing.T) {
+	const n = 1200
+	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
+	reference, dir := t.TempDir(), t.TempDir()
+	r, _, _ := contest(t, reference, list, n, 1)
+	must.Do(t, r.Run(t.Context()))
+	r, _, store := contest(t, dir, list, n, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	learned, stop := 0, 0
+	r.Answer = func(e *event.Example, _ *online.Prediction) error {
+		if e == nil {
+			return nil
+		}
+		time.Sleep(2 * time.Millisecond)
+		if learned++; learned == 300 {
+			stop = learned
+			cancel()
+		}
+		return nil
+	}
+	must.Do(t, r.Run(ctx))
+	p, _ := r.Offsets.Lookup("t", 3)
+	if stop == 0 || learned < stop || learned >= stop+64 || int(p.Next) != learned {
+		t.Errorf("stopped after event %d, learned %d, at %d", stop, learned, p.Next)
+	}
+	store.Close()
+	r, _, _ = contest(t, dir, list, n, 2)
+	must.Do(t, r.Run(t.Context()))
+	got, _, _ := contestState(t, dir)
+	if want, _, _ := contestState(t, reference); !bytes.Equal(got, want) {
+		t.Error("another state than without a stop")
 	}
 }

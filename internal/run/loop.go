@@ -29,6 +29,7 @@ type loop struct {
 	highWater map[partition]int64
 	before    uint64 // number of records before Run started
 	records   uint64 // number of records since Run started
+	fast      bool   // the latest events took less than slowEvent each
 
 	reported   time.Time
 	unreported bool
@@ -186,13 +187,20 @@ func (l *loop) runDueJobs(ctx context.Context) error {
 	return nil
 }
 
-// batch processes a batch, in parts if an adoption or an automatic promotion is due within it.
+// stopEvery is the number of events between checks whether the run is to stop, if an event takes longer than slowEvent.
+const stopEvery, slowEvent = 64, time.Millisecond
+
+// batch processes a batch. It processes the batch in parts if an adoption or an automatic promotion is due within it, or
+// if events take long. It returns ctx.Err() if ctx ends between two parts.
 func (l *loop) batch(ctx context.Context, b filledBatch) error {
-	for rest, done := *b.Batch, 0; ; {
-		part := rest
+	for rest, done := *b.Batch, 0; ctx.Err() == nil; {
+		part, began := rest, time.Now()
 		n := l.untilWindow(l.untilAdoption(len(rest.Examples)))
 		if most := l.Config.MaxEvents; most > 0 && uint64(n) > most-l.records {
 			n = int(most - l.records)
+		}
+		if !l.fast {
+			n = min(n, stopEvery)
 		}
 		if n < len(rest.Examples) {
 			part.Examples, part.Next = rest.Examples[:n], rest.Examples[n-1].Offset+1
@@ -204,6 +212,9 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 			return err
 		}
 		done += len(part.Examples)
+		if len(part.Examples) > 0 {
+			l.fast = time.Since(began) < slowEvent*time.Duration(len(part.Examples))
+		}
 		l.promoteBetter()
 		if err := l.adoptIfDue(ctx); err != nil {
 			return err
@@ -216,6 +227,7 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 			return nil
 		}
 	}
+	return ctx.Err()
 }
 
 // part processes a batch or a part of it. from is the part's index in the contenders' own columns.
@@ -348,15 +360,16 @@ func (l *loop) warn(final bool) {
 
 // freeze copies the current state. It copies only parts that have changed since the last copy.
 func (l *loop) freeze() *frozen {
-	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), records: l.before + l.records}
+	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), fingerprint: l.saver.fingerprint, records: l.before + l.records}
 }
 
 // frozen is the state at one moment, for jobs.
 type frozen struct {
 	*online.Snapshot
-	offsets event.Offsets
-	records uint64         // number of counted records, including records before Run and in the current round
-	contest *frozenContest // contest for a checkpoint; nil for a single Learner
+	offsets     event.Offsets
+	fingerprint online.Fingerprint // fingerprint of the lead, which a promotion changes
+	records     uint64             // number of counted records, including records before Run and in the current round
+	contest     *frozenContest     // contest for a checkpoint; nil for a single Learner
 }
 
 // report publishes the Status. notReady is the value of Status.NotReady.

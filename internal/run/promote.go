@@ -198,9 +198,8 @@ func (l *loop) beginContest() {
 	if l.Contest == nil {
 		return
 	}
-	l.saver.settings = map[string]online.Fingerprint{}
 	for i, x := range l.Contest.Contenders {
-		if l.saver.settings[x.Name] = x.Fingerprint; i != l.Contest.Lead {
+		if i != l.Contest.Lead {
 			x.Learner.SetSchema(x.Learner.Schema().View())
 		}
 	}

@@ -26,9 +26,8 @@ type saver struct {
 	config      *Config
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
-	fingerprint online.Fingerprint            // fingerprint of the lead
-	promoting   []promotion                   // promotions that are not in a checkpoint yet
-	settings    map[string]online.Fingerprint // fingerprints of the contenders by name
+	fingerprint online.Fingerprint // fingerprint of the lead
+	promoting   []promotion        // promotions that are not in a checkpoint yet
 
 	status    SaveStatus
 	moved     bool   // the state has changed since the latest save
@@ -123,7 +122,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	}
 	var blocks iter.Seq[event.Block]
 	if err == nil {
-		blocks, err = stateBlocks(state, s.fingerprint, s.settings, more)
+		blocks, err = stateBlocks(state, more)
 	}
 	if err == nil {
 		r.name, r.size, err = s.save(blocks)
@@ -236,12 +235,12 @@ const (
 )
 
 // stateBlocks yields the blocks of a checkpoint. Equal states have equal blocks.
-func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fingerprint, more []event.Block) (iter.Seq[event.Block], error) {
+func stateBlocks(s *frozen, more []event.Block) (iter.Seq[event.Block], error) {
 	where, err := json.Marshal(s.offsets)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
 	}
-	fingerprint, err := json.Marshal(f) // keys are sorted
+	fingerprint, err := json.Marshal(s.fingerprint) // keys are sorted
 	if err != nil {
 		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
 	}
@@ -249,11 +248,11 @@ func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fin
 	if err != nil {
 		return nil, err
 	}
-	others, err := s.contest.blocks(settings)
+	others, err := s.contest.blocks()
 	if err != nil {
 		return nil, err
 	}
-	if warnings := s.Warnings(f); len(warnings) > 0 {
+	if warnings := s.Warnings(s.fingerprint); len(warnings) > 0 {
 		data, err := json.Marshal(warnings)
 		if err != nil {
 			return nil, fmt.Errorf("encoding the warnings: %w", err)

@@ -133,7 +133,7 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *int) error {
 	r := &l.room
 	e := &r.example
-	head := record.Record{Unlabeled: true}
+	head := record.Record{Unlabeled: true} // a prediction needs no label
 	if flags&flagLabels != 0 && !math.IsNaN(r.labels[i]) {
 		label, err := l.label(r.labels[i])
 		if err != nil {

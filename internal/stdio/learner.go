@@ -210,7 +210,6 @@ func readModel(data []byte) (*learner, error) {
 
 func (l *learner) setModel(m *served.Model) error {
 	l.model, l.record = m, m.Record
-	l.record.Unlabeled = true
 	schema := m.Schema.Clone()
 	schema.Names = nil // predictions do not need names
 	return l.decode(schema)

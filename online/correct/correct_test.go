@@ -479,3 +479,32 @@ func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestForceNeedsObservations checks that an update without a new observation leaves the weights in effect as they are. A
+// restored learner has only these weights until the next observation.
+func TestForceNeedsObservations(t *testing.T) {
+	x, s := New(settings(1, true)), newNumbers(8, 4, 1)
+	s.learn(x, 800)
+	scores, out := x.NewScores(), make([]float64, 1)
+	s.next(x)
+	x.Score(&s.seen, s.base, &scores, out)
+	for i := range x.weights.mix {
+		x.weights.mix[i] = float64(1+i) / 100 // not what the learned weights would give
+	}
+	was := slices.Clone(x.weights.mix)
+	x.Update(&s.seen, &scores, s.y, 1, 1)
+	must.Require(t, slices.Equal(x.weights.mix, was), "without an observation the weights are %v, they were %v", x.weights.mix, was)
+	x.Observe(scores.Lanes, s.lost)
+	x.Update(&s.seen, &scores, s.y, 1, 1)
+	must.Require(t, !slices.Equal(x.weights.mix, was), "an observation leaves the weights %v", was)
+}
+
+// TestForceWithoutWeights checks the weights in effect if all lanes are asleep, and if all lanes that are awake had no
+// weight.
+func TestForceWithoutWeights(t *testing.T) {
+	w := newWeights([]float64{0.5, 0.5, 0})
+	w.force(func(int) bool { return true })
+	must.EqualSlices(t, w.mix, []float64{0, 0, 0})
+	w.force(func(lane int) bool { return lane < 2 })
+	must.EqualSlices(t, w.mix, []float64{0, 0, 1})
+}

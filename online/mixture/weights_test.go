@@ -65,8 +65,12 @@ func TestTableSecondOrder(t *testing.T) {
 	for range 300 {
 		table.TakeSecond(2, 0.9, 1.2)
 	}
+	table.TakeSecond(1, 1, 1)
 	table.Apply()
 	whole, own := table.InForce[0].Second, table.InForce[2].Second
+	if first := table.InForce[1].Second; math.Abs(first-whole) > 0.05 {
+		t.Errorf("after one event a range has the share %v, and complete events have %v", first, whole)
+	}
 	if whole < 0.9 || own > 0.3 || table.InForce[3].Second != whole {
 		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.InForce[3].Second)
 	}

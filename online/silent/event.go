@@ -199,9 +199,7 @@ func (e *Event) stepRows(c Settings) {
 	df, shrink, rates := room[:k], room[k:2*k], room[2*k:]
 	for j := range k {
 		rates[j], rates[e.N+j] = -c.Eta, c.Inverse
-		if shrink[j] = 2 * root * e.dq[j]; e.units != nil {
-			shrink[j] = 0 // df already contains the ridge's part
-		}
+		shrink[j] = 2 * root * e.dq[j] // only where basis is not 0: with units, df contains this part
 	}
 	at, one := rows.FirstPart+e.First, [1]float64{1}
 	for i := range e.rows.Rows {

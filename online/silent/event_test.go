@@ -46,7 +46,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 			dead[i] = r.NormFloat64()
 		}
 	}
-	p.rows.AddIntercepts(row(), 0)
+	p.rows.AddIntercepts(row(), 0.05)
 	for range outputs {
 		switch l.Facts().Target {
 		case loss.Count:
@@ -294,6 +294,78 @@ func TestStep(t *testing.T) {
 			}
 			if p.Loss.Facts().Kink == nil && (at(a) > at(a*0.9)+1e-9 || a < 1 && at(a) > at(a*1.1)+1e-9) {
 				t.Errorf("output %d: at the share %v of the step loss and distance are %v, at .9 and 1.1 times it %v and %v", j, a, at(a), at(a*0.9), at(a*1.1))
+			}
+		}
+	})
+}
+
+// TestStepWithoutStart checks small accumulators: decay must not change a step by more than rounding, even where eps is
+// not negligible.
+func TestStepWithoutStart(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		was := make([][]float64, len(p.rows.Rows))
+		for i, row := range p.rows.Rows {
+			for j := range p.part(row, 1) {
+				p.part(row, 1)[j] = 0
+			}
+			was[i] = append([]float64(nil), row...)
+		}
+		var steps [2][]float64
+		for k, decay := range []float64{1, 1 << 20} {
+			for i, row := range p.rows.Rows {
+				copy(row, was[i])
+			}
+			p.Begin(p.y, 1, p.value)
+			p.Step(p.y, Settings{Eta: 0.3, InverseDecay: decay, Importance: 1})
+			for i, row := range p.rows.Rows {
+				for j, w := range p.part(row, 0) {
+					steps[k] = append(steps[k], w-was[i][rows.FirstPart+p.First+j])
+				}
+			}
+		}
+		for i, want := range steps[0] {
+			if got := steps[1][i]; math.Abs(got-want) > 3e-11*math.Abs(want) {
+				t.Fatalf("weight %d moves by %v, without decay by %v", i, got, want)
+			}
+		}
+	})
+}
+
+// TestStepOfNoNumber checks that a step without a finite length is not shortened, because no search for its length ends.
+func TestStepOfNoNumber(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		p.Begin(p.y, 1, p.value)
+		p.stepSlowly(p.y, Settings{Eta: 0.3, Start: 1, InverseDecay: 1, Importance: 1})
+		for j := range p.y {
+			if p.ds[j] = math.NaN(); p.stepFraction(j, p.y[j], 0.3, 1) != 1 {
+				t.Fatalf("output %d: the fraction is %v", j, p.stepFraction(j, p.y[j], 0.3, 1))
+			}
+		}
+	})
+}
+
+// TestCurvatures compares the curvatures with finite differences of the loss in the squares.
+func TestCurvatures(t *testing.T) {
+	eachProblem(t, func(t *testing.T, p *problem) {
+		if p.Loss.Facts().Kink != nil || p.Loss.Facts().Target == loss.Count {
+			return
+		}
+		positive, got := make([]float64, p.Outputs), make([]float64, p.Outputs)
+		for j := range positive {
+			positive[j] = float64(j+1) / 5
+		}
+		p.Curvatures(positive, got)
+		for j, q := range positive {
+			s, want := &p.iterate, 0.0
+			const h = 1e-5
+			for _, label := range []float64{1, -1} {
+				above, _, _, _ := p.Noise.At(p.Loss, label, s.score[j], s.intercept[j], s.squares[j]+h)
+				below, _, _, _ := p.Noise.At(p.Loss, label, s.score[j], s.intercept[j], s.squares[j]-h)
+				want += q * 2 * (above - below) / (2 * h)
+				q = 1 - q
+			}
+			if math.Abs(got[j]-want) > 1e-5*(1+math.Abs(want)) {
+				t.Fatalf("output %d: the curvature is %v, by differences %v", j, got[j], want)
 			}
 		}
 	})

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// The first AlwaysSeparate classes have a separate output from their first event on. Every other class gets a
-	// separate output at the latest at its SeparateAfter-th event, if there is memory.
+	// The first AlwaysSeparate classes have a separate output from their first event on. If so many outputs need too
+	// much memory, this holds for fewer classes. Every other class gets a separate output at the latest at its
+	// SeparateAfter-th event, if there is memory.
 	AlwaysSeparate, SeparateAfter = 10, 8
 	// keep is the decay factor, per event, of the weights of all young classes. The weights decay because labels often
 	// repeat.

@@ -220,4 +220,15 @@ func TestState(t *testing.T) {
 			t.Errorf("%s is read", name)
 		}
 	}
+	for _, known := range []uint64{1 << 20, 1 << 40, 1 << 61, 1<<63 - 1} { // more than the state could have, and perhaps the memory
+		state := &coder.Coder{}
+		for _, n := range []uint64{0, 20, 1, known} {
+			state.Uint(&n)
+		}
+		state.Out = append(state.Out, make([]byte, 1000)...)
+		var c Classes
+		if c.State(coder.Read(state.Out)); len(c.output) > 0 {
+			t.Errorf("a state of %d bytes gives %d classes", len(state.Out), len(c.output))
+		}
+	}
 }

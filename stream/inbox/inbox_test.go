@@ -17,6 +17,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/must"
 	"blankout/stream"
+	"blankout/stream/labels"
 	"blankout/stream/record"
 )
 
@@ -36,8 +37,7 @@ func events(from, n int) (out [][]byte) {
 
 func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 	t.Helper()
-	first, _ := must.Get2(l.Append(context.Background(), key, events))(t)
-	return first
+	return must.Get(l.Append(context.Background(), []string{key}, events))(t).First
 }
 
 // read returns the values of column x for n events, from a position on.
@@ -112,6 +112,8 @@ func TestAppendAndRead(t *testing.T) {
 			t.Errorf("a source from %v, of a log of %d to %d", from, first, n+3)
 		}
 	}
+	_, err := NewSource(l, config, config.Schema(), at(int64(n)+4))
+	must.ErrorContains(t, err, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", n+4, first, n+3), "beyond the end")
 }
 
 // TestIncompleteTail checks a log that is cut at any byte. No acknowledged event may be lost, and either all or no
@@ -142,8 +144,8 @@ func TestIncompleteTail(t *testing.T) {
 			if l.Next() != int64(3*posts) {
 				t.Fatalf("of %d bytes %d events, want %d", size, l.Next(), 3*posts)
 			}
-			if _, again, err := l.Append(context.Background(), "key2", events(6, 3)); again != (posts > 2) || err != nil {
-				t.Fatalf("of %d bytes, %d requests: the third again %v, %v", size, posts, again, err)
+			if stored, err := l.Append(context.Background(), []string{"key2"}, events(6, 3)); stored.Repeated > 0 != (posts > 2) || err != nil {
+				t.Fatalf("of %d bytes, %d requests: the third again %v, %v", size, posts, stored, err)
 			}
 			want := count(0, 3*posts)
 			if posts < 3 {
@@ -154,31 +156,6 @@ func TestIncompleteTail(t *testing.T) {
 			}
 			must.Do(t, l.Close())
 		}
-	}
-}
-
-// TestIncompleteWrite checks that the remains of an incomplete write do not reappear after later writes.
-func TestIncompleteWrite(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, dir, Options{})
-	for i := range 3 {
-		add(t, l, fmt.Sprint(i), events(i, 1))
-	}
-	size := l.segments[0].size
-	must.Do(t, l.Close())
-	f := must.Get(os.OpenFile(l.name(0), os.O_RDWR, 0))(t)
-	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // damage the second of three requests
-		t.Fatal(err)
-	}
-	must.Do(t, f.Close())
-	l = open(t, dir, Options{})
-	if l.Next() != 1 {
-		t.Fatalf("%d events before what is torn", l.Next())
-	}
-	add(t, l, "1", events(1, 1)) // a request of the same size
-	must.Do(t, l.Close())
-	if l = open(t, dir, Options{}); l.Next() != 2 {
-		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
 }
 
@@ -237,20 +214,28 @@ func TestRepeatedRequests(t *testing.T) {
 	l = open(t, dir, Options{Segment: 300})
 	must.Require(t, l.segments[0].first != 0, "no segment has been removed")
 	for i, key := range []string{"same", "1", "5", "9"} {
-		first, again, err := l.Append(context.Background(), key, events(0, 2))
-		if want := []int64{0, 2, 10, 18}[i]; !again || first != want || err != nil {
-			t.Errorf("%s: event %d, again %v, %v", key, first, again, err)
+		want := []int64{0, 2, 10, 18}[i]
+		if stored, err := l.Append(context.Background(), []string{key}, events(int(want), 2)); stored != (Stored{First: want, Repeated: 2}) || err != nil {
+			t.Errorf("%s: %+v, %v", key, stored, err)
 		}
 	}
 	for i := range maxKeys + 10 {
-		l.keys.add(keyOf(fmt.Sprint("more", i)), placed{int64(i), 1})
+		l.keys.add(key(hashes([]string{fmt.Sprint("more", i)})), placed{first: int64(i), events: 1})
 	}
-	if _, found := l.keys.find(keyOf("more9")); found || len(l.keys.of) != maxKeys {
+	if _, found := l.keys.find(key(hashes([]string{"more9"}))); found || len(l.keys.of) != maxKeys {
 		t.Errorf("%d keys are known", len(l.keys.of))
 	}
-	if _, found := l.keys.find(keyOf("more10")); !found {
+	if _, found := l.keys.find(key(hashes([]string{"more10"}))); !found {
 		t.Error("a key of the last is forgotten")
 	}
+	next := l.Next()
+	for i := range 12 { // segments whose heads have all keys
+		add(t, l, "", events(int(next)+i, 1))
+	}
+	must.EqualSlices(t, read(t, l, at(next), 12), count(int(next), 12))
+	must.Do(t, l.Close())
+	l = open(t, dir, Options{Segment: 300})
+	must.Equal(t, len(l.keys.of), maxKeys, "keys after a restart")
 }
 
 // faulty is a file that fails on request.
@@ -287,7 +272,7 @@ func TestFailingDisk(t *testing.T) {
 	l := open(t, dir, o)
 	add(t, l, "", events(0, 2))
 	write = syscall.ENOSPC
-	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
+	if _, err := l.Append(context.Background(), []string{"a"}, events(2, 2)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("a full disk: %v", err)
 	}
 	must.Do(t, l.Close())
@@ -295,18 +280,18 @@ func TestFailingDisk(t *testing.T) {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
 	write, free = nil, 1<<19
-	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
+	if _, err := l.Append(context.Background(), []string{"a"}, events(2, 2)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("a disk that is nearly full: %v", err)
 	}
 	free = 1 << 30
 	add(t, l, "a", events(2, 2))
 	must.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
 	sync = errors.New("input/output error")
-	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
+	if _, err := l.Append(context.Background(), []string{""}, events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("a failed sync: %v", err)
 	}
 	sync = nil
-	must.Fails(t, must.Err2(l.Append(context.Background(), "", events(4, 2))), "Append after a failed sync")
+	must.Fails(t, must.Err(l.Append(context.Background(), nil, events(4, 2))), "Append after a failed sync")
 	config := record.DefaultConfig()
 	s := must.Get(NewSource(l, config, config.Schema(), at(4)))(t)
 	defer s.Close()
@@ -322,20 +307,20 @@ func TestUnreadBytesAreLimited(t *testing.T) {
 	var err error
 	n := 0
 	for ; err == nil && n < 1000; n++ {
-		_, _, err = l.Append(context.Background(), "", events(n, 1))
+		_, err = l.Append(context.Background(), nil, events(n, 1))
 	}
 	must.Require(t, errors.Is(err, ErrBehind) && n >= 5, "after %d events: %v", n, err)
 	read(t, l, nil, n-1)
 	add(t, l, "", events(n-1, 1))
 	must.ErrorContains(t, must.Err(Open(dir, Options{})), "in use by another learner", "opened twice")
 	must.Do(t, l.Close())
-	must.ErrorIs(t, must.Err2(l.Append(context.Background(), "", events(0, 1))), ErrClosed, "after the end")
+	must.ErrorIs(t, must.Err(l.Append(context.Background(), nil, events(0, 1))), ErrClosed, "after the end")
 }
 
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	l := must.Get(Open(dir, Options{}))(f)
-	must.Get2(l.Append(context.Background(), "key", events(0, 2)))(f)
+	must.Get(l.Append(context.Background(), []string{"key"}, events(0, 2)))(f)
 	must.Do(f, l.Close())
 	data := must.Get(os.ReadFile(l.name(0)))(f)
 	f.Add(data)
@@ -365,16 +350,25 @@ func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
 	must.Do(t, err)
 	defer broker.Close()
-	config := record.DefaultConfig()
-	ctx := context.Background()
-	n, err := NewTopicAcceptor(config, config.Schema(), "events", "labels", func(ctx context.Context, topic string) (*stream.Producer, error) {
-		c := stream.DefaultProducerConfig()
-		c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
-		return stream.NewProducer(ctx, c)
-	})
-	must.Do(t, err)
-	defer n.Close()
+	config, ctx := record.DefaultConfig(), context.Background()
+	config.ID = "id"
+	labeled := labels.DefaultConfig()
+	acceptor := func() *TopicAcceptor {
+		n := must.Get(NewTopicAcceptor(config, labeled.LabelRecord(config), config.Schema, "events", "labels", func(ctx context.Context, topic string) (*stream.Producer, error) {
+			c := stream.DefaultProducerConfig()
+			c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
+			return stream.NewProducer(ctx, c)
+		}))(t)
+		t.Cleanup(func() { _ = n.Close() })
+		return n
+	}
+	n := acceptor()
 	next := map[int32]int64{}
+	type where struct {
+		partition int32
+		offset    int64
+	}
+	var places []where
 	for i := range 6 {
 		size := 1 + 40*(i%3) // more than one batch for some requests
 		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
@@ -382,17 +376,35 @@ func TestTopicAcceptor(t *testing.T) {
 			t.Fatalf("%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
 		}
 		next[*a.Partition] += int64(size)
+		places = append(places, where{*a.Partition, *a.Offset})
 		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {
 			t.Fatalf("again: %+v, %v", b, err)
 		}
 	}
 	must.Equal(t, len(next), 2, next)
-	if a, err := n.Accept(ctx, "", [][]byte{[]byte(`{"id":"a","label":1}`)}, true); err != nil || a.Topic != "labels" {
-		t.Errorf("%+v, %v", a, err)
+	label := texts(`{"id":"a","label":1}`)
+	a := must.Get(n.Accept(ctx, "1", label, true))(t, "a label with the key of an event")
+	must.Require(t, a.Topic == "labels" && !a.Again, "%+v", a)
+	_, err = n.Accept(ctx, "1", texts(`{"id":"b","label":1}`), true)
+	must.ErrorContains(t, err, "this key was used before", "another label with the key")
+	must.Require(t, !must.Get(n.Accept(ctx, "", texts(`{"id":"a","x":1}`, `{"id":"b","x":1}`), false))(t).Again, "IDs")
+	n = acceptor() // as after a restart
+	for i := range 6 {
+		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, 1+40*(i%3)), false)
+		must.Require(t, err == nil && a.Again && *a.Offset == places[i].offset && *a.Partition == places[i].partition, "%d: %+v, %v", i, a, err)
 	}
-	var refused *RefusedError
-	if _, err := n.Accept(ctx, "", [][]byte{[]byte(`{}`), []byte(`{`)}, false); !errors.As(err, &refused) || refused.Event != 1 {
-		t.Error(err)
+	must.Require(t, must.Get(n.Accept(ctx, "1", label, true))(t).Again, "a label again")
+	a = must.Get(n.Accept(ctx, "", texts(`{"id":"b","x":1}`, `{"id":"c","x":1}`), false))(t)
+	must.Require(t, a.Repeated == 1, "%+v", a)
+	_, err = n.Accept(ctx, "", texts(`{"id":"c","x":2}`), false)
+	must.ErrorContains(t, err, "its ID belongs to another event", "another event")
+	for _, c := range []struct {
+		label bool
+		event string
+	}{{false, `{`}, {true, `{`}, {true, `{"x":1}`}, {true, `{"id":"a","x":1}`}, {true, `{"id":"a","label":null}`}, {true, `{"label":1}`}} {
+		_, err := n.Accept(ctx, "", texts(`{"id":"z","label":1}`, c.event), c.label)
+		refused, ok := errors.AsType[*RefusedError](err)
+		must.Require(t, ok && refused.Event == 1, "%v: %v", c, err)
 	}
 }
 
@@ -409,27 +421,83 @@ func TestAcceptorSchema(t *testing.T) {
 	}
 }
 
-// TestRequestsByEventIDs checks that a request without a key header is identified by the IDs of its events.
+// TestRequestsByEventIDs checks that events of requests without a key are identified by their IDs, one by one. Another
+// event with a known ID must be refused, together with its request.
 func TestRequestsByEventIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"
-	l := open(t, t.TempDir(), Options{})
+	dir := t.TempDir()
+	l := open(t, dir, Options{})
 	n := must.Get(NewLogAcceptor(l, config, config.Schema()))(t)
-	accept := func(key string, want bool, events ...string) {
+	accept := func(key string, first int64, repeated int, events ...string) {
 		t.Helper()
-		var all [][]byte
-		for _, e := range events {
-			all = append(all, []byte(e))
-		}
-		if a, err := n.Accept(context.Background(), key, all, false); err != nil || a.Again != want {
-			t.Errorf("%v: %+v, %v", events, a, err)
+		a, err := n.Accept(context.Background(), key, texts(events...), false)
+		if err != nil || *a.First != first || a.Repeated != repeated || a.Again != (repeated == len(events)) || a.Events != len(events) {
+			t.Errorf("%v: %+v, first %d, %v", events, a, *a.First, err)
 		}
 	}
-	accept("", false, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
-	accept("", true, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
-	accept("", false, `{"id":"ab","x":1}`)
-	accept("", false, `{"id":"a","x":1}`)
-	accept("key", false, `{"id":"a","x":1}`)
-	accept("", false, `{"x":1}`)
-	accept("", false, `{"x":1}`)
+	refused := func(key string, event int, events ...string) {
+		t.Helper()
+		next := l.Next()
+		_, err := n.Accept(context.Background(), key, texts(events...), false)
+		if e, ok := errors.AsType[*ReusedError](err); !ok || e.Event != event || l.Next() != next {
+			t.Errorf("%v: %v, %d events are stored", events, err, l.Next()-next)
+		}
+	}
+	accept("", 0, 0, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
+	for range 2 { // again after a restart
+		accept("", 0, 2, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
+		accept("", 1, 1, `{"id":"b","x":1}`)
+		refused("", 0, `{"id":"a","x":2}`)
+		refused("", 1, `{"id":"new","x":2}`, `{"id":"b","x":2}`)
+		refused("", 1, `{"id":"new","x":2}`, `{"id":"new","x":3}`)
+		must.Do(t, l.Close())
+		l = open(t, dir, Options{})
+		n = must.Get(NewLogAcceptor(l, config, config.Schema()))(t)
+	}
+	accept("", 2, 2, `{"id":"b","x":1}`, `{"id":"c","x":1}`, `{"id":"c","x":1}`, `{"id":"d","x":1}`)
+	accept("", 4, 0, `{"id":"ab","x":1}`)
+	accept("key", 5, 0, `{"id":"a","x":1}`)
+	accept("key", 5, 1, `{"id":"a","x":1}`)
+	refused("key", -1, `{"id":"a","x":2}`)
+	refused("key", -1, `{"id":"a","x":1}`, `{"id":"e","x":1}`)
+	accept("id a", 6, 0, `{"id":"e","x":1}`) // a key is not an ID
+	accept("", 7, 0, `{"x":1}`)
+	accept("", 8, 0, `{"x":1}`)
+	must.Equal(t, l.Next(), 9, "stored events")
+}
+
+func texts(events ...string) (out [][]byte) {
+	for _, e := range events {
+		out = append(out, []byte(e))
+	}
+	return out
+}
+
+// TestRefusedRequestsLeaveNoClass checks that requests that are not stored use up neither classes nor fields.
+func TestRefusedRequestsLeaveNoClass(t *testing.T) {
+	config := record.DefaultConfig()
+	l := open(t, t.TempDir(), Options{Most: 1})
+	n := must.Get(NewLogAcceptor(l, config, config.Schema()))(t)
+	accept := func(key string, events ...string) error {
+		_, err := n.Accept(context.Background(), key, texts(events...), false)
+		return err
+	}
+	must.Do(t, accept("key", `{"x":1,"label":"first"}`))
+	for i := range 2 * config.MaxClasses {
+		event := fmt.Sprintf(`{"x":1,"x%d":1,"label":"c%d"}`, i, i)
+		if e, ok := errors.AsType[*RefusedError](accept("", event, `{"x":1e31,"label":"first"}`)); !ok || e.Event != 1 {
+			t.Fatalf("request %d: %v", i, e)
+		}
+		must.ErrorIs(t, accept("", event), ErrBehind, "behind")
+		if _, ok := errors.AsType[*ReusedError](accept("key", event)); !ok {
+			t.Fatalf("request %d", i)
+		}
+	}
+	must.Equal(t, len(n.check.schema.Fields), 2, "fields")
+	l.options.Most = 1 << 20
+	for i := range config.MaxClasses - 1 {
+		must.Do(t, accept("", fmt.Sprintf(`{"x":1,"label":"true%d"}`, i)))
+	}
+	must.Fails(t, accept("", `{"x":1,"label":"one more"}`), "more than max_classes")
 }

@@ -4,7 +4,6 @@ package inbox
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -31,8 +30,11 @@ import (
 //
 //	NUMBER.events  a head, then a frame for each request; NUMBER is the number of its first event, in 16 hexadecimal digits
 //
-// The head of a segment has the keys of earlier requests. So a repeated request is recognized even after the segment
-// with its events is removed. A write that a crash interrupted was never acknowledged, so opening the Log removes it.
+// The head of a segment has the keys of earlier events. So a repeated request is recognized even after the segment
+// with its events is removed. Each frame has the number of its first event. So the frames after damage are found.
+//
+// A write that a crash interrupted was never acknowledged, and no frame follows it. The next write moves such an end to
+// NUMBER.cut. Other damage is a DamageError, unless all damaged events have been learned.
 //
 // Any goroutine may call its methods.
 type Log struct {
@@ -50,7 +52,8 @@ type Log struct {
 	segments []*segment    // oldest first; the last segment is written
 	next     int64         // number of the next event
 	keys     keys
-	reader   place // position up to which events have been read
+	reader   place  // position up to which events have been read
+	torn     []byte // incomplete end of the last segment, which the writer cuts before it writes
 }
 
 // Options has the limits of a Log.
@@ -63,14 +66,19 @@ type Options struct {
 	// Append fails with ErrDiskFull. A nil Free disables the check.
 	Free    func() (int64, error)
 	MinFree int64
+	// Learned is the number of the first event that no checkpoint has. Earlier events are never cut, and may be damaged.
+	Learned int64
 	Log     *slog.Logger // nil disables the log
 	// file opens the files of segments; nil uses the operating system. Tests set it to simulate failing files.
 	file func(name string, flag int) (segmentFile, error)
+	// sync syncs the directory; nil uses the operating system. Tests set it to see the calls.
+	sync func(directory string) error
 }
 
 // segmentFile is the file of a segment that is being written.
 type segmentFile interface {
 	io.WriterAt
+	Stat() (fs.FileInfo, error)
 	Truncate(size int64) error
 	Sync() error
 	Close() error
@@ -95,27 +103,34 @@ type place struct{ segment, at int64 }
 
 // post is a request to append events.
 type post struct {
-	key    key
-	frame  []byte
-	events int
-	first  int64 // number of the first event, set when the post is done
+	frame
+	data   []byte // encoded frame
+	stored Stored // set when the post is done
 	err    error
 	done   chan struct{}
 }
 
-var magic = []byte("blankout inbox 1")
+// Stored reports where the events of a request are stored. First is the number of the first event that the request
+// added, or of its first event if it added none. Repeated is the number of events that were stored earlier.
+type Stored struct {
+	First     int64
+	Repeated  int
+	partition int32 // partition of a repeated event in a topic
+}
+
+var magic = []byte("blankout inbox 2")
 
 const (
 	headBytes  = 32 // magic number, number of the first event, size of the keys, checksum of both
 	frameBytes = 8  // checksum and size of a payload
-	postBytes  = 28 // start of a payload: number of events, arrival and key
+	postBytes  = 24 // start of a payload: number of the first event, number of events, arrival, number of keys
 )
 
 // DamageError reports that a file of a Log differs from the bytes that were written.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s; restore it, or restart with --reset", e.File, e.Why)
+	return fmt.Sprintf("%s is damaged: %s; restore it, or move it away and restart with --reset", e.File, e.Why)
 }
 
 // Open opens the log in a directory, which it creates if necessary.
@@ -128,6 +143,9 @@ func Open(directory string, o Options) (_ *Log, err error) {
 	}
 	if o.file == nil {
 		o.file = func(name string, flag int) (segmentFile, error) { return os.OpenFile(name, flag, 0o600) }
+	}
+	if o.sync == nil {
+		o.sync = syncDirectory
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -171,67 +189,100 @@ func (l *Log) open() error {
 			l.segments = append(l.segments, &segment{first: first, size: info.Size()})
 		}
 	}
-	for len(l.segments) > 0 {
+	for begun := int64(0); len(l.segments) > 0; {
 		g := l.segments[len(l.segments)-1]
 		whole, err := l.recover(g)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if whole {
-			l.reader = place{l.segments[0].first, 0}
+		case whole && l.next < begun:
+			return &DamageError{l.name(g.first), fmt.Sprintf("it ends before event %d", begun)}
+		case whole:
 			return nil
 		}
 		// The process ended while it wrote the head of this segment.
-		if err := os.Remove(l.name(g.first)); err != nil {
+		begun = max(begun, g.first)
+		if err := os.Rename(l.name(g.first), l.cutName(g.first)); err != nil {
 			return err
 		}
 		l.segments = l.segments[:len(l.segments)-1]
 	}
-	if err := l.begin(); err != nil {
-		return err
-	}
-	l.reader = place{l.segments[0].first, 0}
-	return nil
+	return l.begin()
 }
 
-// recover reads the last segment and removes an incomplete end. It returns false if the head is incomplete.
+// recover reads the last segment. It changes no segment, because the start may still be refused. It returns false if the
+// head is incomplete.
 func (l *Log) recover(g *segment) (whole bool, err error) {
 	name := l.name(g.first)
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return false, err
 	}
+	damage := func(why string, args ...any) error { return &DamageError{name, fmt.Sprintf(why, args...)} }
 	known, at := readHead(data, g.first)
 	if at == 0 {
-		if len(l.segments) == 1 && len(data) >= headBytes {
-			return false, &DamageError{name, "its head is not what was written"}
+		_, _, end := nextFrame(data, 0)
+		switch torn := end == 0 && l.options.Learned <= g.first; {
+		case torn && (len(l.segments) > 1 || len(data) < headBytes):
+			return false, nil
+		case end == 0 || l.options.Learned <= g.first:
+			return false, damage("its head is not what was written")
 		}
-		return false, nil
+		l.options.Log.Warn("the head of a file of learned events is damaged: requests before it are no longer recognized when they are repeated", "file", name)
+		at = headBytes
 	}
 	l.keys, l.next = known, g.first
 	for {
-		p, end := readFrame(data, at)
+		f, start, end := nextFrame(data, at)
 		if end == 0 {
 			break
 		}
-		l.keys.add(p.key, placed{l.next, p.events})
-		l.next += int64(p.events)
+		if f.first > l.options.Learned && f.first != l.next || f.first < l.next {
+			return false, damage("events %d to %d are not what was written", l.next, f.first-1)
+		}
+		if start > at {
+			l.options.Log.Warn("a file of events is damaged; the damaged events had been learned", "file", name, "from", l.next, "to", f.first-1)
+		}
+		l.keys.remember(&f, 0)
+		l.next = f.first + int64(f.events)
 		at = end
 	}
 	if g.file, err = l.options.file(name, os.O_RDWR); err != nil {
 		return false, err
 	}
-	if at < len(data) {
-		l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", name, "bytes", len(data)-at)
-		if err := g.file.Truncate(int64(at)); err != nil {
-			return false, err
-		}
-		if err := g.file.Sync(); err != nil {
-			return false, err
+	g.size = int64(at)
+	switch missing := l.options.Learned - l.next; {
+	case missing <= 0 && at == len(data):
+		return true, nil
+	case missing <= 0:
+		l.torn = slices.Clone(data[at:])
+		l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", name, "bytes", len(l.torn), "kept in", l.cutName(l.next))
+		return true, nil
+	case !holds(data[at:], missing):
+		return false, errors.Join(damage("it ends with event %d, and event %d has been learned", l.next-1, l.options.Learned-1), g.file.Close())
+	}
+	l.options.Log.Warn("the end of a file of events is damaged; the damaged events had been learned", "file", name, "from", l.next, "to", l.options.Learned-1)
+	l.next = l.options.Learned
+	return true, l.begin()
+}
+
+// cut moves an incomplete end of the last segment to another file.
+func (l *Log) cut(g *segment) error {
+	f, err := os.OpenFile(l.cutName(l.next), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(l.torn)
+	if err = errors.Join(err, f.Sync(), f.Close(), l.options.sync(l.directory)); err == nil {
+		if err = g.file.Truncate(g.size); err == nil {
+			err = g.file.Sync()
 		}
 	}
-	g.size = int64(at)
-	return true, nil
+	return err
+}
+
+func (l *Log) cutName(first int64) string {
+	return strings.TrimSuffix(l.name(first), ".events") + ".cut"
 }
 
 // begin starts a new segment.
@@ -246,7 +297,7 @@ func (l *Log) begin() error {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDirectory(l.directory)
+		err = l.options.sync(l.directory)
 	}
 	if err != nil {
 		return fmt.Errorf("beginning %s: %w", name, errors.Join(err, f.Close(), os.Remove(name)))
@@ -273,43 +324,31 @@ func syncDirectory(name string) error {
 	return errors.Join(err, d.Close())
 }
 
-// Append writes the events of a request, and returns the number of the first event once they are on disk. If a request
-// with this key was already written, Append writes nothing and returns the number of that request's first event. Append
-// does not keep the slice events after it returns.
-func (l *Log) Append(ctx context.Context, requestKey string, events [][]byte) (first int64, again bool, err error) {
-	p := &post{key: keyOf(requestKey), events: len(events), done: make(chan struct{})}
-	p.frame = encodePost(p.key, events)
+// Append writes the events of a request, and returns their place once they are on disk. keys is empty, or has one key for
+// the request, or a key for each event, where "" means no key. Events whose key is known are not written again. If their
+// content differs from the known content, Append writes nothing and returns a *ReusedError. Append does not keep the
+// slice events after it returns.
+func (l *Log) Append(ctx context.Context, keys []string, events [][]byte) (Stored, error) {
+	p := &post{done: make(chan struct{})}
+	p.data = encodeFrame(hashes(keys), events, time.Now().UnixMilli())
+	p.frame = decodeFrame(p.data)
 	l.mu.Lock()
-	if !p.key.none() {
-		if was, ok := l.keys.find(p.key); ok {
-			l.mu.Unlock()
-			return was.first, true, nil
-		}
-		for _, other := range l.posts {
-			if other.key == p.key {
-				l.mu.Unlock()
-				first, err = other.wait(ctx)
-				return first, err == nil, err
-			}
-		}
-	}
-	if err := l.admit(int64(len(p.frame))); err != nil {
+	if fresh, stored, err := l.keys.fresh(&p.frame, nil); err != nil || len(fresh) == 0 {
 		l.mu.Unlock()
-		return 0, false, err
+		return stored, err
+	}
+	if err := l.admit(int64(len(p.data))); err != nil {
+		l.mu.Unlock()
+		return Stored{}, err
 	}
 	l.posts = append(l.posts, p)
 	l.mu.Unlock()
 	wake(l.wake)
-	first, err = p.wait(ctx)
-	return first, false, err
-}
-
-func (p *post) wait(ctx context.Context) (int64, error) {
 	select {
 	case <-p.done:
-		return p.first, p.err
+		return p.stored, p.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return Stored{}, ctx.Err()
 	}
 }
 
@@ -323,7 +362,7 @@ func (l *Log) admit(size int64) error {
 	}
 	waiting := int64(0)
 	for _, p := range l.posts {
-		waiting += int64(len(p.frame))
+		waiting += int64(len(p.data))
 	}
 	if waiting += l.unread(); waiting > 0 && waiting+size > l.options.Most {
 		return fmt.Errorf("%w (%d bytes, the most is %d)", ErrBehind, waiting, l.options.Most)
@@ -365,20 +404,25 @@ func (l *Log) write() {
 		posts, broken, closed := slices.Clone(l.posts), l.broken, l.closed
 		l.mu.Unlock()
 		err := broken
-		if err == nil && len(posts) > 0 {
-			err = l.writeAll(posts)
+		data, added, next := l.arrange(posts)
+		if err == nil && len(data) > 0 {
+			err = l.writeAll(data)
 		}
 		l.mu.Lock()
 		l.posts = l.posts[len(posts):]
+		if err == nil {
+			for _, of := range added.order[added.begin:] {
+				l.keys.add(of, added.of[of])
+			}
+			l.next = next
+		}
 		for _, p := range posts {
-			if p.err = err; err == nil {
-				p.first = l.next
-				l.keys.add(p.key, placed{l.next, p.events})
-				l.next += int64(p.events)
+			if p.err == nil {
+				p.err = err
 			}
 			close(p.done)
 		}
-		if err == nil && len(posts) > 0 {
+		if err == nil && len(data) > 0 {
 			close(l.grown)
 			l.grown = make(chan struct{})
 		}
@@ -389,10 +433,38 @@ func (l *Log) write() {
 	}
 }
 
-// writeAll writes posts and syncs them. A failed write is undone, so that the next attempt may succeed. If a sync
+// arrange numbers the events of posts that are not stored yet. It returns their frames, their keys, and the number of
+// the event after them.
+func (l *Log) arrange(posts []*post) (data []byte, added keys, next int64) {
+	next = l.next // no other goroutine changes the keys and the number
+	for _, p := range posts {
+		var fresh []int
+		if fresh, p.stored, p.err = l.keys.fresh(&p.frame, &added); p.err != nil || len(fresh) == 0 {
+			continue
+		}
+		if len(fresh) < p.events {
+			p.data = p.frame.only(fresh)
+			p.frame = decodeFrame(p.data)
+		}
+		p.first, p.stored.First = next, next
+		seal(p.data, next)
+		added.remember(&p.frame, 0)
+		next += int64(p.events)
+		data = append(data, p.data...)
+	}
+	return data, added, next
+}
+
+// writeAll writes frames and syncs them. A failed write is undone, so that the next attempt may succeed. If a sync
 // fails, the content of the disk is unknown, and the Log is broken.
-func (l *Log) writeAll(posts []*post) (err error) {
+func (l *Log) writeAll(data []byte) (err error) {
 	g := l.segments[len(l.segments)-1] // no other goroutine changes this segment
+	if l.torn != nil {
+		if err = l.cut(g); err != nil {
+			return diskError(fmt.Errorf("keeping the end of %s: %w", l.name(g.first), err))
+		}
+		l.torn = nil
+	}
 	if g.size >= l.options.Segment {
 		l.mu.Lock()
 		err = l.begin()
@@ -402,26 +474,39 @@ func (l *Log) writeAll(posts []*post) (err error) {
 			return diskError(err)
 		}
 	}
-	var data []byte
-	for _, p := range posts {
-		data = append(data, p.frame...)
-	}
+	name := l.name(g.first)
 	if _, err = g.file.WriteAt(data, g.size); err != nil {
 		if back := g.file.Truncate(g.size); back != nil {
-			return l.fail(fmt.Errorf("writing %s: %w", l.name(g.first), errors.Join(err, back)))
+			return l.fail(fmt.Errorf("writing %s: %w", name, errors.Join(err, back)))
 		}
-		return diskError(fmt.Errorf("writing %s: %w", l.name(g.first), err))
+		return diskError(fmt.Errorf("writing %s: %w", name, err))
 	}
 	if err = failpoint.Here("inbox.sync"); err == nil {
 		err = g.file.Sync()
 	}
+	if err == nil {
+		err = inPlace(g.file, name)
+	}
 	if err != nil {
-		return l.fail(fmt.Errorf("writing %s to disk: %w", l.name(g.first), err))
+		return l.fail(fmt.Errorf("writing %s to disk: %w", name, err))
 	}
 	l.mu.Lock()
 	g.size += int64(len(data))
 	l.mu.Unlock()
 	return nil
+}
+
+// inPlace returns an error if a file no longer has its name, for example because its directory was removed.
+func inPlace(f segmentFile, name string) error {
+	is, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	found, err := os.Stat(name)
+	if err == nil && !os.SameFile(is, found) {
+		err = errors.New("another file is in its place")
+	}
+	return err
 }
 
 // fail makes all further writes fail.
@@ -475,34 +560,50 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.lock.Close())
 }
 
-// encodePost returns the frame of a request with key k.
-func encodePost(k key, events [][]byte) []byte {
-	size := postBytes
+// frame is a stored request.
+type frame struct {
+	first  int64 // number of the first event
+	events int
+	came   int64  // time of arrival, in milliseconds since the Unix epoch
+	keys   []byte // no key, one for the frame, or one for each event
+	rest   []byte // events that have not been read
+}
+
+// encodeFrame returns a frame without its first number and its checksum.
+func encodeFrame(keys []byte, events [][]byte, came int64) []byte {
+	size := postBytes + len(keys)
 	for _, e := range events {
 		size += 4 + len(e)
 	}
 	le := binary.LittleEndian
-	out := make([]byte, frameBytes, frameBytes+size)
+	out := make([]byte, frameBytes+8, frameBytes+size)
 	out = le.AppendUint32(out, uint32(len(events)))
-	out = le.AppendUint64(out, uint64(time.Now().UnixMilli()))
-	out = append(out, k[:]...)
+	out = le.AppendUint64(out, uint64(came))
+	out = append(le.AppendUint32(out, uint32(len(keys)/keyBytes)), keys...)
 	for _, e := range events {
 		out = append(le.AppendUint32(out, uint32(len(e))), e...)
 	}
 	le.PutUint32(out[4:], uint32(size))
-	le.PutUint32(out, checksum(out[4:]))
 	return out
 }
 
-// frame is a stored request, as a reader of the Log decodes it.
-type frame struct {
-	key    key
-	events int
-	came   int64 // time of arrival, in milliseconds since the Unix epoch
-	rest   []byte
+// seal sets the number of the first event of a frame, and the checksum.
+func seal(data []byte, first int64) {
+	le := binary.LittleEndian
+	le.PutUint64(data[frameBytes:], uint64(first))
+	le.PutUint32(data, checksum(data[4:]))
 }
 
-// readFrame decodes the frame at data[at:]. It returns the start of the next frame, or 0 if the frame is incomplete.
+// decodeFrame decodes a frame, which has at least frameBytes+postBytes bytes. The lengths in it may be wrong.
+func decodeFrame(data []byte) (f frame) {
+	le, p := binary.LittleEndian, data[frameBytes:]
+	f = frame{first: int64(le.Uint64(p)), events: int(le.Uint32(p[8:])), came: int64(le.Uint64(p[12:]))}
+	keys := min(int(le.Uint32(p[20:])), (len(p)-postBytes)/keyBytes) * keyBytes
+	f.keys, f.rest = p[postBytes:postBytes+keys], p[postBytes+keys:]
+	return f
+}
+
+// readFrame decodes the frame at data[at:]. It returns the start of the next frame, or 0 if the frame is not whole.
 func readFrame(data []byte, at int) (f frame, end int) {
 	le := binary.LittleEndian
 	if len(data)-at < frameBytes+postBytes {
@@ -513,12 +614,64 @@ func readFrame(data []byte, at int) (f frame, end int) {
 		return f, 0
 	}
 	end = at + frameBytes + size
-	if le.Uint32(data[at:]) != checksum(data[at+4:end]) {
+	f = decodeFrame(data[at:end])
+	if n := len(f.keys) / keyBytes; f.count() != f.events || f.events == 0 || n > 1 && n != f.events || le.Uint32(data[at:]) != checksum(data[at+4:end]) {
 		return f, 0
 	}
-	p := data[at+frameBytes : end]
-	f = frame{events: int(le.Uint32(p)), came: int64(le.Uint64(p[4:])), key: key(p[12:28]), rest: p[postBytes:]}
 	return f, end
+}
+
+// nextFrame returns the first whole frame at or after data[at:], with its start and the start of the next frame, which
+// is 0 if there is none.
+func nextFrame(data []byte, at int) (f frame, start, end int) {
+	for start = at; start < len(data); start++ {
+		if f, end = readFrame(data, start); end > 0 {
+			return f, start, end
+		}
+	}
+	return frame{}, start, 0
+}
+
+// holds reports whether data is a damaged frame of the given number of events.
+func holds(data []byte, events int64) bool {
+	if len(data) < frameBytes+postBytes {
+		return false
+	}
+	f := decodeFrame(data)
+	return int64(f.events) == events || int64(f.count()) == events
+}
+
+// count returns the number of events in f.rest, or -1 if an event is not whole.
+func (f frame) count() (n int) {
+	for len(f.rest) > 0 {
+		if _, ok := f.event(); !ok {
+			return -1
+		}
+		n++
+	}
+	return n
+}
+
+// each calls do with the index and the bytes of each event, including its length.
+func (f frame) each(do func(i int, data []byte)) {
+	for i := range f.events {
+		from := f.rest
+		e, _ := f.event()
+		do(i, from[:4+len(e)])
+	}
+}
+
+// only returns a frame with some of the events, which have keys of their own.
+func (f *frame) only(fresh []int) []byte {
+	var keys []byte
+	var events [][]byte
+	f.each(func(i int, data []byte) {
+		if len(events) < len(fresh) && fresh[len(events)] == i {
+			keys = append(keys, f.keys[i*keyBytes:(i+1)*keyBytes]...)
+			events = append(events, data[4:])
+		}
+	})
+	return encodeFrame(keys, events, f.came)
 }
 
 // event returns the next event of the frame.
@@ -542,17 +695,4 @@ func diskError(err error) error {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
 	}
 	return err
-}
-
-// key is a hash of the key of a request, or zeros if it has no key.
-type key [16]byte
-
-func (k key) none() bool { return k == key{} }
-
-func keyOf(text string) (k key) {
-	if text != "" {
-		sum := sha256.Sum256([]byte(text))
-		copy(k[:], sum[:])
-	}
-	return k
 }

@@ -4,6 +4,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,14 +42,14 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 		return nil, err
 	}
 	l.mu.Lock()
-	first, end, at := l.segments[0].first, l.next, int64(0)
+	first, end := l.segments[0].first, l.next
 	p, known := from.Lookup(Topic, 0)
-	for _, g := range l.segments {
-		if g.first <= max(p.Next, first) {
-			at = g.first
+	g := *l.segments[0]
+	for _, next := range l.segments {
+		if next.first <= p.Next {
+			g = *next
 		}
 	}
-	l.reader = place{at, 0}
 	l.mu.Unlock()
 	if !known && first > 0 {
 		return nil, fmt.Errorf("events before number %d over HTTP were learned by a checkpoint that is missing: restore it, or remove %s", first, l.directory)
@@ -56,25 +57,51 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	if p.Next < first || p.Next > end {
 		return nil, &DamageError{l.directory, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", p.Next, first, end)}
 	}
-	n := &Source{log: l, decoder: decoder, schema: s, next: at}
-	return n, n.skip(p.Next)
+	n := &Source{log: l, decoder: decoder, schema: s}
+	if err := n.start(&g, p.Next); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
 }
 
-// skip reads until the next event has the number to.
-func (n *Source) skip(to int64) error {
-	for n.next < to {
-		switch ok, err := n.read(); {
-		case err != nil:
-			return err
-		case !ok:
-			return &DamageError{n.log.directory, fmt.Sprintf("it ends before event %d", to)}
+// start makes event number to the next event. g is its segment. Earlier events of the segment may be damaged.
+func (n *Source) start(g *segment, to int64) error {
+	data, err := os.ReadFile(n.log.name(g.first))
+	if err != nil {
+		return err
+	}
+	data = data[:min(int64(len(data)), g.size)]
+	_, at := readHead(data, g.first)
+	switch {
+	case at == 0 && to == g.first:
+		return &DamageError{n.log.name(g.first), "its head is not what was written"}
+	case at == 0:
+		at = headBytes
+	}
+	for n.next = g.first; ; {
+		f, start, end := nextFrame(data, at)
+		if end == 0 || f.first > to {
+			break
 		}
-		for ; n.left > 0 && n.next < to; n.next++ {
-			if _, ok := n.frame.event(); !ok {
-				return n.damaged()
-			}
-			n.left--
+		if after := f.first + int64(f.events); after <= to {
+			n.next, at = after, end
+			continue
 		}
+		n.next, at = f.first, start
+		break
+	}
+	n.log.move(place{g.first, int64(at)})
+	if n.next == to {
+		return nil
+	}
+	if ok, err := n.read(); err != nil || !ok || n.next+int64(n.left) <= to {
+		return errors.Join(err, n.damaged())
+	}
+	for ; n.next < to; n.next++ {
+		if _, ok := n.frame.event(); !ok {
+			return n.damaged()
+		}
+		n.left--
 	}
 	return nil
 }
@@ -130,7 +157,7 @@ func (n *Source) read() (ok bool, err error) {
 
 // head returns the start of the frames of a segment.
 func (n *Source) head(first int64) (int64, error) {
-	head := make([]byte, headBytes+maxKeys*keyBytes)
+	head := make([]byte, headBytes+maxKeys*entryBytes)
 	size, err := n.file.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return 0, err
@@ -157,7 +184,7 @@ func (n *Source) readFrame(at place, size int64) error {
 		return n.damaged()
 	}
 	f, end := readFrame(data, 0)
-	if end == 0 {
+	if end == 0 || f.first != n.next {
 		return n.damaged()
 	}
 	n.frame, n.left = f, f.events
