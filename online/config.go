@@ -419,7 +419,16 @@ func (s *checked) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
 
+// noiseText returns the noise in effect. dropout-descent needs one fixed noise: dropout:0.5 unless another is set.
+func (c Config) noiseText() string {
+	if c.Optimizer == "dropout-descent" && c.Noise == "auto" && c.silentKey() == "" {
+		return "dropout:0.5"
+	}
+	return c.Noise
+}
+
 func (s *checked) parseNoise(c Config) error {
+	c.Noise = c.noiseText()
 	for key, d := range map[string]float64{"expected_missing": c.ExpectedMissing, "expected_missing_groups": c.ExpectedMissingGroups, "silent_missing": c.SilentMissing} {
 		if !(d >= 0 && d <= 0.9) {
 			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
@@ -530,7 +539,7 @@ func (c Config) fingerprint() Fingerprint {
 	if l, err := loss.Parse(c.Loss); err == nil {
 		c.Loss = l.String()
 	}
-	if c.Noise == "auto" {
+	if c.Noise = c.noiseText(); c.Noise == "auto" {
 		features, groups := c.noiseLevels()
 		if c.Noise = fmt.Sprint("auto ", features); len(groups) > 0 {
 			c.Noise += fmt.Sprint(" groups ", groups)

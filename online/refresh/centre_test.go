@@ -18,11 +18,22 @@ import (
 // summary must then be the solution, at which the gradient of the events, including the noise, and the gradient of the
 // earlier summary cancel. Spline columns must get no weight, because the second-order expert learns their weights.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
-	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}, loss.Silent{D: 0.5}} {
-		for _, curved := range []bool{false, true} {
-			t.Run(fmt.Sprint(noise, "/", curved), func(t *testing.T) {
+	for _, c := range []struct {
+		noise  loss.Noise
+		of     loss.Loss
+		curved bool
+	}{
+		{loss.NoNoise{}, loss.LogisticGaussian{}, false}, {loss.NoNoise{}, loss.LogisticGaussian{}, true},
+		{loss.Dropout{Q: 0.3}, loss.LogisticGaussian{}, false}, {loss.Dropout{Q: 0.3}, loss.LogisticGaussian{}, true},
+		{loss.Dropout{Q: 0.5}, loss.LogisticGaussian{}, false}, {loss.Dropout{Q: 0.5}, loss.LogisticGaussian{}, true},
+		{loss.Silent{D: 0.5}, loss.LogisticGaussian{}, false}, {loss.Silent{D: 0.5}, loss.LogisticGaussian{}, true},
+		{loss.Dropout{Q: 0.5}, loss.LogisticQuadratic{}, false}, {loss.Dropout{Q: 0.3}, loss.LogisticQuadratic{}, true},
+	} {
+		{
+			noise, curved := c.noise, c.curved
+			t.Run(fmt.Sprint(c.of, "/", noise, "/", curved), func(t *testing.T) {
 				const n = 120
-				r := refresh.Refresh{Settings: refresh.Settings{Size: n, Reach: n + 1, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: true},
+				r := refresh.Refresh{Settings: refresh.Settings{Size: n, Reach: n + 1, Loss: c.of, Ridge: 0.5, Intercept: true, Penalized: true, Marginalized: c.of != loss.Loss(loss.LogisticQuadratic{})},
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {

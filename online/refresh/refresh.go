@@ -147,10 +147,11 @@ func (w *window) drop(n int) {
 	}
 }
 
-// Solvable reports whether a refresh supports a loss. The loss must be convex or t-logistic. The t-logistic loss is
-// solved by convex steps (theta-steps).
+// Solvable reports whether a refresh supports a loss. The loss must be convex, t-logistic or have the quadratic noising
+// penalty. The t-logistic loss is solved by convex steps (theta-steps), and the penalty is held at the current weights.
 func Solvable(l loss.Loss) bool {
-	if _, ok := l.(loss.TLogistic); ok {
+	switch l.(type) {
+	case loss.TLogistic, loss.LogisticQuadratic:
 		return true
 	}
 	return l.Facts().Convex
@@ -263,13 +264,20 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	for c, row := range rows {
 		found[c] = r.Weights(row)[j]
 	}
+	views, dead := viewsOf(lv.Noise), w.deadUnder(lv.Noise)
+	if !r.Marginalized && !r.holds() {
+		views, dead = viewsOf(p.Noise), w.deadUnder(p.Noise)
+	}
+	var held []float64 // by event and view, see hold
+	if r.holds() {
+		held = r.hold(&p, d, dead, views, y, found)
+	}
 	steps := 1
 	robust, isRobust := r.Loss.(loss.TLogistic)
 	if isRobust {
 		// Theta-steps minimize the convex part of the loss, with each event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
 	}
-	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
 	for range steps {
 		o, err := batch.NewExpected(p)
 		if err != nil {
@@ -308,6 +316,10 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		weight := r.window.weights[i] * view.part
 		_, df, shrink := r.Loss.At(y[i], f, variance)
 		_, _, dv := r.Loss.At(y[i], f, max(variance, LeastVariance))
+		if held != nil {
+			_, df, _ = p.Loss.At(y[i], f, 0)
+			shrink, dv = held[i*len(views)+v]/2, held[i*len(views)+v]/2
+		}
 		h := 2 * dv * weight
 		df, shrink = df*weight, 2*shrink*weight
 		row := d.Row(i)
@@ -331,6 +343,38 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		}
 		r.Curvature(row)[j] += h * w.InverseDecay
 	}
+}
+
+// holds reports whether the loss has the quadratic noising penalty, which a refresh holds at the current weights.
+func (r *Refresh) holds() bool { return r.Loss == loss.Loss(loss.LogisticQuadratic{}) }
+
+// hold replaces the loss of p by the logistic loss without noise plus the quadratic noising penalty, whose factors
+// A”(f) are held at the given weights:
+//
+//	R_q(w; weights) = 1/2 sum_n A''(f_n(weights)) v_n(w).
+//
+// This is a convex quadratic in w, although R_q(w) is not convex (Wager, Wang and Liang 2013, eq. 17). hold adds it to the
+// penalty of p, and returns A” by event and view.
+func (r *Refresh) hold(p *batch.Problem, d *batch.Data, dead func(column uint32) float64, views []view, y, weights []float64) (curvatures []float64) {
+	p.Loss, p.Noise = loss.LogisticGaussian{}, loss.NoNoise{}
+	penalty := make([]float64, len(weights))
+	r.eachOf(d, dead, views, weights, func(i, v int, f, variance float64) {
+		_, _, dv := r.Loss.At(y[i], f, variance)
+		curvatures = append(curvatures, 2*dv)
+		row := d.Row(i)
+		for n, c := range row.Index {
+			_, noise := views[v].of(row.At(n), dead(d.Column(int(c))))
+			penalty[c] += 2 * dv * r.window.weights[i] * views[v].part * noise
+		}
+	})
+	metric, center := slices.Clone(p.Penalty.R), slices.Clone(p.Penalty.Center)
+	for c, x := range penalty {
+		if metric[c] += x; metric[c] > 0 {
+			center[c] *= p.Penalty.R[c] / metric[c]
+		}
+	}
+	p.Penalty = batch.Penalty{R: metric, Center: center}
+	return curvatures
 }
 
 // LeastVariance is the smallest variance of a score for computing D. The hinge loss without noise has no curvature that
