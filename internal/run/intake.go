@@ -52,8 +52,9 @@ type Intake struct {
 	recent *recentRing         // may be nil
 
 	counts    Counts
-	confusion [][]float64 // see Counts.Confusion
-	stored    []float64   // prediction for the current event, stored until its label arrives
+	confusion [][]float64       // see Counts.Confusion
+	stored    []float64         // prediction for the current event, stored until its label arrives
+	latest    online.Prediction // result of example, valid until the next event
 
 	// late has the late labels of the current batch, and mislabeled has the mislabeled events that StoreMislabeled has not
 	// passed on yet. Both are borrowed.
@@ -385,15 +386,16 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 		in.keep(b, e)
 		in.recent.offer(e)
 	}
-	p := in.Learner.Learn(e, nil)
-	in.confuse(e, &p)
+	in.latest = in.Learner.Learn(e, nil)
+	p := &in.latest
+	in.confuse(e, p)
 	if s := p.Mislabeled; s != nil {
 		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], *s))
 		if in.Mislabeled != nil {
 			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, *s})
 		}
 	}
-	return &p
+	return p
 }
 
 // predicted passes an event to Answer; a nil event ends a batch.
