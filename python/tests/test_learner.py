@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import warnings
 
@@ -327,3 +328,32 @@ def test_river():
     assert evaluate.progressive_val_score(datasets.Phishing(), Classifier(), metrics.Accuracy()).get() > 0.85
     assert evaluate.progressive_val_score(datasets.TrumpApproval(), Regressor(), metrics.MAE()).get() < 1
     json.dumps(pickle.loads(pickle.dumps(pipeline)).predict_proba_one({"popup_window": 1.0}))
+
+
+def test_threads_share_a_learner():
+    """Labels that come in several threads at once stay those of their events, also of a learner that nobody has asked yet."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for learner in (blankout.Learner(), pickle.loads(pickle.dumps(blankout.Learner()))):
+            failed: list[BaseException] = []
+
+            def learn(k: int) -> None:
+                try:
+                    for _ in range(6):
+                        learner.learn_one({"name": f"n{k}", "k": float(k % 3)}, f"label {k}")
+                        learner.learn_many([{"name": f"n{k}"}], [f"label {k}"])
+                        assert learner.predict_proba_one({"name": "n1"}) is not None and learner.predict_one({"name": "n1"}) is not None
+                        assert learner.predict_proba(pd.DataFrame({"name": ["n1"]})).shape[0] == learner.predict([{"name": "n1"}]).shape[0] == 1
+                except BaseException as e:
+                    failed.append(e)
+
+            threads = [threading.Thread(target=learn, args=(k,)) for k in range(40)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not failed and [learner.predict_one({"name": f"n{k}"}) for k in range(40)] == [f"label {k}" for k in range(40)]
+            assert learner._remote.inspect()["events"] == 40 * 12 and len(learner.classes_) == 40
+    finally:
+        sys.setswitchinterval(before)

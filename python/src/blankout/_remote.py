@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from . import _program as program
+from . import _events, _program as program
 from ._events import Events
 
 MOST_SHAPES = 1000  # sets of columns that the program knows of one learner
@@ -27,8 +27,9 @@ class Remote:
     def __init__(self, operation: bytes, *parts: Any, path: str | os.PathLike[str] | None = None, process: program.Process | None = None):
         self.process = process or program.process(path)
         self.number = self.process.number()
-        self._shapes: dict[tuple[str, ...], int] = {}
-        self._labels = 0  # how many the program knows
+        self._shapes: dict[tuple[str, ...], bytes] = {}
+        self._once: set[tuple[str, ...]] = set()  # sets of columns that came once
+        self.labels: dict[str, int] = {}  # numbers of the labels that were added
         try:
             self.process.ask(operation, self.number, *parts)
         except BaseException:
@@ -40,7 +41,7 @@ class Remote:
     def of(cls, process: program.Process, number: int) -> "Remote":
         """Return the one that the program has made by another request."""
         self = cls.__new__(cls)
-        self.process, self.number, self._shapes, self._labels = process, number, {}, 0
+        self.process, self.number, self._shapes, self._once, self.labels = process, number, {}, set(), {}
         weakref.finalize(self, process.let_go, number).atexit = False
         return self
 
@@ -48,35 +49,49 @@ class Remote:
         """Ask for something; see Process.ask."""
         return self.process.ask(operation, self.number, *parts, flags=flags, events=events)
 
-    def take(self, x: Events, flags: int = 0, labels: np.ndarray | None = None, weights: np.ndarray | None = None) -> np.ndarray:
-        """Learn or predict events, as flags of _program say; return numbers, a row for each event.
+    def take(self, x: Events, flags: int = 0, labels: np.ndarray | bytes | None = None, weights: np.ndarray | bytes | None = None) -> program.Reply:
+        """Learn or predict events, as flags of _program say; the answer has a row for each event.
 
         Args:
-            labels: numbers of labels that were added, or targets; NaN for none. Shape (n,).
-            weights: shape (n,).
+            labels: numbers of labels that were added, or targets; NaN for none. Shape (n,), or as bytes.
+            weights: shape (n,), or as bytes.
         """
         parts: list[Any] = []
-        for flag, values in ((program.LABELS, labels), (program.WEIGHTS, weights)):
-            if values is not None:
-                flags |= flag
-                parts.append(np.ascontiguousarray(values, "<f8"))
+        if labels is not None:
+            flags |= program.LABELS
+            parts.append(labels if isinstance(labels, bytes) else np.ascontiguousarray(labels, "<f8"))
+        if weights is not None:
+            flags |= program.WEIGHTS
+            parts.append(weights if isinstance(weights, bytes) else np.ascontiguousarray(weights, "<f8"))
         if x.names is not None:
-            parts.append(self._shape(x.names))
-        parts += x.parts
-        return self.ask(x.operation, *parts, flags=flags, events=x.count).rows()
+            parts.append(self._shapes.get(x.names) or self._add(x.names))
+        return self.process.ask(x.operation, self.number, *parts, *x.parts, flags=flags, events=x.n)
 
-    def _shape(self, names: tuple[str, ...]) -> bytes:
-        shape = self._shapes.get(names)
-        if shape is None:
-            if len(self._shapes) >= MOST_SHAPES:
-                self._shapes.clear()  # the program keeps them; it has seldom so many
-            shape = self._shapes[names] = self.ask(b"s", json.dumps(names).encode()).json()
-        return shape.to_bytes(8, "little")
+    def shape(self, names: tuple[Any, ...]) -> bytes | None:
+        """Return the number of a set of columns if it has come twice: most sets of words come once."""
+        if shape := self._shapes.get(names):
+            return shape
+        texts = _events.unique(names)
+        if shape := self._shapes.get(texts):
+            return shape
+        if texts in self._once and len(self._shapes) < MOST_SHAPES:
+            return self._add(texts)
+        if len(self._once) >= MOST_SHAPES:
+            self._once.clear()
+        self._once.add(texts)
+        return None
 
-    def add_labels(self, labels: Sequence[str]) -> list[str]:
-        """Add labels, which get the next numbers, and return the classes of the learner in the order of probabilities."""
-        classes: list[str] = self.ask(b"c", json.dumps(labels).encode()).json()
-        return classes
+    def _add(self, names: tuple[str, ...]) -> bytes:
+        if len(self._shapes) >= MOST_SHAPES:
+            self._shapes.clear()  # the program keeps them; it has seldom so many
+        number: int = self.ask(b"s", json.dumps(names).encode()).json()
+        self._shapes[names] = shape = number.to_bytes(8, "little")
+        return shape
+
+    def add_labels(self, labels: Sequence[str]) -> tuple[int, list[str]]:
+        """Add labels; return the number of the first, and the classes of the learner in the order of probabilities."""
+        told = self.ask(b"c", json.dumps(labels).encode()).json()
+        return told["first"], told["classes"]
 
     def inspect(self) -> dict[str, Any]:
         """Return what there is to tell."""
@@ -85,7 +100,7 @@ class Remote:
 
     def export(self, form: str, missing: str = "auto") -> bytes:
         """Return the model as a file of a form: model, json, text or onnx."""
-        return self.ask(b"e", json.dumps({"format": form, "missing_policy": missing}).encode()).data
+        return bytes(self.ask(b"e", json.dumps({"format": form, "missing_policy": missing}).encode()).data)
 
     def answers(self, lines: Sequence[bytes], explain: int, flags: int) -> list[Mapping[str, Any]]:
         """Return what the HTTP server would answer to lines of JSON."""

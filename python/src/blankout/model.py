@@ -114,6 +114,7 @@ class Predictor:
 
     _live: Remote | None
     _state: bytes | None
+    _times: frozenset[str] = frozenset()  # the fields whose values may be times
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -124,14 +125,17 @@ class Predictor:
         """Return what another process goes on from."""
         raise NotImplementedError
 
-    @property
-    def _remote(self) -> Remote:
+    def _start(self) -> Remote:
+        """Go on from the state, in the program."""
         raise NotImplementedError
 
     @property
-    def _times(self) -> frozenset[str]:
-        """The fields whose values may be times."""
-        return frozenset()
+    def _remote(self) -> Remote:
+        live = self._live
+        if live is None:
+            with _program.starting:
+                live = self._live or self._start()
+        return live
 
     def _encode(self, x: Any) -> _events.Events:
         return _events.read(x, self._times)
@@ -151,9 +155,12 @@ class Predictor:
 
     def _lines(self, x: Any) -> list[bytes]:
         """Return events as lines of JSON."""
+        x = _events.collected(x)
         if _events.is_frame(x):
-            x = list(_events.frame_events(x))
-        return [_events.line(event, self._times) for event in (x.tolist() if isinstance(x, np.ndarray) else x)]
+            x = _events.frame_events(x)
+        elif isinstance(x, np.ndarray):
+            x = [{f"x{j}": None if _events.is_null(v) else v for j, v in enumerate(row)} for row in x.tolist()]
+        return [_events.line(event, self._times) for event in x]
 
     def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
         """Return for each event what adds most to the score of its class, the largest first.
@@ -220,11 +227,8 @@ class Model(Predictor):
         self._regression: bool = i["regression"]
         self._first = 0 if i.get("zero_based") else 1  # index of column 0 in a line
 
-    @property
-    def _remote(self) -> Remote:
-        if self._live is None:
-            assert self._state is not None
-            self._live, self._state = Remote(b"b", self._state), None
+    def _start(self) -> Remote:
+        self._live, self._state = Remote(b"b", self._state), None
         return self._live
 
     def _freeze(self) -> bytes:
@@ -252,14 +256,15 @@ class Model(Predictor):
         return _program.UNSEEN if self.unseen == "answer" else 0
 
     def _encode(self, x: Any) -> _events.Events:
+        x = _events.collected(x)
         dense = isinstance(x, np.ndarray) or not _events.is_frame(x) and not _events.is_sparse(x) and isinstance(x, (list, tuple)) and bool(x) and not isinstance(x[0], Mapping)
         if self.fields and dense and "x0" not in self.fields:
             raise ValueError(f"this model knows its features by name: give it dicts or a DataFrame (its fields are {self.fields[:5]} …)")
         if self.fields and _events.is_frame(x):
             known = set(self.fields) | {f.split(".")[0] for f in self.fields}
-            columns = [str(c) for c in x.columns]
+            columns = _events.columns_of(x)
             if not known.intersection(columns) and not any(c.split("[")[0] in known for c in columns):
-                raise ValueError(f"none of the frame's columns {columns[:5]} is a field of this model: it has {sorted(known)[:5]} …")
+                raise ValueError(f"none of the frame's columns {list(columns[:5])} is a field of this model: it has {sorted(known)[:5]} …")
         return _events.read(x, by_number=not self.fields)
 
     def _lines(self, x: Any) -> list[bytes]:
@@ -284,14 +289,14 @@ class Model(Predictor):
         Raises:
             RefusedEvent: an event cannot be used.
         """
-        scores = self._remote.take(self._encode(x), _program.SCORES | self._flags())
+        scores = self._remote.take(self._encode(x), _program.SCORES | self._flags()).rows()
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return the probability of every class, shape (n, K); x is as for decision_function."""
         if self._regression:
             raise TypeError(f'a model of the loss "{self.loss}" predicts numbers: it has no probabilities of classes')
-        return self._remote.take(self._encode(x), self._flags())
+        return self._remote.take(self._encode(x), self._flags()).rows()
 
     def predict(self, x: Any) -> np.ndarray:
         """Return the predicted classes by name, or of regression numbers, shape (n,).
@@ -300,8 +305,8 @@ class Model(Predictor):
         decision_function.
         """
         if self._regression:
-            return self._remote.take(self._encode(x), self._flags())[:, 0]
-        return self.classes_[self._remote.take(self._encode(x), _program.CHOICE | self._flags())[:, 0].astype(np.int64)]
+            return self._remote.take(self._encode(x), self._flags()).rows()[:, 0]
+        return self.classes_[self._remote.take(self._encode(x), _program.CHOICE | self._flags()).rows()[:, 0].astype(np.int64)]
 
 
 class Follower:
@@ -345,11 +350,15 @@ class Follower:
         """Look for a newer model now; say whether there was one. Raises what load raises."""
         with self._lock:
             number = self._process.number()
+            found = False
             try:
                 found = self._at.ask(b"u", str(number).encode()).json()
             except Exception as e:
                 self.last_error = e
                 raise
+            finally:
+                if not found:
+                    self._process.let_go(number)
             self.last_error = None
             if not found:
                 return False
