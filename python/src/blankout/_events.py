@@ -156,9 +156,11 @@ def dicts(events: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> E
 
 
 def line(event: Mapping[str, Any], times: Collection[str] = ()) -> bytes:
-    """Return an event as a line of JSON. A key that is no string is the text of it."""
+    """Return an event as a line of JSON. A key that is no string is the text of it, and NaN is null."""
     if set(map(type, event)) - {str}:
         event = dict(zip(unique(event), event.values()))
+    if any(isinstance(v, float) and v != v for v in event.values()):
+        event = {name: None if is_null(v) else v for name, v in event.items()}
     try:
         return json.dumps(event, default=_plain).encode()
     except TypeError as e:
@@ -173,10 +175,10 @@ class _NotPlain(TypeError):
 
 def _plain(value: Any) -> Any:
     """Return what JSON has in the place of a value of NumPy or pandas."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
     if is_null(value):
         return None
+    if hasattr(value, "tolist"):
+        return value.tolist()
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return float(value)
     raise _NotPlain(f"a {type(value).__name__}")
