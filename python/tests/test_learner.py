@@ -352,7 +352,8 @@ def test_rivers_batches_and_weights():
     x, y = stream(300)
     frame = pd.DataFrame(dict(zip("abcde", x.T)), index=[f"row {i}" for i in range(300)])
     one, many = Classifier(settings={"standardize": "none"}), Classifier(settings={"standardize": "none"})
-    assert many.predict_many(frame).isna().all() and many.predict_proba_many(frame).shape == (300, 0)
+    fresh = Classifier()
+    assert fresh.predict_many(frame).isna().all() and fresh.predict_proba_many(frame).shape == (300, 0)
     weights = np.where(np.arange(300) % 3, 1.0, 2.0)
     for event, label, w in zip(frame.to_dict("records"), y, weights):
         one.learn_one(event, label, w=w)
