@@ -37,7 +37,11 @@ class Events(NamedTuple):
 
 
 def collected(x: Any) -> Any:
-    """Return a LazyFrame of Polars as a DataFrame, and all else as it is."""
+    """Return a LazyFrame of Polars as a DataFrame, a RecordBatch of Arrow as a Table, and all else as it is."""
+    if type(x).__name__ == "RecordBatch":
+        import pyarrow
+
+        return pyarrow.Table.from_batches([x])
     return x.collect() if type(x).__name__ == "LazyFrame" else x
 
 
@@ -47,7 +51,7 @@ def is_frame(x: Any) -> bool:
 
 
 def is_arrow(x: Any) -> bool:
-    """Say whether x is a Table or RecordBatch of Arrow."""
+    """Say whether x is a Table of Arrow."""
     return hasattr(x, "column_names") and hasattr(x, "to_pylist")
 
 

@@ -303,17 +303,6 @@ class Learner(Predictor):
         ax.set_ylim(bottom=0)
         return ax
 
-    def _weights(self) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """Return weights of values as they come, shape (outputs, features), the names of features, and the intercepts."""
-        x = json.loads(self._remote.export("json"))
-        place = {f["name"]: i for i, f in enumerate(x["schema"]["fields"])}
-        features = sorted(x["features"], key=lambda f: (place.get(f["name"], place.get(f["name"].partition("=")[0], len(place))), f["name"]))
-        weights = np.array([f["weights"] for f in features], np.float64).reshape(len(features), x["outputs"])
-        scale = np.array([f["scale"] for f in features])
-        weights = np.divide(weights, scale[:, None], out=np.zeros_like(weights), where=scale[:, None] != 0)
-        intercept = np.array(x["intercept"]) - np.array([f["center"] for f in features]) @ weights
-        return weights.T, [f["name"] for f in features], intercept
-
     @property
     def coef_(self) -> np.ndarray:
         """The weights by output and feature, of values as they come, not standardized. Shape (1 or K, features).
