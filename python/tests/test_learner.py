@@ -388,6 +388,23 @@ def test_any_key_is_its_text():
             learner.learn_one(twice, True)
 
 
+def test_one_event_is_one_write_and_one_read():
+    learner = blankout.Learner()
+    event = {f"x{j}": float(j) for j in range(10)}
+    for k in range(5):
+        learner.learn_one(event, k % 2)
+    learner.predict_proba_one(event)
+    process, calls = learner._remote.process, []
+    write, read = process._write, process._read
+    process._write = lambda data: (calls.append("write"), write(data))[1]
+    process._read = lambda into: (calls.append("read"), read(into))[1]
+    for ask in (lambda: learner.learn_one(event, 1), lambda: learner.learn_one(event, 0, 2.0), lambda: learner.predict_proba_one(event), lambda: learner.predict_one(event)):
+        calls.clear()
+        ask()
+        assert calls == ["write", "read"]
+    process._write, process._read = write, read
+
+
 def test_threads_share_a_learner():
     """Labels that come in several threads at once stay those of their events, also of a learner that nobody has asked yet."""
     before = sys.getswitchinterval()

@@ -9,15 +9,14 @@ import datetime
 import decimal
 import json
 import numbers
-import struct
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from .errors import UnsupportedError
 
-_NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32}
-_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
+NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32}
+NUMBERS_OR_NONE = NUMBERS | {type(None)}
 
 
 class Events(NamedTuple):
@@ -75,22 +74,6 @@ def unique(names: Iterable[Any]) -> tuple[str, ...]:
     if len(set(texts)) < len(texts):
         raise ValueError(f"two fields are named {next(t for t in texts if texts.count(t) > 1)!r}: give each a name of its own")
     return texts
-
-
-def one(x: Mapping[str, Any], times: Collection[str], shape: Callable[[tuple[Any, ...]], bytes | None]) -> Events:
-    """Return one event: as a row if all of it is numbers and shape has a number for its names, else as JSON."""
-    if not isinstance(x, Mapping):
-        raise TypeError(f"an event is a dict of its fields, not a {type(x).__name__}")
-    values: Any = x.values()
-    types = set(map(type, values))
-    if types <= _NUMBERS_OR_NONE and (at := shape(tuple(x))):
-        if not types <= _NUMBERS:
-            values = [np.nan if v is None else v for v in values]
-        try:
-            return Events(b"R", 1, (at, struct.pack(f"<{len(x)}d", *values)))
-        except (OverflowError, TypeError, struct.error):
-            pass  # an integer that no float holds
-    return Events(b"J", 1, (line(x, times),))
 
 
 def read(x: Any, times: Collection[str] = (), categorical: Collection[str] = (), by_number: bool = False, names: Sequence[str] | None = None) -> Events:

@@ -47,48 +47,50 @@ def find(given: str | os.PathLike[str] | None = None) -> str:
     raise ProgramError("the program blankout is not installed with this package nor on PATH: give its path in $BLANKOUT")
 
 
-_SIGNALS = [int(s) for s in sorted(signal.valid_signals()) if s < 32]
+_FAULTS = ("SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGSTOP", "SIGSYS")
+_SIGNALS = [int(s) for s in sorted(signal.valid_signals()) if s < 32 and getattr(s, "name", "") not in _FAULTS]
 
 
-class _Hold:  # a new one for each request, because a handler that runs before or behind it makes requests itself
+class _Hold:
     """Holds signals back while a request is under way: their handlers may raise, or ask a learner themselves.
 
-    Python runs handlers in its main thread, so there is nothing to hold in another one.
+    Python runs handlers in its main thread, so there is nothing to hold in another one. Each request has one of its own,
+    because a handler that runs before or behind it makes requests.
     """
 
-    def __init__(self) -> None:
-        self._handlers: list[tuple[int, Any]] = []
-        self._came: list[int] = []
+    __slots__ = ("handlers", "came")
 
-    def __enter__(self) -> None:
+    def __init__(self) -> None:
+        self.handlers: list[tuple[int, Any]] = []
+        self.came: list[int] = []
         if threading.get_ident() != threading.main_thread().ident:
             return
         try:
             for number in _SIGNALS:
                 handler = getsignal(number)
                 if callable(handler):
-                    self._handlers.append((number, handler))
-                    set_handler(number, self._keep)
+                    self.handlers.append((number, handler))
+                    set_handler(number, self.keep)
         except BaseException:
-            self.__exit__()
+            self.release()
             raise
 
-    def _keep(self, number: int, _: Any) -> None:
-        if number not in self._came:
-            self._came.append(number)
+    def keep(self, number: int, _: Any) -> None:
+        if number not in self.came:
+            self.came.append(number)
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Restore the handlers, and have those run whose signals came."""
         raised = None
-        while self._handlers:
+        while self.handlers:
             try:
-                while self._handlers:
-                    set_handler(*self._handlers[-1])
-                    self._handlers.pop()
+                while self.handlers:
+                    set_handler(*self.handlers[-1])
+                    self.handlers.pop()
             except BaseException as e:  # of a handler that is back
                 raised = e
-        if self._came or raised:
-            came, self._came = self._came, []
-            _deliver(came, raised)
+        if self.came or raised:
+            _deliver(self.came, raised)
 
 
 def _deliver(came: list[int], raised: BaseException | None) -> None:
@@ -155,31 +157,43 @@ class Process:
         size = sum(map(len, views))
         if max(size, events) >= 1 << 32:
             raise ValueError(f"{events} events of {size} bytes: the most in one call are 4 GiB, give them in parts")
-        with _Hold(), self._lock:
-            while self._let_go:
-                number = self._let_go.popleft()
-                self._exchange(b"x", number, 0, 0, (), 0)
-                self._free.append(number)
-            status, width, data = self._exchange(operation, learner, flags, events, views, size)
+        return Reply(*self._ask(operation, learner, flags, events, b"".join(views) if size < SMALL else views))
+
+    def row(self, learner: int, flags: int, row: bytes) -> tuple[float, ...]:
+        """Learn or predict one row, and return the numbers of the answer; see ask."""
+        width, data = self._ask(b"R", learner, flags, 1, row)
+        return struct.unpack(f"<{width}d", data) if data else ()
+
+    def _ask(self, operation: bytes, learner: int, flags: int, events: int, body: bytes | list[Any]) -> tuple[int, bytes | bytearray]:
+        hold = _Hold()
+        try:
+            with self._lock:
+                while self._let_go:
+                    number = self._let_go.popleft()
+                    self._exchange(b"x", number, 0, 0, b"")
+                    self._free.append(number)
+                status, width, data = self._exchange(operation, learner, flags, events, body)
+        finally:
+            hold.release()
         if status == 0:
-            return Reply(width, data)
+            return width, data
         said = json.loads(data)
         if status == 1:
             raise RefusedEvent(said["reason"], said["detail"], said["row"])
         raise KINDS.get(said["kind"], ProgramError)(said["text"].removeprefix("settings: ").replace("--set ", ""))
 
-    def _exchange(self, operation: bytes, learner: int, flags: int, events: int, views: Sequence[Any], size: int) -> tuple[int, int, bytes | bytearray]:
-        if self._asked != self._answered and not self._gone:
-            self._lose(None)
-        if self._gone:
+    def _exchange(self, operation: bytes, learner: int, flags: int, events: int, body: bytes | list[Any]) -> tuple[int, int, bytes | bytearray]:
+        """Send a request, whose payload is in parts if it is large, and return status, width and payload of the answer."""
+        if self._gone or self._asked != self._answered:
+            if not self._gone:
+                self._lose(None)
             raise ProgramError(self._gone)
+        self._asked = number = (self._asked + 1) & 0xFFFFFFFF
         try:
-            self._asked = number = (self._asked + 1) & 0xFFFFFFFF
-            head = _HEAD.pack(operation, flags, learner, events, number, size)
-            if size < SMALL:
-                self._send(b"".join((head, *views)))
+            if isinstance(body, bytes):
+                self._send(_HEAD.pack(operation, flags, learner, events, number, len(body)) + body)
             else:
-                for part in (head, *views):
+                for part in (_HEAD.pack(operation, flags, learner, events, number, sum(map(len, body))), *body):
                     self._send(part)
             answer = self._receive(number)
             self._answered = number
@@ -205,9 +219,11 @@ class Process:
     def _receive(self, number: int) -> tuple[int, int, bytes | bytearray]:
         """Return status, width and payload of the answer to a request."""
         answer = self._answer
-        have = self._some(answer)
-        while have < _ANSWER.size:
-            have += self._some(memoryview(answer)[have:])
+        have = self._read(answer)
+        while 0 < have < _ANSWER.size and (more := self._read(memoryview(answer)[have:])):
+            have += more
+        if have < _ANSWER.size:
+            raise EOFError
         status, width, of, size = _ANSWER.unpack_from(answer)
         end = _ANSWER.size + size
         if of != number or have > end:
@@ -218,15 +234,10 @@ class Process:
         data[: have - _ANSWER.size] = answer[_ANSWER.size : have]
         rest = memoryview(data)[have - _ANSWER.size :]
         while rest:
-            rest = rest[self._some(rest) :]
+            if not (more := self._read(rest)):
+                raise EOFError
+            rest = rest[more:]
         return status, width, data
-
-    def _some(self, into: Any) -> int:
-        """Read what there is, at least one byte."""
-        n: int = self._read(into)
-        if n == 0:
-            raise EOFError
-        return n
 
     def _lose(self, why: BaseException | None) -> None:
         """End the program in the midst of a request."""
@@ -265,10 +276,6 @@ class Reply:
     def rows(self) -> np.ndarray:
         """Return the numbers, shape (events, width)."""
         return np.frombuffer(self.data, "<f8").reshape(-1, max(self.width, 1))
-
-    def row(self) -> tuple[float, ...]:
-        """Return the numbers of one event."""
-        return struct.unpack(f"<{self.width}d", self.data)
 
 
 _processes: dict[str, Process] = {}

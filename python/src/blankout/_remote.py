@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import weakref
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Remote:
     def __init__(self, operation: bytes, *parts: Any, path: str | os.PathLike[str] | None = None, process: program.Process | None = None):
         self.process = process or program.process(path)
         self.number = self.process.number()
-        self._shapes: dict[tuple[str, ...], bytes] = {}
+        self._shapes: dict[tuple[str, ...], int] = {}  # numbers of sets of columns, from 1 on
         self._once: set[tuple[str, ...]] = set()  # sets of columns that came once
         self.labels: dict[str, int] = {}  # numbers of the labels that were added
         try:
@@ -49,28 +50,54 @@ class Remote:
         """Ask for something; see Process.ask."""
         return self.process.ask(operation, self.number, *parts, flags=flags, events=events)
 
-    def take(self, x: Events, flags: int = 0, labels: np.ndarray | bytes | None = None, weights: np.ndarray | bytes | None = None) -> program.Reply:
-        """Learn or predict events, as flags of _program say; the answer has a row for each event.
+    def take(self, x: Events, flags: int = 0, labels: np.ndarray | None = None, weights: np.ndarray | None = None) -> np.ndarray:
+        """Learn or predict events, as flags of _program say; return numbers, a row for each event.
 
         Args:
-            labels: numbers of labels that were added, or targets; NaN for none. Shape (n,), or as bytes.
-            weights: shape (n,), or as bytes.
+            labels: numbers of labels that were added, or targets; NaN for none. Shape (n,).
+            weights: shape (n,).
         """
         parts: list[Any] = []
-        if labels is not None:
-            flags |= program.LABELS
-            parts.append(labels if isinstance(labels, bytes) else np.ascontiguousarray(labels, "<f8"))
-        if weights is not None:
-            flags |= program.WEIGHTS
-            parts.append(weights if isinstance(weights, bytes) else np.ascontiguousarray(weights, "<f8"))
+        for flag, values in ((program.LABELS, labels), (program.WEIGHTS, weights)):
+            if values is not None:
+                flags |= flag
+                parts.append(np.ascontiguousarray(values, "<f8"))
         if x.names is not None:
-            parts.append(self._shapes.get(x.names) or self._add(x.names))
-        return self.process.ask(x.operation, self.number, *parts, *x.parts, flags=flags, events=x.n)
+            parts.append(((self._shapes.get(x.names) or self._add(x.names)) - 1).to_bytes(8, "little"))
+        return self.process.ask(x.operation, self.number, *parts, *x.parts, flags=flags, events=x.n).rows()
 
-    def shape(self, names: tuple[Any, ...]) -> bytes | None:
+    def one(self, x: Mapping[str, Any], times: Collection[str], flags: int, label: float | None = None, weight: float | None = None) -> tuple[float, ...]:
+        """Learn or predict one event; return its numbers. It is a row if all of it is numbers and its fields have come before, else JSON.
+
+        Args:
+            times: see _events.read.
+            label, weight: see take.
+        """
+        before = []
+        if label is not None:
+            flags |= program.LABELS
+            before.append(label)
+        if weight is not None:
+            flags |= program.WEIGHTS
+            before.append(weight)
+        if type(x) is not dict and not isinstance(x, Mapping):
+            raise TypeError(f"an event is a dict of its fields, not a {type(x).__name__}")
+        values: Any = x.values()
+        types = set(map(type, values))
+        if types <= _events.NUMBERS_OR_NONE and (shape := self._shapes.get(names := tuple(x)) or self._shape(names)):
+            if not types <= _events.NUMBERS:
+                values = [np.nan if v is None else v for v in values]
+            try:
+                row = struct.pack(f"<{len(before)}dQ{len(x)}d", *before, shape - 1, *values)
+            except (OverflowError, TypeError, struct.error):
+                pass  # an integer that no float holds
+            else:
+                return self.process.row(self.number, flags, row)
+        line = struct.pack(f"<{len(before)}d", *before) + _events.line(x, times)
+        return tuple(self.process.ask(b"J", self.number, line, flags=flags, events=1).rows().ravel().tolist())
+
+    def _shape(self, names: tuple[Any, ...]) -> int | None:
         """Return the number of a set of columns if it has come twice: most sets of words come once."""
-        if shape := self._shapes.get(names):
-            return shape
         texts = _events.unique(names)
         if shape := self._shapes.get(texts):
             return shape
@@ -81,11 +108,11 @@ class Remote:
         self._once.add(texts)
         return None
 
-    def _add(self, names: tuple[str, ...]) -> bytes:
+    def _add(self, names: tuple[str, ...]) -> int:
         if len(self._shapes) >= MOST_SHAPES:
             self._shapes.clear()  # the program keeps them; it has seldom so many
-        number: int = self.ask(b"s", json.dumps(names).encode()).json()
-        self._shapes[names] = shape = number.to_bytes(8, "little")
+        shape: int = self.ask(b"s", json.dumps(names).encode()).json() + 1
+        self._shapes[names] = shape
         return shape
 
     def add_labels(self, labels: Sequence[str]) -> tuple[int, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import os
-import struct
 import tomllib
 from pathlib import Path
 from typing import Any, Iterable, Mapping
@@ -15,8 +14,6 @@ import numpy as np
 from . import _events, _program
 from ._remote import Remote
 from .model import Predictor
-
-_NUMBER = struct.Struct("<d")
 
 
 class Learner(Predictor):
@@ -41,6 +38,7 @@ class Learner(Predictor):
         SettingsError: a setting is not known, or has a value that it cannot have.
     """
 
+    _places: tuple[Any, dict[Any, int]] = (None, {})  # of the classes, and what they were made of
     _columns: list[str] | None = None  # names of the columns of arrays, in place of xj
     _sparse = False  # arrays are sparse, too
 
@@ -87,9 +85,6 @@ class Learner(Predictor):
     def _encode(self, x: Any) -> _events.Events:
         return _events.read(x, self._times, self._record.get("categorical", ()), self._sparse, self._columns)
 
-    def _one(self, x: Mapping[str, Any]) -> _events.Events:
-        return _events.one(x, self._times, self._remote.shape)
-
     def _flags(self) -> int:
         return _program.UNSEEN
 
@@ -103,22 +98,21 @@ class Learner(Predictor):
             y: its label: a class, or of regression a number. None if it is not known.
             sample_weight: how much it counts; 2 is as if it had come twice.
         """
-        live = self._remote
-        number = None if y is None else _NUMBER.pack(self._number(live, y))
-        live.take(self._one(x), _program.LEARN, number, None if sample_weight is None else _NUMBER.pack(sample_weight))
+        live = self._live or self._remote
+        live.one(x, self._times, _program.LEARN, None if y is None else self._number(live, y), sample_weight)
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
         """Return the probability of each class that has been learned."""
         self._need_classes()
         known = self._known()
-        p = self._remote.take(self._one(x), self._flags()).row()
+        p = self._remote.one(x, self._times, _program.UNSEEN)
         return {label: p[place] for label, place in known.items()} if len(known) > 1 else dict.fromkeys(known, 1.0)
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Return the predicted class, None before any has been learned; or of regression the predicted number, NaN then."""
         if self.regression:
-            return self._remote.take(self._one(x), self._flags()).row()[0]
-        choice = int(self._remote.take(self._one(x), _program.CHOICE | self._flags()).row()[0])
+            return self._remote.one(x, self._times, _program.UNSEEN)[0]
+        choice = int(self._remote.one(x, self._times, _program.CHOICE | _program.UNSEEN)[0])
         known = self._known()
         return next((label for label, place in known.items() if place == choice), next(iter(known), None))
 
@@ -167,8 +161,8 @@ class Learner(Predictor):
         """Return the predicted classes, or of regression numbers, shape (n,). X is as for learn_many."""
         events = self._encode(X)
         if self.regression:
-            return self._remote.take(events, self._flags()).rows()[:, 0]
-        choice = self._remote.take(events, _program.CHOICE | self._flags()).rows()[:, 0].astype(np.int64)
+            return self._remote.take(events, self._flags())[:, 0]
+        choice = self._remote.take(events, _program.CHOICE | self._flags())[:, 0].astype(np.int64)
         known = self._known()
         if len(choice) > 0 and not known:
             raise ValueError("no class has been learned yet")
@@ -205,7 +199,7 @@ class Learner(Predictor):
         for name, values in (("y", labels), ("sample_weight", weights)):
             if values is not None and values.shape != (events.n,):
                 raise ValueError(f"{name} has the shape {values.shape}: there are {events.n} events")
-        return live.take(events, flags, labels, weights).rows()
+        return live.take(events, flags, labels, weights)
 
     def _label_numbers(self, live: Remote, y: Any) -> np.ndarray:
         """Return labels as the program counts them, or of regression as they are; NaN for none."""
@@ -223,11 +217,12 @@ class Learner(Predictor):
 
     def _number(self, live: Remote, label: Any) -> float:
         """Return the number of a label in the program's list, to which it is added if it is new, or that it is in regression; NaN for none."""
-        if _events.is_null(label):
+        kind = type(label)
+        if kind is not str and kind is not bool and _events.is_null(label):
             return np.nan
         if self._numeric:
             return _events.target(label)
-        text = _events.spell(label)
+        text = label if kind is str else _events.spell(label)
         number = live.labels.get(text)
         if number is None:
             self._labels.setdefault(text, label.item() if isinstance(label, np.generic) else label)
@@ -245,16 +240,19 @@ class Learner(Predictor):
 
     def _known(self) -> dict[Any, int]:
         """Return the classes that have come, with their places among the program's probabilities."""
-        names, live = self._names, self._remote
+        names, live = self._names, self._live or self._remote
         if "" in names or len(names) < max(len(live.labels), 1):  # the name of a class that has not come is empty
             names = self._names = live.add_labels([])[1]
-        return {self._labels.get(text, text): place for place, text in enumerate(names) if text}
+        of = (names, len(self._labels))
+        if self._places[0] != of:
+            self._places = of, {self._labels.get(text, text): place for place, text in enumerate(names) if text}
+        return self._places[1]
 
     def _chances(self, x: _events.Events) -> np.ndarray:
         """Return probabilities of the classes that have come, shape (n, K)."""
         self._need_classes()
         places = list(self._known().values())
-        p = self._remote.take(x, self._flags()).rows()
+        p = self._remote.take(x, self._flags())
         return p[:, places] if len(places) > 1 else np.ones((len(p), len(places)))
 
     def _need_classes(self) -> None:

@@ -300,14 +300,14 @@ class Model(Predictor):
         Raises:
             RefusedEvent: an event cannot be used.
         """
-        scores = self._remote.take(self._encode(x), _program.SCORES | self._flags()).rows()
+        scores = self._remote.take(self._encode(x), _program.SCORES | self._flags())
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, x: Any) -> np.ndarray:
         """Return the probability of every class, shape (n, K); x is as for decision_function."""
         if self._regression:
             raise TypeError(f'a model of the loss "{self.loss}" predicts numbers: it has no probabilities of classes')
-        return self._remote.take(self._encode(x), self._flags()).rows()
+        return self._remote.take(self._encode(x), self._flags())
 
     def predict(self, x: Any) -> np.ndarray:
         """Return the predicted classes by name, or of regression numbers, shape (n,).
@@ -316,8 +316,8 @@ class Model(Predictor):
         decision_function.
         """
         if self._regression:
-            return self._remote.take(self._encode(x), self._flags()).rows()[:, 0]
-        return self.classes_[self._remote.take(self._encode(x), _program.CHOICE | self._flags()).rows()[:, 0].astype(np.int64)]
+            return self._remote.take(self._encode(x), self._flags())[:, 0]
+        return self.classes_[self._remote.take(self._encode(x), _program.CHOICE | self._flags())[:, 0].astype(np.int64)]
 
 
 class Follower:
