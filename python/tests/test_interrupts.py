@@ -186,6 +186,27 @@ check()
 """)
 
 
+def test_a_server_that_does_not_answer():
+    """Opening a model at an address can be interrupted, and costs no learner anything."""
+    script("""
+import socket
+silent = socket.socket()
+silent.bind(("127.0.0.1", 0))
+silent.listen()
+address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+for wait in (blankout.load, blankout.follow):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    try:
+        wait(address)
+    except KeyboardInterrupt:
+        assert time.monotonic() - began < 20
+    else:
+        raise AssertionError
+check()
+""")
+
+
 def test_a_notebook(tmp_path, monkeypatch):
     """The button of Jupyter interrupts cells of a real kernel that ask learners all the time."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

@@ -60,10 +60,10 @@ class _Hold:
 
     __slots__ = ("handlers", "came")
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool) -> None:
         self.handlers: list[tuple[int, Any]] = []
         self.came: list[int] = []
-        if threading.get_ident() != threading.main_thread().ident:
+        if not wanted or threading.get_ident() != threading.main_thread().ident:
             return
         try:
             for number in _SIGNALS:
@@ -123,6 +123,7 @@ class Process:
         self._read: Any = self._process.stdout.readinto  # type: ignore[attr-defined]
         self._asked = self._answered = 0  # numbers of the latest request, and of the latest that was answered
         self._gone = ""  # why it cannot be asked any more
+        self.holds = True  # signals wait for answers
         self._answer = bytearray(SMALL)
         self._free = collections.deque(range(MOST))
         # Numbers of learners that nobody has any more; the garbage collector appends to it at any moment.
@@ -165,7 +166,7 @@ class Process:
         return struct.unpack(f"<{width}d", data) if data else ()
 
     def _ask(self, operation: bytes, learner: int, flags: int, events: int, body: bytes | list[Any]) -> tuple[int, bytes | bytearray]:
-        hold = _Hold()
+        hold = _Hold(self.holds)
         try:
             with self._lock:
                 while self._let_go:

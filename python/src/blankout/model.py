@@ -340,14 +340,8 @@ class Follower:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
-        # Its own process: a server that is slow to answer keeps nobody else waiting.
-        self._process = _program.Process(_program.find())
-        try:
-            self._at = Remote(b"o", _address(where, token, missing, settings), process=self._process)
-            self._model = Model(self._at)
-        except BaseException:
-            self._process.close()
-            raise
+        self._at = _opened(where, token, missing, settings)
+        self._process, self._model = self._at.process, Model(self._at)
         if interval is not None:
             self._thread = threading.Thread(target=self._follow, args=(interval,), name="blankout-follower", daemon=True)
             self._thread.start()
@@ -424,7 +418,7 @@ def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto
         FileError: what is there cannot be used: damaged, foreign, or of a newer program.
         OSError: it cannot be read, or the server does not answer.
     """
-    return Model(Remote(b"o", _address(where, token, missing, settings)))
+    return Model(_opened(where, token, missing, settings) if "://" in os.fspath(where) else Remote(b"o", _address(where, token, missing, settings)))
 
 
 def follow(
@@ -436,6 +430,19 @@ def follow(
         interval: seconds between two looks; None looks only when refresh() is called.
     """
     return Follower(where, interval, token, missing, settings)
+
+
+def _opened(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> Remote:
+    """Open a model in a process of its own: a server that is slow to answer keeps nobody else waiting, and can be interrupted."""
+    process = _program.Process(_program.find())
+    process.holds = False  # nothing is lost with it yet
+    try:
+        at = Remote(b"o", _address(where, token, missing, settings), process=process)
+    except BaseException:
+        process.close()
+        raise
+    process.holds = True
+    return at
 
 
 def _address(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> bytes:
