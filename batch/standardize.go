@@ -5,6 +5,7 @@ package batch
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -29,7 +30,11 @@ type Standardizer struct {
 	fields  map[uint32]uint16 // fields of the columns that are not Sparse
 }
 
-// Observe adds an example to the statistics of its columns. Call it for each example, in order.
+// maxRepeated is the largest weight of an example that counts as so many examples.
+const maxRepeated = 1000
+
+// Observe adds an example to the statistics of its columns. Call it for each example, in order. An example whose weight
+// is a whole number up to maxRepeated counts as so many examples, any other as one.
 func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 	s.begin(schema)
 	for i, field := range e.Field {
@@ -41,12 +46,18 @@ func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 		}
 		s.fields[e.Features.Index[i]] = field
 	}
-	s.number++
-	s.encoder.Observe(e, s.number, &s.in)
-	if s.in.Rescales {
-		s.encoder.Rescale(&s.in)
+	times := 1
+	if w := e.Weight; w == math.Trunc(w) && w <= maxRepeated {
+		times = int(w)
 	}
-	s.encoder.Review()
+	for range times {
+		s.number++
+		s.encoder.Observe(e, s.number, &s.in)
+		if s.in.Rescales {
+			s.encoder.Rescale(&s.in)
+		}
+		s.encoder.Review()
+	}
 }
 
 // begin prepares the Encoder for an example of a Schema.

@@ -215,3 +215,30 @@ func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 		t.Errorf("dense columns %v, want 1 and 2", m.Scaler.Dense)
 	}
 }
+
+// TestStandardizerCountsWeights checks that an example of weight 3 is standardized as three examples, and one of weight 0
+// as none.
+func TestStandardizerCountsWeights(t *testing.T) {
+	schema := event.NewSchema(10, []string{"a", "b"}, 2)
+	schema.Fields = []event.Field{{Name: "sparse", Kind: event.Sparse}, {Name: "number", Kind: event.Numeric}}
+	r := rand.New(rand.NewPCG(1, 2))
+	weighted, repeated := Standardizer{Mode: model.StandardizeAuto}, Standardizer{Mode: model.StandardizeAuto}
+	var a, b Builder
+	for i := range 50 {
+		e := event.Example{Label: i % 2, Weight: float64(i % 4)}
+		eventtest.Put(&e, 3, math.Exp(r.NormFloat64()), 0)
+		eventtest.Put(&e, 7, math.Exp(r.NormFloat64()), 1)
+		weighted.Observe(&e, schema)
+		must.Do(t, a.Add(&e))
+		e.Weight = 1
+		for range i % 4 {
+			repeated.Observe(&e, schema)
+			must.Do(t, b.Add(&e))
+		}
+	}
+	_, got := must.Get2(weighted.Fit(a.Data(schema)))(t)
+	_, want := must.Get2(repeated.Fit(b.Data(schema)))(t)
+	if e := (&event.Example{Features: event.Vec{Index: []uint32{3, 7}, Value: []float64{2, 2}}}); !slices.Equal(got.Standardized(e, event.Vec{}).Value, want.Standardized(e, event.Vec{}).Value) {
+		t.Errorf("weighted %v, repeated %v", got.Standardized(e, event.Vec{}), want.Standardized(e, event.Vec{}))
+	}
+}

@@ -38,10 +38,29 @@ type room struct {
 // than the learner.
 const publishFor = 16
 
-// batch holds the events of a request, in order.
+// batch holds the events of a request, in order. Its numbers are in the room of the learner.
 type batch struct {
-	n      int
-	decode func(ctx context.Context, i int, r record.Record, e *event.Example) error
+	op      byte
+	n       int
+	lines   []byte // those that are not decoded yet
+	rows    *record.Rows
+	columns int // number of columns of a row
+}
+
+// decode fills e from event i; events are decoded in order.
+func (b *batch) decode(ctx context.Context, l *learner, i int, head record.Record, e *event.Example) error {
+	r := &l.room
+	switch b.op {
+	case opLines:
+		head.Value, b.lines, _ = bytes.Cut(b.lines, []byte{'\n'})
+		return l.json.Decode(ctx, head, e)
+	case opRows:
+		b.rows.Decode(head, r.values[i*b.columns:(i+1)*b.columns], e)
+	default:
+		from, to := r.begins[i], r.begins[i+1]
+		l.sparse.Decode(head, r.columns[from:to], r.values[from:to], e)
+	}
+	return nil
 }
 
 // take learns or predicts the events of a request. The request borrows its payload.
@@ -70,7 +89,7 @@ func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
 	}
 	r.out = r.out[:0]
 	for i := range b.n {
-		if err := l.one(ctx, q.flags, i, b, &a.width); err != nil {
+		if err := l.one(ctx, q.flags, i, &b, &a.width); err != nil {
 			return a, err
 		}
 	}
@@ -84,24 +103,18 @@ func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
 // batch finds the events of a payload.
 func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 	r := &l.room
-	b.n = n
+	b.op, b.n = op, n
 	switch op {
 	case opLines:
-		b.decode = func(ctx context.Context, _ int, head record.Record, e *event.Example) error {
-			head.Value, p, _ = bytes.Cut(p, []byte{'\n'})
-			return l.json.Decode(ctx, head, e)
-		}
+		b.lines = p
 	case opRows:
 		if len(p) < 8 || binary.LittleEndian.Uint64(p) >= uint64(len(l.rows)) {
 			return b, errors.New("rows of a shape that is not known")
 		}
-		rows, k := l.rows[binary.LittleEndian.Uint64(p)], l.widths[binary.LittleEndian.Uint64(p)]
-		if r.values, p, err = numbers(p[8:], n*k, r.values); err != nil {
+		shape := binary.LittleEndian.Uint64(p)
+		b.rows, b.columns = l.rows[shape], l.widths[shape]
+		if r.values, p, err = numbers(p[8:], n*b.columns, r.values); err != nil {
 			return b, err
-		}
-		b.decode = func(_ context.Context, i int, head record.Record, e *event.Example) error {
-			rows.Decode(head, r.values[i*k:(i+1)*k], e)
-			return nil
 		}
 	default:
 		if r.begins, p, err = integers(p, n+1, r.begins); err != nil {
@@ -117,11 +130,6 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 		if r.values, p, err = numbers(p, int(all), r.values); err != nil {
 			return b, err
 		}
-		b.decode = func(_ context.Context, i int, head record.Record, e *event.Example) error {
-			from, to := r.begins[i], r.begins[i+1]
-			l.sparse.Decode(head, r.columns[from:to], r.values[from:to], e)
-			return nil
-		}
 	}
 	if op != opLines && len(p) > 0 {
 		return b, fmt.Errorf("%d bytes after the last row", len(p))
@@ -130,7 +138,7 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 }
 
 // one learns or predicts event i, and appends the prediction to the response.
-func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *int) error {
+func (l *learner) one(ctx context.Context, flags byte, i int, b *batch, width *int) error {
 	r := &l.room
 	e := &r.example
 	head := record.Record{Unlabeled: true} // a prediction needs no label
@@ -143,7 +151,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 	} else if flags&flagLearn != 0 && flags&flagLabels == 0 {
 		head.Unlabeled = false // JSON events may contain their labels
 	}
-	if err := b.decode(ctx, i, head, e); err != nil {
+	if err := b.decode(ctx, l, i, head, e); err != nil {
 		return err
 	}
 	if flags&flagWeights != 0 && e.Refused == nil {

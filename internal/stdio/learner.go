@@ -250,10 +250,11 @@ func (l *learner) addClasses(payload []byte) (a answer, err error) {
 	if err := json.Unmarshal(payload, &labels); err != nil {
 		return a, fmt.Errorf("labels: %w", err)
 	}
+	first := len(l.classes)
 	for _, label := range labels {
 		l.classes = append(l.classes, []byte(label))
 	}
-	return jsonAnswer(append([]string{}, l.schema.Classes...))
+	return jsonAnswer(map[string]any{"first": first, "classes": append([]string{}, l.schema.Classes...)})
 }
 
 // Inspection is the JSON response to opInspect.

@@ -1,16 +1,16 @@
 // Package stdio serves another program that learns and predicts. Requests and responses are frames on standard input
 // and output, for many learners in one process. The Python package starts it.
 //
-// A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each. The number of a
-// learner (uint16), the number of events in the payload (uint32) and the size of the payload in bytes (uint64) follow.
-// A response has a status (uint32), the number of values per event (uint32), a size (uint64) and a payload of that
-// size. The status is 0, 1 for a refused event, or 2 for any other error. The payload is numbers, JSON, the bytes of a
-// file, or the error as JSON. Numbers are little-endian; in payloads they are float64 unless stated otherwise.
+// A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each, and the number of
+// a learner (uint16). The number of events in the payload, the number of the request, and the size of the payload in
+// bytes follow (uint32). A response has a status, the number of values per event, the number of its request, and a size
+// (uint32), and a payload of that size. The status is 0, 1 for a refused event, or 2 for any other error. The payload is
+// numbers, JSON, the bytes of a file, or the error as JSON. Numbers are little-endian; in payloads they are float64
+// unless stated otherwise.
 package stdio
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -19,6 +19,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"slices"
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
@@ -27,12 +28,12 @@ import (
 )
 
 // Protocol is the version of the frames. A client requests it first, with opHello.
-const Protocol = 1
+const Protocol = 2
 
 // The operations, with the content of the request and of the answer. docs/reference.md is generated from these
 // comments.
 const (
-	opHello   = 'h' // empty request; answer: JSON {"version": …, "protocol": 1}
+	opHello   = 'h' // empty request; answer: JSON {"version": …, "protocol": 2}
 	opNew     = 'n' // create a learner: JSON list of settings, ["learner.loss=logistic", "record.max_classes=5"]
 	opLoad    = 'l' // load a saved learner: size of the list of settings (uint64), the list, a checkpoint
 	opOpen    = 'o' // open a model for predictions: JSON {"address": FILE, DIRECTORY or URL, "token": …, "missing_policy": …, "settings": […]}
@@ -40,7 +41,7 @@ const (
 	opModel   = 'b' // open a model for predictions: the bytes of a model, checkpoint or snapshot
 	opClose   = 'x' // discard the learner or model
 	opShape   = 's' // add a shape of rows: JSON, the names of the columns; answer: JSON, the number of this shape, from 0
-	opClasses = 'c' // append labels to the list in which event labels are indices: JSON; answer: JSON, the classes in the order of probabilities
+	opClasses = 'c' // append labels to the list in which event labels are indices: JSON; answer: JSON, {"first": index of the first of these labels, "classes": the classes in the order of probabilities}
 	opInspect = 'i' // empty request; answer: JSON with events, classes, fields, measures, forecast and warnings
 	opSave    = 'w' // save: empty, or JSON that i returns as client after loading; answer: the bytes of a checkpoint
 	opExport  = 'e' // export: JSON {"format": "model", "onnx", "json" or "text", "missing_policy": …}; answer: that file
@@ -62,15 +63,17 @@ const (
 	flagChoice              // answer with the index of the predicted class, in the order of c
 )
 
-// maxPayload is the largest size of a request.
-const maxPayload = 4 << 30
-
 // Server holds the learners of one process.
 type Server struct {
 	version  string
 	learners map[uint16]*learner
-	payload  bytes.Buffer // payload of the current request
+	head     [headSize]byte
+	payload  []byte // payload of the current request
+	frame    []byte // current response
 }
+
+// headSize is the size of the head of a request and of a response.
+const headSize = 16
 
 // New returns a Server; version is the program's version.
 func New(version string) *Server { return &Server{version: version, learners: map[uint16]*learner{}} }
@@ -80,6 +83,7 @@ type request struct {
 	op, flags byte
 	learner   uint16
 	events    int
+	number    uint32
 	payload   []byte
 }
 
@@ -91,7 +95,7 @@ type answer struct {
 
 // Serve handles requests until the input or ctx ends.
 func (s *Server) Serve(ctx context.Context, input io.Reader, output io.Writer) error {
-	in, out := bufio.NewReaderSize(input, 1<<16), bufio.NewWriterSize(output, 1<<16)
+	in := bufio.NewReaderSize(input, 1<<16)
 	defer s.closeAll()
 	for ctx.Err() == nil {
 		q, err := s.read(in)
@@ -102,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, input io.Reader, output io.Writer) e
 			return fmt.Errorf("reading a request: %w", err)
 		}
 		a, err := s.do(ctx, q)
-		if err := write(out, a, err); err != nil {
+		if err := s.write(output, q.number, a, err); err != nil {
 			return fmt.Errorf("writing an answer: %w", err)
 		}
 	}
@@ -110,24 +114,27 @@ func (s *Server) Serve(ctx context.Context, input io.Reader, output io.Writer) e
 }
 
 func (s *Server) read(in io.Reader) (q request, err error) {
-	var head [16]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil {
+	h := s.head[:]
+	if _, err := io.ReadFull(in, h); err != nil {
 		return q, err
 	}
-	q = request{op: head[0], flags: head[1], learner: binary.LittleEndian.Uint16(head[2:]), events: int(binary.LittleEndian.Uint32(head[4:]))}
-	size := binary.LittleEndian.Uint64(head[8:])
-	if size > maxPayload {
-		return q, fmt.Errorf("%d bytes: the most is %d", size, uint64(maxPayload))
-	}
-	payload := &s.payload
+	q = request{op: h[0], flags: h[1], learner: binary.LittleEndian.Uint16(h[2:]), events: int(binary.LittleEndian.Uint32(h[4:])), number: binary.LittleEndian.Uint32(h[8:])}
+	payload := s.payload[:0]
 	if q.op == opLoad || q.op == opModel { // the learner keeps the memory of the payload
-		payload = &bytes.Buffer{}
+		payload = nil
 	}
-	payload.Reset()
-	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // allocates only as many bytes as arrive, even if the head claims more
-		err = io.ErrUnexpectedEOF
+	for rest := binary.LittleEndian.Uint32(h[12:]); rest > 0 && err == nil; { // allocates about as many bytes as arrive, even if the head claims more
+		at := len(payload)
+		n := min(rest, uint32(max(at, 1<<16)))
+		payload = slices.Grow(payload, int(n))[:at+int(n)]
+		if _, err = io.ReadFull(in, payload[at:]); errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		rest -= n
 	}
-	q.payload = payload.Bytes()
+	if q.payload = payload; q.op != opLoad && q.op != opModel {
+		s.payload = payload
+	}
 	return q, err
 }
 
@@ -171,8 +178,12 @@ func kindOf(err error) string {
 	return ""
 }
 
-func write(out *bufio.Writer, a answer, failed error) error {
+// write writes the response to the request of a number, with one call of output.Write if it is small.
+func (s *Server) write(output io.Writer, number uint32, a answer, failed error) error {
 	status := uint32(0)
+	if failed == nil && uint64(len(a.payload)) > math.MaxUint32 {
+		failed = fmt.Errorf("the answer has %d bytes, more than 4 GiB: ask for fewer events at a time", len(a.payload))
+	}
 	if failed != nil {
 		var refused *rowError
 		var said any = failure{kindOf(failed), failed.Error()}
@@ -181,16 +192,20 @@ func write(out *bufio.Writer, a answer, failed error) error {
 		}
 		a, _ = jsonAnswer(said) // strings and a number always encode
 	}
-	var head [16]byte
-	binary.LittleEndian.PutUint32(head[:], status)
-	binary.LittleEndian.PutUint32(head[4:], uint32(a.width))
-	binary.LittleEndian.PutUint64(head[8:], uint64(len(a.payload)))
-	for _, part := range [][]byte{head[:], a.payload} {
-		if _, err := out.Write(part); err != nil {
-			return err
-		}
+	frame := binary.LittleEndian.AppendUint32(s.frame[:0], status)
+	frame = binary.LittleEndian.AppendUint32(frame, uint32(a.width))
+	frame = binary.LittleEndian.AppendUint32(frame, number)
+	frame = binary.LittleEndian.AppendUint32(frame, uint32(len(a.payload)))
+	rest := a.payload
+	if len(rest) < 1<<16 {
+		frame, rest = append(frame, rest...), nil
 	}
-	return out.Flush()
+	s.frame = frame
+	_, err := output.Write(frame)
+	if err == nil && len(rest) > 0 {
+		_, err = output.Write(rest)
+	}
+	return err
 }
 
 // do handles a request.

@@ -20,9 +20,10 @@ import (
 
 // client sends requests to a Server as another program does.
 type client struct {
-	t   testing.TB
-	in  io.WriteCloser
-	out io.Reader
+	t      testing.TB
+	in     io.WriteCloser
+	out    io.Reader
+	number uint32 // of the latest request
 }
 
 func start(t testing.TB) *client {
@@ -40,7 +41,7 @@ func start(t testing.TB) *client {
 			t.Error(err)
 		}
 	})
-	return &client{t, write, read}
+	return &client{t: t, in: write, out: read}
 }
 
 // ask returns the status, the width and the payload of the answer.
@@ -74,7 +75,9 @@ func (c *client) ask(op, flags byte, learner uint16, events int, parts ...any) (
 	head := []byte{op, flags}
 	head = binary.LittleEndian.AppendUint16(head, learner)
 	head = binary.LittleEndian.AppendUint32(head, uint32(events))
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(body)))
+	c.number += 1 << 20 // wraps around
+	head = binary.LittleEndian.AppendUint32(head, c.number)
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(body)))
 	if _, err := c.in.Write(append(head, body...)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -82,7 +85,10 @@ func (c *client) ask(op, flags byte, learner uint16, events int, parts ...any) (
 	if _, err := io.ReadFull(c.out, answer[:]); err != nil {
 		c.t.Fatal(err)
 	}
-	payload = make([]byte, binary.LittleEndian.Uint64(answer[8:]))
+	if got := binary.LittleEndian.Uint32(answer[8:]); got != c.number {
+		c.t.Fatalf("the answer to request %d has the number %d", c.number, got)
+	}
+	payload = make([]byte, binary.LittleEndian.Uint32(answer[12:]))
 	if _, err := io.ReadFull(c.out, payload); err != nil {
 		c.t.Fatal(err)
 	}
@@ -238,11 +244,14 @@ func TestPredict(t *testing.T) {
 			t.Fatalf("event %d: class %v of the probabilities %v and %v", i, got, a, b)
 		}
 	}
-	var classes []string
-	if err := json.Unmarshal(c.must(opClasses, 0, 7, 0, []string{}), &classes); err != nil {
-		t.Fatal(err)
+	var told struct {
+		First   int
+		Classes []string
 	}
-	yes := slices.Index(classes, "yes")
+	if err := json.Unmarshal(c.must(opClasses, 0, 7, 0, []string{}), &told); err != nil || told.First != len(s.classes) {
+		t.Fatal(told, err)
+	}
+	yes := slices.Index(told.Classes, "yes")
 	for i, line := range strings.Split(strings.TrimSpace(string(answers)), "\n") {
 		var a served.Prediction
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
@@ -361,10 +370,71 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestOneEventAtATime checks that a request of one event costs one write and allocates nothing, whatever it asks for.
+func TestOneEventAtATime(t *testing.T) {
+	s := New("test")
+	var frames bytes.Buffer
+	var writes countingWriter
+	head := make([]byte, headSize)
+	ask := func(op, flags byte, events int, body []byte) {
+		head[0], head[1] = op, flags
+		binary.LittleEndian.PutUint32(head[4:], uint32(events))
+		binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
+		frames.Write(head)
+		frames.Write(body)
+		q, err := s.read(&frames)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.do(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.write(&writes, q.number, a, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(opNew, 0, 0, []byte("[]"))
+	ask(opShape, 0, 0, []byte(`["a","b","c"]`))
+	ask(opClasses, 0, 0, []byte(`["no","yes"]`))
+	row := make([]byte, 8*5) // a label, a shape and three numbers
+	r := rand.New(rand.NewPCG(1, 2))
+	next := func() {
+		for i := range 3 {
+			binary.LittleEndian.PutUint64(row[8*(2+i):], math.Float64bits(r.NormFloat64()))
+		}
+		binary.LittleEndian.PutUint64(row, math.Float64bits(float64(r.IntN(2))))
+	}
+	for range 3000 {
+		next()
+		ask(opRows, flagLearn|flagLabels, 1, row)
+	}
+	for _, flags := range []byte{flagLearn | flagLabels, flagUnseen, flagUnseen | flagChoice} {
+		body := row
+		if flags&flagLabels == 0 {
+			body = row[8:]
+		}
+		writes = 0
+		const n = 400
+		allocated := testing.AllocsPerRun(n, func() {
+			next()
+			ask(opRows, flags, 1, body)
+		})
+		if allocated > 0 || writes != n+1 {
+			t.Errorf("flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
+		}
+	}
+}
+
+type countingWriter int
+
+func (w *countingWriter) Write(p []byte) (int, error) { *w++; return len(p), nil }
+
 func FuzzServe(f *testing.F) {
 	frame := func(op, flags byte, events uint32, body string) []byte {
 		out := binary.LittleEndian.AppendUint32([]byte{op, flags, 0, 0}, events)
-		return append(binary.LittleEndian.AppendUint64(out, uint64(len(body))), body...)
+		out = binary.LittleEndian.AppendUint32(out, 7)
+		return append(binary.LittleEndian.AppendUint32(out, uint32(len(body))), body...)
 	}
 	f.Add(slices.Concat(frame(opNew, 0, 0, `[]`), frame(opLines, flagLearn, 1, `{"x":1,"label":"a"}`), frame(opInspect, 0, 0, ""), frame(opSave, 0, 0, "")))
 	f.Add(slices.Concat(frame(opNew, 0, 0, `[]`), frame(opShape, 0, 0, `["a"]`), frame(opRows, flagAnswer, 1, strings.Repeat("\x00", 16)), frame(opSparse, 0, 1, strings.Repeat("\x00", 16))))

@@ -9,7 +9,9 @@ import json
 import multiprocessing
 import os
 import pickle
+import random
 import signal
+import sys
 import threading
 import warnings
 
@@ -18,7 +20,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
-from river import checks, datasets, evaluate, metrics, preprocessing
+from river import checks, datasets, evaluate, feature_extraction, metrics, preprocessing
 
 import blankout
 from blankout._events import frame_events
@@ -327,3 +329,106 @@ def test_river():
     assert evaluate.progressive_val_score(datasets.Phishing(), Classifier(), metrics.Accuracy()).get() > 0.85
     assert evaluate.progressive_val_score(datasets.TrumpApproval(), Regressor(), metrics.MAE()).get() < 1
     json.dumps(pickle.loads(pickle.dumps(pipeline)).predict_proba_one({"popup_window": 1.0}))
+    for stream in (datasets.synth.SEA(seed=1), datasets.synth.Waveform(seed=1)):  # whose keys are integers
+        assert evaluate.progressive_val_score(stream.take(2000), Classifier(), metrics.Accuracy()).get() > 0.8
+    assert evaluate.progressive_val_score(datasets.synth.Friedman(seed=1).take(2000), Regressor(), metrics.MAE()).get() < 2
+
+
+@pytest.mark.parametrize("extract", [feature_extraction.BagOfWords, feature_extraction.TFIDF])
+def test_what_rivers_dicts_leave_out_is_zero(extract):
+    r = random.Random(1)
+    words = {"cat": ["purr", "meow", "claw"], "dog": ["bark", "fetch", "howl"]}
+    pipeline, right = extract() | Classifier(), 0
+    for _ in range(1500):
+        label = r.choice(["cat", "dog"])
+        text = " ".join(r.choice(words[label] if r.random() < 0.2 else [f"w{k}" for k in range(100)]) for _ in range(12))
+        right += pipeline.predict_one(text) == label
+        pipeline.learn_one(text, label)
+    assert right > 0.88 * 1500
+
+
+def test_rivers_batches_and_weights():
+    """Many rows are what one by one are, a weight of 2 is an event that came twice, and an index stays."""
+    x, y = stream(300)
+    frame = pd.DataFrame(dict(zip("abcde", x.T)), index=[f"row {i}" for i in range(300)])
+    one, many = Classifier(settings={"standardize": "none"}), Classifier(settings={"standardize": "none"})
+    fresh = Classifier()
+    assert fresh.predict_many(frame).isna().all() and fresh.predict_proba_many(frame).shape == (300, 0)
+    weights = np.where(np.arange(300) % 3, 1.0, 2.0)
+    for event, label, w in zip(frame.to_dict("records"), y, weights):
+        one.learn_one(event, label, w=w)
+    many.learn_many(frame, pd.Series(y, index=frame.index), w=pd.Series(weights))
+    assert one.learner._remote.export("json") == many.learner._remote.export("json")
+    assert (many.predict_proba_many(frame).idxmax(axis="columns") == many.predict_many(frame)).all() and many.predict_many(frame).index.equals(frame.index)
+    plain = Classifier(settings={"standardize": "none"})
+    plain.learn_many(frame, y)
+    assert plain.learner._remote.export("json") != many.learner._remote.export("json")
+    numbers = Regressor()
+    assert (numbers.predict_many(frame) == 0).all()
+    numbers.learn_many(frame, np.arange(300.0), w=2)
+    assert numbers.predict_many(frame).std() > 0
+
+
+def test_any_key_is_its_text():
+    learner, texts = blankout.Learner(), blankout.Learner()
+    r = np.random.default_rng(0)
+    for k, values in enumerate(r.normal(size=(300, 3)).tolist()):
+        names = [(0, np.int64(1), (2, "two")), (0, True, 2.5)][k % 2]
+        label = values[0] > 0
+        more: dict = {"color": "red", "nested": {3: 1.5, np.int64(4): 2}} if k % 3 == 0 else {}
+        learner.learn_one({**dict(zip(names, values)), **more}, label)
+        if more:
+            more["nested"] = {"3": 1.5, "4": 2}
+        texts.learn_one({**dict(zip(map(str, names), values)), **more}, label)
+    assert model(learner) == model(texts)
+    assert {"0", "1", "(2, 'two')", "True", "2.5", "nested.3", "nested.4"} <= set(learner._remote.inspect()["fields"])
+    learner.learn_many([{1: 2.0}, {1: 3.0}], [True, False])
+    for twice in ({1: 2.0, "1": 3.0}, {1: 2.0, "1": "x"}, {"nested": {1: 2.0, "1": np.int64(3)}}):
+        with pytest.raises(ValueError, match="two fields are named '1'|field \"nested.1\" twice"):
+            learner.learn_one(twice, True)
+
+
+def test_one_event_is_one_write_and_one_read():
+    learner = blankout.Learner()
+    event = {f"x{j}": float(j) for j in range(10)}
+    for k in range(5):
+        learner.learn_one(event, k % 2)
+    learner.predict_proba_one(event)
+    process, calls = learner._remote.process, []
+    write, read = process._write, process._read
+    process._write = lambda data: (calls.append("write"), write(data))[1]
+    process._read = lambda into: (calls.append("read"), read(into))[1]
+    for ask in (lambda: learner.learn_one(event, 1), lambda: learner.learn_one(event, 0, 2.0), lambda: learner.predict_proba_one(event), lambda: learner.predict_one(event)):
+        calls.clear()
+        ask()
+        assert calls == ["write", "read"]
+    process._write, process._read = write, read
+
+
+def test_threads_share_a_learner():
+    """Labels that come in several threads at once stay those of their events, also of a learner that nobody has asked yet."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for learner in (blankout.Learner(), pickle.loads(pickle.dumps(blankout.Learner()))):
+            failed: list[BaseException] = []
+
+            def learn(k: int) -> None:
+                try:
+                    for _ in range(6):
+                        learner.learn_one({"name": f"n{k}", "k": float(k % 3)}, f"label {k}")
+                        learner.learn_many([{"name": f"n{k}"}], [f"label {k}"])
+                        assert learner.predict_proba_one({"name": "n1"}) is not None and learner.predict_one({"name": "n1"}) is not None
+                        assert learner.predict_proba(pd.DataFrame({"name": ["n1"]})).shape[0] == learner.predict([{"name": "n1"}]).shape[0] == 1
+                except BaseException as e:
+                    failed.append(e)
+
+            threads = [threading.Thread(target=learn, args=(k,)) for k in range(40)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert not failed and [learner.predict_one({"name": f"n{k}"}) for k in range(40)] == [f"label {k}" for k in range(40)]
+            assert learner._remote.inspect()["events"] == 40 * 12 and len(learner.classes_) == 40
+    finally:
+        sys.setswitchinterval(before)

@@ -9,38 +9,49 @@ import datetime
 import decimal
 import json
 import numbers
-import struct
-from dataclasses import dataclass
-from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from .errors import UnsupportedError
 
-_NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32}
-_NUMBERS_OR_NONE = _NUMBERS | {type(None)}
+NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32}
+NUMBERS_OR_NONE = NUMBERS | {type(None)}
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(NamedTuple):
     """Events in one of the forms that the program reads.
 
     Attributes:
         operation: of the frame.
-        count: how many events there are.
+        n: how many events there are.
         parts: of the payload, behind labels and weights.
-        names: of the columns of rows; None for another form.
+        names: of the columns of rows, whose number is not in parts; None for another form.
     """
 
     operation: bytes
-    count: int
+    n: int
     parts: tuple[Any, ...]
     names: tuple[str, ...] | None = None
 
 
+def collected(x: Any) -> Any:
+    """Return a LazyFrame of Polars as a DataFrame, a RecordBatch of Arrow as a Table, and all else as it is."""
+    if type(x).__name__ == "RecordBatch":
+        import pyarrow
+
+        return pyarrow.Table.from_batches([x])
+    return x.collect() if type(x).__name__ == "LazyFrame" else x
+
+
 def is_frame(x: Any) -> bool:
-    """Say whether x is a DataFrame of pandas or Polars."""
-    return hasattr(x, "columns") and (hasattr(x, "iloc") or hasattr(x, "iter_rows"))
+    """Say whether x is a DataFrame of pandas or Polars, or a table of Arrow."""
+    return hasattr(x, "columns") and (hasattr(x, "iloc") or hasattr(x, "iter_rows")) or is_arrow(x)
+
+
+def is_arrow(x: Any) -> bool:
+    """Say whether x is a Table of Arrow."""
+    return hasattr(x, "column_names") and hasattr(x, "to_pylist")
 
 
 def is_sparse(x: Any) -> bool:
@@ -48,18 +59,21 @@ def is_sparse(x: Any) -> bool:
     return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 
-def one(x: Mapping[str, Any], times: Collection[str] = ()) -> Events:
-    """Return one event: as a row if all of it is numbers, else as JSON."""
-    if not isinstance(x, Mapping):
-        raise TypeError(f"an event is a dict of its fields, not a {type(x).__name__}")
-    types = set(map(type, x.values()))
-    if types <= _NUMBERS_OR_NONE:
-        values = x.values() if types <= _NUMBERS else [np.nan if v is None else v for v in x.values()]
-        try:
-            return Events(b"R", 1, (struct.pack(f"<{len(x)}d", *values),), tuple(x))
-        except (OverflowError, TypeError, struct.error):
-            pass  # an integer that no float holds
-    return Events(b"J", 1, (line(x, times),))
+def is_null(value: Any) -> bool:
+    """Say whether a value is None, NaN, NaT or pandas' NA."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or isinstance(value, (float, np.floating)) and value != value
+
+
+def unique(names: Iterable[Any]) -> tuple[str, ...]:
+    """Return the texts of the names of fields.
+
+    Raises:
+        ValueError: two have one text.
+    """
+    texts = tuple(str(name) for name in names)
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"two fields are named {next(t for t in texts if texts.count(t) > 1)!r}: give each a name of its own")
+    return texts
 
 
 def read(x: Any, times: Collection[str] = (), categorical: Collection[str] = (), by_number: bool = False, names: Sequence[str] | None = None) -> Events:
@@ -73,25 +87,49 @@ def read(x: Any, times: Collection[str] = (), categorical: Collection[str] = (),
         by_number: the columns of an array are those of a sparse text format too, and zeros of it are left out.
         names: of the columns of an array, in place of xj.
     """
+    x = collected(x)
     if is_frame(x):
         return _frame(x, times, categorical, by_number)
     if is_sparse(x):
         return _sparse(x.tocsr())
     if isinstance(x, (Mapping, str, bytes)):
         raise TypeError("one event alone: give a list of events, [event]")
-    if not isinstance(x, np.ndarray):
+    if not hasattr(x, "__array__"):
         x = list(x)
         if x and isinstance(x[0], Mapping):
             return dicts(x, times)
         if not x:
             return Events(b"J", 0, ())
-    array = np.ascontiguousarray(x, np.float64)
+    array = numeric(x)
     if array.ndim != 2:
         raise ValueError(f"an array of the shape {array.shape}: want (events, columns)")
     if by_number:
-        return _nonzero(array)
+        return _nonzero(array.astype(np.float64, copy=False))
     columns = tuple(names) if names is not None and len(names) == array.shape[1] else tuple(f"x{j}" for j in range(array.shape[1]))
+    if array.dtype == object:
+        return dicts([dict(zip(columns, row)) for row in array.tolist()], times)
     return Events(b"R", len(array), (array,), columns)
+
+
+def numeric(x: Any) -> np.ndarray:
+    """Return values as an array of float64 in which what is masked is NaN, or of objects if some are no numbers.
+
+    Raises:
+        UnsupportedError: they are of a type that no event can have.
+    """
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if array.dtype.kind == "U" and not isinstance(x, np.ndarray):
+        array = np.array(x, object)  # NumPy makes text of the numbers among texts
+    if array.dtype.kind not in "biufOU":
+        raise UnsupportedError(
+            f"an array of the type {array.dtype}: give numbers, strings or booleans, and times in a DataFrame, whose columns "
+            'record={"time_features": […]} names'
+        )
+    if array.dtype.kind in "OU":
+        return array.astype(object)
+    if isinstance(array, np.ma.MaskedArray):
+        return np.ascontiguousarray(np.ma.filled(array.astype(np.float64), np.nan))
+    return np.ascontiguousarray(array, np.float64)
 
 
 def dicts(events: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> Events:
@@ -105,13 +143,17 @@ def dicts(events: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> E
 
 
 def line(event: Mapping[str, Any], times: Collection[str] = ()) -> bytes:
-    """Return an event as a line of JSON."""
+    """Return an event as a line of JSON. A key that is no string is the text of it, and NaN is null."""
+    if set(map(type, event)) - {str}:
+        event = dict(zip(unique(event), event.values()))
+    if any(isinstance(v, float) and v != v for v in event.values()):
+        event = {name: None if is_null(v) else v for name, v in event.items()}
     try:
         return json.dumps(event, default=_plain).encode()
     except TypeError as e:
-        if not isinstance(e.__cause__, _NotPlain) and not isinstance(e, _NotPlain):
-            raise
-        return json.dumps({str(name): _timed(name, value, times) for name, value in event.items()}, default=_plain).encode()
+        if isinstance(e.__cause__ or e, _NotPlain) or "keys must be" in str(e):
+            return json.dumps({name: _timed(name, value, times) for name, value in event.items()}, default=_plain).encode()
+        raise
 
 
 class _NotPlain(TypeError):
@@ -120,10 +162,10 @@ class _NotPlain(TypeError):
 
 def _plain(value: Any) -> Any:
     """Return what JSON has in the place of a value of NumPy or pandas."""
+    if is_null(value):
+        return None
     if hasattr(value, "tolist"):
         return value.tolist()
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return float(value)
     raise _NotPlain(f"a {type(value).__name__}")
@@ -131,36 +173,49 @@ def _plain(value: Any) -> Any:
 
 def _timed(name: str, value: Any, times: Collection[str]) -> Any:
     """Return a value of a field, a time as text if the field is one of times."""
+    if is_null(value):
+        return None
+    if isinstance(value, Mapping):
+        return {text: _timed(f"{name}.{text}", v, times) for text, v in zip(unique(value), value.values())}
     if isinstance(value, (datetime.date, datetime.datetime)):  # pandas' Timestamp is one
-        if type(value).__name__ == "NaTType":
-            return None
         if name in times:
             return value.isoformat()
         raise UnsupportedError(
             f'field {name!r} holds a time: name it in record={{"time_features": [{name!r}]}}, which makes its hour, weekday and age features, '
             "or give what of it is a feature as a number"
         )
-    if isinstance(value, (Mapping, list, tuple, str, numbers.Real, decimal.Decimal, type(None))) or hasattr(value, "tolist"):
+    if isinstance(value, (list, tuple, str, numbers.Real, decimal.Decimal)) or hasattr(value, "tolist"):
         return value
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
     raise UnsupportedError(f"field {name!r} holds a {type(value).__name__}: give numbers, strings, booleans, lists or dicts of them, or None")
 
 
+def columns_of(frame: Any) -> tuple[str, ...]:
+    """Return the names of the columns of a frame. ValueError if two are one."""
+    return unique(frame.column_names if is_arrow(frame) else frame.columns)
+
+
+def all_numbers(frame: Any, kinds: str = "iuf") -> bool:
+    """Say whether all columns of a frame are of kinds of NumPy's numbers."""
+    if is_arrow(frame):
+        return all(str(t).rstrip("0123456789") in ("int", "uint", "halffloat", "float", "double") for t in frame.schema.types)
+    if hasattr(frame, "iloc"):
+        return all(getattr(t, "kind", "O") in kinds for t in frame.dtypes)
+    return all(t.is_numeric() for t in frame.dtypes)
+
+
 def _frame(x: Any, times: Collection[str], categorical: Collection[str], by_number: bool) -> Events:
-    names = [str(c) for c in x.columns]
-    pandas = hasattr(x, "iloc")
-    numbers = all(getattr(t, "kind", "O") in "iuf" for t in x.dtypes) if pandas else all(t.is_numeric() for t in x.dtypes)
-    if numbers and names:
-        array = x.to_numpy(dtype=np.float64, na_value=np.nan) if pandas else x.to_numpy().astype(np.float64)
-        if by_number:
-            if not all(isinstance(c, (int, np.integer)) for c in x.columns):
-                raise ValueError("this model knows columns by number, not by name: give it an array or a sparse matrix")
-            return _nonzero(array)
-        return Events(b"R", len(array), (np.ascontiguousarray(array),), tuple(names))
-    if by_number:
+    names = columns_of(x)
+    if by_number and (is_arrow(x) or not all_numbers(x) or not all(isinstance(c, (int, np.integer)) for c in x.columns)):
         raise ValueError("this model knows columns by number, not by name: give it an array or a sparse matrix")
-    return dicts(list(frame_events(x, categorical)), times)
+    if not names or not all_numbers(x):
+        return dicts(list(frame_events(x, categorical)), times)
+    if is_arrow(x):
+        array = np.column_stack([column.to_numpy(zero_copy_only=False) for column in x.columns]).astype(np.float64)
+    elif hasattr(x, "iloc"):
+        array = x.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        array = x.to_numpy().astype(np.float64)
+    return _nonzero(array) if by_number else Events(b"R", len(array), (np.ascontiguousarray(array),), names)
 
 
 def _sparse(x: Any) -> Events:
@@ -178,18 +233,17 @@ def _nonzero(array: np.ndarray) -> Events:
 
 def frame_events(frame: Any, categorical: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield the rows of a frame as events; None, NaN, NaT and pandas' NA are null."""
-    names, columns = [], []
-    for name in frame.columns:
-        series = frame[name]
-        values = series.to_list() if hasattr(series, "to_list") else list(series)
-        if hasattr(frame, "iloc"):
-            null = series.isna().to_numpy()
-            values = [None if gone else v for v, gone in zip(values, null)]
+    names, columns = columns_of(frame), []
+    for j, name in enumerate(names):
+        if is_arrow(frame):
+            values = frame.column(j).to_pylist()
+        elif hasattr(frame, "iloc"):
+            values = [None if gone else v for v, gone in zip(frame.iloc[:, j].to_list(), frame.iloc[:, j].isna().to_numpy())]
         else:
-            values = [None if isinstance(v, float) and v != v else v for v in values]
-        if str(name) in categorical:
+            values = frame.to_series(j).to_list()
+        values = [None if isinstance(v, float) and v != v else v for v in values]
+        if name in categorical:
             values = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
-        names.append(str(name))
         columns.append(values)
     if not names:
         return iter([{} for _ in range(len(frame))])
@@ -207,6 +261,13 @@ def spell(label: Any) -> str:
     if isinstance(label, (float, np.floating)):
         return str(int(label)) if float(label).is_integer() else repr(float(label))
     raise TypeError(f"a label is a string, a number or a boolean, not a {type(label).__name__}")
+
+
+def target(label: Any) -> float:
+    """Return a label of regression."""
+    if isinstance(label, (str, numbers.Real, decimal.Decimal, np.bool_)):
+        return float(label)
+    raise TypeError(f"a label of regression is a number, not a {type(label).__name__}")
 
 
 # How labels are read back from their text, by the name of their type.

@@ -20,7 +20,8 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, _c
 
 from . import _events, _program
 from .learner import Learner
-from .model import Model, load
+from .errors import UnsupportedError
+from .model import Model, Predictor, load
 
 LABEL, WEIGHT = "(label)", "(weight)"  # fields of the events that are no features
 
@@ -29,7 +30,68 @@ class FitError(RuntimeError):
     """The program did not fit the model; the message is what it said."""
 
 
-class _Dropout(BaseEstimator):
+class _Weights(BaseEstimator):
+    """What all estimators share: the data that they take, and the weights of what they learned."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = False
+        return tags
+
+    def _predictor(self) -> Predictor:
+        """Return what was fitted. NotFittedError before."""
+        raise NotImplementedError
+
+    def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weights, shape (outputs, columns), and intercepts, shape (outputs,), in the order of classes_."""
+        predictor = self._predictor()
+        try:
+            weights, features, intercepts = predictor._weights()
+        except UnsupportedError as e:
+            raise AttributeError(f"this model has no weights of columns: {e}") from None
+        place = {name: j for j, name in enumerate(self._names())}
+        if not hasattr(self, "feature_names_in_"):  # a sparse matrix has numbers from 1 on
+            place.update((str(j + 1), j) for j in range(self.n_features_in_))
+        out, several = np.zeros((len(weights), self.n_features_in_)), np.zeros(self.n_features_in_, int)
+        for i, name in enumerate(features):
+            j = place.get(name, place.get(name.rpartition("@")[0], place.get(name.partition("=")[0])))
+            if j is not None:
+                several[j] += 1
+                out[:, j] = weights[:, i] if several[j] == 1 else np.hypot(out[:, j], weights[:, i])
+        return out, intercepts
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The weights of the columns as they come, shape (1 or K, columns), of regression (columns,).
+
+        Of a column with several weights, as strings and curves have, it is the root of the sum of their squares.
+        """
+        weights = self._coefficients()[0]
+        return weights if hasattr(self, "classes_") else weights[0]
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercepts, shape (1 or K,), of regression a number."""
+        intercepts = self._coefficients()[1]
+        return intercepts if hasattr(self, "classes_") else float(intercepts[0])
+
+    def _names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(n) for n in names]
+
+
+class _Chances:
+    """What classifiers share."""
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of the probability of each of classes_, shape (n, K)."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))  # type: ignore[attr-defined]
+
+
+class _Dropout(_Weights):
     """What both estimators share: the way of the data to the program and back."""
 
     def __init__(
@@ -39,26 +101,12 @@ class _Dropout(BaseEstimator):
         self.noise, self.c, self.loss, self.standardize, self.solver = noise, c, loss, standardize, solver
         self.tol, self.seed, self.categorical, self.options, self.program = tol, seed, categorical, options, program
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = False
-        return tags
-
-    def _data(self, X: Any, reset: bool) -> Any:
-        return _data(self, X, reset)
-
     def _dicts(self, X: Any) -> list[dict[str, Any]]:
         """Return the rows of dense data as events."""
         if _events.is_frame(X):
             return list(_events.frame_events(X, tuple(self.categorical)))
         names = self._names()
         return [{n: None if v != v else v for n, v in zip(names, row)} for row in X.tolist()]
-
-    def _names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{j}" for j in range(self.n_features_in_)] if names is None else [str(n) for n in names]
 
     def _fit(self, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:
         """Have the program fit a model, model_, to labels, a JSON value for each row."""
@@ -95,10 +143,14 @@ class _Dropout(BaseEstimator):
             self.model_: Model = load(model)
             self.model_.unseen = "answer"  # an estimator predicts every row
 
+    def _predictor(self) -> Predictor:
+        check_is_fitted(self, "model_")
+        return self.model_
+
     def _ask(self, method: str, X: Any) -> np.ndarray:
         """Return what a method of the model says about X."""
         check_is_fitted(self, "model_")
-        X = self._data(X, reset=False)
+        X = _data(self, X, reset=False)
         if self.model_.fields:  # it was fitted to dense data
             X = self._dicts(X.toarray() if _events.is_sparse(X) else X)
         out: np.ndarray = getattr(self.model_, method)(X)
@@ -110,7 +162,7 @@ def _line(event: dict[str, Any]) -> str:
     return _events.line(event).decode() + "\n"
 
 
-class DropoutClassifier(ClassifierMixin, _Dropout):
+class DropoutClassifier(_Chances, ClassifierMixin, _Dropout):
     """A linear classifier that expects features to go missing, fitted by the program.
 
     Args:
@@ -152,18 +204,23 @@ class DropoutClassifier(ClassifierMixin, _Dropout):
     def decision_function(self, X: Any) -> np.ndarray:
         """Return scores, shape (n,) of two classes, else (n, K)."""
         scores = self._ask("decision_function", X)
-        if scores.ndim == 1:
-            return scores if self._place[1] == 1 else -scores
-        out = np.empty_like(scores)
-        out[:, self._place] = scores
+        return self._placed(scores) if scores.ndim > 1 else self._placed(scores[:, None])[:, 0]
+
+    def _placed(self, x: np.ndarray) -> np.ndarray:
+        """Return the columns of the model's classes, or of the second of two, in the order of classes_."""
+        if x.shape[1] == 1:
+            return x if self._place[1] == 1 else -x
+        out = np.empty_like(x)
+        out[:, self._place] = x
         return out
+
+    def _coefficients(self) -> tuple[np.ndarray, np.ndarray]:
+        weights, intercepts = super()._coefficients()
+        return self._placed(weights.T).T, self._placed(intercepts[None])[0]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each of classes_, shape (n, K)."""
-        p = self._ask("predict_proba", X)
-        out = np.empty_like(p)
-        out[:, self._place] = p
-        return out
+        return self._placed(self._ask("predict_proba", X))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted labels, shape (n,)."""
@@ -198,7 +255,7 @@ class DropoutRegressor(RegressorMixin, _Dropout):
         return self._ask("predict", X)
 
 
-class _Online(BaseEstimator):
+class _Online(_Weights):
     """What both online estimators share."""
 
     n_iter_: int
@@ -207,22 +264,12 @@ class _Online(BaseEstimator):
         self.loss, self.noise, self.passes, self.standardize = loss, noise, passes, standardize
         self.categorical, self.settings = categorical, settings
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = False
-        return tags
-
     def _new(self, classes: Any = None) -> Learner:
         record: dict[str, Any] = {"categorical": list(self.categorical)} if len(self.categorical) > 0 else {}
         if classes is not None:
             record["max_classes"] = max(100, len(classes))
         own = {"loss": self.loss, "noise": self.noise, "standardize": self.standardize, **(self.settings or {})}
         return Learner(classes=classes, record=record, **own)
-
-    def _data(self, X: Any, reset: bool) -> Any:
-        return _data(self, X, reset)
 
     def _take(self, X: Any, y: Any, sample_weight: Any, classes: Any, fresh: bool) -> None:
         if fresh:
@@ -233,13 +280,17 @@ class _Online(BaseEstimator):
         self.learner_.partial_fit(X, y, sample_weight=sample_weight)
         self.n_iter_ = 1 if fresh else self.n_iter_ + 1
 
+    def _predictor(self) -> Predictor:
+        check_is_fitted(self, "learner_")
+        return self.learner_
+
     def _ask(self, method: str, X: Any) -> np.ndarray:
         check_is_fitted(self, "learner_")
-        out: np.ndarray = getattr(self.learner_, method)(self._data(X, reset=False))
+        out: np.ndarray = getattr(self.learner_, method)(_data(self, X, reset=False))
         return out
 
 
-class OnlineClassifier(ClassifierMixin, _Online):
+class OnlineClassifier(_Chances, ClassifierMixin, _Online):
     """A linear classifier that learns event by event; see blankout.Learner.
 
     Args:
@@ -351,7 +402,9 @@ def _checked(self: Any, X: Any, y: Any, sample_weight: Any, numbers: bool = Fals
 
     if y is None:
         raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} is supervised")
-    X = self._data(X, reset=reset)
+    X = _data(self, X, reset=reset)
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        raise ValueError("y has masked labels, which are none: leave their rows out")
     y = column_or_1d(y, warn=True)
     if numbers:
         y = y.astype(np.float64)
@@ -363,10 +416,15 @@ def _checked(self: Any, X: Any, y: Any, sample_weight: Any, numbers: bool = Fals
 
 def _data(self: Any, X: Any, reset: bool) -> Any:
     """Check X and return it as a frame, an array or a sparse matrix."""
-    if _events.is_frame(X) and not _all_numbers(X):
-        _check_feature_names(self, X, reset=reset)
-        _check_n_features(self, X, reset=reset)
-        return X
+    X = _events.collected(X)
+    if _events.is_frame(X):
+        _events.columns_of(X)
+        if not _events.all_numbers(X, "biuf"):
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
+            return X
+    elif isinstance(X, np.ndarray) and (isinstance(X, np.ma.MaskedArray) or X.dtype.kind in "mM"):
+        X = _events.numeric(X)
     X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_all_finite="allow-nan")
     dense = X.data if _events.is_sparse(X) else X
     if np.isinf(dense).any():
@@ -374,13 +432,6 @@ def _data(self: Any, X: Any, reset: bool) -> Any:
     if _events.is_sparse(X) and np.isnan(dense).any():
         raise ValueError("Input X contains NaN in a sparse matrix, of which no value can be missing: give an array")
     return X
-
-
-def _all_numbers(frame: Any) -> bool:
-    """Say whether all columns of a frame are numbers or booleans that NumPy knows."""
-    if hasattr(frame, "iloc"):
-        return all(getattr(t, "kind", "O") in "biuf" for t in frame.dtypes)
-    return all(t.is_numeric() for t in frame.dtypes)
 
 
 def _write_sparse(path: Path, X: Any, labels: list[Any], weight: np.ndarray | None) -> None:

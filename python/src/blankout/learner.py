@@ -25,7 +25,7 @@ class Learner(Predictor):
             learner.learn_one(x, y)
 
     It learns in a process of the program blankout beside this one, with the same result to the bit as the program itself.
-    It can be pickled and copied, and used after a fork.
+    It can be pickled and copied, used after a fork, and used by several threads.
 
     Args:
         classes: all of them; by default they are found as they come, up to record's max_classes.
@@ -38,6 +38,7 @@ class Learner(Predictor):
         SettingsError: a setting is not known, or has a value that it cannot have.
     """
 
+    _places: tuple[Any, dict[Any, int]] = (None, {})  # of the classes, and what they were made of
     _columns: list[str] | None = None  # names of the columns of arrays, in place of xj
     _sparse = False  # arrays are sparse, too
 
@@ -47,7 +48,6 @@ class Learner(Predictor):
         self._program, self._record = program, dict(record or {})
         self._settings = settings
         self._given: list[Any] | None = None
-        self._numbers: dict[str, int] = {}  # of labels, as the program counts them
         self._labels: dict[str, Any] = {}  # as they came, by their text
         self._names: list[str] = []  # of classes, in the order of probabilities
         self._numeric: bool | None = None  # whether this is regression; None if it is not known yet
@@ -75,20 +75,12 @@ class Learner(Predictor):
         else:
             live = Remote(b"l", (2).to_bytes(8, "little"), b"[]", self._state, path=self._program)
         told = live.inspect()
+        self._times = frozenset(self._record.get("time_features", ())) | frozenset(filter(None, [self._record.get("time")]))
         self._numeric, self._names = told["regression"], told["classes"]
         for text, kind in (told.get("client") or {}).get("labels", {}).items():
             self._labels.setdefault(text, _events.READ_LABELS[kind](text))
-        self._live, self._state, self._numbers = live, None, {}
+        self._live, self._state = live, None
         return live
-
-    @property
-    def _remote(self) -> Remote:
-        live = self._live
-        return live if live is not None else self._start()
-
-    @property
-    def _times(self) -> frozenset[str]:
-        return frozenset(self._record.get("time_features", ())) | frozenset(filter(None, [self._record.get("time")]))
 
     def _encode(self, x: Any) -> _events.Events:
         return _events.read(x, self._times, self._record.get("categorical", ()), self._sparse, self._columns)
@@ -106,20 +98,23 @@ class Learner(Predictor):
             y: its label: a class, or of regression a number. None if it is not known.
             sample_weight: how much it counts; 2 is as if it had come twice.
         """
-        live = self._remote
-        labels = None if y is None else self._label_numbers((y,))
-        live.take(_events.one(x, self._times), _program.LEARN, labels, None if sample_weight is None else np.array([sample_weight]))
+        live = self._live or self._remote
+        live.one(x, self._times, _program.LEARN, None if y is None else self._number(live, y), sample_weight)
 
     def predict_proba_one(self, x: Mapping[str, Any]) -> dict[Any, float]:
         """Return the probability of each class that has been learned."""
-        return dict(zip(self._known(), self._chances(_events.one(x, self._times))[0].tolist()))
+        self._need_classes()
+        known = self._known()
+        p = self._remote.one(x, self._times, _program.UNSEEN)
+        return {label: p[place] for label, place in known.items()} if len(known) > 1 else dict.fromkeys(known, 1.0)
 
     def predict_one(self, x: Mapping[str, Any]) -> Any:
         """Return the predicted class, None before any has been learned; or of regression the predicted number, NaN then."""
         if self.regression:
-            return float(self._remote.take(_events.one(x, self._times), self._flags())[0, 0])
-        choice = int(self._chosen(_events.one(x, self._times))[0])
-        return None if choice < 0 else list(self._known())[choice]
+            return self._remote.one(x, self._times, _program.UNSEEN)[0]
+        choice = int(self._remote.one(x, self._times, _program.CHOICE | _program.UNSEEN)[0])
+        known = self._known()
+        return next((label for label, place in known.items() if place == choice), next(iter(known), None))
 
     # Many events at a time, as scikit-learn has it.
 
@@ -164,12 +159,16 @@ class Learner(Predictor):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted classes, or of regression numbers, shape (n,). X is as for learn_many."""
+        events = self._encode(X)
         if self.regression:
-            return self._remote.take(self._encode(X), self._flags())[:, 0]
-        chosen = self._chosen(self._encode(X))
-        if len(chosen) > 0 and chosen[0] < 0:
+            return self._remote.take(events, self._flags())[:, 0]
+        choice = self._remote.take(events, _program.CHOICE | self._flags())[:, 0].astype(np.int64)
+        known = self._known()
+        if len(choice) > 0 and not known:
             raise ValueError("no class has been learned yet")
-        return np.asarray(self.classes_[chosen])
+        where = np.zeros(max([*known.values(), *choice.tolist(), 0]) + 1, np.int64)
+        where[list(known.values())] = np.arange(len(known))
+        return np.asarray(_array(known)[where[choice]])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each of classes_, shape (n, K). X is as for learn_many."""
@@ -195,37 +194,39 @@ class Learner(Predictor):
 
     def _learn(self, events: _events.Events, y: Any, sample_weight: Any, flags: int) -> np.ndarray:
         live = self._remote
-        labels = None if y is None else self._label_numbers(y)
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        labels = None if y is None else self._label_numbers(live, y)
+        weights = None if sample_weight is None else _events.numeric(sample_weight).astype(np.float64)
         for name, values in (("y", labels), ("sample_weight", weights)):
-            if values is not None and values.shape != (events.count,):
-                raise ValueError(f"{name} has the shape {values.shape}: there are {events.count} events")
+            if values is not None and values.shape != (events.n,):
+                raise ValueError(f"{name} has the shape {values.shape}: there are {events.n} events")
         return live.take(events, flags, labels, weights)
 
-    def _label_numbers(self, y: Any) -> np.ndarray:
+    def _label_numbers(self, live: Remote, y: Any) -> np.ndarray:
         """Return labels as the program counts them, or of regression as they are; NaN for none."""
-        if self.regression:
-            return np.array([np.nan if v is None else v for v in y], np.float64) if not isinstance(y, np.ndarray) else y.astype(np.float64)
-        array = y if isinstance(y, np.ndarray) and y.dtype.kind in "biuU" else None
-        if hasattr(y, "to_numpy"):
-            array = y.to_numpy()
-            if array.dtype.kind not in "biuU":
-                array = None
-        if array is not None and array.ndim == 1:
-            unique, at = np.unique(array, return_inverse=True)
-            return np.array([self._number(v) for v in unique.tolist()], np.float64)[at] if len(unique) else np.zeros(0)
-        return np.array([self._number(v) for v in y], np.float64)
+        if hasattr(y, "to_numpy") and not hasattr(y, "to_pylist") and (array := y.to_numpy()).dtype.kind in "biuU":
+            y = array
+        if isinstance(y, np.ndarray) and not isinstance(y, np.ma.MaskedArray) and y.ndim == 1 and y.dtype.kind in ("biuf" if self.regression else "biuU"):
+            if self.regression:
+                return y.astype(np.float64)
+            unique, at = np.unique(y, return_inverse=True)
+            return np.array([self._number(live, v) for v in unique.tolist()], np.float64)[at] if len(unique) else np.zeros(0)
+        for method in ("to_pylist", "to_list", "tolist"):  # of Arrow, of pandas and Polars, of what is masked
+            if hasattr(y, method) and (method != "tolist" or isinstance(y, np.ma.MaskedArray)):
+                y = getattr(y, method)()
+        return np.array([self._number(live, v) for v in y], np.float64)
 
-    def _number(self, label: Any) -> float:
-        """Return the number of a label in the program's list, to which it is added if it is new; NaN for None and NaN."""
-        if label is None or label != label or type(label).__name__ in ("NAType", "NaTType"):
+    def _number(self, live: Remote, label: Any) -> float:
+        """Return the number of a label in the program's list, to which it is added if it is new, or that it is in regression; NaN for none."""
+        kind = type(label)
+        if kind is not str and kind is not bool and _events.is_null(label):
             return np.nan
-        text = _events.spell(label)
-        number = self._numbers.get(text)
+        if self._numeric:
+            return _events.target(label)
+        text = label if kind is str else _events.spell(label)
+        number = live.labels.get(text)
         if number is None:
-            number = self._numbers[text] = len(self._numbers)
             self._labels.setdefault(text, label.item() if isinstance(label, np.generic) else label)
-            self._remote.add_labels([text])
+            number = live.labels[text] = live.add_labels([text])[0]
         return number
 
     # What there is to tell.
@@ -239,27 +240,20 @@ class Learner(Predictor):
 
     def _known(self) -> dict[Any, int]:
         """Return the classes that have come, with their places among the program's probabilities."""
-        names = self._names
-        if "" in names or len(names) < max(len(self._numbers), 1):  # the name of a class that has not come is empty
-            names = self._names = self._remote.add_labels([])
-        return {self._labels.get(text, text): place for place, text in enumerate(names) if text}
+        names, live = self._names, self._live or self._remote
+        if "" in names or len(names) < max(len(live.labels), 1):  # the name of a class that has not come is empty
+            names = self._names = live.add_labels([])[1]
+        of = (names, len(self._labels))
+        if self._places[0] != of:
+            self._places = of, {self._labels.get(text, text): place for place, text in enumerate(names) if text}
+        return self._places[1]
 
     def _chances(self, x: _events.Events) -> np.ndarray:
         """Return probabilities of the classes that have come, shape (n, K)."""
         self._need_classes()
+        places = list(self._known().values())
         p = self._remote.take(x, self._flags())
-        places = list(self._known().values())
         return p[:, places] if len(places) > 1 else np.ones((len(p), len(places)))
-
-    def _chosen(self, x: _events.Events) -> np.ndarray:
-        """Return the predicted class of each event, -1 while none has come: its place in classes_, shape (n,)."""
-        choice = self._remote.take(x, _program.CHOICE | self._flags())[:, 0].astype(np.int64)
-        places = list(self._known().values())
-        if not places:
-            return np.full(len(choice), -1)
-        where = np.zeros(max(*places, *choice.tolist(), 1) + 1, np.int64)
-        where[places] = np.arange(len(places))
-        return where[choice]
 
     def _need_classes(self) -> None:
         if self.regression:
@@ -268,8 +262,7 @@ class Learner(Predictor):
     @property
     def classes_(self) -> np.ndarray:
         """The classes in the order of predict_proba: ascending if they were given, else as they came. Shape (K,)."""
-        known = list(self._known())
-        return np.array(known) if known and len({type(c) for c in known}) == 1 else np.array(known, dtype=object)
+        return _array(self._known())
 
     def metrics(self) -> dict[str, Any]:
         """Return what was measured of each event before it was learned: error, log-loss, AUC …, as blankout inspect --json has it."""
@@ -307,17 +300,6 @@ class Learner(Predictor):
         ax.set_xlabel("share of features that are missing")
         ax.set_ylim(bottom=0)
         return ax
-
-    def _weights(self) -> tuple[np.ndarray, list[str], np.ndarray]:
-        """Return weights of values as they come, shape (outputs, features), the names of features, and the intercepts."""
-        x = json.loads(self._remote.export("json"))
-        place = {f["name"]: i for i, f in enumerate(x["schema"]["fields"])}
-        features = sorted(x["features"], key=lambda f: (place.get(f["name"], place.get(f["name"].partition("=")[0], len(place))), f["name"]))
-        weights = np.array([f["weights"] for f in features], np.float64).reshape(len(features), x["outputs"])
-        scale = np.array([f["scale"] for f in features])
-        weights = np.divide(weights, scale[:, None], out=np.zeros_like(weights), where=scale[:, None] != 0)
-        intercept = np.array(x["intercept"]) - np.array([f["center"] for f in features]) @ weights
-        return weights.T, [f["name"] for f in features], intercept
 
     @property
     def coef_(self) -> np.ndarray:
@@ -383,14 +365,14 @@ class Learner(Predictor):
         """
         self: Learner = cls.__new__(cls)
         self._program, self._record, self._settings, self._given = program, dict(record or {}), settings, None
-        self._numbers, self._labels, self._names, self._numeric, self._live = {}, {}, [], None, None
+        self._labels, self._names, self._numeric, self._live = {}, [], None, None
         given = json.dumps(self._list()).encode()
         live = Remote(b"l", len(given).to_bytes(8, "little"), given, Path(path).read_bytes(), path=program)
         told = live.inspect()
         for key, text in (one.split("=", 1) for one in told.get("settings", ())):
             section, key = key.split(".", 1)
             (self._settings if section == "learner" else self._record)[key] = tomllib.loads(f"x = {text}")["x"]
-        self._state = live.ask(b"w", json.dumps(told.get("client") or {}).encode()).data
+        self._state = bytes(live.ask(b"w", json.dumps(told.get("client") or {}).encode()).data)
         self._start()
         return self
 
@@ -399,8 +381,13 @@ class Learner(Predictor):
         if self._live is None and self._state is not None:
             return self._state
         kept = {"labels": {text: _events.type_of(label) for text, label in self._labels.items()}}
-        return self._remote.ask(b"w", json.dumps(kept).encode()).data
+        return bytes(self._remote.ask(b"w", json.dumps(kept).encode()).data)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None, "_state": self._freeze()}
 
+
+def _array(labels: Iterable[Any]) -> np.ndarray:
+    """Return labels as an array, of objects if they are of several types."""
+    known = list(labels)
+    return np.array(known) if known and len({type(c) for c in known}) == 1 else np.array(known, dtype=object)

@@ -114,6 +114,7 @@ class Predictor:
 
     _live: Remote | None
     _state: bytes | None
+    _times: frozenset[str] = frozenset()  # the fields whose values may be times
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -124,14 +125,17 @@ class Predictor:
         """Return what another process goes on from."""
         raise NotImplementedError
 
-    @property
-    def _remote(self) -> Remote:
+    def _start(self) -> Remote:
+        """Go on from the state, in the program."""
         raise NotImplementedError
 
     @property
-    def _times(self) -> frozenset[str]:
-        """The fields whose values may be times."""
-        return frozenset()
+    def _remote(self) -> Remote:
+        live = self._live
+        if live is None:
+            with _program.starting:
+                live = self._live or self._start()
+        return live
 
     def _encode(self, x: Any) -> _events.Events:
         return _events.read(x, self._times)
@@ -139,6 +143,17 @@ class Predictor:
     def _flags(self) -> int:
         """Return the flags of requests for predictions."""
         raise NotImplementedError
+
+    def _weights(self) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Return weights of values as they come, shape (outputs, features), the names of features, and the intercepts."""
+        x = json.loads(self._remote.export("json"))
+        place = {f["name"]: i for i, f in enumerate(x["schema"]["fields"])}
+        features = sorted(x["features"], key=lambda f: (place.get(f["name"], place.get(f["name"].partition("=")[0], len(place))), f["name"]))
+        weights = np.array([f["weights"] for f in features], np.float64).reshape(len(features), x["outputs"])
+        scale = np.array([f["scale"] for f in features])
+        weights = np.divide(weights, scale[:, None], out=np.zeros_like(weights), where=scale[:, None] != 0)
+        intercept = np.array(x["intercept"]) - np.array([f["center"] for f in features]) @ weights
+        return weights.T, [f["name"] for f in features], intercept
 
     def answers(self, x: Any, explain: int = 0) -> list[Answer]:
         """Return all that is said about each event: class, probabilities, what was missing, which policy.
@@ -151,9 +166,12 @@ class Predictor:
 
     def _lines(self, x: Any) -> list[bytes]:
         """Return events as lines of JSON."""
+        x = _events.collected(x)
         if _events.is_frame(x):
-            x = list(_events.frame_events(x))
-        return [_events.line(event, self._times) for event in (x.tolist() if isinstance(x, np.ndarray) else x)]
+            x = _events.frame_events(x)
+        elif isinstance(x, np.ndarray):
+            x = [{f"x{j}": None if _events.is_null(v) else v for j, v in enumerate(row)} for row in x.tolist()]
+        return [_events.line(event, self._times) for event in x]
 
     def explain(self, x: Any, most: int = 10) -> list[list[Contribution]]:
         """Return for each event what adds most to the score of its class, the largest first.
@@ -220,11 +238,8 @@ class Model(Predictor):
         self._regression: bool = i["regression"]
         self._first = 0 if i.get("zero_based") else 1  # index of column 0 in a line
 
-    @property
-    def _remote(self) -> Remote:
-        if self._live is None:
-            assert self._state is not None
-            self._live, self._state = Remote(b"b", self._state), None
+    def _start(self) -> Remote:
+        self._live, self._state = Remote(b"b", self._state), None
         return self._live
 
     def _freeze(self) -> bytes:
@@ -252,14 +267,15 @@ class Model(Predictor):
         return _program.UNSEEN if self.unseen == "answer" else 0
 
     def _encode(self, x: Any) -> _events.Events:
+        x = _events.collected(x)
         dense = isinstance(x, np.ndarray) or not _events.is_frame(x) and not _events.is_sparse(x) and isinstance(x, (list, tuple)) and bool(x) and not isinstance(x[0], Mapping)
         if self.fields and dense and "x0" not in self.fields:
             raise ValueError(f"this model knows its features by name: give it dicts or a DataFrame (its fields are {self.fields[:5]} …)")
         if self.fields and _events.is_frame(x):
             known = set(self.fields) | {f.split(".")[0] for f in self.fields}
-            columns = [str(c) for c in x.columns]
+            columns = _events.columns_of(x)
             if not known.intersection(columns) and not any(c.split("[")[0] in known for c in columns):
-                raise ValueError(f"none of the frame's columns {columns[:5]} is a field of this model: it has {sorted(known)[:5]} …")
+                raise ValueError(f"none of the frame's columns {list(columns[:5])} is a field of this model: it has {sorted(known)[:5]} …")
         return _events.read(x, by_number=not self.fields)
 
     def _lines(self, x: Any) -> list[bytes]:
@@ -324,14 +340,8 @@ class Follower:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
-        # Its own process: a server that is slow to answer keeps nobody else waiting.
-        self._process = _program.Process(_program.find())
-        try:
-            self._at = Remote(b"o", _address(where, token, missing, settings), process=self._process)
-            self._model = Model(self._at)
-        except BaseException:
-            self._process.close()
-            raise
+        self._at = _opened(where, token, missing, settings)
+        self._process, self._model = self._at.process, Model(self._at)
         if interval is not None:
             self._thread = threading.Thread(target=self._follow, args=(interval,), name="blankout-follower", daemon=True)
             self._thread.start()
@@ -345,11 +355,15 @@ class Follower:
         """Look for a newer model now; say whether there was one. Raises what load raises."""
         with self._lock:
             number = self._process.number()
+            found = False
             try:
                 found = self._at.ask(b"u", str(number).encode()).json()
             except Exception as e:
                 self.last_error = e
                 raise
+            finally:
+                if not found:
+                    self._process.let_go(number)
             self.last_error = None
             if not found:
                 return False
@@ -404,7 +418,7 @@ def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto
         FileError: what is there cannot be used: damaged, foreign, or of a newer program.
         OSError: it cannot be read, or the server does not answer.
     """
-    return Model(Remote(b"o", _address(where, token, missing, settings)))
+    return Model(_opened(where, token, missing, settings) if "://" in os.fspath(where) else Remote(b"o", _address(where, token, missing, settings)))
 
 
 def follow(
@@ -416,6 +430,19 @@ def follow(
         interval: seconds between two looks; None looks only when refresh() is called.
     """
     return Follower(where, interval, token, missing, settings)
+
+
+def _opened(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> Remote:
+    """Open a model in a process of its own: a server that is slow to answer keeps nobody else waiting, and can be interrupted."""
+    process = _program.Process(_program.find())
+    process.holds = False  # nothing is lost with it yet
+    try:
+        at = Remote(b"o", _address(where, token, missing, settings), process=process)
+    except BaseException:
+        process.close()
+        raise
+    process.holds = True
+    return at
 
 
 def _address(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
+import numpy as np
 from river import base
 
 from .learner import Learner
 
 
 class _River:
-    """What both share.
+    """What both share. A field that a dict leaves out is 0, as River means it; None is missing.
 
     Args:
         classes, record, settings: see blankout.Learner.
@@ -20,21 +21,32 @@ class _River:
 
     def __init__(self, record: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None):
         self.record, self.settings = record, settings
-        self.learner = Learner(record=record, **(settings or {}))
+        self.learner = Learner(record={"absent": "zero", **(record or {})}, **(settings or {}))
 
-    def learn_one(self, x: dict[str, Any], y: Any) -> None:
-        """Learn an event; None of x is missing."""
-        self.learner.learn_one(x, y)
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:
+        """Learn an event, which counts w times; None of x is missing."""
+        self.learner.learn_one(x, y, w)
 
-    def predict_one(self, x: dict[str, Any]) -> Any:
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+        """Learn the rows of a frame, which count w times: a number, or one for each."""
+        self.learner.partial_fit(X, y, sample_weight=np.broadcast_to(w, (len(X),)))
+
+    def predict_one(self, x: dict[Any, Any]) -> Any:
         """Return the predicted label."""
         return self.learner.predict_one(x)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the predicted labels of the rows of a frame, as a Series."""
+        import pandas as pd
+
+        known = self.learner.regression or len(self.learner.classes_) > 0
+        return pd.Series(self.learner.predict(X) if known else [None] * len(X), index=getattr(X, "index", None))
 
     def _memory_usage(self) -> int:
         return len(self.learner._freeze())
 
 
-class Classifier(_River, base.Classifier):
+class Classifier(_River, base.MiniBatchClassifier):
     """A linear classifier that expects features to go missing; see blankout.Learner.
 
     Args:
@@ -50,12 +62,18 @@ class Classifier(_River, base.Classifier):
         """Return the probability of each class that has been learned."""
         return self.learner.predict_proba_one(x)
 
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return the probabilities of the rows of a frame, as a frame with a column for each class that has been learned."""
+        import pandas as pd
+
+        return pd.DataFrame(self.learner.predict_proba(X), index=getattr(X, "index", None), columns=list(self.learner.classes_))
+
     @classmethod
     def _unit_test_params(cls) -> Iterable[dict[str, Any]]:
         yield {}
 
 
-class Regressor(_River, base.Regressor):
+class Regressor(_River, base.MiniBatchRegressor):
     """A linear regression that expects features to go missing; see blankout.Learner.
 
     Args:
@@ -69,5 +87,9 @@ class Regressor(_River, base.Regressor):
 
     def predict_one(self, x: dict[str, Any]) -> float:
         """Return the predicted number, 0 before any has been learned."""
-        value = self.learner.predict_one(x)
+        value: float = self.learner.predict_one(x)
         return 0.0 if value != value else value
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the predicted numbers of the rows of a frame, as a Series; 0 before any has been learned."""
+        return super().predict_many(X).fillna(0.0)
