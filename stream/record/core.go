@@ -32,7 +32,10 @@ type core struct {
 	parts
 	nulls
 	times times
-	zeros zeros
+	// readings finds Readings, and inferred has the time features of fields that they name.
+	readings readings
+	inferred map[string]*timeFeatures
+	zeros    zeros
 
 	labels map[string]int // class by label text
 	seen   seenLabels
@@ -69,6 +72,7 @@ func newCore(c Config, s *event.Schema) core {
 	d := core{
 		c: c, written: c.Notation(), fieldTable: newFieldTable(c, s),
 		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
+		readings: readings{byName: map[string]int{}},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << event.Sparse}
 	for _, name := range c.Drop {
@@ -114,6 +118,7 @@ func (d *core) reset(r *Record, e *event.Example) {
 		e.Value = r.Value
 	}
 	d.fieldTable.begin()
+	d.beginReadings()
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
 	d.times.met = d.times.met[:0]
@@ -155,6 +160,7 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = event.Unlabeled, 0, 0, r.Key, r.Time, nil
 	e.Refused = &event.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
+	d.forgetReadings()
 	if d.known > d.before || len(d.names) > 0 {
 		d.dropFields()
 		for i := range d.crosses {
@@ -246,6 +252,8 @@ type named struct {
 	age               int           // age of the core when the ids were set
 	ids               [6]uint16     // field ids by kind
 	null              nullTarget
+	// reading is 0 or, if readingAge is the core's age, 1 + the index of the field's Reading, or plainReading.
+	reading, readingAge int
 }
 
 // nullTarget has the fields that a null value of a name marks as missing. It is valid while the core's number of fields
@@ -260,7 +268,7 @@ func (d *core) named(name string) named { return d.hashed(cutName(name), d.field
 
 // hashed returns a named for a name that cutName has cut. hash is the hash of the whole name.
 func (d *core) hashed(name string, hash uint64) named {
-	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
+	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age, readingAge: -1}
 }
 
 // cutName returns the part of a name that is used. If it cuts the name, the result is a copy. It keeps one byte more
@@ -361,8 +369,19 @@ func (d *core) add(hash uint64, id uint16, x float64) {
 	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
 }
 
-// addNumber adds the value of a numeric field.
+// addNumber adds a number of a field, which may be a time.
 func (d *core) addNumber(n *named, x float64) {
+	if x >= leastEpoch || n.reading > 0 {
+		if ms, is := d.epochTime(n, x); is {
+			d.times.met = append(d.times.met, timeMet{d.timesOf(n.name), ms})
+			return
+		}
+	}
+	d.putNumber(n, x)
+}
+
+// putNumber adds the value of a numeric field.
+func (d *core) putNumber(n *named, x float64) {
 	id := d.idOf(n, event.Numeric)
 	if d.s.Apart && id > 0 {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
@@ -389,7 +408,7 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.
 		d.weight = x
 	case isTime:
 		var ok bool
-		if d.time, ok = eventTime(text, d.times.zone); !ok {
+		if d.time, ok = d.orderedDate(&d.times.event, text); !ok {
 			return event.ReasonSyntax, fmt.Sprintf("time %.40q: %s", text, wantTime)
 		}
 		if f := d.times.features[d.c.Time]; f != nil {

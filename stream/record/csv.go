@@ -126,38 +126,34 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 		return d.special(n.role, text, inPlace)
 	}
 	if n.times != nil {
-		if !d.times.takeTime(n.times, text) {
+		if !d.takeTime(n, text) {
 			return event.ReasonSyntax, fmt.Sprintf("%.40q: %s", text, wantTime)
 		}
 		return "", ""
 	}
-	if n.text {
-		if !d.words(n, text) {
-			return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
-		}
-		return "", ""
-	}
-	if s := string(text); s == "true" || s == "false" {
+	if s := string(text); !n.text && (s == "true" || s == "false") {
 		d.pair(n, event.Boolean, text, 1)
 		return "", ""
 	}
 	if d.writtenNumber(n, text) {
 		return "", ""
 	}
-	if x, next := number(text, 0, false); !n.categorical && next == len(text) {
+	if x, next := number(text, 0, false); !n.categorical && !n.text && next == len(text) && next > 0 {
 		if x > maxMagnitude || x < -maxMagnitude {
 			return event.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
 		}
 		d.addNumber(n, x)
 		return "", ""
 	}
-	if !n.categorical && notFinite(text) {
+	if !n.categorical && !n.text && notFinite(text) {
 		if d.missNumber(n) {
 			return "", ""
 		}
 		return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
-	d.pair(n, event.Categorical, wholeNumber(text), 1)
+	if !d.addString(n, wholeNumber(text), false) {
+		return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+	}
 	return "", ""
 }
 

@@ -312,9 +312,7 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			if word, p = d.str(p + 1); p < 0 {
 				return p
 			}
-			if !n.text {
-				d.pair(&n.named, event.Words, word, 1)
-			} else if !d.words(&n.named, word) {
+			if !d.addString(&n.named, word, true) {
 				return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 			}
 		} else {
@@ -360,7 +358,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	}
 	switch c := data[p]; {
 	case c == '"':
-		if !n.text && d.written == notation.Plain && (n.strange < 8 || d.event%32 == 0) {
+		if !n.text && d.written == notation.Plain && (d.isPlain(&n.named) || n.reading == 0) && (n.strange < 8 || d.event%32 == 0) {
 			if t, ok := shortString(data, p+1); ok {
 				end := p + 1 + t.size()
 				d.shortPair(&n.named, t, data[p+1:end])
@@ -374,9 +372,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		}
 		switch {
 		case d.writtenNumber(&n.named, text):
-		case !n.text:
-			d.pair(&n.named, event.Categorical, text, 1)
-		case !d.words(&n.named, text):
+		case !d.addString(&n.named, text, false):
 			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		return next
@@ -428,7 +424,7 @@ func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 		}
 		text = d.data[p:next]
 	}
-	if !d.times.takeTime(n.times, text) {
+	if !d.takeTime(&n.named, text) {
 		return d.fail(p, event.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
 	}
 	return next

@@ -100,6 +100,8 @@ type Config struct {
 	Positive string `toml:"positive"`
 	MaxNames int    `toml:"max_names"` // capacity of the dictionary of names for reports
 
+	// Infer reads strings that look like free text as words, and dates and growing epochs as times, see event.Reading.
+	Infer bool `toml:"infer"`
 	// NaN determines how a NaN or infinite number in JSON, CSV or a record with a schema is handled. The number is
 	// missing, as null is, or the record is refused.
 	NaN string `toml:"nan"`
@@ -149,6 +151,7 @@ func DefaultConfig() Config {
 		NumericIndices: true,
 		Absent:         event.AbsentAuto,
 		MaxClasses:     DefaultMaxClasses,
+		Infer:          true,
 		NaN:            nanMissing,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,
