@@ -3,8 +3,10 @@ package event
 // This file defines how the values of a field are read if the configuration does not say it.
 
 import (
+	"fmt"
 	"math/bits"
 	"slices"
+	"strconv"
 )
 
 // Reading says how the strings or the numbers of a field are read. The first values of the field decide it: after each
@@ -49,7 +51,7 @@ const (
 	// textWords is the least mean number of words of a text.
 	textWords = 3
 	// maxReadings is the largest number of Readings of a Schema. Further fields are read plainly.
-	maxReadings = 4096
+	maxReadings = 256
 )
 
 // Final reports whether As can no longer change.
@@ -68,6 +70,19 @@ func (r *Reading) Decide() {
 	}
 }
 
+// Advice says how the values of the field are read and how to change it. It returns "" for plain values.
+func (r *Reading) Advice() string {
+	switch {
+	case r.Values == 0: // a constant number, or a field that record.time_features or record.time names
+		return ""
+	case r.As == ReadText:
+		return fmt.Sprintf("field %s is read as text: its words are features (record.text; record.categorical makes it a category)", strconv.Quote(Printable(r.Name)))
+	case r.As == ReadTime:
+		return fmt.Sprintf("field %s is read as a time: its hour and weekday are features (record.time_features adds the age; record.infer = false reads it plainly)", strconv.Quote(Printable(r.Name)))
+	}
+	return ""
+}
+
 // SetReading stores a Reading at an index, or adds it at the end. It reports whether there is room. A View keeps the
 // old Reading.
 func (s *Schema) SetReading(i int, r Reading) bool {
@@ -78,20 +93,44 @@ func (s *Schema) SetReading(i int, r Reading) bool {
 		s.Readings = append(s.Readings, r)
 		return true
 	}
-	if s.view != nil && same(s.view.Readings, s.Readings[:len(s.view.Readings)]) && i < len(s.view.Readings) {
-		s.Readings = slices.Clone(s.Readings)
+	if s.shared {
+		s.Readings, s.shared = slices.Clone(s.Readings), false
 	}
 	s.Readings[i] = r
 	return true
 }
 
+// ShareReadings returns the current Readings. The result never changes.
+func (s *Schema) ShareReadings() []Reading {
+	s.shared = true
+	return slices.Clip(s.Readings)
+}
+
+// AsOf returns a View with the Readings after the given examples, which are the first of its Batch. before is the Schema
+// before them.
+func (s *Schema) AsOf(examples []Example, before *Schema) *Schema {
+	readings := before.Readings
+	for i := len(examples) - 1; i >= 0; i-- {
+		if e := &examples[i]; e.Readings != nil {
+			readings = e.Readings
+			break
+		}
+	}
+	if same(readings, s.Readings) {
+		return s
+	}
+	v := *s
+	v.Readings, v.view = readings, &v
+	return &v
+}
+
 // DropReadings removes all Readings after the first n, because their record was refused. No View may contain them.
 func (s *Schema) DropReadings(n int) { s.Readings = s.Readings[:n] }
 
-// ReadAs returns the names of the fields whose values are read in the given way.
+// ReadAs returns the names of the fields whose values are read in the given way. It omits a number that never changes.
 func (s *Schema) ReadAs(as ReadAs) (names []string) {
 	for i := range s.Readings {
-		if s.Readings[i].As == as {
+		if s.Readings[i].As == as && s.Readings[i].Values > 0 {
 			names = append(names, s.Readings[i].Name)
 		}
 	}

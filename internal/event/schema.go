@@ -49,7 +49,8 @@ type Schema struct {
 	// Names has the names that were hashed, by column; nil keeps none. A model file stores it as a separate block.
 	Names *Names `json:"-"`
 
-	view *Schema // the latest View; a View refers to itself
+	view   *Schema // the latest View; a View refers to itself
+	shared bool    // whether others hold Readings, which must then not change
 }
 
 // The values of Schema.Absent. A word that is absent from a bag of words is never missing.
@@ -207,7 +208,7 @@ func (s *Schema) View() *Schema {
 	}
 	v := *s
 	v.Fields, v.Classes, v.Joined, v.Names = slices.Clip(s.Fields), slices.Clip(s.Classes), slices.Clip(s.Joined), s.Names.View()
-	v.Readings = slices.Clip(s.Readings)
+	v.Readings = s.ShareReadings()
 	v.view = &v
 	s.view = &v
 	return &v
@@ -221,7 +222,7 @@ func (s *Schema) Clone() *Schema {
 	c := *s
 	c.Crosses, c.Fields, c.Classes, c.Joined, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), slices.Clone(s.Joined), s.Names.View()
 	c.Readings = slices.Clone(s.Readings)
-	c.view = nil
+	c.view, c.shared = nil, false
 	return &c
 }
 

@@ -31,10 +31,8 @@ type core struct {
 	entryList
 	parts
 	nulls
-	times times
-	// readings finds Readings, and inferred has the time features of fields that they name.
+	times    times
 	readings readings
-	inferred map[string]*timeFeatures
 	zeros    zeros
 
 	labels map[string]int // class by label text
@@ -113,7 +111,7 @@ func (d *core) reset(r *Record, e *event.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = event.Unlabeled, 0, 1, r.Key, r.Time, r.Offset, nil
-	e.NotFinite = 0
+	e.NotFinite, e.Readings = 0, nil
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
@@ -484,6 +482,9 @@ func (d *core) complete(r *Record, e *event.Example) {
 		return
 	}
 	d.accept(d.s.Names)
+	if len(d.readings.undo) > 0 || d.readings.known > d.readings.before {
+		e.Readings = d.s.ShareReadings()
+	}
 	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
 	slices.Sort(e.Missing)
 }

@@ -4,6 +4,7 @@ package record
 
 import (
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -180,17 +181,23 @@ func (d *core) readString(n *named, text []byte, listed bool) (as event.ReadAs, 
 const leastEpoch = 19700101
 
 // epochTime counts a number that may be the time of the field n, and reports whether it is read as a time. ms is then the
-// time. The numbers of a time grow.
+// time. The numbers of a time grow, unless
+// the name says that they are times.
 func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
 	if d.isPlain(n) || n.text {
 		return 0, false
 	}
 	ms, isEpoch := epoch(x, d.times.zone)
+	if n.reading == 0 {
+		if _, small := d.fields[fieldKey{n.name, event.Numeric}]; small || !isEpoch {
+			return 0, false // the first number of a time is one
+		}
+	}
 	r := d.readingOf(n)
-	if d.infers() && !r.Final() && (n.reading > 0 || isEpoch) {
+	if d.infers() && !r.Final() {
 		if n.reading == 0 || x != r.Last {
 			if n.reading > 0 {
-				if r.Values++; isEpoch && x > r.Last {
+				if r.Values++; isEpoch && (x > r.Last || namesTime(n.name)) {
 					r.Times++
 				}
 			}
@@ -202,6 +209,12 @@ func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
 		}
 	}
 	return ms, isEpoch && n.reading > 0 && r.As == event.ReadTime
+}
+
+// namesTime reports whether a name is one that programs give to epochs.
+func namesTime(name string) bool {
+	name = strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
+	return name == "ts" || strings.HasSuffix(name, "_ts") || strings.HasSuffix(name, "_at") || strings.Contains(name, "timestamp") || strings.Contains(name, "epoch")
 }
 
 // isWord reports whether a string is a single word, which is neither text nor a time.

@@ -47,6 +47,7 @@ var readingExamples = map[string]struct {
 	"amounts":              {event.ReadPlain, func(i int) string { return fmt.Sprint(150000000 + i*7919%97*1000000) }},
 	"memory":               {event.ReadPlain, func(i int) string { return fmt.Sprint(2000000000 + i*7919%97*1000000) }},
 	"small counter":        {event.ReadPlain, func(i int) string { return fmt.Sprint(i) }},
+	"outliers":             {event.ReadPlain, func(i int) string { return fmt.Sprint(1 + i%20/19*1700000000) }},
 	"large counter":        {event.ReadPlain, func(i int) string { return fmt.Sprint(29000000 + i) }},
 }
 

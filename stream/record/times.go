@@ -302,6 +302,7 @@ func (s *dateScan) zone(local *time.Location) (zone *time.Location, ok bool) {
 type times struct {
 	zone     *time.Location
 	features map[string]*timeFeatures // by field name
+	inferred map[string]*timeFeatures // of other fields that are read as times
 	met      []timeMet
 	event    named // the field of record.time
 }
@@ -341,13 +342,13 @@ func (c Config) checkTimes() error {
 
 // timesOf returns the time features of a field that is not in record.time_features.
 func (d *core) timesOf(name string) *timeFeatures {
-	f := d.inferred[name]
+	f := d.times.inferred[name]
 	if f == nil {
-		if d.inferred == nil {
-			d.inferred = map[string]*timeFeatures{}
+		if d.times.inferred == nil {
+			d.times.inferred = map[string]*timeFeatures{}
 		}
 		f = &timeFeatures{hour: d.named(name + ".hour"), weekday: d.named(name + ".weekday")}
-		d.inferred[name] = f
+		d.times.inferred[name] = f
 	}
 	return f
 }
