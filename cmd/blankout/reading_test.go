@@ -24,7 +24,7 @@ func TestReadingsAtRestarts(t *testing.T) {
 		}
 		fmt.Fprintf(&lines, `{"label":"%c","x":%d`, label, i%7)
 		fmt.Fprintf(&lines, `,"at":"1/%d/2026 %d:00","body":"Please help, %s number %d"`, i/24%28+1, hour, fault, i)
-		if i%9 == 0 { // a field that takes long to decide, and changes its mind
+		if i%19 == 0 { // a field that takes long to decide, and changes its mind
 			fmt.Fprintf(&lines, `,"note":%q`, []string{"no", fmt.Sprint("one two three ", i), "n/a"}[i%5%3])
 		}
 		lines.WriteString("}\n")
