@@ -36,7 +36,7 @@ func newCSV(c core) (Decoder, error) {
 			continue
 		}
 		if met[name] {
-			return nil, fmt.Errorf("two columns are named %.80q", name)
+			return nil, &event.Refusal{Reason: event.ReasonDuplicate, Detail: fmt.Sprintf("two columns are named %.80q: rename one in the header", name)}
 		}
 		met[name] = true
 		if len(name) > maxFieldBytes {

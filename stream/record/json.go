@@ -104,7 +104,9 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	}
 	d.event++
 	d.data, d.left = r.Value, valuesPerFeature*d.c.MaxFeatures
-	if d.document() < 0 {
+	if list := wrapped(r.Value); list != "" {
+		d.refuse(&r, e, event.ReasonSyntax, "its events are in a list named %q: send the list alone, or each event on a line, as jq -c '.%s[]' FILE writes them", list, list)
+	} else if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 	} else {
 		d.complete(&r, e)
@@ -121,6 +123,37 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 		clear(d.once)
 	}
 	return nil
+}
+
+// wrappers are names under which other services expect a list of events.
+var wrappers = []string{"instances", "data", "inputs", "events", "records", "rows", "examples", "dataframe_records", "dataframe_split"}
+
+// wrapped returns the name of the list if a record is no event but an object around a list of events, otherwise "".
+func wrapped(value []byte) string {
+	rest, ok := bytes.CutPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte{'{'})
+	if rest = bytes.TrimLeft(rest, " \t\r\n"); !ok || len(rest) == 0 || rest[0] != '"' {
+		return ""
+	}
+	for _, name := range wrappers {
+		after, ok := bytes.CutPrefix(rest[1:], []byte(name+`"`))
+		if !ok {
+			continue
+		}
+		after = bytes.TrimLeft(after, " \t\r\n:")
+		if name == "dataframe_split" {
+			return name + ".data"
+		}
+		if after, ok = bytes.CutPrefix(after, []byte{'['}); !ok {
+			return ""
+		}
+		after = bytes.TrimLeft(after, " \t\r\n")
+		var keys map[string]json.RawMessage
+		if len(after) > 0 && (after[0] == '{' || after[0] == '[') && json.Unmarshal(value, &keys) == nil && len(keys) == 1 {
+			return name
+		}
+		return ""
+	}
+	return ""
 }
 
 // unlearn removes the names that this event has added to the tree, so that later names can be added.

@@ -196,7 +196,7 @@ var formats = []struct {
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
-	{"csv", []string{".csv"}, newCSV, framing{quotes: true}},
+	{"csv", []string{".csv", ".tsv"}, newCSV, framing{quotes: true}},
 	{"avro", nil, newAvro, framing{none: true}},
 	{"protobuf", nil, newProtobuf, framing{none: true}},
 	{"json-schema", nil, newJSONSchema, framing{none: true}},
