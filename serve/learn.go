@@ -94,16 +94,20 @@ func oneLine(e []byte) []byte {
 	if bytes.IndexByte(e, '\n') < 0 || e[0] != '{' {
 		return e
 	}
-	var b bytes.Buffer
-	if json.Compact(&b, e) != nil {
-		return e
-	}
-	return b.Bytes()
+	return bytes.Map(func(r rune) rune { // no string of JSON contains a line break
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, e)
 }
 
 // predictions returns, for each event, the current model's prediction or the reason why the model cannot predict.
 func (t *site) predictions(events [][]byte) []answer {
 	m := t.service.model()
+	if m != nil && m.Record.Format == "csv" {
+		events = m.Record.Rows(events)
+	}
 	out := make([]answer, len(events))
 	for i, e := range events {
 		if m == nil {

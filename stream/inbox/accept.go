@@ -39,6 +39,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("event %d: %s", e.Eve
 // checker checks events before they are accepted.
 type checker struct {
 	mu      sync.Mutex
+	config  record.Config
 	decoder record.Decoder
 	byID    bool // whether events have IDs
 	example event.Example
@@ -49,7 +50,19 @@ func newChecker(c record.Config, s *event.Schema) (*checker, error) {
 		c.Format = "json"
 	}
 	decoder, err := record.NewDecoder(c, s)
-	return &checker{decoder: decoder, byID: c.ID != ""}, err
+	return &checker{config: c, decoder: decoder, byID: c.ID != ""}, err
+}
+
+// rows returns the events of a request without a header of CSV.
+func (k *checker) rows(events [][]byte) ([][]byte, error) {
+	if k.config.Format != "csv" {
+		return events, nil
+	}
+	rows := k.config.Rows(events)
+	if len(rows) == 0 {
+		return nil, &RefusedError{0, event.Refusal{Reason: event.ReasonSyntax, Detail: "a header without events"}}
+	}
+	return rows, nil
 }
 
 // check returns a RefusedError for the first invalid event. For events with IDs it also returns a key derived from the
@@ -95,6 +108,9 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	if labels {
 		return a, errors.ErrUnsupported
 	}
+	if events, err = n.check.rows(events); err != nil {
+		return a, err
+	}
 	ids, err := n.check.check(ctx, events)
 	if err != nil {
 		return a, err
@@ -138,8 +154,13 @@ func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte,
 	of, ids := 0, ""
 	if labels {
 		of = 1
-	} else if ids, err = n.check.check(ctx, events); err != nil {
-		return a, err
+	} else {
+		if events, err = n.check.rows(events); err == nil {
+			ids, err = n.check.check(ctx, events)
+		}
+		if err != nil {
+			return a, err
+		}
 	}
 	if n.topics[of] == "" {
 		return a, errors.ErrUnsupported

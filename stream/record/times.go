@@ -377,7 +377,7 @@ func (d *core) orderedDate(n *named, text []byte) (ms int64, ok bool) {
 	d.isPlain(n) // finds the Reading
 	r := d.readingOf(n)
 	at, ok := d.times.eventTime(text, r.Order)
-	if ok && r.Order == event.OrderUnknown && at.shows != event.OrderUnknown && d.s.Closed == 0 {
+	if ok && r.Order == event.OrderUnknown && at.shows != event.OrderUnknown && d.s.Closed == 0 && !d.c.Unlabeled {
 		r.Order, r.As = at.shows, event.ReadTime
 		d.setReading(n, r)
 	}
