@@ -3,6 +3,7 @@ package record
 // This file implements the part that all formats share: how names become columns, and when a record is refused.
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -199,6 +200,10 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	}
 	class, ok := d.labels[string(text)]
 	if !ok {
+		if len(bytes.TrimSpace(text)) == 0 {
+			d.refuse(r, e, event.ReasonLabel, "the label is empty: leave the field out, or write null, if the event has no label")
+			return false
+		}
 		if len(text) > maxNameBytes {
 			d.refuse(r, e, event.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
 			return false

@@ -522,14 +522,16 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 			text, typed = d.data[p:next], true
 		case c == '{' || c == '[':
-			reason := event.ReasonSyntax
-			switch n.role {
-			case isLabel:
-				reason = event.ReasonLabel
-			case isWeight:
+			reason, remedy := event.ReasonSyntax, ""
+			switch {
+			case n.role == isLabel && c == '[':
+				reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
+			case n.role == isLabel:
+				reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
+			case n.role == isWeight:
 				reason = event.ReasonWeight
 			}
-			return d.fail(p, reason, "field %.80q holds several values", n.name)
+			return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
 		case c != 't' && c != 'f':
 			return d.literal(p, &n.named) // null has no effect
 		default:
