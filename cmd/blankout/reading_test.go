@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,5 +58,34 @@ func TestReadingsAtRestarts(t *testing.T) {
 	must.Equal(t, strings.Count(said, "is read as"), 0, "of the last run, after it is final", said)
 	if !bytes.Equal(saved("parts"), saved("whole")) {
 		t.Error("after stops the checkpoint differs")
+	}
+}
+
+// TestAnswersNameLostFields checks that a line of run --answers names the fields that are null, and those that are stuck.
+func TestAnswersNameLostFields(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var lines strings.Builder
+	for i := range 3000 {
+		x, y := fmt.Sprintf("%.4f", r.NormFloat64()), fmt.Sprintf("%.4f", r.NormFloat64())
+		if i >= 2000 {
+			x = "1.25"
+		}
+		if i == 1500 || i == 2900 {
+			y = "null"
+		}
+		fmt.Fprintf(&lines, `{"label":"%c","x":%s,"y":%s}`+"\n", 'a'+r.IntN(2), x, y)
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	must.Do(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	var out, log bytes.Buffer
+	if code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, &log)
+	}
+	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, want := range map[int]string{1499: "}}", 1500: `}},"missing":["y"]}`, 2900: `"missing":["x","y"],"stuck":["x"]}`, 2901: `"missing":["x"],"stuck":["x"]}`} {
+		want = strings.Replace(want, "}}", "}", 1)
+		if !strings.HasSuffix(answers[i], want) {
+			t.Errorf("record %d: %s, want %s", i, answers[i], want)
+		}
 	}
 }

@@ -20,6 +20,7 @@ type csvDecoder struct {
 	unlabeled []named // the columns without the label, if labels are ignored
 	separator byte
 	scratch   []byte // the latest value that contained doubled quotes
+	raw       [][]byte
 }
 
 func newCSV(c core) (Decoder, error) {
@@ -84,8 +85,10 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 		return nil
 	}
 	columns := d.columns
-	if d.unlabeled != nil && len(rawValues(data, d.separator)) == len(d.unlabeled) {
-		columns = d.unlabeled // a line to predict needs no label
+	if d.unlabeled != nil {
+		if d.raw = rawValues(d.raw[:0], data, d.separator); len(d.raw) == len(d.unlabeled) {
+			columns = d.unlabeled // a line to predict needs no label
+		}
 	}
 	i, p := 0, 0
 	for ; ; i++ {
@@ -367,7 +370,7 @@ func (c Config) Rows(lines [][]byte) [][]byte {
 	}
 	out := make([][]byte, len(lines))
 	for i, line := range lines {
-		values := rawValues(line, c.Separator[0])
+		values := rawValues(nil, line, c.Separator[0])
 		if out[i] = line; len(values) != len(names) {
 			continue // the decoder refuses it
 		}
@@ -387,8 +390,8 @@ func (c Config) Rows(lines [][]byte) [][]byte {
 	return out
 }
 
-// rawValues returns the values of a line as they are written, or nil if the line is invalid.
-func rawValues(line []byte, separator byte) (values [][]byte) {
+// rawValues appends the values of a line as they are written, or returns nil if the line is invalid.
+func rawValues(values [][]byte, line []byte, separator byte) [][]byte {
 	var scratch []byte
 	line = bytes.TrimRight(line, "\r\n")
 	for p := 0; ; p++ {
