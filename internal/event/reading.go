@@ -10,7 +10,7 @@ import (
 )
 
 // Reading says how the strings or the numbers of a field are read. The first values of the field decide it: after each
-// of them As may change, and after readingValues of them it is final. Only fields with a value that may be text or a
+// of them As may change, and after ReadingValues of them it is final. Only fields with a value that may be text or a
 // time have a Reading.
 type Reading struct {
 	Name   string `json:"name"`
@@ -46,8 +46,8 @@ const (
 )
 
 const (
-	// readingValues is the number of values that decide a Reading.
-	readingValues = 50
+	// ReadingValues is the number of values that decide a Reading.
+	ReadingValues = 50
 	// textWords is the least mean number of words of a text.
 	textWords = 3
 	// maxReadings is the largest number of Readings of a Schema. Further fields are read plainly.
@@ -55,7 +55,7 @@ const (
 )
 
 // Final reports whether As can no longer change.
-func (r *Reading) Final() bool { return r.Values >= readingValues }
+func (r *Reading) Final() bool { return r.Values >= ReadingValues }
 
 // Decide sets As from the counts. The strings of a text are mostly different, unlike those of a category of several
 // words.

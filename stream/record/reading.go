@@ -140,6 +140,12 @@ func (d *core) readString(n *named, text []byte, listed bool) (as event.ReadAs, 
 	if n.reading == 0 && isWord(text) {
 		return event.ReadPlain, 0
 	}
+	if x, next := number(text, 0, false); next == len(text) && x >= leastEpoch {
+		if ms, is := d.epochTime(n, x); is {
+			return event.ReadTime, ms
+		}
+		return event.ReadPlain, 0
+	}
 	r := d.readingOf(n)
 	at, isTime := date{}, false
 	if !listed {
@@ -184,13 +190,14 @@ const leastEpoch = 19700101
 // time. The numbers of a time grow, unless
 // the name says that they are times.
 func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
-	if d.isPlain(n) || n.text {
+	if n.text {
 		return 0, false
 	}
 	ms, isEpoch := epoch(x, d.times.zone)
 	if n.reading == 0 {
-		if _, small := d.fields[fieldKey{n.name, event.Numeric}]; small || !isEpoch {
-			return 0, false // the first number of a time is one
+		_, number := d.fields[fieldKey{n.name, event.Numeric}]
+		if _, text := d.fields[fieldKey{n.name, event.Categorical}]; number || text || !isEpoch {
+			return 0, false // the first value of a time is one
 		}
 	}
 	r := d.readingOf(n)
@@ -220,7 +227,7 @@ func namesTime(name string) bool {
 // isWord reports whether a string is a single word, which is neither text nor a time.
 func isWord(text []byte) bool {
 	for i, c := range text {
-		if c >= utf8.RuneSelf || c < '0' && c != '-' && c != '_' || c == ';' || c == '|' || i == 0 && c <= '9' {
+		if c >= utf8.RuneSelf || c < '0' && c != '-' && c != '_' || c == ';' || c == '|' || c == '>' || i == 0 && c <= '9' {
 			return false
 		}
 	}
@@ -239,7 +246,7 @@ func countWords(text []byte) (words int) {
 			dense++
 		case unicode.IsLetter(c):
 			letters = true
-		case letters && (c == ',' || c == ';' || c == '|' || unicode.IsSpace(c)):
+		case letters && (c == ',' || c == ';' || c == '|' || c == '>' || unicode.IsSpace(c)):
 			words, letters = words+1, false
 		}
 	}

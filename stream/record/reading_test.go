@@ -48,6 +48,10 @@ var readingExamples = map[string]struct {
 	"memory":               {event.ReadPlain, func(i int) string { return fmt.Sprint(2000000000 + i*7919%97*1000000) }},
 	"small counter":        {event.ReadPlain, func(i int) string { return fmt.Sprint(i) }},
 	"outliers":             {event.ReadPlain, func(i int) string { return fmt.Sprint(1 + i%20/19*1700000000) }},
+	"seconds as strings":   {event.ReadTime, func(i int) string { return fmt.Sprintf(`"%d"`, 1700000000+60*i) }},
+	"digits alone":         {event.ReadTime, func(i int) string { return fmt.Sprintf(`"202601%02d%02d3000"`, 1+i/24, i%24) }},
+	"paths of categories":  {event.ReadText, func(i int) string { return fmt.Sprintf(`"Home>Garden>Tool%d"`, i%40) }},
+	"numbers and strings":  {event.ReadPlain, func(i int) string { return []string{`"one of them"`, "7", "0"}[i%3] }},
 	"large counter":        {event.ReadPlain, func(i int) string { return fmt.Sprint(29000000 + i) }},
 }
 

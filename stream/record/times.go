@@ -31,18 +31,24 @@ func (t *times) eventTime(text []byte, order event.DayOrder) (d date, ok bool) {
 }
 
 // epoch returns the time of a number that lies between 1973 and 2100 in seconds, milliseconds, microseconds or
-// nanoseconds since 1970, or that is a date since 1970 as in 20260131.
+// nanoseconds since 1970, or that is a date since 1970 as in 20260131 or 20260131235959.
 func epoch(x float64, zone *time.Location) (ms int64, ok bool) {
 	for _, per := range []float64{1, 1e3, 1e6, 1e9} {
 		if x >= 1e8*per && x < 4.1e9*per {
 			return int64(x / per * 1000), true
 		}
 	}
-	if x < leastEpoch || x > 21001231 || x != math.Trunc(x) {
+	if x != math.Trunc(x) {
 		return 0, false
 	}
-	n := int(x)
-	at := time.Date(n/10000, time.Month(n/100%100), n%100, 0, 0, 0, 0, zone)
+	n, clock := int(x), 0
+	if x >= leastEpoch*1e6 {
+		n, clock = n/1e6, n%1e6
+	}
+	if n < leastEpoch || n > 21001231 || clock/100%100 > 59 || clock%100 > 59 || clock/1e4 > 23 {
+		return 0, false
+	}
+	at := time.Date(n/10000, time.Month(n/100%100), n%100, clock/1e4, clock/100%100, clock%100, 0, zone)
 	return at.UnixMilli(), n/100%100 == int(at.Month()) && n%100 == at.Day()
 }
 
