@@ -374,7 +374,7 @@ func (d *core) add(hash uint64, id uint16, x float64) {
 
 // addNumber adds a number of a field, which may be a time.
 func (d *core) addNumber(n *named, x float64) {
-	if !d.isPlain(n) && (n.reading > 0 || x >= leastEpoch) {
+	if x >= leastEpoch || n.reading > 0 || n.readingAge != d.age {
 		if ms, is := d.epochTime(n, x); is {
 			d.times.met = append(d.times.met, timeMet{d.timesOf(n.name), ms})
 			return

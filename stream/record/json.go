@@ -130,6 +130,10 @@ var wrappers = []string{"instances", "data", "inputs", "events", "records", "row
 
 // wrapped returns the name of the list if a record is no event but an object around a list of events, otherwise "".
 func wrapped(value []byte) string {
+	colon := bytes.IndexByte(value[:min(len(value), 64)], ':')
+	if first := bytes.TrimLeft(value[colon+1:min(len(value), colon+8)], " \t\r\n"); colon < 0 || len(first) == 0 || first[0] != '[' && first[0] != '{' {
+		return ""
+	}
 	rest, ok := bytes.CutPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte{'{'})
 	if rest = bytes.TrimLeft(rest, " \t\r\n"); !ok || len(rest) == 0 || rest[0] != '"' {
 		return ""
@@ -391,7 +395,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	}
 	switch c := data[p]; {
 	case c == '"':
-		if !n.text && d.written == notation.Plain && (d.isPlain(&n.named) || n.reading == 0) && (n.strange < 8 || d.event%32 == 0) {
+		if !n.text && d.written == notation.Plain && !d.isRead(&n.named) && (n.strange < 8 || d.event%32 == 0) {
 			if t, ok := shortString(data, p+1); ok {
 				end := p + 1 + t.size()
 				d.shortPair(&n.named, t, data[p+1:end])

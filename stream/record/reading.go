@@ -61,17 +61,24 @@ func (d *core) forgetReadings() {
 	r.undo = r.undo[:0]
 }
 
-// isPlain reports whether the values of n need no Reading: it is certain that they are plain.
-func (d *core) isPlain(n *named) bool {
+// isRead reports whether n has a Reading that is not finally plain.
+func (d *core) isRead(n *named) bool {
 	if n.readingAge != d.age {
-		n.readingAge, n.reading = d.age, d.readings.byName[n.name]
-		if n.reading > 0 {
-			if r := &d.s.Readings[n.reading-1]; r.Final() && r.As == event.ReadPlain {
-				n.reading = plainReading
-			}
+		d.findReading(n)
+	}
+	return n.reading > 0
+}
+
+// findReading sets the Reading of n. A field whose way of reading is configured has none.
+func (d *core) findReading(n *named) {
+	n.readingAge, n.reading = d.age, d.readings.byName[n.name]
+	if n.categorical || n.times != nil || n.text {
+		n.reading = plainReading
+	} else if n.reading > 0 {
+		if r := &d.s.Readings[n.reading-1]; r.Final() && r.As == event.ReadPlain {
+			n.reading = plainReading
 		}
 	}
-	return n.reading == plainReading || n.categorical || n.times != nil
 }
 
 // infers reports whether the decoder may decide how values are read. A model that no longer learns keeps its Readings.
@@ -112,7 +119,7 @@ func (d *core) addString(n *named, text []byte, listed bool) bool {
 	as, ms := event.ReadPlain, int64(0)
 	if n.text {
 		as = event.ReadText
-	} else if !d.isPlain(n) {
+	} else if d.isRead(n) || n.reading == 0 && !isWord(text) {
 		as, ms = d.readString(n, text, listed)
 	}
 	if listed && as == event.ReadPlain {
@@ -137,9 +144,6 @@ func (d *core) addRead(n *named, text []byte, as event.ReadAs, ms int64) bool {
 
 // readString counts a string in the Reading of n, and returns how to read it. ms is the time of a date.
 func (d *core) readString(n *named, text []byte, listed bool) (as event.ReadAs, ms int64) {
-	if n.reading == 0 && isWord(text) {
-		return event.ReadPlain, 0
-	}
 	if x, next := number(text, 0, false); next == len(text) && x >= leastEpoch {
 		if ms, is := d.epochTime(n, x); is {
 			return event.ReadTime, ms
@@ -190,7 +194,7 @@ const leastEpoch = 19700101
 // time. The numbers of a time grow, unless
 // the name says that they are times.
 func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
-	if n.text {
+	if !d.isRead(n) && (n.reading == plainReading || x < leastEpoch) {
 		return 0, false
 	}
 	ms, isEpoch := epoch(x, d.times.zone)
@@ -227,6 +231,9 @@ func namesTime(name string) bool {
 // isWord reports whether a string is a single word, which is neither text nor a time.
 func isWord(text []byte) bool {
 	for i, c := range text {
+		if c|0x20-'a' < 26 {
+			continue
+		}
 		if c >= utf8.RuneSelf || c < '0' && c != '-' && c != '_' || c == ';' || c == '|' || c == '>' || i == 0 && c <= '9' {
 			return false
 		}

@@ -380,7 +380,7 @@ func (d *core) takeTime(n *named, text []byte) bool {
 
 // orderedDate parses a date of a configured field. It stores the order of day and month that the dates show.
 func (d *core) orderedDate(n *named, text []byte) (ms int64, ok bool) {
-	d.isPlain(n) // finds the Reading
+	n.reading = d.readings.byName[n.name]
 	r := d.readingOf(n)
 	at, ok := d.times.eventTime(text, r.Order)
 	if ok && r.Order == event.OrderUnknown && at.shows != event.OrderUnknown && d.s.Closed == 0 && !d.c.Unlabeled {
