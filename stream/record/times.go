@@ -112,7 +112,7 @@ func isWeekday(word []byte) bool {
 // unless slashes separate the numbers.
 func (t *times) parse(text []byte, order event.DayOrder) (d date, ok bool) {
 	text = bytes.TrimSpace(text)
-	if len(text) < len("1/1/26") || len(text) > 48 || bytes.IndexAny(text, "0123456789") < 0 {
+	if len(text) < len("1/1/26") || len(text) > 48 || !bytes.ContainsAny(text, "0123456789") {
 		return d, false
 	}
 	s := &dateScan{text}
