@@ -112,6 +112,9 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	}
 	if i+1 < len(columns) {
 		other := ""
+		if bytes.HasPrefix(data, []byte{'#'}) {
+			other = ": if it is a comment, remove it, as grep -v '^#' FILE does"
+		}
 		for _, separator := range []byte(separators) {
 			if separator != d.separator && bytes.Count(data, []byte{separator}) == len(columns)-1 {
 				other = fmt.Sprintf(": record.separator is %q, and %q would make them so many", d.separator, separator)

@@ -123,7 +123,7 @@ func (s *Scanner) readHeader() error {
 		}
 		if err := s.Refill(); err == io.EOF {
 			if len(s.c.Columns) == 0 {
-				err = fmt.Errorf("no header line")
+				err = &event.Refusal{Reason: event.ReasonSyntax, Detail: "no event was read: there is no header line"}
 			} else {
 				err = nil
 			}
@@ -179,11 +179,19 @@ func (s *Scanner) prelude(line []byte) bool {
 
 // returnsAlone refuses a text whose lines end with CR alone, of which text is the start.
 func returnsAlone(text []byte) error {
-	line, _, _ := bytes.Cut(text, []byte{'\n'})
-	if bytes.IndexByte(bytes.TrimRight(line, "\r\x00"), '\r') < 0 || bytes.IndexByte(line, '"') >= 0 {
-		return nil
+	text = bytes.TrimRight(text, "\r\n\x00")
+	quoted := false
+	for i, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '\n' && !quoted:
+			return nil
+		case c == '\r' && !quoted && text[i+1] != '\n':
+			return &event.Refusal{Reason: event.ReasonSyntax, Detail: `its lines end with CR alone, and are read as ending with LF: convert them with tr '\r' '\n' < FILE`}
+		}
 	}
-	return &event.Refusal{Reason: event.ReasonSyntax, Detail: `its lines end with CR alone, and are read as ending with LF: convert them with tr '\r' '\n' < FILE`}
+	return nil
 }
 
 // sameNames reports whether two lists have the same names in any order.
