@@ -147,6 +147,16 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	return p
 }
 
+// Lost returns the names of the fields that are missing in an event with named fields, as the model of now sees it. stuck
+// names those of them that have the value at which they are stuck.
+func (l *Learner) Lost(e *event.Example) (missing, stuck []string) {
+	if len(e.Field) == 0 {
+		return nil, nil
+	}
+	h := model.Head{Schema: l.encoder.Schema(), Missing: l.encoder.Fields.Missing, Faults: l.encoder.Faults()}
+	return h.MissingFields(e), h.StuckFields(e)
+}
+
 // predictAll is Predict with the current weights. If lanes is true, the result includes the scores of all lanes (mixed
 // models).
 func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {

@@ -112,6 +112,26 @@ func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 		map[string]any{"format": m.Record.FormatName(), "classes": slices.Concat([]string{}, m.Schema.Classes), "loss": m.Loss, "noise": m.Noise, "events": m.Events}})
 }
 
+// nulls returns a JSON text with null in place of each NaN or infinity, which means the same.
+func nulls(text []byte) []byte {
+	plain := finite(text)
+	if &plain[0] == &text[0] {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); i++ {
+		if text[i] == plain[i] {
+			out = append(out, text[i])
+			continue
+		}
+		for i+1 < len(text) && text[i+1] != plain[i+1] {
+			i++
+		}
+		out = append(bytes.TrimRight(out, "-+"), "null"...)
+	}
+	return out
+}
+
 // inferRequest is the JSON body of an inference request.
 type inferRequest struct {
 	ID     string `json:"id"`
@@ -136,7 +156,7 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 		return false
 	}
 	var q inferRequest
-	if err := json.Unmarshal(body, &q); err != nil {
+	if err := json.Unmarshal(nulls(body), &q); err != nil {
 		fail(w, http.StatusBadRequest, err.Error(), "body")
 		return false
 	}

@@ -88,7 +88,11 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 		ctx, cancel := context.WithTimeout(r.Context(), t.config.AnswerTimeout)
 		defer cancel()
 		var list bytes.Buffer
-		if err := writeAnswers(ctx, &list, m, events, 0, t.config); err != nil {
+		asked := events
+		if m != nil && m.Record.Format == "csv" {
+			asked = m.Record.Rows(events)
+		}
+		if err := writeAnswers(ctx, &list, m, asked, 0, t.config, false); err != nil {
 			failLate(w, r, t.config.AnswerTimeout) // nothing is stored
 			return false
 		}
@@ -108,11 +112,12 @@ func oneLine(e []byte) []byte {
 	if bytes.IndexByte(e, '\n') < 0 || e[0] != '{' {
 		return e
 	}
-	var b bytes.Buffer
-	if json.Compact(&b, e) != nil {
-		return e
-	}
-	return b.Bytes()
+	return bytes.Map(func(r rune) rune { // no string of JSON contains a line break
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		return r
+	}, e)
 }
 
 // failLearn responds with the reason why events were not accepted.

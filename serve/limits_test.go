@@ -364,7 +364,7 @@ func TestRequestMemory(t *testing.T) {
 		_, cut := ask(h, t.Context(), "?explain=100", body, &w)
 		done()
 		looking.Wait()
-		if taken := max(most, before.HeapAlloc) - before.HeapAlloc; cut || w.status != 200 || taken > uint64(20*len(body)) {
+		if taken := max(most, before.HeapAlloc) - before.HeapAlloc; cut || w.status != 400 || taken > uint64(20*len(body)) {
 			t.Errorf("%s: %d bytes for %d: %d %.200s", name, taken, len(body), w.status, w.first.String())
 		}
 	}

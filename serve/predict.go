@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"blankout/internal/served"
-	"blankout/stream/record"
 )
 
 // answer holds the prediction for one event, or the reason why it cannot be predicted.
@@ -121,7 +120,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	most, each := mostEvents(m, explain)
 	events, err := split(body, most)
 	if m.Record.Format == "csv" {
-		events = withoutHeader(events, m.Record)
+		events = m.Record.Rows(events)
 	}
 	switch {
 	case errors.Is(err, errTooMany):
@@ -141,6 +140,10 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
 		if out.began {
 			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
+		}
+		if none := (*noneError)(nil); errors.As(err, &none) {
+			fail(w, http.StatusBadRequest, none.Error(), "event 0")
+			return false
 		}
 		failLate(w, r, s.config.AnswerTimeout)
 		return false
@@ -162,20 +165,43 @@ func (c Config) predict(m *served.Model, event []byte, explain int) (served.Pred
 	return p, err
 }
 
-// writePredictions writes the response until ctx ends.
+// noneError reports that no event of a request can be predicted, with the reason for the first.
+type noneError struct {
+	first  error
+	events int
+}
+
+func (e *noneError) Error() string {
+	if e.events == 1 {
+		return e.first.Error()
+	}
+	return fmt.Sprintf("%v; no other of the %d events can be predicted", e.first, e.events)
+}
+
+// anyPredicted reports whether an event can be predicted, or ctx has ended.
+func (c Config) anyPredicted(ctx context.Context, m *served.Model, events [][]byte) bool {
+	return slices.ContainsFunc(events, func(event []byte) bool {
+		_, err := c.predict(m, event, 0)
+		return err == nil || ctx.Err() != nil
+	})
+}
+
+// writePredictions writes the response, event by event, until ctx ends. It returns a noneError, and writes nothing, if no
+// event can be predicted.
 func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
 	// Most requests have one event. A buffer of 64 KB for each would be most of the memory that the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":`, m.Version, m.Events)
-	if err := writeAnswers(ctx, out, m, events, explain, c); err != nil {
+	if err := writeAnswers(ctx, out, m, events, explain, c, true); err != nil {
 		return err
 	}
 	out.WriteString("}\n")
 	return out.Flush()
 }
 
-// writeAnswers writes the list of predictions, event by event, until ctx ends. A nil model gives reasons instead.
-func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
+// writeAnswers writes the list of predictions, event by event, until ctx ends. A nil model gives reasons instead. If some
+// is true and no event can be predicted, it writes nothing and returns a noneError.
+func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events [][]byte, explain int, c Config, some bool) error {
 	before := "["
 	for i, event := range events {
 		if err := ctx.Err(); err != nil {
@@ -188,6 +214,9 @@ func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events []
 		}
 		if err == nil {
 			data, err = json.Marshal(answer{Prediction: &p})
+		}
+		if err != nil && i == 0 && some && !c.anyPredicted(ctx, m, events[1:]) {
+			return &noneError{err, len(events)}
 		}
 		if err != nil {
 			if data, err = json.Marshal(answer{Error: err.Error(), Where: "event " + strconv.Itoa(i)}); err != nil {
@@ -232,7 +261,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 		}
 		return events, nil
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := json.NewDecoder(bytes.NewReader(finite(text)))
 	array := text[0] == '['
 	if array {
 		if _, err := d.Token(); err != nil {
@@ -261,12 +290,36 @@ func split(body []byte, most int) (events [][]byte, err error) {
 	return events, nil
 }
 
-// withoutHeader removes the first line of CSV if it names the columns.
-func withoutHeader(events [][]byte, c record.Config) [][]byte {
-	if len(events) > 0 && slices.Equal(strings.Split(strings.ReplaceAll(string(events[0]), `"`, ""), c.Separator), c.Columns) {
-		return events[1:]
+// finite returns a JSON text in which a number of the same length replaces each NaN or infinity outside of strings.
+// Python's json module writes these words, and the decoder of events reads them.
+func finite(text []byte) []byte {
+	var out []byte
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++
+		case quoted || c|0x20 != 'n' && c|0x20 != 'i':
+		default:
+			end := i
+			for end < len(text) && text[end]|0x20-'a' < 26 {
+				end++
+			}
+			if word := strings.ToLower(string(text[i:min(end, i+9)])); word == "nan" || word == "inf" || word == "infinity" {
+				if out == nil {
+					out = bytes.Clone(text)
+				}
+				copy(out[i:end], "11111111")
+			}
+			i = end - 1
+		}
 	}
-	return events
+	if out == nil {
+		return text
+	}
+	return out
 }
 
 // cut returns err. If the JSON text ended too early, it returns a clearer error.

@@ -294,6 +294,9 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 		}
 		c.Format, c.Growing = "json", false
 	}
+	if err := checkFormat(in, text); err != nil {
+		return err
+	}
 	c.Growing = c.Growing && text == io.Reader(in) && r.size >= 0
 	name, format := SourceName(r.path), c.Format
 	if format == "" {
@@ -321,6 +324,35 @@ func startsParquet(in *bufio.Reader, text io.Reader) bool {
 	}
 	first, _ := in.Peek(len(parquetMagic))
 	return bytes.Equal(first, parquetMagic)
+}
+
+// otherFormats are formats that are not read, by their first bytes, with a command that converts a file.
+var otherFormats = []struct{ first, name, convert string }{
+	{"Obj\x01", "an Avro container file", "with fastavro FILE > FILE.jsonl (Python's fastavro) or avro-tools tojson FILE > FILE.jsonl"},
+	{"ARROW1", "an Arrow (Feather) file", "with pandas.read_feather(FILE).to_parquet(…)"},
+	{"ORC", "an ORC file", "with pandas.read_orc(FILE).to_parquet(…)"},
+	{"PK\x03\x04", "a ZIP archive or an Excel workbook", "with unzip, or save the sheet as CSV"},
+	{"\x89HDF", "an HDF5 file", "with pandas.read_hdf(FILE).to_parquet(…)"},
+	{"SQLite format 3", "an SQLite database", "with sqlite3 -csv -header FILE 'SELECT …'"},
+	{"BZh", "compressed by bzip2", "with bunzip2 FILE"},
+	{"\xfd7zXZ", "compressed by xz", "with unxz FILE"},
+}
+
+// checkFormat refuses files in other formats.
+func checkFormat(in *bufio.Reader, text io.Reader) error {
+	if text != io.Reader(in) {
+		return nil
+	}
+	first, _ := in.Peek(16)
+	if !bytes.ContainsFunc(first, func(c rune) bool { return c < '\t' || c >= utf8.RuneSelf }) {
+		return nil // a text
+	}
+	for _, f := range otherFormats {
+		if bytes.HasPrefix(first, []byte(f.first)) {
+			return &event.Refusal{Reason: event.ReasonSyntax, Detail: fmt.Sprintf("it is %s, which is not read: convert it to JSON lines, CSV or Parquet, %s", f.name, f.convert)}
+		}
+	}
+	return nil
 }
 
 // parquet returns the rows of the file as lines of JSON.

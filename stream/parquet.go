@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
@@ -40,9 +41,10 @@ func (e *ParquetError) Unwrap() error { return e.Err }
 var errParquetStream = errors.New("one is read from its end: name the file itself, uncompressed (its columns are compressed already)")
 
 // parquetLines converts the rows of a Parquet file to lines of JSON, for all readers of events. The line number is the
-// row number. Nulls and NaN become null; groups and maps become objects, and lists become arrays. A timestamp becomes
-// milliseconds since 1970, a date becomes days, and a decimal becomes its number. Binary values become hexadecimal
-// digits if their length is fixed, and otherwise do not change.
+// row number. Groups and maps become objects, and lists become arrays. A timestamp or a date becomes text as in RFC 3339,
+// and a decimal becomes its number. NaN and infinities become words that the format JSON knows. Binary values become
+// hexadecimal digits if their length is fixed or they are not UTF-8. A string that is not UTF-8 does not change, so that
+// its record is refused.
 type parquetLines struct {
 	file   io.ReaderAt
 	size   int64
@@ -50,6 +52,7 @@ type parquetLines struct {
 	groups []parquet.RowGroup
 	schema []parquet.Field
 	leaves []*parquet.Column
+	half   map[int]bool // leaves of half-precision floats, which the parquet package does not know
 	rows   parquet.Rows // rows of the current group; nil before and after
 	read   [64]parquet.Row
 	ready  []parquet.Row // rows that are read but not converted
@@ -76,7 +79,7 @@ func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err e
 	if err != nil {
 		return nil, err
 	}
-	p = &parquetLines{file: file, size: size, heads: f.Metadata().RowGroups, groups: f.RowGroups(), schema: f.Root().Fields(), leaves: columnLeaves(nil, f.Root()), most: most}
+	p = &parquetLines{file: file, size: size, heads: f.Metadata().RowGroups, groups: f.RowGroups(), schema: f.Root().Fields(), leaves: columnLeaves(nil, f.Root()), half: halves(f.Metadata().Schema), most: most}
 	if len(p.heads) != len(p.groups) {
 		return nil, errLevels
 	}
@@ -115,6 +118,21 @@ func columnLeaves(to []*parquet.Column, c *parquet.Column) []*parquet.Column {
 	return to
 }
 
+// halves returns the numbers of the leaves that are half-precision floats.
+func halves(elements []format.SchemaElement) map[int]bool {
+	half, leaf := map[int]bool{}, 0
+	for _, e := range elements {
+		if !e.Type.Valid { // a group
+			continue
+		}
+		if e.LogicalType.Value != nil {
+			_, half[leaf] = e.LogicalType.Value.(*format.Float16Type)
+		}
+		leaf++
+	}
+	return half
+}
+
 // fill converts the next rows. Many rows may share one long value, so it converts few rows if lines are long.
 func (p *parquetLines) fill() (err error) {
 	defer whole(&err)
@@ -122,6 +140,9 @@ func (p *parquetLines) fill() (err error) {
 		return p.write()
 	}
 	if p.rows == nil {
+		for len(p.groups) > 0 && p.groups[0].NumRows() == 0 {
+			p.groups, p.heads = p.groups[1:], p.heads[1:]
+		}
 		if len(p.groups) == 0 {
 			return io.EOF
 		}
@@ -341,6 +362,9 @@ func (p *parquetLines) appendLeaf(to []byte, t parquet.Type, v parquet.Value) ([
 		if len(to)+len(v.ByteArray()) > p.end {
 			return nil, errLongLine
 		}
+		if b := v.ByteArray(); p.half[v.Column()] && len(b) == 2 {
+			return appendFloat(to, float16(binary.LittleEndian.Uint16(b)), 32), nil
+		}
 	}
 	return appendScalar(to, t, v), nil
 }
@@ -364,7 +388,11 @@ func appendScalar(to []byte, t parquet.Type, v parquet.Value) []byte {
 		case *format.NanoSeconds:
 			perMilli = 1e6
 		}
-		return strconv.AppendInt(to, floor(v.Int64(), perMilli), 10)
+		return appendTime(to, floor(v.Int64(), perMilli), l.IsAdjustedToUTC)
+	case *format.DateType:
+		return appendTime(to, int64(v.Int32())*24*60*60*1000, false)
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		return appendText(to, v.ByteArray())
 	case *format.UUIDType:
 		if b := v.ByteArray(); len(b) == 16 {
 			return fmt.Appendf(to, `"%x-%x-%x-%x-%x"`, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
@@ -385,37 +413,62 @@ func appendScalar(to []byte, t parquet.Type, v parquet.Value) []byte {
 	case parquet.Int64:
 		return strconv.AppendInt(to, v.Int64(), 10)
 	case parquet.Int96:
-		return strconv.AppendInt(to, int96Milliseconds(v.Int96()), 10)
+		return appendTime(to, int96Milliseconds(v.Int96()), true)
 	case parquet.Float:
 		return appendFloat(to, float64(v.Float()), 32)
 	case parquet.Double:
 		return appendFloat(to, v.Double(), 64)
-	case parquet.FixedLenByteArray:
-		return append(hex.AppendEncode(append(to, '"'), v.ByteArray()), '"')
-	default:
-		return appendText(to, v.ByteArray())
 	}
+	b := v.ByteArray()
+	if v.Kind() == parquet.ByteArray && utf8.Valid(b) {
+		return appendText(to, b)
+	}
+	return append(hex.AppendEncode(append(to, '"'), b), '"')
 }
 
-// appendFloat writes a number. NaN becomes null, which is missing. An infinity becomes a number so large that readers
-// reject it.
+// appendTime writes milliseconds since 1970 as a date, with the zone Z if utc is set.
+func appendTime(to []byte, ms int64, utc bool) []byte {
+	at := time.UnixMilli(ms).UTC()
+	layout := "2006-01-02T15:04:05.999"
+	switch {
+	case at.Year() < 1 || at.Year() > 9999:
+		return strconv.AppendInt(to, ms, 10)
+	case utc:
+		layout += "Z"
+	}
+	return append(at.AppendFormat(append(to, '"'), layout), '"')
+}
+
+// appendFloat writes a number, NaN or an infinity.
 func appendFloat(to []byte, x float64, bits int) []byte {
 	switch {
 	case math.IsNaN(x):
-		return append(to, "null"...)
+		return append(to, "NaN"...)
 	case math.IsInf(x, 1):
-		return append(to, "1e999"...)
+		return append(to, "Infinity"...)
 	case math.IsInf(x, -1):
-		return append(to, "-1e999"...)
+		return append(to, "-Infinity"...)
 	}
 	return strconv.AppendFloat(to, x, 'g', -1, bits)
 }
 
-// appendText writes a string as encoding/json does, without copying it. Consecutive bytes of invalid UTF-8 become one
-// replacement character.
+// float16 returns the number of a half-precision float of IEEE 754.
+func float16(bits uint16) float64 {
+	sign, exponent, fraction := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&1023)
+	switch {
+	case exponent == 31 && fraction > 0:
+		return math.NaN()
+	case exponent == 31:
+		return sign * math.Inf(1)
+	case exponent == 0:
+		return sign * math.Ldexp(fraction, -24)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// appendText writes a string as encoding/json does, without copying it, but does not change invalid UTF-8.
 func appendText[T string | []byte](to []byte, s T) []byte {
 	to = append(to, '"')
-	damaged := false
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			if at := strings.IndexByte(escaped, c); at >= 0 {
@@ -425,19 +478,14 @@ func appendText[T string | []byte](to []byte, s T) []byte {
 			} else {
 				to = append(to, c)
 			}
-			damaged = false
 			i++
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
-		was := damaged
-		damaged = r == utf8.RuneError && n == 1
-		switch {
-		case damaged && was:
-		case r == '\u2028' || r == '\u2029': // JavaScript treats these as line ends
+		if r == '\u2028' || r == '\u2029' { // JavaScript treats these as line ends
 			to = fmt.Appendf(to, `\u%04x`, r)
-		default:
-			to = utf8.AppendRune(to, r)
+		} else {
+			to = append(to, s[i:i+n]...)
 		}
 		i += n
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
@@ -23,6 +25,8 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 type parquetInner struct {
@@ -74,10 +78,10 @@ func TestParquetLines(t *testing.T) {
 		{Label: "no", Shop: "\xff", At: at.Add(time.Second)},
 		{Label: "no", X: number(-0.25), Words: []string{""}, Nested: &parquetInner{City: "Bern"}, At: time.UnixMilli(1700000000123)},
 	}
-	want := `{"label":"yes","x":1.5,"n":-7,"small":4000000000,"yes":true,"shop":"a\"b\\\n<ü>","at":-1,"price":-1234e-2,"words":["red","car"],"plain":["p"],` +
+	want := `{"label":"yes","x":1.5,"n":-7,"small":4000000000,"yes":true,"shop":"a\"b\\\n<ü>","at":"1969-12-31T23:59:59.999Z","price":-1234e-2,"words":["red","car"],"plain":["p"],` +
 		`"nested":{"city":"Rome","score":2},"many":[{"city":"x","score":null},{"city":"y","score":3}],"map":{"k":5}}
-{"label":"no","x":null,"n":0,"small":0,"yes":false,"shop":"` + "\ufffd" + `","at":999,"price":0e-2,"words":[],"plain":[],"nested":null,"many":[],"map":{}}
-{"label":"no","x":-0.25,"n":0,"small":0,"yes":false,"shop":"","at":1700000000123,"price":0e-2,"words":[""],"plain":[],"nested":{"city":"Bern","score":null},"many":[],"map":{}}
+{"label":"no","x":null,"n":0,"small":0,"yes":false,"shop":"` + "\xff" + `","at":"1970-01-01T00:00:00.999Z","price":0e-2,"words":[],"plain":[],"nested":null,"many":[],"map":{}}
+{"label":"no","x":-0.25,"n":0,"small":0,"yes":false,"shop":"","at":"2023-11-14T22:13:20.123Z","price":0e-2,"words":[""],"plain":[],"nested":{"city":"Bern","score":null},"many":[],"map":{}}
 `
 	for _, each := range []int{1, 2, 3} {
 		data := parquetFile(t, rows, each)
@@ -196,7 +200,8 @@ func TestParquetDamaged(t *testing.T) {
 	t.Log(n, err)
 }
 
-// TestParquetText checks that strings are written as encoding/json writes them.
+// TestParquetText checks that strings are written as encoding/json writes them. Invalid UTF-8 does not change, so that
+// the decoder refuses it.
 func TestParquetText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "\"", "\\", "\n", "\t", "\x00", "\x1f", "\x7f", "é", "\u2028", "\u2029", "\xff", "\xe2\x80", "\xf0\x9f\x98", "😀", "<&>", "\ufffd"}
@@ -209,6 +214,10 @@ func TestParquetText(t *testing.T) {
 		e := json.NewEncoder(&want)
 		e.SetEscapeHTML(false)
 		must.Do(t, e.Encode(strings.ToValidUTF8(s, "\ufffd")))
+		if !utf8.ValidString(s) {
+			must.True(t, !utf8.Valid(appendText(nil, s)), "%q became valid", s)
+			continue
+		}
 		for _, got := range []string{string(appendText(nil, s)), string(appendText(nil, []byte(s)))} {
 			must.Require(t, got+"\n" == want.String(), "%q is %s, want %s", s, got, &want)
 		}
@@ -216,7 +225,7 @@ func TestParquetText(t *testing.T) {
 }
 
 // TestParquetAmplifiers checks that a page that requests more memory than its bytes can need is rejected before
-// allocation. A page compressed with LZ4 is rejected too. The error must name the column.
+// allocation. The error must name the column.
 func TestParquetAmplifiers(t *testing.T) {
 	longtest.NotRaced(t)
 	type event struct {
@@ -240,7 +249,7 @@ func TestParquetAmplifiers(t *testing.T) {
 		rows int
 	}{
 		{"a long string in a dictionary", parquetFile(t, rows, 200, parquet.Compression(&parquet.Zstd), parquet.SkipPageBounds("text")), "", 200},
-		{"lz4", parquetFile(t, many, 100, parquet.Compression(&parquet.Lz4Raw)), "compressed by LZ4_RAW, which is not read", 0},
+		{"lz4", parquetFile(t, many, 100, parquet.Compression(&parquet.Lz4Raw)), "", 200},
 		{"gzip", small, "", 200},
 		{"brotli", parquetFile(t, many, 100, parquet.Compression(&parquet.Brotli)), "", 200},
 		{"snappy", parquetFile(t, many, 100, parquet.Compression(&parquet.Snappy)), "", 200},
@@ -272,7 +281,7 @@ func TestParquetAmplifiers(t *testing.T) {
 // little memory.
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
-	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
+	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy, &parquet.Lz4Raw} {
 		packed := must.Get(codec.Encode(nil, make([]byte, size)))(t)
 		head := pageHead{size: 10 + size, compressed: int64(10 + len(packed)), levels: 10, packed: true}
 		file := bytes.NewReader(append(make([]byte, 10), packed...))
@@ -286,6 +295,62 @@ func TestParquetPageSize(t *testing.T) {
 		}
 		head.packed = false
 		must.Do(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
+	}
+}
+
+// TestParquetKinds reads columns that programs write but few people: rows beyond empty row groups, NaN and infinities,
+// half-precision floats, dates, and bytes that are not text.
+func TestParquetKinds(t *testing.T) {
+	type ev struct {
+		Label string    `parquet:"label"`
+		X     float64   `parquet:"x"`
+		Half  [2]byte   `parquet:"half"`
+		Day   int32     `parquet:"day,date"`
+		Local time.Time `parquet:"local,timestamp(millisecond:local)"`
+		Bytes []byte    `parquet:"bytes"`
+	}
+	at := time.UnixMilli(1700000000123)
+	var rows []ev
+	for i, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1.5} {
+		half := [][2]byte{{0, 0x3e}, {0, 0x7c}, {1, 0x80}, {0, 0xc4}}[i] // 1.5, infinity, -2^-24, -4
+		rows = append(rows, ev{"yes", x, half, 20000, at, []byte{byte('a' + i), byte(0x7e + i)}})
+	}
+	data := parquetFile(t, rows, 2)
+	p := must.Get(openParquet(bytes.NewReader(data), int64(len(data)), 1<<20))(t)
+	p.half = map[int]bool{2: true} // the parquet package cannot write the type
+	p.groups, p.heads = slices.Insert(p.groups, 1, parquet.RowGroup(emptyGroup{p.groups[0]})), slices.Insert(p.heads, 1, p.heads[0])
+	p.groups, p.heads = append(p.groups, emptyGroup{p.groups[0]}), append(p.heads, p.heads[0])
+	got := string(must.Get(io.ReadAll(p))(t))
+	want := ""
+	for i, x := range []string{"NaN", "Infinity", "-Infinity", "1.5"} {
+		want += `{"label":"yes","x":` + x + `,"half":` + []string{"1.5", "Infinity", "-5.9604645e-08", "-4"}[i] + `,"day":"2024-10-04T00:00:00","local":"2023-11-14T22:13:20.123","bytes":"` + []string{"a~", "b\x7f", "6380", "6481"}[i] + "\"}\n"
+	}
+	must.Equal(t, got, want, "the lines")
+	half := []format.SchemaElement{{}, {Type: thrift.New(format.Int32)}, {Type: thrift.New(format.FixedLenByteArray), LogicalType: format.LogicalType{Value: &format.Float16Type{}}}}
+	must.True(t, halves(half)[1] && !halves(half)[0], "half-precision floats: %v", halves(half))
+	for bits, want := range map[uint16]float64{0x3c00: 1, 0xbc00: -1, 0x7bff: 65504, 0x0400: math.Ldexp(1, -14), 0x0001: math.Ldexp(1, -24), 0x0000: 0} {
+		must.Equal(t, float16(bits), want, bits)
+	}
+	must.True(t, math.IsNaN(float16(0x7e00)) && math.IsInf(float16(0xfc00), -1), "NaN and -infinity")
+}
+
+// emptyGroup is a row group without rows, as some programs write. Its columns cannot be read.
+type emptyGroup struct{ parquet.RowGroup }
+
+func (emptyGroup) NumRows() int64 { return 0 }
+
+// TestLZ4 checks that damaged LZ4 blocks are refused before the parquet package reads them.
+func TestLZ4(t *testing.T) {
+	whole := must.Get(parquet.Lz4Raw.Encode(nil, []byte(strings.Repeat("abcdefgh", 100)+"rest of it")))(t)
+	check := func(block []byte, size int64) error {
+		return checkLZ4(io.NewSectionReader(bytes.NewReader(block), 0, int64(len(block))), size)
+	}
+	must.Do(t, check(whole, 810))
+	must.ErrorIs(t, check(whole, 809), errPageSize)
+	for name, block := range map[string][]byte{"cut": whole[:len(whole)-1], "no literals": {0xf0}, "no distance": {0x10, 'a', 0}, "zero distance": {0x14, 'a', 0, 0, 0}, "far distance": {0x14, 'a', 9, 0, 0}} {
+		if check(block, 1<<20) == nil {
+			t.Errorf("%s is not refused", name)
+		}
 	}
 }
 

@@ -292,6 +292,22 @@ func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (str
 	return events, err
 }
 
+// withoutLabel reports whether the first file is CSV without the column of the label. Its examples have no labels.
+func (d *dataFlags) withoutLabel(ctx context.Context, s *event.Schema) (bool, error) {
+	if len(d.paths) == 0 || d.paths[0] == "-" || strings.Contains(d.paths[0], "://") || d.join.labels != "" || d.record.Label == "" || d.given("label") {
+		return false, nil
+	}
+	file, err := stream.OpenFileContext(ctx, d.paths[0], d.record, s.Clone())
+	if err == nil {
+		return false, file.Close()
+	}
+	if missing := (*record.MissingColumnError)(nil); !errors.As(err, &missing) || missing.Column != d.record.Label {
+		return false, nil // reading reports the error
+	}
+	d.say(fmt.Sprintf("%s: no column %q: the examples have no labels", d.paths[0], d.record.Label))
+	return true, nil
+}
+
 // unnamedColumns returns a message about the CSV columns without a name.
 func unnamedColumns(numbers []int) string {
 	if len(numbers) == 1 {

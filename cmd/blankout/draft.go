@@ -47,8 +47,25 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 			return nil, err
 		}
 	}
+	times := s.schema.ReadAs(event.ReadTime)
+	for _, key := range s.fields.keys() {
+		if name := s.schema.Fields[key.field].Name; key.field != 0 && s.fields[key].n >= sampleLeast && s.fields[key].epochUnit() != "" {
+			times = append(times, name)
+		}
+	}
+	plain := c.TimeFeatures
+	c.Text, c.TimeFeatures = append(slices.Clone(c.Text), s.schema.ReadAs(event.ReadText)...), addNew(c.TimeFeatures, times, c.Time)
+	named, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if named.refused == s.refused {
+		s = named
+	} else {
+		c.TimeFeatures = plain // record.time_features would refuse the few texts that are not times
+	}
 	if c.Time == "" {
-		for _, field := range s.timeFields() {
+		for _, field := range append(times, s.timeFields()...) {
 			c.Time = field
 			timed, err := read()
 			if err != nil {
@@ -107,6 +124,17 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	return out.Bytes(), nil
 }
 
+// addNew returns list with the other names that it does not have, except one.
+func addNew(list, other []string, except string) []string {
+	list = slices.Clone(list)
+	for _, name := range other {
+		if name != except && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // draftRecord writes the section [record].
 func draftRecord(line func(text string, args ...any), c *record.Config, format string, s *sample) {
 	line("[record]")
@@ -143,6 +171,14 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == event.AbsentZero {
 		line("# %s", cmp.Or(text, "absent numbers are 0"))
 		line("absent = %s", quote(event.AbsentZero))
+	}
+	for _, list := range []struct {
+		key, note string
+		names     []string
+	}{{"text", "their words are features", c.Text}, {"time_features", "their hour and weekday are features", c.TimeFeatures}} {
+		if len(list.names) > 0 {
+			line("%s = %s  # %s", list.key, quoted(list.names...), list.note)
+		}
 	}
 	drop, notes := s.fieldNotes()
 	if drop = append(slices.Clone(c.Drop), drop...); len(drop) > 0 {

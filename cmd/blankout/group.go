@@ -59,6 +59,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		return usageError{err}
 	}
 	c.Record.KeepValue = true // the web page shows values
+	c.Record.Infer = false    // members decode different events, but must read them alike
 	m := newMember(c, log)
 	m.From = o.fromGroup
 	reports, foreign, err := serve.OpenReports(c.Validate.Directory, keptReports)

@@ -23,14 +23,15 @@ type lineAnswers struct {
 	schema *event.Schema
 	chance []float64
 	n      int
-	// learner returns the name of the learner that predicts, or "" if there is only one learner.
+	// learner returns the name of the learner that predicts, or "" if there is only one learner. lost is Learner.Lost.
 	learner func() string
+	lost    func(*event.Example) (missing, stuck []string)
 }
 
 // newLineAnswers returns a lineAnswers for events of a Schema.
-func newLineAnswers(to io.Writer, s *event.Schema, learner func() string) *lineAnswers {
+func newLineAnswers(to io.Writer, s *event.Schema, learner func() string, lost func(*event.Example) (missing, stuck []string)) *lineAnswers {
 	out := bufio.NewWriterSize(to, 1<<16)
-	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s, learner: learner}
+	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s, learner: learner, lost: lost}
 }
 
 // lineAnswer is the content of one line.
@@ -41,8 +42,10 @@ type lineAnswer struct {
 	Class         string             `json:"class,omitempty"`   // predicted class; none before the first class appears
 	Probability   *float64           `json:"probability,omitempty"`
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	Value         *float64           `json:"value,omitempty"` // predicted value, for regression
-	Error         string             `json:"error,omitempty"` // reason why the record was rejected
+	Value         *float64           `json:"value,omitempty"`   // predicted value, for regression
+	Missing       []string           `json:"missing,omitempty"` // names of the missing fields
+	Stuck         []string           `json:"stuck,omitempty"`   // those of them that are stuck at a value
+	Error         string             `json:"error,omitempty"`   // reason why the record was rejected
 }
 
 // add writes the line of an event. It flushes the output at the end of a batch.
@@ -64,6 +67,9 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 		line.Value = measure.Defined(p.Value)
 	default:
 		a.classes(p, &line)
+	}
+	if line.Error == "" {
+		line.Missing, line.Stuck = a.lost(e)
 	}
 	if err := a.lines.Encode(line); err != nil {
 		return fmt.Errorf("writing answers: %w", err)

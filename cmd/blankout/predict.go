@@ -170,7 +170,14 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	head := read.Head
 	schema := head.Schema
 	o.data.regroup(schema)
-	o.data.record.Unlabeled = o.unlabeled
+	if !o.unlabeled {
+		if o.unlabeled, err = o.data.withoutLabel(ctx, schema); err != nil {
+			return err
+		}
+	}
+	if o.data.record.Unlabeled = o.unlabeled; o.unlabeled && o.out == "" && !o.json {
+		o.out = "-" // there is nothing to measure
+	}
 	// Labels that are not classes of the model are added to the Schema as additional classes.
 	known := len(schema.Classes)
 	schema = schema.Clone()

@@ -228,7 +228,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	})
 	s.runner.Config.KeepServing = o.serveOn
 	if o.answers {
-		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName).add
+		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
 	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {

@@ -158,6 +158,11 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	for _, f := range s.written {
 		result.Warnings = append(result.Warnings, f.String())
 	}
+	for i := range s.schema.Readings {
+		if text := s.schema.Readings[i].Advice(); text != "" {
+			result.Warnings = append(result.Warnings, text)
+		}
+	}
 	result.Warnings = append(result.Warnings, s.suspicious()...)
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" && c.Absent != event.AbsentZero {
 		result.Warnings = append(result.Warnings, text)
@@ -174,6 +179,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 func absentNames(ctx context.Context, c record.Config, path string) (out []string, err error) {
 	plain := c
 	plain.Weight, plain.ID, plain.Time, plain.TimeFeatures = "", "", "", nil
+	plain.Infer = false
 	plain.Drop, plain.Categorical, plain.Text, plain.Groups, plain.Crosses, plain.Ngrams = nil, nil, nil, nil, nil, 1
 	format := cmp.Or(record.FormatOf(path), c.Format)
 	if path == "-" || format == "svmlight" || format == "vw" || format == "idx" {
@@ -441,17 +447,24 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 // leftOutLeast is the smallest number of omitted fields for which leftOut returns a message.
 const leftOutLeast = 3
 
+// epochUnit returns the unit of readings that are times between 2001 and 2100 and are not constant, otherwise "".
+func (r *readings) epochUnit() string {
+	for _, e := range epochs {
+		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
+			return e.unit
+		}
+	}
+	return ""
+}
+
 // suspicion returns a description of readings that look like a time or an ID. It returns "" for the readings of an
 // ordinary feature.
 func (r *readings) suspicion() string {
 	different := func(n int) string {
 		return fmt.Sprintf("%s of %s readings are different", humanize.Comma(int64(n)), humanize.Comma(int64(r.n)))
 	}
-	for _, e := range epochs {
-		// The readings are times between 2001 and 2100, and are not constant.
-		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
-			return fmt.Sprintf("a growing time in %s since 1970 (%.0f to %.0f): name it in record.time or record.drop", e.unit, r.low, r.high)
-		}
+	if unit := r.epochUnit(); unit != "" {
+		return fmt.Sprintf("a time in %s since 1970 (%.0f to %.0f): name it in record.time_features, record.time or record.drop", unit, r.low, r.high)
 	}
 	distinct := max(len(r.numbers), len(r.columns))
 	almost := distinct >= r.n*95/100

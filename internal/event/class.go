@@ -137,6 +137,41 @@ func (s *Schema) LabelSpellings() (out []string) {
 		}
 		out = append(out, fmt.Sprintf("different classes spell the same number: %s%s; if they are one class, write the number in one way", strings.Join(pairs, ", "), more))
 	}
+	return append(out, s.labelCases()...)
+}
+
+// labelCases returns sentences for a warning about classes that differ only by case or blanks, and about classes that
+// probably mean that there is no label.
+func (s *Schema) labelCases() (out []string) {
+	const most = 6
+	spellings, absent := map[string][]string{}, []string{}
+	var alike []string
+	for _, c := range s.Classes {
+		plain := strings.ToLower(strings.Join(strings.Fields(c), " "))
+		switch plain {
+		case "nan", "null", "none", "na", "n/a", "<na>", "nil", "undefined", "missing":
+			absent = append(absent, strconv.Quote(Printable(c)))
+		}
+		spellings[plain] = append(spellings[plain], c)
+	}
+	for _, c := range s.Classes {
+		if all := spellings[strings.ToLower(strings.Join(strings.Fields(c), " "))]; len(all) > 1 && all[0] == c {
+			more := ""
+			if n := len(all) - most; n > 0 {
+				all, more = all[:most], fmt.Sprintf(" and %d more", n)
+			}
+			alike = append(alike, fmt.Sprintf("%.40q%s", all, more))
+		}
+	}
+	if more := len(alike) - most; more > 0 {
+		alike = append(alike[:most], fmt.Sprintf("%d more", more))
+	}
+	if len(alike) > 0 {
+		out = append(out, fmt.Sprintf("classes differ only by case or blanks: %s; if they are one class, write its label in one way, as jq -c '.label |= (ascii_downcase | gsub(\"^ +| +$\"; \"\"))' does, or list the right spellings in record.classes, which refuses the others", strings.Join(alike, ", ")))
+	}
+	if len(absent) > 0 {
+		out = append(out, fmt.Sprintf("the class %s probably means that the event has no label: leave the field out or write null (in CSV name the text in record.missing)", strings.Join(absent, ", ")))
+	}
 	return out
 }
 

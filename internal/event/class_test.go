@@ -44,13 +44,15 @@ func TestLabelSpellings(t *testing.T) {
 		{labels: "+1 -1 1 1.0", want: []string{`one class: "+1" and "1"`}},
 		{labels: "0 1 0.0 1.0", want: []string{`one class: "0" and "0.0", "1" and "1.0"`}},
 		{labels: "2 2.0", want: []string{`the same number: "2" and "2.0";`}},
-		{labels: "inf Infinity nan NaN", want: []string{`the same number: "inf" and "Infinity";`}},
+		{labels: "inf Infinity", want: []string{`the same number: "inf" and "Infinity";`}},
+		{labels: "nan NaN None", want: []string{`only by case or blanks: ["nan" "NaN"];`, `class "nan", "NaN", "None" probably means`}},
+		{labels: "yes Yes no_ yes_ YES No_", want: []string{`blanks: ["yes" "Yes" "yes " "YES"], ["no " "No "]; if they are one class, write its label in one way, as jq`}},
 		{labels: "1 2 3 4 1.0 2.0 3.0 4.0 02 03", want: []string{`one class: "1" and "1.0"`, `the same number: "2" and "2.0", "3" and "3.0", "4" and "4.0" and 2 more;`}},
 	} {
 		s := NewSchema(10, nil, 20)
 		before := s.View()
 		for _, l := range strings.Fields(c.labels) {
-			s.Class([]byte(l))
+			s.Class([]byte(strings.ReplaceAll(l, "_", " ")))
 		}
 		got := s.LabelSpellings()
 		if !slices.EqualFunc(got, c.want, strings.Contains) {

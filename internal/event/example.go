@@ -46,6 +46,9 @@ type Example struct {
 	Offset      int64  // offset of the record in its partition, or line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
+	// Readings is Schema.Readings after this event if the event has changed them, otherwise nil.
+	Readings []Reading
+
 	// Value is the raw record; nil unless the decoder is configured to keep it.
 	Value []byte
 

@@ -31,6 +31,8 @@ type Schema struct {
 	Closed  int         `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
 	Fields  []Field     `json:"fields"`            // indexed by field id; 0 is the anonymous field
+	// Readings says how values are read, for fields whose values may be text or times.
+	Readings []Reading `json:"readings,omitempty"`
 	// ColumnGroups defines which columns of the anonymous field fail together; it may be nil.
 	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 
@@ -47,7 +49,8 @@ type Schema struct {
 	// Names has the names that were hashed, by column; nil keeps none. A model file stores it as a separate block.
 	Names *Names `json:"-"`
 
-	view *Schema // the latest View; a View refers to itself
+	view   *Schema // the latest View; a View refers to itself
+	shared bool    // whether others hold Readings, which must then not change
 }
 
 // The values of Schema.Absent. A word that is absent from a bag of words is never missing.
@@ -200,11 +203,12 @@ const MaxFields = 1 << 16
 // View returns an immutable View of the current Schema, for readers on any goroutine. It does not copy: the View shares
 // memory with s, which may grow. Calls return the same View as long as s does not grow.
 func (s *Schema) View() *Schema {
-	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && same(v.Joined, s.Joined) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
+	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && same(v.Joined, s.Joined) && same(v.Readings, s.Readings) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
 		return v
 	}
 	v := *s
 	v.Fields, v.Classes, v.Joined, v.Names = slices.Clip(s.Fields), slices.Clip(s.Classes), slices.Clip(s.Joined), s.Names.View()
+	v.Readings = s.ShareReadings()
 	v.view = &v
 	s.view = &v
 	return &v
@@ -217,7 +221,8 @@ func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[
 func (s *Schema) Clone() *Schema {
 	c := *s
 	c.Crosses, c.Fields, c.Classes, c.Joined, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), slices.Clone(s.Joined), s.Names.View()
-	c.view = nil
+	c.Readings = slices.Clone(s.Readings)
+	c.view, c.shared = nil, false
 	return &c
 }
 

@@ -199,7 +199,7 @@ func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 		}
 		view := &views[i]
 		if view.Schema != nil {
-			x.Learner.SetSchema(view.Schema)
+			x.Learner.SetSchema(view.Schema.AsOf(view.Examples, x.Learner.Schema()))
 		}
 		taken := make(chan int, len(view.Examples)/takenEvery+1)
 		r.taken = append(r.taken, taken)

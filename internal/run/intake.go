@@ -198,7 +198,7 @@ func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *Ref
 		}
 	}
 	if b.Schema != nil {
-		in.Learner.SetSchema(b.Schema)
+		in.Learner.SetSchema(b.Schema.AsOf(b.Examples[:n], in.Learner.Schema()))
 	}
 	return n, failed, nil
 }

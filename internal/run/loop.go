@@ -66,6 +66,11 @@ func newLoop(r *Runner) *loop {
 		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
 	}
 	l.logged = l.first
+	for _, reading := range r.Learner.Schema().Readings {
+		if reading.Final() {
+			l.warned[readingKey+reading.Name] = warned{}
+		}
+	}
 	for _, p := range r.Offsets {
 		l.before += p.Records
 	}
@@ -269,6 +274,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	l.publisher.news = l.publisher.news || n > 0
 	l.saver.moved = l.saver.moved || !found || *position != before
 	l.warn(false)
+	l.sayReadings(false)
 	if err := l.intake.StoreMislabeled(ctx, b); err != nil {
 		return err
 	}
@@ -355,6 +361,20 @@ func (l *loop) warn(final bool) {
 		}
 		w.on = true
 		l.warned[x.Kind] = w
+	}
+}
+
+// readingKey begins the keys of Readings in loop.warned.
+const readingKey = "reading of "
+
+// sayReadings logs once that a field is read as text or as a time: when this is final, or when the run ends.
+func (l *loop) sayReadings(end bool) {
+	for _, reading := range l.Learner.Schema().Readings {
+		key := readingKey + reading.Name
+		if _, said := l.warned[key]; !said && (end || reading.Final()) && reading.Advice() != "" {
+			l.warned[key] = warned{}
+			l.log.Info(reading.Advice())
+		}
 	}
 }
 

@@ -237,6 +237,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	} else {
 		err = errors.Join(err, l.saveAtEnd(deadline))
 		l.warn(true)
+		l.sayReadings(true)
 		l.publish()
 		end := "stopped"
 		if err == nil && r.Config.KeepServing && caller.Err() == nil {

@@ -339,8 +339,8 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 // newDecoder returns a decoder of events, and the Schema that the decoder extends.
 func (m *Model) newDecoder(c record.Config) (record.Decoder, *event.Schema, error) {
 	schema := m.Schema.Clone()
-	schema.Names = nil // predictions do not need names
-	c.Unlabeled = true
+	schema.Names = nil                 // predictions do not need names
+	c.Unlabeled, c.Infer = true, false // the learner alone decides how values are read
 	inner, err := newEventDecoder(c, schema)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding events: %w", err)

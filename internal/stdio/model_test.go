@@ -35,7 +35,7 @@ func TestManyPredictionsPublish(t *testing.T) {
 	read, out := io.Pipe()
 	server, ended := New("test"), make(chan error)
 	go func() { ended <- server.Serve(context.Background(), in, out) }()
-	c := &client{t, write, read}
+	c := &client{t: t, in: write, out: read}
 	s := newStream(publishFor)
 	c.must(opNew, 0, 7, 0, []string{})
 	c.must(opShape, 0, 7, 0, s.names)

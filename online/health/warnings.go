@@ -238,7 +238,11 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 		for _, k := range kinds {
 			all += k.count
 		}
-		kinds = slices.DeleteFunc(kinds, func(k of) bool { return float64(k.count) < mixedFraction*float64(all) })
+		text := slices.ContainsFunc(kinds, func(k of) bool { return k.kind == event.Words })
+		kinds = slices.DeleteFunc(kinds, func(k of) bool {
+			first := text && k.count <= event.ReadingValues // the first values are read in several ways, see event.Reading
+			return first || float64(k.count) < mixedFraction*float64(all)
+		})
 		if len(kinds) < 2 {
 			continue
 		}

@@ -58,6 +58,18 @@ func newChecker(c record.Config, s *event.Schema, labels bool) (*checker, error)
 	return &checker{labels: labels, config: c, schema: s, decoder: decoder}, err
 }
 
+// rows returns the events of a request without a header of CSV.
+func (k *checker) rows(events [][]byte) ([][]byte, error) {
+	if k.config.Format != "csv" {
+		return events, nil
+	}
+	rows := k.config.Rows(events)
+	if len(rows) == 0 {
+		return nil, &RefusedError{0, event.Refusal{Reason: event.ReasonSyntax, Detail: "a header without events"}}
+	}
+	return rows, nil
+}
+
 // check returns a RefusedError for the first invalid event. It returns requestKey as the only key, or the IDs of the
 // events if requestKey is empty. undo removes the classes and fields of the events from the Schema, because the events
 // are not stored.
@@ -143,6 +155,9 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	if labels {
 		return a, errors.ErrUnsupported
 	}
+	if events, err = n.check.rows(events); err != nil {
+		return a, err
+	}
 	keys, undo, err := n.check.check(ctx, key, events)
 	if err != nil {
 		return a, err
@@ -202,6 +217,11 @@ func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte,
 	}
 	if to.name == "" {
 		return a, errors.ErrUnsupported
+	}
+	if !labels {
+		if events, err = to.check.rows(events); err != nil {
+			return a, err
+		}
 	}
 	keys, undo, err := to.check.check(ctx, key, events)
 	if err != nil {

@@ -501,3 +501,27 @@ func TestRefusedRequestsLeaveNoClass(t *testing.T) {
 	}
 	must.Fails(t, accept("", `{"x":1,"label":"one more"}`), "more than max_classes")
 }
+
+// TestHeaderIsNoEvent checks that a request of CSV may begin with a header, whose columns may have another order or be
+// without the label.
+func TestHeaderIsNoEvent(t *testing.T) {
+	config := record.DefaultConfig()
+	config.Format, config.Columns = "csv", []string{"label", "x", "word"}
+	l := open(t, t.TempDir(), Options{})
+	n := must.Get(NewLogAcceptor(l, config, config.Schema()))(t)
+	accept := func(events ...string) (Accepted, error) {
+		var all [][]byte
+		for _, e := range events {
+			all = append(all, []byte(e))
+		}
+		return n.Accept(context.Background(), "", all, false)
+	}
+	must.Equal(t, must.Get(accept("label,x,word", "yes,1,a", "no,2,b"))(t).Events, 2, "events after a header")
+	must.Equal(t, must.Get(accept(`"word",x`, `"a,b",3`))(t).Events, 1, "events without the label")
+	must.Equal(t, must.Get(accept("yes,4,word"))(t).Events, 1, "events without a header")
+	var refused *RefusedError
+	if _, err := accept("label,x,word"); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	must.Equal(t, l.Next(), int64(4), "stored events")
+}

@@ -3,6 +3,7 @@ package record
 // This file implements the part that all formats share: how names become columns, and when a record is refused.
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -31,8 +32,9 @@ type core struct {
 	entryList
 	parts
 	nulls
-	times times
-	zeros zeros
+	times    times
+	readings readings
+	zeros    zeros
 
 	labels map[string]int // class by label text
 	seen   seenLabels
@@ -69,6 +71,7 @@ func newCore(c Config, s *event.Schema) core {
 	d := core{
 		c: c, written: c.Notation(), fieldTable: newFieldTable(c, s),
 		labels: map[string]int{}, roles: map[string]fieldRole{}, categorical: map[string]bool{}, texts: map[string]bool{},
+		readings: readings{byName: map[string]int{}},
 	}
 	d.anonymous = named{hash: d.fieldHash(""), set: 1 << event.Sparse}
 	for _, name := range c.Drop {
@@ -109,11 +112,12 @@ func (d *core) reset(r *Record, e *event.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Offset, e.Refused = event.Unlabeled, 0, 1, r.Key, r.Time, r.Offset, nil
-	e.NotFinite = 0
+	e.NotFinite, e.Readings = 0, nil
 	if e.Value = nil; d.c.KeepValue {
 		e.Value = r.Value
 	}
 	d.fieldTable.begin()
+	d.beginReadings()
 	d.entryList.reset()
 	d.nulls.begin(e.Missing)
 	d.times.met = d.times.met[:0]
@@ -155,6 +159,7 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
 	e.Label, e.Target, e.Weight, e.Key, e.Time, e.Value = event.Unlabeled, 0, 0, r.Key, r.Time, nil
 	e.Refused = &event.Refusal{Reason: reason, Detail: cutDetail(fmt.Sprintf(detail, args...)), Value: r.Value}
+	d.forgetReadings()
 	if d.known > d.before || len(d.names) > 0 {
 		d.dropFields()
 		for i := range d.crosses {
@@ -195,6 +200,10 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	}
 	class, ok := d.labels[string(text)]
 	if !ok {
+		if len(bytes.TrimSpace(text)) == 0 {
+			d.refuse(r, e, event.ReasonLabel, "the label is empty: leave the field out, or write null, if the event has no label")
+			return false
+		}
 		if len(text) > maxNameBytes {
 			d.refuse(r, e, event.ReasonLabel, "a label of %d bytes, %.40q…: the most is %d", len(text), text, maxNameBytes)
 			return false
@@ -246,6 +255,8 @@ type named struct {
 	age               int           // age of the core when the ids were set
 	ids               [6]uint16     // field ids by kind
 	null              nullTarget
+	// reading is 0 or, if readingAge is the core's age, 1 + the index of the field's Reading, or plainReading.
+	reading, readingAge int
 }
 
 // nullTarget has the fields that a null value of a name marks as missing. It is valid while the core's number of fields
@@ -260,7 +271,7 @@ func (d *core) named(name string) named { return d.hashed(cutName(name), d.field
 
 // hashed returns a named for a name that cutName has cut. hash is the hash of the whole name.
 func (d *core) hashed(name string, hash uint64) named {
-	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
+	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age, readingAge: -1}
 }
 
 // cutName returns the part of a name that is used. If it cuts the name, the result is a copy. It keeps one byte more
@@ -361,8 +372,19 @@ func (d *core) add(hash uint64, id uint16, x float64) {
 	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
 }
 
-// addNumber adds the value of a numeric field.
+// addNumber adds a number of a field, which may be a time.
 func (d *core) addNumber(n *named, x float64) {
+	if x >= leastEpoch || n.reading > 0 || n.readingAge != d.age {
+		if ms, is := d.epochTime(n, x); is {
+			d.times.met = append(d.times.met, timeMet{d.timesOf(n.name), ms})
+			return
+		}
+	}
+	d.putNumber(n, x)
+}
+
+// putNumber adds the value of a numeric field.
+func (d *core) putNumber(n *named, x float64) {
 	id := d.idOf(n, event.Numeric)
 	if d.s.Apart && id > 0 {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
@@ -389,7 +411,7 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.
 		d.weight = x
 	case isTime:
 		var ok bool
-		if d.time, ok = eventTime(text, d.times.zone); !ok {
+		if d.time, ok = d.orderedDate(&d.times.event, text); !ok {
 			return event.ReasonSyntax, fmt.Sprintf("time %.40q: %s", text, wantTime)
 		}
 		if f := d.times.features[d.c.Time]; f != nil {
@@ -465,6 +487,9 @@ func (d *core) complete(r *Record, e *event.Example) {
 		return
 	}
 	d.accept(d.s.Names)
+	if len(d.readings.undo) > 0 || d.readings.known > d.readings.before {
+		e.Readings = d.s.ShareReadings()
+	}
 	e.Weight, e.Key, e.Time, e.NotFinite = d.weight, d.id, d.time, d.notFinite
 	slices.Sort(e.Missing)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"blankout/internal/event"
 )
@@ -16,8 +17,10 @@ import (
 type csvDecoder struct {
 	core
 	columns   []named
+	unlabeled []named // the columns without the label, if labels are ignored
 	separator byte
 	scratch   []byte // the latest value that contained doubled quotes
+	raw       [][]byte
 }
 
 func newCSV(c core) (Decoder, error) {
@@ -36,13 +39,17 @@ func newCSV(c core) (Decoder, error) {
 			continue
 		}
 		if met[name] {
-			return nil, fmt.Errorf("two columns are named %.80q", name)
+			return nil, &event.Refusal{Reason: event.ReasonDuplicate, Detail: fmt.Sprintf("two columns are named %.80q: rename one in the header", name)}
 		}
 		met[name] = true
 		if len(name) > maxFieldBytes {
 			return nil, fmt.Errorf("column %d, %.40q…, has a name of %d bytes, the most is %d", i+1, name, len(name), maxFieldBytes)
 		}
 		d.columns = append(d.columns, d.named(name))
+	}
+	if c.c.Unlabeled && met[c.c.Label] {
+		label := slices.Index(names, c.c.Label)
+		d.unlabeled = slices.Concat(d.columns[:label], d.columns[label+1:])
 	}
 	// If a name were wrong, every event would be without its label, weight, ID or time.
 	for role, name := range c.c.special() {
@@ -77,19 +84,25 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 		d.refuse(&r, e, event.ReasonSyntax, "%s", text)
 		return nil
 	}
+	columns := d.columns
+	if d.unlabeled != nil {
+		if d.raw = rawValues(d.raw[:0], data, d.separator); len(d.raw) == len(d.unlabeled) {
+			columns = d.unlabeled // a line to predict needs no label
+		}
+	}
 	i, p := 0, 0
 	for ; ; i++ {
-		if i == len(d.columns) {
+		if i == len(columns) {
 			d.refuse(&r, e, event.ReasonSyntax, "byte %d: a value more than the %d columns", p+1, i)
 			return nil
 		}
 		text, inPlace, next := csvValue(data, p, d.separator, &d.scratch)
 		if next < 0 {
-			d.refuse(&r, e, event.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, d.columns[i].name)
+			d.refuse(&r, e, event.ReasonSyntax, "byte %d: column %q: "+strayQuote, p+1, columns[i].name)
 			return nil
 		}
-		if reason, detail := d.column(&d.columns[i], text, inPlace); detail != "" {
-			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, d.columns[i].name, detail)
+		if reason, detail := d.column(&columns[i], text, inPlace); detail != "" {
+			d.refuse(&r, e, reason, "byte %d: column %q: %s", p+1, columns[i].name, detail)
 			return nil
 		}
 		if next == len(data) {
@@ -97,14 +110,17 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 		}
 		p = next + 1
 	}
-	if i+1 < len(d.columns) {
+	if i+1 < len(columns) {
 		other := ""
+		if bytes.HasPrefix(data, []byte{'#'}) {
+			other = ": if it is a comment, remove it, as grep -v '^#' FILE does"
+		}
 		for _, separator := range []byte(separators) {
-			if separator != d.separator && bytes.Count(data, []byte{separator}) == len(d.columns)-1 {
+			if separator != d.separator && bytes.Count(data, []byte{separator}) == len(columns)-1 {
 				other = fmt.Sprintf(": record.separator is %q, and %q would make them so many", d.separator, separator)
 			}
 		}
-		d.refuse(&r, e, event.ReasonSyntax, "%d values for %d columns%s", i+1, len(d.columns), other)
+		d.refuse(&r, e, event.ReasonSyntax, "%d values for %d columns%s", i+1, len(columns), other)
 		return nil
 	}
 	d.complete(&r, e)
@@ -126,38 +142,34 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 		return d.special(n.role, text, inPlace)
 	}
 	if n.times != nil {
-		if !d.times.takeTime(n.times, text) {
+		if !d.takeTime(n, text) {
 			return event.ReasonSyntax, fmt.Sprintf("%.40q: %s", text, wantTime)
 		}
 		return "", ""
 	}
-	if n.text {
-		if !d.words(n, text) {
-			return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
-		}
-		return "", ""
-	}
-	if s := string(text); s == "true" || s == "false" {
+	if s := string(text); !n.text && (s == "true" || s == "false") {
 		d.pair(n, event.Boolean, text, 1)
 		return "", ""
 	}
 	if d.writtenNumber(n, text) {
 		return "", ""
 	}
-	if x, next := number(text, 0, false); !n.categorical && next == len(text) {
+	if x, next := number(text, 0, false); !n.categorical && !n.text && next == len(text) && next > 0 {
 		if x > maxMagnitude || x < -maxMagnitude {
 			return event.ReasonOutOfRange, fmt.Sprintf("%.40s is beyond 1e30", text)
 		}
 		d.addNumber(n, x)
 		return "", ""
 	}
-	if !n.categorical && notFinite(text) {
+	if !n.categorical && !n.text && notFinite(text) {
 		if d.missNumber(n) {
 			return "", ""
 		}
 		return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
-	d.pair(n, event.Categorical, wholeNumber(text), 1)
+	if !d.addString(n, wholeNumber(text), false) {
+		return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
+	}
 	return "", ""
 }
 
@@ -333,4 +345,66 @@ func (s *Scanner) tooLong(size int) int {
 		return s.at + s.newline - 1
 	}
 	return -1
+}
+
+// Rows returns the lines of a request as lines with the columns of c. It removes a header, whose columns may have another
+// order or be fewer: a line then gets the missing columns as missing values.
+func (c Config) Rows(lines [][]byte) [][]byte {
+	if len(lines) == 0 {
+		return lines
+	}
+	names, err := csvFields(lines[0], c.Separator[0])
+	if err != nil {
+		return lines
+	}
+	at := map[string]int{}
+	for i, name := range names {
+		if _, twice := at[name]; twice || name == "" || !slices.Contains(c.Columns, name) {
+			return lines
+		}
+		at[name] = i
+	}
+	if lines = lines[1:]; slices.Equal(names, c.Columns) {
+		return lines
+	}
+	missing := ""
+	if len(c.Missing) > 0 {
+		missing = c.Missing[0]
+	}
+	out := make([][]byte, len(lines))
+	for i, line := range lines {
+		values := rawValues(nil, line, c.Separator[0])
+		if out[i] = line; len(values) != len(names) {
+			continue // the decoder refuses it
+		}
+		var row []byte
+		for j, name := range c.Columns {
+			if j > 0 {
+				row = append(row, c.Separator[0])
+			}
+			if k, ok := at[name]; ok {
+				row = append(row, values[k]...)
+			} else {
+				row = append(row, missing...)
+			}
+		}
+		out[i] = row
+	}
+	return out
+}
+
+// rawValues appends the values of a line as they are written, or returns nil if the line is invalid.
+func rawValues(values [][]byte, line []byte, separator byte) [][]byte {
+	var scratch []byte
+	line = bytes.TrimRight(line, "\r\n")
+	for p := 0; ; p++ {
+		_, _, next := csvValue(line, p, separator, &scratch)
+		if next < 0 {
+			return nil
+		}
+		values = append(values, line[p:next])
+		if p = next; p == len(line) {
+			return values
+		}
+	}
 }

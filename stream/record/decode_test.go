@@ -72,12 +72,15 @@ func TestDecode(t *testing.T) {
 			{`{"x":"\u00g9"}`, `syntax: byte 7: '\\' where \u and four hexadecimal digits should be`},
 			{`{"x":"\q"}`, `syntax: byte 7: '\\' where a known escape sequence should be`},
 			{`{"label":"other"}`, `label: label "other" is not one of the classes ["yes" "no"], and no more are possible (max_classes 2)`},
-			{`{"label":["yes"]}`, `label: byte 10: field "label" holds several values`},
+			{`{"label":["yes"]}`, `label: byte 10: field "label" holds several values: an event has one label; for several, learn a model for each, as with jq -c '.label |= (index("CLASS") != null)'`},
+			{`{"label":{"name":"yes"}}`, `label: byte 10: field "label" holds several values: name the value in it, as in record.label = "label.name"`},
+			{`{"label":" "}`, `label: the label is empty: leave the field out, or write null, if the event has no label`},
+			{`{"label":NaN}`, `? not-finite=1`},
 			{`{"w":-1}`, `weight: byte 6: weight "-1": want a number from 0 to 1e+06 (max_weight)`},
 			{`{"w":1000001}`, `weight: byte 6: weight "1000001": want a number from 0 to 1e+06 (max_weight)`},
 			{`{"w":"1.5"}`, `? weight=1.5`},
 			{`{"w":"heavy"}`, `weight: byte 6: weight "heavy": want a number from 0 to 1e+06 (max_weight)`},
-			{`{"meta":{"at":"noon"}}`, `syntax: byte 15: time "noon": want milliseconds since 1970, or a time as 2026-01-31T12:00:00Z or 2026-01-31 12:00:00 (record.timezone)`},
+			{`{"meta":{"at":"noon"}}`, `syntax: byte 15: time "noon": want milliseconds since 1970, or a date as 2026-01-31T12:00:00Z, 2026-01-31 12:00 or 1/31/2026 (record.timezone)`},
 			{"\x00\x00\x00\x01\x02{}", `confluent-wire: magic byte 0: a record of a schema registry, schema 258: the formats avro, protobuf and json-schema read it`},
 			{strings.Repeat(`{"a":`, 100) + strings.Repeat(`}`, 100), `syntax: byte 321: nested deeper than 64`},
 			{`{"t":["` + strings.Repeat(`b","`, 100) + `b"]}`, `? t=b:101:w`},
@@ -147,6 +150,7 @@ func TestDecode(t *testing.T) {
 		}},
 		{"csv", func(c *Config) {
 			c.Columns, c.Weight, c.ID, c.Categorical = []string{"label", "age", "job", "w", "id", "zip"}, "w", "id", []string{"zip"}
+			c.Infer = false
 		}, []line{
 			{`yes,39, clerk ,1,a,80331`, `yes age:39:n job=clerk:1:c zip=80331:1:c key=a`},
 			{`no,NA,"a ""b"", c",.5,"x""y",NaN`, `no job=a "b", c:1:c zip=NaN:1:c -age weight=0.5 key=x"y`},

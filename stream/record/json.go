@@ -104,7 +104,9 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	}
 	d.event++
 	d.data, d.left = r.Value, valuesPerFeature*d.c.MaxFeatures
-	if d.document() < 0 {
+	if list := wrapped(r.Value); list != "" {
+		d.refuse(&r, e, event.ReasonSyntax, "its events are in a list named %q: send the list alone, or each event on a line, as jq -c '.%s[]' FILE writes them", list, list)
+	} else if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
 	} else {
 		d.complete(&r, e)
@@ -121,6 +123,41 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 		clear(d.once)
 	}
 	return nil
+}
+
+// wrappers are names under which other services expect a list of events.
+var wrappers = []string{"instances", "data", "inputs", "events", "records", "rows", "examples", "dataframe_records", "dataframe_split"}
+
+// wrapped returns the name of the list if a record is no event but an object around a list of events, otherwise "".
+func wrapped(value []byte) string {
+	colon := bytes.IndexByte(value[:min(len(value), 64)], ':')
+	if first := bytes.TrimLeft(value[colon+1:min(len(value), colon+8)], " \t\r\n"); colon < 0 || len(first) == 0 || first[0] != '[' && first[0] != '{' {
+		return ""
+	}
+	rest, ok := bytes.CutPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte{'{'})
+	if rest = bytes.TrimLeft(rest, " \t\r\n"); !ok || len(rest) == 0 || rest[0] != '"' {
+		return ""
+	}
+	for _, name := range wrappers {
+		after, ok := bytes.CutPrefix(rest[1:], []byte(name+`"`))
+		if !ok {
+			continue
+		}
+		after = bytes.TrimLeft(after, " \t\r\n:")
+		if name == "dataframe_split" {
+			return name + ".data"
+		}
+		if after, ok = bytes.CutPrefix(after, []byte{'['}); !ok {
+			return ""
+		}
+		after = bytes.TrimLeft(after, " \t\r\n")
+		var keys map[string]json.RawMessage
+		if len(after) > 0 && (after[0] == '{' || after[0] == '[') && json.Unmarshal(value, &keys) == nil && len(keys) == 1 {
+			return name
+		}
+		return ""
+	}
+	return ""
 }
 
 // unlearn removes the names that this event has added to the tree, so that later names can be added.
@@ -312,9 +349,7 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 			if word, p = d.str(p + 1); p < 0 {
 				return p
 			}
-			if !n.text {
-				d.pair(&n.named, event.Words, word, 1)
-			} else if !d.words(&n.named, word) {
+			if !d.addString(&n.named, word, true) {
 				return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 			}
 		} else {
@@ -360,7 +395,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	}
 	switch c := data[p]; {
 	case c == '"':
-		if !n.text && d.written == notation.Plain && (n.strange < 8 || d.event%32 == 0) {
+		if !n.text && d.written == notation.Plain && !d.isRead(&n.named) && (n.strange < 8 || d.event%32 == 0) {
 			if t, ok := shortString(data, p+1); ok {
 				end := p + 1 + t.size()
 				d.shortPair(&n.named, t, data[p+1:end])
@@ -374,9 +409,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 		}
 		switch {
 		case d.writtenNumber(&n.named, text):
-		case !n.text:
-			d.pair(&n.named, event.Categorical, text, 1)
-		case !d.words(&n.named, text):
+		case !d.addString(&n.named, text, false):
 			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		return next
@@ -428,7 +461,7 @@ func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 		}
 		text = d.data[p:next]
 	}
-	if !d.times.takeTime(n.times, text) {
+	if !d.takeTime(&n.named, text) {
 		return d.fail(p, event.ReasonSyntax, "field %.80q, %.40q: %s", n.name, text, wantTime)
 	}
 	return next
@@ -493,14 +526,16 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 			text, typed = d.data[p:next], true
 		case c == '{' || c == '[':
-			reason := event.ReasonSyntax
-			switch n.role {
-			case isLabel:
-				reason = event.ReasonLabel
-			case isWeight:
+			reason, remedy := event.ReasonSyntax, ""
+			switch {
+			case n.role == isLabel && c == '[':
+				reason, remedy = event.ReasonLabel, ": an event has one label; for several, learn a model for each, as with jq -c '.label |= (index(\"CLASS\") != null)'"
+			case n.role == isLabel:
+				reason, remedy = event.ReasonLabel, fmt.Sprintf(": name the value in it, as in record.label = \"%.80s.name\"", n.name)
+			case n.role == isWeight:
 				reason = event.ReasonWeight
 			}
-			return d.fail(p, reason, "field %.80q holds several values", n.name)
+			return d.fail(p, reason, "field %.80q holds several values%s", n.name, remedy)
 		case c != 't' && c != 'f':
 			return d.literal(p, &n.named) // null has no effect
 		default:

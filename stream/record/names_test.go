@@ -33,7 +33,7 @@ func TestColumnsStay(t *testing.T) {
 		{"csv", `1,39,"x, y",` + long(300) + `,true`, 9299548978090746558},
 	} {
 		c := DefaultConfig()
-		c.Format, c.Bits, c.Seed = r.format, 31, 7
+		c.Format, c.Bits, c.Seed, c.Infer = r.format, 31, 7, false
 		switch {
 		case r.format == "csv":
 			c.Columns = []string{"label", "age", "job", "text", long(300)}

@@ -187,22 +187,16 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 		return d.role(p, text)
 	case p.times != nil:
 		return d.time(p, text)
-	case p.named.text:
-		if !d.words(&p.named, text) {
-			return d.tooManyFeatures()
-		}
-	case word:
-		d.pair(&p.named, event.Words, text, 1)
-	case d.writtenNumber(&p.named, text):
-	default:
-		d.pair(&p.named, event.Categorical, text, 1)
+	case !word && d.writtenNumber(&p.named, text):
+	case !d.addString(&p.named, text, word):
+		return d.tooManyFeatures()
 	}
 	return !d.tooMany() || d.tooManyFeatures()
 }
 
 // time uses the text of p, which is a field with time features.
 func (d *places) time(p *place, text []byte) bool {
-	return d.times.takeTime(p.times, text) || d.fail(event.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
+	return d.takeTime(&p.named, text) || d.fail(event.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
 }
 
 func (d *places) boolean(p *place, x bool) bool {

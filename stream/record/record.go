@@ -100,6 +100,8 @@ type Config struct {
 	Positive string `toml:"positive"`
 	MaxNames int    `toml:"max_names"` // capacity of the dictionary of names for reports
 
+	// Infer reads strings that look like free text as words, and dates and growing epochs as times, see event.Reading.
+	Infer bool `toml:"infer"`
 	// NaN determines how a NaN or infinite number in JSON, CSV or a record with a schema is handled. The number is
 	// missing, as null is, or the record is refused.
 	NaN string `toml:"nan"`
@@ -149,6 +151,7 @@ func DefaultConfig() Config {
 		NumericIndices: true,
 		Absent:         event.AbsentAuto,
 		MaxClasses:     DefaultMaxClasses,
+		Infer:          true,
 		NaN:            nanMissing,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,
@@ -193,7 +196,7 @@ var formats = []struct {
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
 	{"vw", []string{".vw"}, newVW, framing{}},
-	{"csv", []string{".csv"}, newCSV, framing{quotes: true}},
+	{"csv", []string{".csv", ".tsv"}, newCSV, framing{quotes: true}},
 	{"avro", nil, newAvro, framing{none: true}},
 	{"protobuf", nil, newProtobuf, framing{none: true}},
 	{"json-schema", nil, newJSONSchema, framing{none: true}},

@@ -70,7 +70,7 @@ func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	}
 	text := strconv.AppendFloat(nil, x, 'f', -1, 64)
 	if n.role == isFeature {
-		if !d.times.takeTime(n.times, text) {
+		if !d.takeTime(n, text) {
 			d.refuse(r, e, event.ReasonSyntax, "column %.80q, %.40q: %s", n.name, text, wantTime)
 			return false
 		}

@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,14 +114,26 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 // separator.
 func (s *Scanner) readHeader() error {
 	var header Record
-	for !s.Scan(&header) {
-		if err := s.Refill(); err == io.EOF && len(s.c.Columns) > 0 {
-			return nil
-		} else if err == io.EOF {
-			return fmt.Errorf("no header line")
+	for {
+		if s.Scan(&header) {
+			if s.prelude(header.Value) {
+				continue
+			}
+			break
+		}
+		if err := s.Refill(); err == io.EOF {
+			if len(s.c.Columns) == 0 {
+				err = &event.Refusal{Reason: event.ReasonSyntax, Detail: "no event was read: there is no header line"}
+			} else {
+				err = nil
+			}
+			return cmp.Or(returnsAlone(s.buf[s.at:]), err)
 		} else if err != nil {
 			return err
 		}
+	}
+	if err := returnsAlone(header.Value); err != nil {
+		return err
 	}
 	if header.Cut && len(s.c.Columns) == 0 {
 		return fmt.Errorf("the header has more than max_bytes, %d", s.c.MaxBytes)
@@ -140,6 +153,45 @@ func (s *Scanner) readHeader() error {
 	var err error
 	s.c.Columns, err = csvFields(header.Value, s.c.Separator[0])
 	return err
+}
+
+// prelude reports whether a line before the header of CSV is no header: a comment, or the line sep=; with which
+// spreadsheets name the separator. After a comment, later lines that begin with # are comments, too.
+func (s *Scanner) prelude(line []byte) bool {
+	if text := strings.Trim(string(line), `"`); len(text) == len("sep=;") && strings.EqualFold(text[:4], "sep=") && s.line == 1 {
+		s.c.Separator = text[4:]
+		return true
+	}
+	if !bytes.HasPrefix(line, []byte{'#'}) {
+		return false
+	}
+	names, err := csvFields(line, foundSeparator(line, s.c)[0])
+	if s.c.Unlabeled || s.c.Label == "" { // nothing tells which names the header should have
+		if err == nil && len(names) > 1 && !bytes.HasPrefix(line, []byte("# ")) {
+			return false
+		}
+	} else if slices.Contains(names, s.c.Label) || slices.Contains(names, "#"+s.c.Label) {
+		return false
+	}
+	s.framing.comment = '#'
+	return true
+}
+
+// returnsAlone refuses a text whose lines end with CR alone, of which text is the start.
+func returnsAlone(text []byte) error {
+	text = bytes.TrimRight(text, "\r\n\x00")
+	quoted := false
+	for i, c := range text {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '\n' && !quoted:
+			return nil
+		case c == '\r' && !quoted && text[i+1] != '\n':
+			return &event.Refusal{Reason: event.ReasonSyntax, Detail: `its lines end with CR alone, and are read as ending with LF: convert them with tr '\r' '\n' < FILE`}
+		}
+	}
+	return nil
 }
 
 // sameNames reports whether two lists have the same names in any order.

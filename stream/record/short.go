@@ -77,6 +77,12 @@ func (d *core) shortPair(n *named, t shortText, value []byte) {
 		return
 	}
 	n.strange = min(n.strange+1, 16)
+	if d.isRead(n) || n.reading == 0 && !isWord(value) {
+		if as, ms := d.readString(n, value, false); n.reading > 0 {
+			d.addRead(n, value, as, ms) // 15 bytes have few words
+			return
+		}
+	}
 	if column, wanted := d.pair(n, event.Categorical, value, 1); !wanted {
 		*c = shortColumn{t, n.hash, d.taken, column}
 	}

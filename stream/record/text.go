@@ -12,8 +12,8 @@ import (
 // maxNgrams is the largest valid Config.Ngrams.
 const maxNgrams = 5
 
-// words adds the words of a text as a bag for n. Words are runs of letters, digits and their marks, in lower case. It
-// also adds every sequence of up to ngrams words, joined with blanks. It returns false if the limits do not allow all
+// words adds the words of a text as a bag for n. Words are runs of letters, digits and their marks, in lower case. In
+// scripts without blanks each letter is a word. It also adds every sequence of up to ngrams words, joined with blanks. It returns false if the limits do not allow all
 // of these features; the caller then refuses the record.
 func (d *core) words(n *named, text []byte) bool {
 	d.lower, d.starts = d.lower[:0], d.starts[:0]
@@ -43,14 +43,17 @@ func (d *core) words(n *named, text []byte) bool {
 
 // wordEnd returns the number of bytes at the start of text that belong to a word or, if word is false, that do not.
 func wordEnd(text []byte, word bool) int {
+	alone := false // the word is a letter of a script without blanks
 	for i := 0; i < len(text); {
 		c, size := rune(text[i]), 1
 		if c >= utf8.RuneSelf {
 			c, size = utf8.DecodeRune(text[i:])
 		}
-		if (unicode.IsLetter(c) || unicode.IsDigit(c) || unicode.IsMark(c)) != word {
+		mark := unicode.IsMark(c)
+		if (mark || unicode.IsLetter(c) || unicode.IsDigit(c)) != word || word && i > 0 && !mark && (alone || unspaced(c)) {
 			return i
 		}
+		alone = unspaced(c) || alone && mark
 		i += size
 	}
 	return len(text)

@@ -56,7 +56,10 @@ func (n Notation) Parse(text []byte) (x float64, ok bool) {
 	}
 	s := strings.TrimFunc(string(text), unicode.IsSpace)
 	minus := false
-	for range 2 { // the sign may be before or after the currency
+	for range 2 { // the sign, or the parentheses of bookkeepers, may be before or after the currency
+		if len(s) > 2 && s[0] == '(' && s[len(s)-1] == ')' && !minus {
+			s, minus = strings.TrimFunc(s[1:len(s)-1], unicode.IsSpace), true
+		}
 		if rest, cut := cutSign(s); cut {
 			if minus {
 				return 0, false
