@@ -96,23 +96,41 @@ func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 		}
 		t.levels[r] = NewWeights(levels, rates...)
 		t.policies[r] = NewWeights(rules[:], policyRates...)
+		begin := cautious(rules)
+		t.policies[r].Begin(begin[:])
 	}
 	t.Apply()
 	return t
 }
 
-// AddSecond adds a second-order expert with an initial weight.
+// cautious returns the weights with which the missing policies begin, given their prior. They favor the policy none, which
+// costs least while few events determine the weights of the model. The prior decides in the long run.
+func cautious(prior model.PolicyWeights) model.PolicyWeights {
+	const none = 0.9
+	if others := prior[1] + prior[2]; prior[0] > 0 && others > 0 {
+		return model.PolicyWeights{none, (1 - none) * prior[1] / others, (1 - none) * prior[2] / others}
+	}
+	return prior
+}
+
+// AddSecond adds a second-order expert with an initial weight. For events with missing fields it begins with the weight
+// missingSecond.
 func (t *Table) AddSecond(weight float64) {
 	t.second = &[Ranges]Weights{}
 	for r := range t.second {
-		rates := secondRates
-		if r > 0 {
-			rates = []float64{rangeRate}
+		if r == 0 {
+			t.second[r] = NewWeights([]float64{1 - weight, weight}, secondRates...)
+			continue
 		}
-		t.second[r] = NewWeights([]float64{1 - weight, weight}, rates...)
+		t.second[r] = NewWeights([]float64{1 - weight, weight}, rangeRate)
+		t.second[r].Begin([]float64{1 - missingSecond, missingSecond})
 	}
 	t.Apply()
 }
+
+// missingSecond is the weight with which the second-order expert begins for events with missing fields. It is small,
+// because few events with many missing fields do not determine the expert's many weights.
+const missingSecond = 0.03
 
 // SecondAlone gives the second-order expert the mixture weight 1, until the losses of the noise levels are lower.
 func (t *Table) SecondAlone() {
@@ -156,7 +174,7 @@ func (t *Table) Counts() bool {
 // and second is the loss of the expert.
 func (t *Table) TakeSecond(r int, levels, second float64) {
 	s := &t.second[r]
-	if r > 0 && s.taken == 0 {
+	if r > 0 && s.taken == 0 && t.second[0].taken > 0 {
 		s.Begin(t.second[0].Mix(nil))
 	}
 	s.Take([]float64{levels, second})
@@ -252,7 +270,7 @@ func (t *Table) Apply() {
 	}
 	for r := range t.InForce {
 		of := &t.second[r]
-		if r > 0 && of.taken == 0 {
+		if r > 0 && of.taken == 0 && t.second[0].taken > 0 {
 			of = &t.second[0]
 		}
 		t.weights = of.Mix(t.weights[:0])
