@@ -90,7 +90,10 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 		var list bytes.Buffer
 		asked := events
 		if m != nil && m.Record.Format == "csv" {
-			asked = m.Record.Rows(events)
+			if asked, err = m.Record.Rows(events); err != nil {
+				fail(w, http.StatusBadRequest, err.Error(), "body")
+				return false
+			}
 		}
 		if err := writeAnswers(ctx, &list, m, asked, 0, t.config, false); err != nil {
 			failLate(w, r, t.config.AnswerTimeout) // nothing is stored

@@ -119,8 +119,8 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	most, each := mostEvents(m, explain)
 	events, err := split(body, most)
-	if m.Record.Format == "csv" {
-		events = m.Record.Rows(events)
+	if err == nil && m.Record.Format == "csv" {
+		events, err = m.Record.Rows(events)
 	}
 	switch {
 	case errors.Is(err, errTooMany):
@@ -244,7 +244,7 @@ var errTooMany = errors.New("too many events")
 // memory of body. If split returns an error, it also returns the events before the error. It returns errTooMany as soon
 // as there are more than most events.
 func split(body []byte, most int) (events [][]byte, err error) {
-	text := bytes.TrimSpace(body)
+	text := bytes.TrimSpace(bytes.TrimPrefix(body, []byte("\ufeff")))
 	if len(text) == 0 {
 		return nil, nil
 	}

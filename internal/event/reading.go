@@ -58,12 +58,12 @@ const (
 func (r *Reading) Final() bool { return r.Values >= ReadingValues }
 
 // Decide sets As from the counts. The strings of a text are mostly different, unlike those of a category of several
-// words.
+// words: of the 50 strings that decide, at least some 32 must be.
 func (r *Reading) Decide() {
 	switch {
 	case 10*r.Times >= 9*r.Values:
 		r.As = ReadTime
-	case r.Words >= textWords*r.Values && 3*bits.OnesCount64(r.Different) >= r.Values:
+	case r.Words >= textWords*r.Values && 2*bits.OnesCount64(r.Different) >= min(r.Values, ReadingValues):
 		r.As = ReadText
 	default:
 		r.As = ReadPlain

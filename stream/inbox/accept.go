@@ -63,9 +63,12 @@ func (k *checker) rows(events [][]byte) ([][]byte, error) {
 	if k.config.Format != "csv" {
 		return events, nil
 	}
-	rows := k.config.Rows(events)
-	if len(rows) == 0 {
-		return nil, &RefusedError{0, event.Refusal{Reason: event.ReasonSyntax, Detail: "a header without events"}}
+	rows, err := k.config.Rows(events)
+	if err == nil && len(rows) == 0 {
+		err = errors.New("a header without events")
+	}
+	if err != nil {
+		return nil, &RefusedError{0, event.Refusal{Reason: event.ReasonSyntax, Detail: err.Error()}}
 	}
 	return rows, nil
 }

@@ -256,7 +256,7 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 		return true, nil
 	case missing <= 0:
 		l.torn = slices.Clone(data[at:])
-		l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", name, "bytes", len(l.torn), "kept in", l.cutName(l.next))
+		l.options.Log.Warn("the last events of the log are incomplete, as after a failure while they were written; they are dropped, though they may have been acknowledged if the file was damaged later", "file", name, "bytes", len(l.torn), "kept in", l.cutName(l.next))
 		return true, nil
 	case !holds(data[at:], missing):
 		return false, errors.Join(damage("it ends with event %d, and event %d has been learned", l.next-1, l.options.Learned-1), g.file.Close())

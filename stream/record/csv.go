@@ -348,34 +348,40 @@ func (s *Scanner) tooLong(size int) int {
 }
 
 // Rows returns the lines of a request as lines with the columns of c. It removes a header, whose columns may have another
-// order or be fewer: a line then gets the missing columns as missing values.
-func (c Config) Rows(lines [][]byte) [][]byte {
+// order or be fewer: a line then gets the missing columns as missing values. The error names a column of the header that
+// c does not have, or the first line that has another number of values than the header.
+func (c Config) Rows(lines [][]byte) ([][]byte, error) {
 	if len(lines) == 0 {
-		return lines
+		return lines, nil
 	}
-	names, err := csvFields(lines[0], c.Separator[0])
-	if err != nil {
-		return lines
+	first := bytes.TrimPrefix(lines[0], []byte("\ufeff"))
+	lines = append([][]byte{first}, lines[1:]...)
+	names, err := csvFields(first, c.Separator[0])
+	if err != nil || !c.isHeader(names) {
+		return lines, nil
 	}
 	at := map[string]int{}
 	for i, name := range names {
-		if _, twice := at[name]; twice || name == "" || !slices.Contains(c.Columns, name) {
-			return lines
+		if _, twice := at[name]; twice {
+			return nil, fmt.Errorf("the header names column %.80q twice", name)
+		}
+		if !slices.Contains(c.Columns, name) {
+			return nil, fmt.Errorf("the header names column %.80q, but the columns are %.200q (record.columns)", name, c.Columns)
 		}
 		at[name] = i
-	}
-	if lines = lines[1:]; slices.Equal(names, c.Columns) {
-		return lines
 	}
 	missing := ""
 	if len(c.Missing) > 0 {
 		missing = c.Missing[0]
 	}
-	out := make([][]byte, len(lines))
-	for i, line := range lines {
+	out := make([][]byte, len(lines)-1)
+	for i, line := range lines[1:] {
 		values := rawValues(nil, line, c.Separator[0])
-		if out[i] = line; len(values) != len(names) {
+		if out[i] = line; values == nil {
 			continue // the decoder refuses it
+		}
+		if len(values) != len(names) {
+			return nil, fmt.Errorf("line %d has %d values for %d columns", i+2, len(values), len(names))
 		}
 		var row []byte
 		for j, name := range c.Columns {
@@ -390,7 +396,22 @@ func (c Config) Rows(lines [][]byte) [][]byte {
 		}
 		out[i] = row
 	}
-	return out
+	return out, nil
+}
+
+// isHeader reports whether the values of a line are names of columns: if one is the label's name, or at least half are
+// names of columns.
+func (c Config) isHeader(values []string) bool {
+	known := 0
+	for _, v := range values {
+		if v == c.Label && v != "" {
+			return true
+		}
+		if v != "" && slices.Contains(c.Columns, v) {
+			known++
+		}
+	}
+	return known > 0 && 2*known >= len(values)
 }
 
 // rawValues appends the values of a line as they are written, or returns nil if the line is invalid.

@@ -128,8 +128,14 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 // wrappers are names under which other services expect a list of events.
 var wrappers = []string{"instances", "data", "inputs", "events", "records", "rows", "examples", "dataframe_records", "dataframe_split"}
 
+// envelopes are those of the wrappers that are no usual name of a field of an event.
+var envelopes = []string{"instances", "inputs", "dataframe_records"}
+
 // wrapped returns the name of the list if a record is no event but an object around a list of events, otherwise "".
 func wrapped(value []byte) string {
+	if name := enveloped(value); name != "" {
+		return name
+	}
 	colon := bytes.IndexByte(value[:min(len(value), 64)], ':')
 	if first := bytes.TrimLeft(value[colon+1:min(len(value), colon+8)], " \t\r\n"); colon < 0 || len(first) == 0 || first[0] != '[' && first[0] != '{' {
 		return ""
@@ -138,6 +144,7 @@ func wrapped(value []byte) string {
 	if rest = bytes.TrimLeft(rest, " \t\r\n"); !ok || len(rest) == 0 || rest[0] != '"' {
 		return ""
 	}
+	var keys map[string]json.RawMessage
 	for _, name := range wrappers {
 		after, ok := bytes.CutPrefix(rest[1:], []byte(name+`"`))
 		if !ok {
@@ -151,11 +158,28 @@ func wrapped(value []byte) string {
 			return ""
 		}
 		after = bytes.TrimLeft(after, " \t\r\n")
-		var keys map[string]json.RawMessage
 		if len(after) > 0 && (after[0] == '{' || after[0] == '[') && json.Unmarshal(value, &keys) == nil && len(keys) == 1 {
 			return name
 		}
 		return ""
+	}
+	return ""
+}
+
+// enveloped returns the name of the envelope around a list of events, which may have other keys beside it, or "".
+func enveloped(value []byte) string {
+	list := bytes.IndexByte(value, '[')
+	if list < 0 {
+		return ""
+	}
+	if rest := bytes.TrimLeft(value[list+1:], " \t\r\n"); len(rest) == 0 || rest[0] != '{' {
+		return ""
+	}
+	var keys map[string]json.RawMessage
+	for _, name := range envelopes {
+		if bytes.HasSuffix(bytes.TrimRight(value[:list], " \t\r\n:"), []byte(`"`+name+`"`)) && json.Unmarshal(value, &keys) == nil && keys[name] != nil {
+			return name
+		}
 	}
 	return ""
 }

@@ -208,7 +208,7 @@ func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
 	if d.infers() && !r.Final() {
 		if n.reading == 0 || x != r.Last {
 			if n.reading > 0 {
-				if r.Values++; isEpoch && (x > r.Last || namesTime(n.name)) {
+				if r.Values++; isEpoch && plausible(ms) && (x > r.Last || namesTime(n.name)) {
 					r.Times++
 				}
 			}
@@ -221,6 +221,10 @@ func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
 	}
 	return ms, isEpoch && n.reading > 0 && r.As == event.ReadTime
 }
+
+// plausible reports whether a time of an event, in milliseconds since 1970, is between the years 1980 and 2040. A number
+// outside may still be a time, but is more often an amount.
+func plausible(ms int64) bool { return ms >= 315_532_800_000 && ms < 2_208_988_800_000 }
 
 // namesTime reports whether a name is one that programs give to epochs.
 func namesTime(name string) bool {

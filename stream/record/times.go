@@ -33,6 +33,9 @@ func (t *times) eventTime(text []byte, order event.DayOrder) (d date, ok bool) {
 // epoch returns the time of a number that lies between 1973 and 2100 in seconds, milliseconds, microseconds or
 // nanoseconds since 1970, or that is a date since 1970 as in 20260131 or 20260131235959.
 func epoch(x float64, zone *time.Location) (ms int64, ok bool) {
+	if ms, ok := compact(x, zone); ok {
+		return ms, true
+	}
 	for _, per := range []float64{1, 1e3, 1e6, 1e9} {
 		if x >= 1e8*per && x < 4.1e9*per {
 			return int64(x / per * 1000), true
@@ -50,6 +53,30 @@ func epoch(x float64, zone *time.Location) (ms int64, ok bool) {
 	}
 	at := time.Date(n/10000, time.Month(n/100%100), n%100, clock/1e4, clock/100%100, clock%100, 0, zone)
 	return at.UnixMilli(), n/100%100 == int(at.Month()) && n%100 == at.Day()
+}
+
+// compact reads a number whose digits are YYYYMMDDHHMM, YYYYMMDDHH or YYMMDDHHMM, of the years 1970 to 2099. As an epoch
+// such a number would be in another century, or after 2030.
+func compact(x float64, zone *time.Location) (ms int64, ok bool) {
+	if x != math.Trunc(x) || x < 1.9e9 || x >= 1e12 {
+		return 0, false
+	}
+	n := int(x)
+	switch {
+	case n >= 1e11: // YYYYMMDDHHMM
+	case n >= 19e8 && n < 21e8: // YYYYMMDDHH
+		n *= 100
+	case n < 1e10: // YYMMDDHHMM
+		n += 2000_00_00_00_00
+	default:
+		return 0, false
+	}
+	minute, hour, day, month, year := n%100, n/100%100, n/10000%100, n/1000000%100, n/100000000
+	if year < 1970 || year > 2099 || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 {
+		return 0, false
+	}
+	at := time.Date(year, time.Month(month), day, hour, minute, 0, 0, zone)
+	return at.UnixMilli(), at.Day() == day
 }
 
 // dateScan reads a date from the start of its text.
