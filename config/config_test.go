@@ -153,7 +153,6 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no negative number", "[validate]\nevents = -1", nil, nil, `FILE:2: validate.events`},
 		{"auto or a number of a flag", "", nil, []string{"validate.events=often"}, `--set validate.events: `},
 		{"auto or a number of a variable", "", []string{"BLANKOUT_VALIDATE_EVENTS=-3"}, nil, `BLANKOUT_VALIDATE_EVENTS: validate.events: -3 is negative`},
-		{"a number to adopt", "[validate]\npolicy = 'adopt'\nwindow = 0", nil, nil, `FILE:2: [validate] policy adopt: set events to the number of records`},
 		{"misspelled", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {

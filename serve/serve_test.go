@@ -237,20 +237,6 @@ func TestRefusedSchemas(t *testing.T) {
 	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
-// TestWaitingIsReady checks that a service is ready while it waits for an exact solution, because such a wait is
-// normal.
-func TestWaitingIsReady(t *testing.T) {
-	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
-	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
-	answers(t, 200, `"waiting":"learning waits for the exact solution over 2000 records, for `, "GET", url+"/readyz", "")
-	_, text, _ := call(t, "GET", url+"/metrics", "")
-	for _, want := range []string{"blankout_ready 1", "blankout_adopting_records 2000", "blankout_adoption_wait_seconds_total 3600."} {
-		must.Contains(t, text, "\n"+want)
-	}
-	status.NotReady = "the disk is full"
-	answers(t, 503, "", "GET", url+"/readyz", "")
-}
-
 func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
