@@ -15,7 +15,6 @@ var renamed = map[string]string{
 	"learner.alpha":             "learner.unlabeled_weight",
 	"learner.covariance_fields": "learner.covariance_max_fields",
 	"learner.eta":               "learner.learning_rate",
-	"learner.horizon":           "learner.serving_staleness",
 	"learner.missing":           "learner.missing_policy",
 	"learner.refresh":           "learner.irls_batch",
 	"learner.refresh_window":    "learner.irls_window",

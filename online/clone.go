@@ -17,13 +17,10 @@ func (l *Learner) Clone() (*Learner, error) {
 		copy(t.Touch(column), row)
 	}
 	n, err := l.withState(l.bare(), t)
-	if err == nil {
-		n.monitors.ReuseStale(l.monitors)
-		n.pasts, err = l.pasts.clone(l.config)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("copying a learner: %w", err)
 	}
+	n.monitors.ReuseStale(l.monitors)
 	return n, nil
 }
 
