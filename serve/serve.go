@@ -370,7 +370,6 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
-		inference{models, s.Version}.routes(mux)
 	}
 	if s.Learn != nil {
 		mux.HandleFunc("POST /v1/learn", models.limited(t.learn))
