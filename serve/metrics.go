@@ -111,13 +111,12 @@ var mainMetrics = []metric{
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
 	{"blankout_labels_oldest_seconds", gauge, nil, "Age, by the time of the logs, of the oldest event or label within labels.max_delay.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
-	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending), repeated (another event with the id waited) or forgotten (blankout labels forget).",
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending) or repeated (another event with the id waited).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
 			emit(float64(c.Overflowed), "overflowed")
 			emit(float64(c.RepeatedEvents), "repeated")
-			emit(float64(c.Forgotten), "forgotten")
 		})},
 	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did not simply match a waiting event, including before a restart: early, corrected, repeated, late or unknown (early without an event).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {

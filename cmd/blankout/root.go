@@ -121,7 +121,6 @@ expected loss over missing features, so the model keeps working when features di
 		p.predict(),
 		p.validate(),
 		p.groupCommand(),
-		p.labelsCommand(),
 		p.deadLetters(),
 		p.corrupt(),
 		p.simulate(),
