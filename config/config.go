@@ -506,7 +506,7 @@ func (l *Loaded) override(s Source, known []key) error {
 		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
 		if i < 0 {
 			// The error omits the value, which may be a secret given by mistake.
-			errs = append(errs, fmt.Errorf("--set %s: %s", name, unknownKey(name, known)))
+			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
 			continue
 		}
 		if err := known[i].set(known[i].unquoted(value), "--set "+name); err != nil {
@@ -519,8 +519,6 @@ func (l *Loaded) override(s Source, known []key) error {
 		case strings.HasPrefix(name, envPrefix+strings.ToUpper(challengerKey)+"_"):
 			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
-		case formerVariable(name) != "":
-			errs = append(errs, fmt.Errorf("%s: %s", name, formerVariable(name)))
 		default:
 			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
 		}
