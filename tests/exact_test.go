@@ -102,7 +102,7 @@ func TestExactIsTrain(t *testing.T) {
 			for text, to := range map[string]any{
 				string(run("validate", "-m", "checkpoints", "-f", "blankout.toml", "--json")): &now,
 				string(run("train", "-d", data, "-m", "exact.blankout", "--noise", "dropout:0.3", "--prior", "l2", "--tol", "1e-10", "--json",
-					"--scaler", filepath.Join("checkpoints", "checkpoint-000000000001.blankout"))): &trained,
+					"--scaler", filepath.Join("checkpoints", "checkpoint-000000000000.blankout"))): &trained,
 			} {
 				must.Do(t, json.Unmarshal([]byte(text), to), text)
 			}
