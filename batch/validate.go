@@ -50,8 +50,8 @@ type Validation struct {
 	// or mean absolute errors. The caller sets it.
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
 
-	// Summary states in a sentence how far the live weights are from the exact weights, and what adopting the exact
-	// weights would change.
+	// Summary states in a sentence how far the live weights are from the exact weights, and how much better or worse the
+	// exact weights predict the newest events.
 	Summary string `json:"summary"`
 	// Alarm states in a sentence why the live weights are far worse than the exact weights. It is "" if they are not.
 	// It does not depend on the policy.
@@ -91,11 +91,6 @@ type Validation struct {
 	Deletions []float64 `json:"deletions"`
 	// Failures are the features, fields and groups whose loss increases the error most, the worst of each kind first.
 	Failures []Failure `json:"failures"`
-
-	// Adopted is true if the exact solution has replaced the live weights. NotAdopted is the reason why it has not, if
-	// the policy is adopt.
-	Adopted    bool   `json:"adopted"`
-	NotAdopted string `json:"not_adopted,omitempty"`
 }
 
 // summary returns the text of Summary.
@@ -124,7 +119,7 @@ func (v *Validation) summary() string {
 		measures = [2]string{"deviance", "RMSE"}
 		from, to = [2]float64{l.Deviance, l.RMSE}, [2]float64{e.Deviance, e.RMSE}
 	}
-	return text + fmt.Sprintf("; adopting that would change, on the newest %d events %s, the %s from %s to %s (± %s) and the %s from %s to %s",
+	return text + fmt.Sprintf("; with the exact weights, on the newest %d events %s, the %s would go from %s to %s (± %s) and the %s from %s to %s",
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
 }
 
@@ -276,8 +271,6 @@ type ValidateConfig struct {
 	// learned both halves. An exact solution overfits its half and is worse on the other half by the same amount. So
 	// the reported objectives are the means over both halves.
 	HalfSample bool
-	// If OwnHoldout is set, Validation.Newest is measured without the events that Evidence.Aside has added.
-	OwnHoldout bool
 	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
 	// Nil means the live model itself. Foreign reports whether only other noise levels have a column; the exact problem
 	// leaves such columns out. Foreign may be nil.
@@ -314,8 +307,7 @@ type Evidence struct {
 	data    *Data // all events; nil while events can be added
 	rows    int
 	learned []int
-	heldOut []int // rows of the held-out events, including aside
-	aside   []int
+	heldOut []int   // rows of the held-out events
 	times   []int64 // time of each row, in milliseconds
 	x       event.Vec
 	missing interned[model.MissingCount]
@@ -340,15 +332,6 @@ func (v *Evidence) HeldOut(e *event.Example) error {
 	v.heldOut = append(v.heldOut, v.rows)
 	return v.add(e, e.Weight)
 }
-
-// Aside copies an event that does not belong to the live model's stream.
-func (v *Evidence) Aside(e *event.Example) error {
-	v.aside = append(v.aside, v.rows)
-	return v.HeldOut(e)
-}
-
-// Unlabeled copies an event without a label that the live model has processed. Only EachLearned uses it.
-func (v *Evidence) Unlabeled(e *event.Example) error { return v.add(e, e.Weight) }
 
 func (v *Evidence) add(e *event.Example, importance float64) error {
 	v.x = v.live.Standardized(e, event.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
@@ -396,29 +379,7 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 		return v
 	}
 	return &Evidence{live: level, data: all.without(foreign), rows: v.rows, learned: v.learned, heldOut: v.heldOut,
-		aside: v.aside, times: v.times, missing: v.missing, parts: v.parts, levels: v.levels}
-}
-
-// EachLearned calls f with the learned and unlabeled events in the order of the stream. The event has its class, its
-// importance as weight, and standardized features with their fields. The event is valid only during the call. No events
-// can be added afterwards.
-func (v *Evidence) EachLearned(f func(e *event.Example)) {
-	d := v.all()
-	var e event.Example
-	held := v.heldOut
-	for i := range v.rows {
-		if len(held) > 0 && held[0] == i {
-			held = held[1:]
-			continue
-		}
-		e.Label, e.Target, e.Weight, e.Features = d.Label(i), d.Target(i), d.Weight(i), d.Vec(i, e.Features)
-		if e.Field = e.Field[:0]; d.fields != nil {
-			for _, column := range e.Features.Index {
-				e.Field = append(e.Field, d.fields.of(column))
-			}
-		}
-		f(&e)
-	}
+		times: v.times, missing: v.missing, parts: v.parts, levels: v.levels}
 }
 
 // Exact is the exact solution of the problem of a live model.
@@ -645,7 +606,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
-	r.Newest = v.newest(all, live, exact, solution.Linear, c.OwnHoldout, u)
+	r.Newest = v.newest(all, live, exact, solution.Linear, u)
 	if r.Newest != nil && c.HalfSample {
 		r.Newest.MeasuredOn = "learned"
 		if both := alone.compareOn(slices.Concat(v.learned, v.heldOut), alone.all(), least.live, least.weights, least.Linear, u); both != nil && u == nil {
@@ -889,11 +850,8 @@ func (w linear) measure(d measured, m *model.Linear, to *ModelMeasures, rest fun
 }
 
 // newest compares the models on the newest events.
-func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear, own bool, u *unit) *Newest {
+func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear, u *unit) *Newest {
 	rows, on := slices.Clone(v.heldOut), "holdout"
-	if own {
-		rows = slices.DeleteFunc(rows, func(row int) bool { return slices.Contains(v.aside, row) })
-	}
 	if len(rows) == 0 {
 		rows, on = slices.Clone(v.learned), "learned"
 	}
@@ -913,9 +871,9 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear,
 func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution *model.Linear, u *unit) *Newest {
 	d := v.measured(rows)
 	r := &Newest{Events: len(rows), Better: "neither"}
-	// An adopted model keeps the live calibration of probabilities.
-	adopted := *solution
-	adopted.Link = v.live.Link
+	// Both models have the live calibration of probabilities.
+	calibrated := *solution
+	calibrated.Link = v.live.Link
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
 	total, differences := 0.0, make([]float64, len(rows))
 	for i, row := range rows {
@@ -926,7 +884,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 			m    *model.Linear
 			to   *Loss
 			sign float64
-		}{{live, v.live, &r.Live, 1}, {exact, &adopted, &r.Exact, -1}} {
+		}{{live, v.live, &r.Live, 1}, {exact, &calibrated, &r.Exact, -1}} {
 			s := side.w.answers(d, i, side.m, scores)
 			if u != nil {
 				y, value := all.Target(row), side.m.Value(s[0])

@@ -210,7 +210,7 @@ func (l *Loaded) setChallenger(flag string) error {
 	known := keys(&l.Challengers[i])
 	k := slices.IndexFunc(known, func(k key) bool { return k.String() == parts[2] && parts[2] != "name" })
 	if k < 0 {
-		return fmt.Errorf("--set %s: %s", path, unknownKey(parts[2], known))
+		return fmt.Errorf("--set %s: unknown key%s", path, suggest(parts[2], known))
 	}
 	l.origins[path] = "--set"
 	return known[k].set(known[k].unquoted(value), "--set "+path)

@@ -95,7 +95,6 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		want       string
 	}{
 		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE:5: [[challenger]] "a": unknown key nosie, did you mean noise?`},
-		{"renamed key", head + "eta = 0.1", nil, nil, `FILE:5: [[challenger]] "a": unknown key eta`},
 		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c is a text but should be a number`},
 		{"not TOML", head + "c = ", nil, nil, `FILE:5: [[challenger]] "": c: `},
 		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE:6: [[challenger]] "a": noise`},

@@ -221,8 +221,6 @@ func (c *Config) CheckJoin() error {
 		return event.KeyErrorf("topics", "topics: with delayed labels [mislabeled] topic and file must be empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
 		return event.KeyErrorf("timeout_label", "timeout_label %q: loss %s is for regression; give a number, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
-	case c.Validate.Policy == "adopt":
-		return event.KeyErrorf("topics", "topics: with delayed labels validate.policy cannot be adopt")
 	case c.Validate.HoldoutTopic != "":
 		return event.KeyErrorf("topics", "topics: with delayed labels validate.holdout_topic must be empty; use validate.holdout")
 	case c.Labels.LatePolicy == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
@@ -238,10 +236,7 @@ func (c *Config) checkValidate() error {
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabeledTopics, v.HoldoutTopic)) {
 		return event.KeyErrorf("holdout_topic", "holdout_topic %q is in kafka.topics: name another topic", v.HoldoutTopic)
 	}
-	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
-		return err
-	}
-	return validate.CheckAdopt(c.Learner)
+	return v.Config.Check()
 }
 
 // Default returns the configuration of an empty file.
@@ -352,8 +347,6 @@ func (c *Config) checkGroup() error {
 		why = "labels.topics: delayed labels are not supported in a group"
 	case c.DeadLetter.Policy == run.PolicyFail:
 		why = "dead_letter.policy fail: one record would stop every member; set it to dead-letter or skip"
-	case c.Validate.Policy == "adopt":
-		why = "validate.policy adopt: not supported in a group; set it to observe"
 	case c.Predict.Topic != "":
 		why = "predict.topic: not supported in a group; use run --predict-only with a member as predict.model"
 	}
@@ -364,8 +357,8 @@ func (c *Config) checkGroup() error {
 }
 
 // Fingerprint returns all settings that define the meaning of weights, except the Schema. It includes the learner's
-// settings and the way in which records become events. It also includes the features that group noise removes together,
-// the choice of held-out events, and the choice of adopted solutions.
+// settings and the way in which records become events. It also includes the features that group noise removes together
+// and the choice of held-out events.
 func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(r.Settings())
 	if c.Grouped() {
@@ -513,7 +506,7 @@ func (l *Loaded) override(s Source, known []key) error {
 		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
 		if i < 0 {
 			// The error omits the value, which may be a secret given by mistake.
-			errs = append(errs, fmt.Errorf("--set %s: %s", name, unknownKey(name, known)))
+			errs = append(errs, fmt.Errorf("--set %s: unknown key%s", name, suggest(name, known)))
 			continue
 		}
 		if err := known[i].set(known[i].unquoted(value), "--set "+name); err != nil {
@@ -526,8 +519,6 @@ func (l *Loaded) override(s Source, known []key) error {
 		case strings.HasPrefix(name, envPrefix+strings.ToUpper(challengerKey)+"_"):
 			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
-		case formerVariable(name) != "":
-			errs = append(errs, fmt.Errorf("%s: %s", name, formerVariable(name)))
 		default:
 			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
 		}

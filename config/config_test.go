@@ -141,19 +141,14 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no table", "log.level = 'info'\nlearner = 3", nil, nil, "FILE:2: learner is a whole number but should be a table, as in [learner]"},
 		{"a field twice", "[record]\nlabel = 'y'\nid = 'y'", nil, nil, `FILE:3: [record] id: field "y" is also named by label`},
 		{"element of a map", "[learner]\nloss = 'hinge'\nclass_weight = {a = -1}", nil, nil, `FILE:3: [learner] class_weight of "a" = -1: `},
-		{"curves of the levels", "learner.curves = 5", nil, nil, `FILE:1: learner.curves: removed: learner.optimizer = "auto" learns splines of numbers`},
 		{"secret", "[http]\ntoken_file = '/nowhere'", nil, nil, `FILE:2: [http] token_file: `},
-		{"a key that was renamed", "[record]\nlabel = 'y'\nknown = true\n[learner]\nnosie = 'x'", nil, nil,
-			"FILE:3: record.known: renamed to record.absent\nFILE:5: unknown key learner.nosie, did you mean learner.noise?"},
-		{"a section that was renamed", "[record]\nlabel = 'y'\n[suspect]\ntopic = 'x'", nil, nil, "FILE:3: suspect: renamed to mislabeled"},
-		{"a flag of a key that was renamed", "", nil, []string{"record.known=true"}, "--set record.known: renamed to record.absent"},
-		{"a variable of a key that was renamed", "", []string{"BLANKOUT_RECORD_KNOWN=X"}, nil, "BLANKOUT_RECORD_KNOWN: renamed to BLANKOUT_RECORD_ABSENT"},
+		{"two unknown keys", "[record]\nlabel = 'y'\nlabbel = true\n[learner]\nnosie = 'x'", nil, nil,
+			"FILE:3: unknown key record.labbel, did you mean record.label?\nFILE:5: unknown key learner.nosie, did you mean learner.noise?"},
 		{"auto or a number", "[validate]\nevents = 'often'", nil, nil, `FILE:2: validate.events: often: want "auto", or a number of records, 0 for never`},
 		{"auto or a whole number", "[validate]\nevents = 2.5", nil, nil, `FILE:2: validate.events: 2.5: want "auto"`},
 		{"no negative number", "[validate]\nevents = -1", nil, nil, `FILE:2: validate.events`},
 		{"auto or a number of a flag", "", nil, []string{"validate.events=often"}, `--set validate.events: `},
 		{"auto or a number of a variable", "", []string{"BLANKOUT_VALIDATE_EVENTS=-3"}, nil, `BLANKOUT_VALIDATE_EVENTS: validate.events: -3 is negative`},
-		{"a number to adopt", "[validate]\npolicy = 'adopt'\nwindow = 0", nil, nil, `FILE:2: [validate] policy adopt: set events to the number of records`},
 		{"misspelled", "[learner]\nnosie = 'x'", nil, nil, "FILE:2: unknown key learner.nosie, did you mean learner.noise?"},
 	}
 	for _, tt := range tests {
@@ -308,23 +303,6 @@ func TestAddressesAreHidden(t *testing.T) {
 	for _, broker := range []string{"https://host:9092/?token=" + secret, "host:9092?token=" + secret} {
 		if _, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
-		}
-	}
-}
-
-// TestFormerNames checks that no former name is a key. The current name of each former name must be a key.
-func TestFormerNames(t *testing.T) {
-	c := Default()
-	known := map[string]bool{}
-	for _, k := range keys(&c) {
-		known[k.String()] = true
-		if explanation, ok := former(k.String()); ok {
-			t.Errorf("%s is a key, and former says: %s", k, explanation)
-		}
-	}
-	for was, now := range renamed {
-		if !known[now] {
-			t.Errorf("%s was renamed to %s, which is no key", was, now)
 		}
 	}
 }

@@ -107,10 +107,6 @@ func decodeFile(name, text string, config any) error {
 			continue // the enclosing table has been reported
 		}
 		told = k
-		if _, ok := former(k.String()); ok {
-			problems = append(problems, positioned{lineOf(text, k), k.String() + ": " + unknownKey(k.String(), known)})
-			continue
-		}
 		if unknown++; unknown > maxUnknown {
 			continue
 		}
@@ -243,7 +239,7 @@ func fileError(name string, err error, known []key) error {
 	switch before, _, got := strings.Cut(what, " but "); {
 	case strings.HasPrefix(what, "Key '"): // the key occurs twice
 	case !isKey && !isTable:
-		what = unknownKey(e.LastKey, known)
+		what = "unknown key" + suggest(e.LastKey, known)
 	case isText:
 		what = `not a text: write it in quotes, "like this", on one line, with \" for a quote and \\ for a backslash`
 	case isTable && got:

@@ -179,7 +179,6 @@ func (r *run) refused(e *event.Example) {
 func TestEveryRestart(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
-		s.c.ServingStaleness = 100
 		t.Run(s.String(), func(t *testing.T) {
 			plain, restarted := newRun(t, s, 3), newRun(t, s, 3)
 			for i := range 260 {
@@ -202,10 +201,10 @@ func TestEveryRestart(t *testing.T) {
 func TestRandomRestarts(t *testing.T) {
 	t.Parallel()
 	silent, groups, fading, counts := online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig()
-	silent.SilentMissing, silent.ServingStaleness, silent.Calibrate = 0.3, 100, "on"
+	silent.SilentMissing, silent.Calibrate = 0.3, "on"
 	groups.Noise, groups.ExpectedMissingGroups, groups.UnlabeledWeight, groups.OnDrift = "group:0.3", 0.3, 0.5, "forget"
 	fading.HalfLife, fading.ClassWeight = 400, map[string]float64{"c1": 2}
-	counts.Loss, counts.ServingStaleness = "absolute", 200
+	counts.Loss = "absolute"
 	for i, c := range []struct {
 		setting
 		events, delay int

@@ -101,10 +101,6 @@ type Config struct {
 	// Coverage is the probability with which a prediction set must contain the label. It is not part of the
 	// Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// ServingStaleness is the age, in events, of the weights with which readers of the model predict. Mixture weights
-	// and averages are chosen by the predictions of weights of that age. 0 means the current weights. ServingStaleness
-	// is not part of the Fingerprint.
-	ServingStaleness int `toml:"serving_staleness"`
 	// MaxMemory is the largest number of bytes of rows, see Learner.Refusal; 0 means no limit. It is part of the
 	// Fingerprint, so that a program can read it from a checkpoint. It may nevertheless change between runs.
 	MaxMemory int `toml:"max_memory"`
@@ -142,9 +138,6 @@ const (
 	leastC, mostC     = 1e-30, 1e30
 	leastEta, mostEta = 1e-12, 1e6
 )
-
-// bounds of serving_staleness, in events
-const leastStaleness, mostStaleness = 100, 10_000_000
 
 // checked holds the parsed settings of a Config.
 type checked struct {
@@ -308,9 +301,6 @@ func (s *checked) parseClasses(c Config) error {
 	}
 	if c.Coverage != 0 && !(c.Coverage >= 0.5 && c.Coverage < 1) {
 		return event.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
-	}
-	if c.ServingStaleness != 0 && (c.ServingStaleness < leastStaleness || c.ServingStaleness > mostStaleness) {
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for current weights", c.ServingStaleness, leastStaleness, mostStaleness)
 	}
 	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
 		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
@@ -486,7 +476,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys that may change between runs and are not in the Fingerprint. The Fingerprint describes the
 // levels under the key noise.
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "serving_staleness", "calibrate", "stuck"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "calibrate", "stuck"}
 
 // keyMaxMemory is in the Fingerprint but may change between runs, because no weight depends on it.
 const keyMaxMemory = "max_memory"
@@ -716,8 +706,6 @@ func (c Config) checkForGroup(s checked) error {
 	switch {
 	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
 		return event.KeyErrorf("optimizer", "optimizer %s: a group needs optimizer = \"adagrad\"", c.Optimizer)
-	case c.ServingStaleness > 0:
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: not supported in a group; set serving_staleness = 0", c.ServingStaleness)
 	case c.IRLSBatch > 0:
 		return event.KeyErrorf("irls_batch", "irls_batch = %d: not supported in a group; set irls_batch = 0", c.IRLSBatch)
 	case s.noiseKind == constant:

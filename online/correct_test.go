@@ -12,8 +12,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
-	"blankout/internal/loss"
-	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -240,46 +238,6 @@ func TestCorrectedYoungClasses(t *testing.T) {
 	}
 	if shared == 0 || alike == 0 {
 		t.Errorf("of 16 models %d share an output, %d have experts", shared, alike)
-	}
-}
-
-// TestCorrectedAdopts checks that a learner that adopts an exact solution with splines predicts like that solution. The
-// correcting experts hold the spline weights, so their mixture weight must be 1 at first.
-func TestCorrectedAdopts(t *testing.T) {
-	flat := false
-	for _, name := range []string{"", "squared"} {
-		s, draw := rings(8, &flat)
-		c := plain()
-		if c.Optimizer, c.Noise = "auto", "none"; name != "" {
-			c.Loss = name
-			s.Target, s.Classes = loss.Real, nil
-		}
-		l := newLearner(t, c, s)
-		next := func() *event.Example {
-			e := draw()
-			e.Target = 5 + 3*float64(e.Label)
-			return e
-		}
-		for range 3000 {
-			l.Learn(next(), nil)
-		}
-		exact := l.Snapshot().Model()
-		l.Adopt([]*model.Linear{exact}, func(take func(*event.Example)) {
-			x := *next()
-			x.Features = exact.Standardized(&x, event.Vec{})
-			take(&x)
-		}, func() {})
-		for n := range 50 {
-			e := next()
-			want, got := exact.Score(e, make([]float64, 1))[0], l.Predict(e).Scores[0]
-			if math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
-				t.Fatalf("%s, event %d: %v, the solution says %v", name, n, got, want)
-			}
-			agree(t, l, e)
-		}
-		if n := len(exact.Scaler.Splines.Columns); n != 3 || l.Corrected(false) != 1 {
-			t.Errorf("%d splines, the experts have %v", n, l.Corrected(false))
-		}
 	}
 }
 

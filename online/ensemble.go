@@ -277,25 +277,6 @@ func (x *ensemble) startFresh() {
 	}
 }
 
-// adopt resets the correcting experts after the noise levels have adopted exact solutions. hat returns the exact weight
-// of a spline column. If there are spline columns, only the correcting experts can hold their weights. The corrected
-// lane then gets mixture weight 1.
-func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
-	if x.experts == nil {
-		return
-	}
-	mix := x.mixture.Uncorrected(0)
-	if x.experts.Adopt(func(column uint32, output int) (w float64) {
-		for v, fraction := range mix {
-			w += fraction * hat(column, v, output)
-		}
-		return w
-	}) {
-		x.mixture.CorrectAlone()
-	}
-	x.mixture.Correct(x.experts.Counts())
-}
-
 // publish writes the correcting experts' own weights, without the base scores, to the rows.
 func (x *ensemble) publish(t *model.Table) {
 	if x.experts != nil {

@@ -60,7 +60,6 @@ type Learner struct {
 	hurried   uint64 // up to this event, mixture weights take effect more often
 	masked    masked
 	ablation  ablation
-	pasts     pasts
 	snapshot  *model.Table // the latest snapshot, whose blocks the next one shares
 	member    *member      // nil outside a group of learners
 	room      room
@@ -117,7 +116,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	l.predictor.outputs = l.outputs
 	l.monitors = monitor.New(monitor.Settings{
 		OnDrift: c.OnDrift, Stuck: c.Stuck, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
-		Threshold: c.Threshold, ServingStaleness: c.ServingStaleness, ClassWeights: len(c.ClassWeight) > 0,
+		Threshold: c.Threshold, ClassWeights: len(c.ClassWeight) > 0,
 		Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats,
 	})
 	l.setOutputs()
@@ -135,18 +134,6 @@ func (l *Learner) setOutputs() {
 	l.ablation = newAblation(x, l.monitors)
 }
 
-// Predict returns the prediction for an event and changes no state. The slices of the result are valid until the next
-// call.
-func (l *Learner) Predict(e *event.Example) Prediction {
-	p := l.predictAll(e, l.mixes() && !l.member.inGroup())
-	if len(p.Lanes) > 0 {
-		if of, _ := l.pasts.predict(l, e); of.Lanes != nil {
-			p.Learned, p.Lanes = of.Learned, of.Lanes
-		}
-	}
-	return p
-}
-
 // Lost returns the names of the fields that are missing in an event with named fields, as the model of now sees it. stuck
 // names those of them that have the value at which they are stuck.
 func (l *Learner) Lost(e *event.Example) (missing, stuck []string) {
@@ -157,15 +144,15 @@ func (l *Learner) Lost(e *event.Example) (missing, stuck []string) {
 	return h.MissingFields(e), h.StuckFields(e)
 }
 
-// predictAll is Predict with the current weights. If lanes is true, the result includes the scores of all lanes (mixed
-// models).
-func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
+// Predict returns the prediction for an event and changes no state. The slices of the result are valid until the next
+// call.
+func (l *Learner) Predict(e *event.Example) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	if l.predict(&p, true); lanes {
+	if l.predict(&p, true); l.mixes() && !l.member.inGroup() {
 		r.lanes = l.predictor.appendLanes(&r.scored, r.lanes[:0])
 		p.Lanes = r.lanes
 	}
@@ -260,12 +247,8 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		earlier := *prior
 		shown, lanes = &earlier, l.shown(&earlier, p)
 	}
-	of, stale := l.pasts.predict(l, e)
-	if shown == p && of.Lanes != nil {
-		lanes = of.Lanes
-	}
 	if l.targets == nil {
-		l.class(e, p, shown, lanes, stale)
+		l.class(e, p, shown, lanes)
 	} else {
 		r.target[0], lanes = l.number(e, f, shown, lanes)
 		known = l.targets.unit.Known()
@@ -291,10 +274,10 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 
 // class processes the label of a classified event. p is its current prediction, and shown is the prediction that
 // readers received. class passes shown to the monitors, and updates the mixture weights.
-func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
+func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
-	seen.Labeled, seen.Missing, seen.Older, seen.Influence = true, model.MissingVariance{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
+	seen.Labeled, seen.Missing, seen.Influence = true, model.MissingVariance{Range: r.in.Range}, l.influence(e.Label, p.Scores)
 	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
@@ -489,3 +472,14 @@ func (l *Learner) SetSchema(s *event.Schema) {
 
 // Prefetch loads the rows of an event into the CPU cache before Learn. It changes no state.
 func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Features) }
+
+// keepOld saves the models that are due. It discards all of them after the first pass over a finite data set.
+func (l *Learner) keepOld() {
+	if l.levels.Passed() {
+		l.monitors.Stop()
+		return
+	}
+	if t := l.encoder.Table; l.monitors.Learned(l.events, l.room.in.Features()/keepsOf(l.events), t.Len(), 8*t.Width()) {
+		l.monitors.Keep(l.events, l.kept())
+	}
+}

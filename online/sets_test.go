@@ -204,18 +204,18 @@ func TestIntervalContainsItsValue(t *testing.T) {
 }
 
 // TestSetsOtherCoverage checks that some settings may change between runs: the coverage, whether there are prediction
-// sets, the calibration, and serving_staleness.
+// sets, and the calibration.
 func TestSetsOtherCoverage(t *testing.T) {
 	l := kindsLearner(t, 2, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}
 	for _, coverage := range []float64{0.9, 0.6, 0, 0.9} {
 		c := l.c
-		c.Coverage, c.Calibrate, c.ServingStaleness = coverage, map[float64]string{0.9: "auto", 0.6: "on", 0: "off"}[coverage], map[float64]int{0.6: 100}[coverage]
+		c.Coverage, c.Calibrate = coverage, map[float64]string{0.9: "auto", 0.6: "on", 0: "off"}[coverage]
 		l = l.restoredWith(c)
 		if again := l.Report().Sets; (again != nil) != (coverage == 0.6) {
 			t.Errorf("coverage %v: it begins with sets %+v", coverage, again)
 		}
-		if p := l.Predict(s.Next()); c.ServingStaleness == 0 && p.Learned != l.Report().Events {
+		if p := l.Predict(s.Next()); p.Learned != l.Report().Events {
 			t.Errorf("lanes of %d events, of %d", p.Learned, l.Report().Events)
 		}
 		for range 900 {

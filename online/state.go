@@ -35,7 +35,6 @@ type Snapshot struct {
 	unit    batch.Unit
 	older   iter.Seq[event.Block] // blocks of the models of package staleness
 	err     error                 // error of older
-	pasts   pasts                 // earlier states, whose blocks are part of the state
 }
 
 // Snapshot returns the current state. It copies only the blocks of rows that were changed after the previous Snapshot.
@@ -44,7 +43,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(), pasts: l.pasts,
+		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(),
 	}
 	s.older, s.err = l.monitors.Blocks()
 	for v := range l.levels.Noises {
@@ -162,14 +161,12 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 				}
 			}
 		}
-		if s.pasts.each(yield) {
-			each(yield)
-		}
+		each(yield)
 	}, nil
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
-const stateVersion = 18
+const stateVersion = 19
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -254,7 +251,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 		return nil, err
 	}
 	l.levels.Grouping.Restore(m.Rows)
-	return l, l.pasts.restore(c, blocks, l.events)
+	return l, nil
 }
 
 // restored returns the Learner with a decoded state and the given rows.

@@ -121,7 +121,7 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 }
 
 // healthPaths need no token, because process supervisors request them without one.
-var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
+var healthPaths = []string{"/healthz", "/readyz"}
 
 // isMine reports whether the host in a request is a name of this server: an IP address or a configured name. An IP
 // address is safe, because no other machine can make it resolve to this server.

@@ -36,7 +36,7 @@ type remembered struct {
 // mark is an event in the history of a run.
 type mark struct {
 	Time int64  `json:"t"`    // time in milliseconds since 1970
-	Kind string `json:"kind"` // kind: start, drift, field, adopted, promoted or stop
+	Kind string `json:"kind"` // kind: start, drift, field, promoted or stop
 	Text string `json:"text"` // description in one sentence
 }
 
@@ -51,10 +51,10 @@ const (
 // happened holds the part of a run's status at the last call of note from which marks are derived. A change of this
 // part gives a mark.
 type happened struct {
-	started                     bool
-	stopped                     bool
-	drifts, fieldAlarms, adopts uint64
-	lead                        string // name of the learner with the lead, if there are several
+	started             bool
+	stopped             bool
+	drifts, fieldAlarms uint64
+	lead                string // name of the learner with the lead, if there are several
 }
 
 // open continues from the history in a file, if the file exists. If the file contains no valid history, open returns an
@@ -122,7 +122,7 @@ func (h *history) tick(s *collector) {
 func (h *history) note(s *run.Status) {
 	now := happened{
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
-		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms, adopts: s.Validation.Adopted,
+		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms,
 	}
 	for i := range s.Contest {
 		if s.Contest[i].Lead {
@@ -148,9 +148,6 @@ func (h *history) note(s *run.Status) {
 		if text := worstAlarm(s.Learner.Health); text != "" {
 			add("field", "%s", text)
 		}
-	}
-	if now.adopts > before.adopts {
-		add("adopted", "the exact solution was adopted")
 	}
 	if now.lead != before.lead && before.lead != "" {
 		add("promoted", "%s is now the leader, before it was %s", now.lead, before.lead)

@@ -26,10 +26,9 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 		{func() {}, ""},
 		{func() { status.Started = time.Unix(1, 0) }, "start "},
 		{func() { status.DriftAlarms = 2 }, "start drift "},
-		{func() { status.Validation.Adopted = 1 }, "start drift adopted "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "a"}, Lead: true}} }, "start drift adopted "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "b"}, Lead: true}} }, "start drift adopted promoted "},
-		{func() { status.NotReady = "stopped" }, "start drift adopted promoted stop "},
+		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "a"}, Lead: true}} }, "start drift "},
+		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "b"}, Lead: true}} }, "start drift promoted "},
+		{func() { status.NotReady = "stopped" }, "start drift promoted stop "},
 	} {
 		step.change()
 		for range 3 {

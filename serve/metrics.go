@@ -111,13 +111,12 @@ var mainMetrics = []metric{
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
 	{"blankout_labels_oldest_seconds", gauge, nil, "Age, by the time of the logs, of the oldest event or label within labels.max_delay.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
-	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending), repeated (another event with the id waited) or forgotten (blankout labels forget).",
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending) or repeated (another event with the id waited).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
 			emit(float64(c.Overflowed), "overflowed")
 			emit(float64(c.RepeatedEvents), "repeated")
-			emit(float64(c.Forgotten), "forgotten")
 		})},
 	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did not simply match a waiting event, including before a restart: early, corrected, repeated, late or unknown (early without an event).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
@@ -463,18 +462,6 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, refused (not certified, not over all records, or not better on the newest events) or timed_out (validate.adopt_wait).",
-		func(v *view, emit func(float64, ...string)) {
-			emit(float64(v.status.Validation.Adopted), "adopted")
-			emit(float64(v.status.Validation.NotAdopted), "refused")
-			emit(float64(v.status.Validation.TimedOut), "timed_out")
-		}},
-	{"blankout_adopting_records", gauge, nil, "Record count at which learning waits for an exact solution, 0 if it does not wait.",
-		one(func(v *view) float64 { return float64(v.status.Validation.Adopting) })},
-	{"blankout_adoption_wait_seconds", gauge, nil, "Time that learning has been waiting for that solution, 0 if it does not wait.",
-		one(func(v *view) float64 { return v.status.Validation.Waiting().Seconds() })},
-	{"blankout_adoption_wait_seconds_total", counter, nil, "Time that learning has waited for exact solutions, including the current wait.",
-		one(func(v *view) float64 { return (v.status.Validation.Waited + v.status.Validation.Waiting()).Seconds() })},
 	{"blankout_validation_running", gauge, nil, "1 during a validation.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
 	{"blankout_validation_alarm", gauge, nil, "1 if the last validation found the live weights far from the exact ones or, under validate.policy alarm, a gap above max_gap.",

@@ -138,7 +138,6 @@ type Report struct {
 	Letters         map[event.Reason]uint64 `json:"dead_letters"`
 	Failures        uint64                  `json:"dead_letter_failures"`
 	Checkpoint      saved                   `json:"checkpoint"`
-	Adoption        *adoption               `json:"adoption,omitempty"` // set under validate.policy adopt
 	Model           *modelReport            `json:"model"`
 	Age             *float64                `json:"newest_age_seconds"`
 	Predicting      *predicting             `json:"predictions,omitempty"`
@@ -191,13 +190,6 @@ type saved struct {
 	Failed uint64  `json:"failed"`
 }
 
-// adoption describes the exact solutions that replace the live weights.
-type adoption struct {
-	Adopting uint64 `json:"adopting"` // number of records of the solution in progress; 0 if no solution is in progress
-	Adopted  uint64 `json:"adopted"`  // number of solutions adopted since the start
-	Refused  uint64 `json:"refused"`
-}
-
 type modelReport struct {
 	Version uint64 `json:"version"`
 	At      int64  `json:"published"`
@@ -221,9 +213,6 @@ func reportOf(v *view) Report {
 		for reason, n := range m.RefusedBy {
 			r.RefusedBy[reason] = n.Count
 		}
-	}
-	if a := (adoption{s.Validation.Adopting, s.Validation.Adopted, s.Validation.NotAdopted + s.Validation.TimedOut}); a != (adoption{}) {
-		r.Adoption = &a
 	}
 	r.Health = healthOf(s)
 	if m.Numbers != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -47,7 +46,7 @@ func TestPageInBrowser(t *testing.T) {
 	must.Do(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	validates(t, runner, &service, online.DefaultConfig(), written())
-	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // 400 of 404 events give the two reports that a line needs
+	runner.Validator.Config.Events = 200 // 400 of 404 events give the two reports that a line needs
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
@@ -71,28 +70,26 @@ func TestPageInBrowser(t *testing.T) {
 			`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
 			`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
 			// Rejected records are grouped by reason. A click must expand a group.
-			"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
-			"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
-			"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
-			"document.querySelector('#refused-note').textContent":                                                                                                      "syntax 4 · 0 kept since the start",
-			"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":                                                                   true,
-			"document.querySelector('#name').textContent.endsWith('.jsonl')":                                                                                           true,
-			"document.querySelectorAll('#policies tbody tr').length":                                                                                                   6.0,
-			"/^0–10 %(\\d[\\d.]* %){3}$/.test(document.querySelector('#policies tbody tr').textContent)":                                                               true,
-			"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
-			"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "4", // live and exact forecasts, and those made while learning, declared and silent
-			"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,
-			"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
-			"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,
-			"document.querySelector('#failures').hidden":                                                                                                               false,
-			"document.querySelector('#failures-table tbody tr td').textContent":                                                                                        "word",
-			"document.querySelector('#counts').innerText.includes('yes')":                                                                                              true,
-			"/scored\\s+1.234\\s+refused\\s+5\\s+lag\\s+67/.test(document.querySelector('#counts').innerText)":                                                         true,
-			"/file\\s+1\\s/.test(document.querySelector('#counts').innerText)":                                                                                         true,
-			"document.documentElement.scrollWidth <= innerWidth":                                                                                                       true,
-			"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":                                                                  true,
-			"getComputedStyle(document.body).backgroundColor":                                                                                                          map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[l.scheme],
-			"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)":                                                      true,
+			"document.querySelectorAll('#aside details[open]').length":                                            0.0,
+			"document.querySelector('#aside-tables > details > summary').textContent":                             "syntax: 4, the newest 4",
+			"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                  4.0,
+			"document.querySelector('#refused-note').textContent":                                                 "syntax 4 · 0 kept since the start",
+			"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":              true,
+			"document.querySelector('#name').textContent.endsWith('.jsonl')":                                      true,
+			"document.querySelectorAll('#policies tbody tr').length":                                              6.0,
+			"/^0–10 %(\\d[\\d.]* %){3}$/.test(document.querySelector('#policies tbody tr').textContent)":          true,
+			"document.querySelectorAll('#alarms li').length":                                                      0.0,
+			"document.querySelector('#chart-forecast').dataset.series":                                            "4", // live and exact forecasts, and those made while learning, declared and silent
+			"document.querySelector('#exact').innerText.includes('the very ones learned')":                        true,
+			"document.querySelector('#failures').hidden":                                                          false,
+			"document.querySelector('#failures-table tbody tr td').textContent":                                   "word",
+			"document.querySelector('#counts').innerText.includes('yes')":                                         true,
+			"/scored\\s+1.234\\s+refused\\s+5\\s+lag\\s+67/.test(document.querySelector('#counts').innerText)":    true,
+			"/file\\s+1\\s/.test(document.querySelector('#counts').innerText)":                                    true,
+			"document.documentElement.scrollWidth <= innerWidth":                                                  true,
+			"performance.getEntriesByType('resource').every(e => e.name.startsWith(location.origin))":             true,
+			"getComputedStyle(document.body).backgroundColor":                                                     map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[l.scheme],
+			"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)": true,
 		})
 		aged := `(() => { measures.by_staleness = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
 			return [...document.querySelectorAll("#by-age td")].map(e => e.textContent).join("|"); })()`

@@ -115,7 +115,6 @@ type reportSummary struct {
 	Records     uint64   `json:"records"`
 	Coverage    float64  `json:"coverage"`
 	Source      string   `json:"source"`
-	Adopted     bool     `json:"adopted"`
 	Live        float64  `json:"objective_live"`
 	Exact       float64  `json:"objective_exact"`
 	RelativeGap *float64 `json:"relative_gap"`
@@ -131,7 +130,7 @@ type reportSummary struct {
 func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 	out := []reportSummary{}
 	for _, v := range r.List() {
-		s := reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source, v.Adopted,
+		s := reportSummary{v.ID, v.Time.Format("2006-01-02T15:04:05.000Z07:00"), v.Records, v.Coverage, v.Source,
 			v.Live.Objective, v.Exact.Objective, v.RelativeGap, v.Certificate, v.Live.Error, v.Exact.Error, nil, nil}
 		if live, exact := v.Live.NumbersReport, v.Exact.NumbersReport; live != nil && exact != nil {
 			s.LiveRMSE, s.ExactRMSE = live.RMSE, exact.RMSE

@@ -176,16 +176,7 @@ func (s Service) notReady() string {
 
 // ready is the JSON response of /readyz if the service is ready.
 type ready struct {
-	Ready   bool   `json:"ready"`
-	Waiting string `json:"waiting,omitempty"` // reason why learning waits in normal operation
-}
-
-func (s Service) waiting() string {
-	v := s.status().Validation
-	if v.Adopting == 0 {
-		return ""
-	}
-	return fmt.Sprintf("learning waits for the exact solution over %d records, for %v so far", v.Adopting, v.Waiting().Round(time.Second))
+	Ready bool `json:"ready"`
 }
 
 func (s Service) failing() string {
@@ -363,7 +354,7 @@ func (t *site) handler() http.Handler {
 			fail(w, http.StatusServiceUnavailable, "not ready: "+why, "/readyz")
 			return
 		}
-		reply(w, http.StatusOK, ready{true, s.waiting()})
+		reply(w, http.StatusOK, ready{true})
 	})
 	mux.HandleFunc("GET /{$}", servePage)
 	mux.HandleFunc("GET /page/", servePage)
@@ -379,7 +370,6 @@ func (t *site) handler() http.Handler {
 	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	if s.Model != nil {
 		mux.HandleFunc("POST /v1/predict", models.limited(models.predict))
-		inference{models, s.Version}.routes(mux)
 	}
 	if s.Learn != nil {
 		mux.HandleFunc("POST /v1/learn", models.limited(t.learn))

@@ -59,7 +59,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	runner, service := learned(t)
 	validates(t, runner, &service, online.DefaultConfig(), written())
 	// 404 records give two reports, because learning waits for the first validation.
-	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
+	runner.Validator.Config.Events = 200
 	address := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	reports := service.Reports.List()

@@ -150,7 +150,7 @@ func frozenRuns(f *frozen) {
 		{"two eta", two, nil, of("learner.learning_rate=0.2")},
 		{"two standardize all", two, nil, of("learner.standardize=all")},
 		{"two standardize scale", two, nil, of("learner.standardize=scale", "learner.noise=dropout:0.3")},
-		{"two validated", two, nil, of("validate.events=1000", "validate.holdout=10", "validate.policy=adopt", "validate.window=0", "validate.directory=", "learner.noise=dropout:0.3")},
+		{"two validated", two, nil, of("validate.events=1000", "validate.holdout=10", "validate.directory=", "learner.noise=dropout:0.3")},
 		{"late", events, []string{"--labels", labels}, of("labels.max_delay=40s")},
 		{"late numbers", events, []string{"--labels", labels}, of("labels.max_delay=1m", "learner.noise=none")},
 		{"five", five, nil, of("record.max_classes=6")},

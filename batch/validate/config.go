@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"blankout/internal/event"
 	"blankout/internal/failpoint"
@@ -26,16 +25,10 @@ type Config struct {
 	Reservoir int `toml:"-"`
 	// CPU is the fraction of one processor that validation may use while learning proceeds, in (0, 1].
 	CPU float64 `toml:"-"`
-	// AdoptCPU replaces CPU under the policy adopt, because learning waits for the solution.
-	AdoptCPU float64 `toml:"-"`
-	// Policy is "observe", "alarm" or "adopt".
+	// Policy is "observe" or "alarm".
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
-	// AdoptMargin is the margin, in standard errors, for adopting an exact solution. The solution's log-loss on the
-	// newest events (batch.Newest) must be lower by this margin. -Inf adopts always.
-	AdoptMargin float64       `toml:"-"`
-	AdoptWait   time.Duration `toml:"adopt_wait"`
-	Tol         float64       `toml:"-"`
+	Tol    float64 `toml:"-"`
 }
 
 // Events is the number of records between validations. 0 means no validations; AutoEvents means the schedule of Auto.
@@ -74,7 +67,7 @@ const reported = 20
 
 // DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config {
-	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), AdoptCPU: failpoint.Number("validate.cpu", 1), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
+	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, Tol: failpoint.Number("validate.tol", 1e-6)}
 }
 
 // Check returns an error for the first invalid value, with its key.
@@ -82,37 +75,24 @@ func (c Config) Check() error {
 	switch {
 	case c.Holdout == 1:
 		return event.KeyErrorf("holdout", "holdout 1: nothing would be learned; want 0 (none) or at least 2")
-	case c.Policy != "observe" && c.Policy != "alarm" && c.Policy != "adopt":
-		return event.KeyErrorf("policy", "policy %q: want observe, alarm or adopt", c.Policy)
-	case c.Policy == "adopt" && (c.Events == 0 || c.Events == AutoEvents):
-		return event.KeyErrorf("policy", "policy adopt: set events to the number of records after which each exact solution is adopted")
-	case c.Policy == "adopt" && c.Window > 0:
-		return event.KeyErrorf("policy", "policy adopt: needs a solution over all records; set window = 0, not %d", c.Window)
+	case c.Policy != "observe" && c.Policy != "alarm":
+		return event.KeyErrorf("policy", "policy %q: want observe or alarm", c.Policy)
 	case !(c.MaxGap >= 0):
 		return event.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
-	case c.AdoptWait < 0:
-		return event.KeyErrorf("adopt_wait", "adopt_wait %v is negative", c.AdoptWait)
 	}
 	return nil
 }
 
-// Fingerprint returns the settings that define the meaning of the weights. They determine which records are held out
-// and which exact solutions are adopted.
+// Fingerprint returns the settings that define the meaning of the weights. They determine which records are held out.
 func (c Config) Fingerprint() online.Fingerprint {
 	f := online.Fingerprint{}
 	if c.Holdout > 0 {
 		f["holdout"] = fmt.Sprint(c.Holdout)
 	}
-	if c.Policy == "adopt" {
-		f["adopt"] = fmt.Sprintf(adoptText, uint64(c.Events), c.Tol)
-		if c.AdoptMargin != 1 {
-			f["adopt_margin"] = fmt.Sprint(c.AdoptMargin)
-		}
-	}
 	return f
 }
 
-// As returns c with the settings of a Fingerprint. It also adjusts the settings of c that depend on them.
+// As returns c with the settings of a Fingerprint.
 func (c Config) As(f online.Fingerprint) (Config, error) {
 	if text := f["holdout"]; text != "" {
 		var err error
@@ -120,21 +100,5 @@ func (c Config) As(f online.Fingerprint) (Config, error) {
 			return c, fmt.Errorf("holdout: %w", err)
 		}
 	}
-	if text := f["adopt"]; text != "" {
-		if _, err := fmt.Sscanf(text, adoptText, &c.Events, &c.Tol); err != nil {
-			return c, fmt.Errorf("adopt %q: %w", text, err)
-		}
-		c.Policy, c.Window = "adopt", 0
-	}
-	if text := f["adopt_margin"]; text != "" {
-		var err error
-		if c.AdoptMargin, err = strconv.ParseFloat(text, 64); err != nil {
-			return c, fmt.Errorf("adopt_margin: %w", err)
-		}
-	}
 	return c, c.Check()
 }
-
-// adoptText is the part of a Fingerprint for the number of records between adoptions and for the largest gap of the
-// solutions.
-const adoptText = "after every %d records, to %g"

@@ -131,3 +131,25 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestReservoirOfRegression checks that a reservoir keeps regression targets, and that truncated data of a reservoir are
+// rejected.
+func TestReservoirOfRegression(t *testing.T) {
+	r := must.Get(NewReservoir(5, nil))(t)
+	for i := range int64(20) {
+		r.Offer("x", 0, &event.Example{Offset: i, Weight: 1, Target: 0.5 + float64(i), Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
+	}
+	data := r.Encode()
+	again := must.Get(NewReservoir(5, data))(t)
+	if string(again.Encode()) != string(data) {
+		t.Error("what was read is not what was written")
+	}
+	if events := again.Events(); len(events) != 5 || events[0].Target != 0.5+float64(events[0].Offset) {
+		t.Errorf("read %+v", events)
+	}
+	for cut := range data {
+		if _, err := NewReservoir(5, data[:cut]); err == nil {
+			t.Fatalf("cut to %d of %d bytes and read", cut, len(data))
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (s *Schedule) Due(records uint64) bool {
 
 // Begun records that a validation has started. The next validation is due at the next multiple of Config.Events.
 func (s *Schedule) Begun(records uint64) {
-	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents && s.config.Policy != "adopt" {
+	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents {
 		s.at = (records/n + 1) * n
 	}
 }

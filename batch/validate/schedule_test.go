@@ -24,7 +24,7 @@ func TestAlarm(t *testing.T) {
 			t.Errorf("%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
 		}
 	}
-	for _, policy := range []string{"observe", "alarm", "adopt"} { // for every policy
+	for _, policy := range []string{"observe", "alarm"} { // for every policy
 		var s Status
 		c.Policy = policy
 		if s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler)); !s.Alarm {
@@ -48,9 +48,5 @@ func TestSchedule(t *testing.T) {
 	s.Begun(30)
 	if s.Due(39) || !s.Due(40) {
 		t.Error("after one at 30 the next is not due at 40")
-	}
-	c.Policy = "adopt"
-	if s := NewSchedule(c, 0); s.Due(1000) {
-		t.Error("under the policy adopt a validation is due by itself")
 	}
 }

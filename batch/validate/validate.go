@@ -84,29 +84,20 @@ func RequestOf(s *online.Snapshot, at event.Offsets) Request {
 // Validate compares a live model with the exact solution. It also returns the exact solution.
 func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
 	pace := &throttle{ctx: ctx, fraction: v.Config.CPU, since: time.Now()}
-	r, exact, _, err := v.validate(ctx, s, pace)
-	if err != nil {
-		return nil, nil, err
-	}
-	return r, exact.Linear, nil
-}
-
-func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.Problem(s)
 	c.Progress, c.Pause = v.Progress, pace.rest
-	c.OwnHoldout = v.Config.Policy == "adopt" // the holdout topic is read to its current end, which the model may not have reached
 	if s.Sample != nil {
 		c.HalfSample, c.Deletions, c.Sample = true, nil, 1000
 	}
 	begin := time.Now()
 	got, err := v.gather(ctx, s, pace)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	reading := time.Since(begin)
 	r, exact, err := got.evidence.Validate(ctx, c)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	r.ByAge = s.ByAge
 	r.Offsets, r.Source, r.Window, r.Read, r.Verified = s.At, got.source, got.window, got.read, got.verified
@@ -115,7 +106,7 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	}
 	r.Coverage = float64(r.Read) / float64(r.Records)
 	r.Reading, r.Pause = reading.Seconds(), pace.waited.Seconds()
-	return r, exact, got.evidence, nil
+	return r, exact.Linear, nil
 }
 
 // gathered is the evidence of a validation, and the way in which it was read.
@@ -215,7 +206,7 @@ func (v *Validator) CanRead() bool { return v.Open != nil || v.OpenJoined != nil
 func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
 	source, err := v.OpenHoldout(ctx, schema)
 	if err != nil {
-		return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+		return fmt.Errorf("reading the holdout topic: %w", err)
 	}
 	if c, ok := source.(io.Closer); ok {
 		defer func() { err = errors.Join(err, c.Close()) }()
@@ -225,14 +216,14 @@ func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evide
 		if err := source.Next(ctx, &b); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return readError{fmt.Errorf("reading the holdout topic: %w", err)}
+			return fmt.Errorf("reading the holdout topic: %w", err)
 		}
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if e.Label == event.Unlabeled || !e.Usable() || e.Weight == 0 || e.Label >= max(2, evidence.Outputs()) {
 				continue
 			}
-			if err := evidence.Aside(e); err != nil {
+			if err := evidence.HeldOut(e); err != nil {
 				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, e.Offset, err)
 			}
 		}
@@ -241,9 +232,9 @@ func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evide
 	return nil
 }
 
-// problem returns the settings of the exact problem for a model of the Learner.
-func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
-	c := batch.DefaultValidateConfig()
+// Problem returns the settings of the exact problem for the model of a request.
+func (v *Validator) Problem(s Request) batch.ValidateConfig {
+	h, c := &s.Live.Head, batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
 	if c.Intercept = batch.Intercept(v.Learner.Intercept); v.Exact {
 		c.Bound = batch.ExactBound
@@ -251,6 +242,7 @@ func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	if c.Cost = v.Learner.C; math.IsInf(c.Cost, 1) {
 		c.Cost, c.L2 = 1, 0
 	}
+	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit
 	return c
 }
 
@@ -288,7 +280,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	}
 	next, closer, settled, err := v.open(ctx, schema, counted.Clone(), at)
 	if err != nil {
-		return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+		return 0, fmt.Errorf("reading the events again: %w", err)
 	}
 	if closer != nil {
 		defer func() { err = errors.Join(err, closer.Close()) }()
@@ -311,7 +303,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 		if errors.Is(err, io.EOF) {
 			break // the log has become shorter; Coverage reports it
 		} else if err != nil {
-			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
+			return 0, fmt.Errorf("reading the events again: %w", err)
 		}
 		i := slices.IndexFunc(counted, func(p event.Position) bool { return p.Topic == b.Topic && p.Partition == b.Partition })
 		if i < 0 || counted[i].Next >= at[i].Next {
@@ -363,13 +355,7 @@ func (v *Validator) open(ctx context.Context, s *event.Schema, from, to event.Of
 }
 
 func (v *Validator) present(evidence *batch.Evidence, s *event.Schema, held bool, e *event.Example) error {
-	switch {
-	case !e.Usable() || e.Weight == 0:
-		return nil
-	case e.Label != event.Unlabeled:
-	case v.Learner.UnlabeledWeight > 0 && !held:
-		return evidence.Unlabeled(e)
-	default:
+	if !e.Usable() || e.Weight == 0 || e.Label == event.Unlabeled {
 		return nil
 	}
 	if held {
@@ -410,16 +396,4 @@ func (t *throttle) rest() {
 	}
 	t.since = time.Now()
 	t.waited += t.since.Sub(begin)
-}
-
-// readError is an error while reading the events again.
-type readError struct{ error }
-
-func (e readError) Unwrap() error { return e.error }
-
-// Problem returns the settings of the exact problem for the model of a request.
-func (v *Validator) Problem(s Request) batch.ValidateConfig {
-	c := v.problem(&s.Live.Head)
-	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit
-	return c
 }

@@ -133,7 +133,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		}
 		out.NotReady, out.Learner, out.Warnings = s.NotReady, s.Learner, s.Warnings
 		out.Counts = s.Counts
-		out.Validation.Status = s.Validation
+		out.Validation = s.Validation
 		for _, p := range s.Positions {
 			out.Partitions = append(out.Partitions, run.PartitionStatus{Position: p, HighWater: -1})
 		}

@@ -97,16 +97,7 @@ expected loss over missing features, so the model keeps working when features di
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 			var names []string
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-			name := unknown.GetSpecifiedName()
-			now := config.RenamedFlag(name)
-			if name == "known" { // two flags had this old name
-				if now = "absent"; c.Flags().Lookup("declared") != nil {
-					now = "declared"
-				}
-			}
-			if hint = config.Nearest("--"+name, names); now != "" && c.Flags().Lookup(now) != nil {
-				hint = ": renamed to --" + now
-			}
+			hint = config.Nearest("--"+unknown.GetSpecifiedName(), names)
 		}
 		return usageError{fmt.Errorf("%w%s (see %s --help)", err, hint, c.CommandPath())}
 	})
@@ -121,7 +112,6 @@ expected loss over missing features, so the model keeps working when features di
 		p.predict(),
 		p.validate(),
 		p.groupCommand(),
-		p.labelsCommand(),
 		p.deadLetters(),
 		p.corrupt(),
 		p.simulate(),

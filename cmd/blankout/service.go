@@ -344,13 +344,6 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		for _, v := range s.validators() {
 			v.Open = nil // the source cannot be read again
 		}
-		if c.Validate.Policy == "adopt" {
-			what := "standard input"
-			if o.data == "" {
-				what = "what comes over HTTP"
-			}
-			return usageError{fmt.Errorf("validate.policy adopt: %s cannot be read again, which adopt needs", what)}
-		}
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ with -d, and a file of delayed labels with --labels.`,
 	return c
 }
 
-// learnedAs lists the settings of a learner, its holdout and its adoptions that differ from the defaults.
+// learnedAs lists the settings of a learner and its holdout that differ from the defaults.
 func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	defaults := online.FingerprintOf(online.DefaultConfig(), s)
 	for section, f := range map[string]online.Fingerprint{"learner": online.FingerprintOf(c.Learner, s), "validate": c.Validate.Fingerprint()} {

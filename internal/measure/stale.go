@@ -49,7 +49,7 @@ func Stale(reports []StaleLoss, nats bool) string {
 		return ""
 	}
 	return "older weights of this stream predict worse than the class frequencies: " + strings.Join(parts, "; ") +
-		". Do not use an export or snapshot of that age: publish more often, or set learner.serving_staleness to that age"
+		". Do not use an export or snapshot of that age: publish more often"
 }
 
 // StaleLossPercent returns the reports with errors in percent.

@@ -43,34 +43,6 @@ func (l *Link) logOdds(f float64) float64 {
 	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
 }
 
-// Bounded returns l with its log-odds bounded to the interval from least to most.
-func (l *Link) Bounded(least, most float64) *Link {
-	if l == nil {
-		return &Link{Scores: []float64{least, most}, LogOdds: []float64{least, most}}
-	}
-	first, last := l.cut(least), l.cut(most)
-	if first == mostCut { // all log-odds are below the bound
-		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{least, least}}
-	}
-	out := &Link{}
-	add := func(f, u float64) {
-		if n := len(out.Scores); n == 0 || f > out.Scores[n-1] {
-			out.Scores, out.LogOdds = append(out.Scores, f), append(out.LogOdds, max(least, min(u, most)))
-		}
-	}
-	add(max(first, l.Scores[0]-1), l.logOdds(first))
-	for i, f := range l.Scores {
-		if f > first && f < last {
-			add(f, l.LogOdds[i])
-		}
-	}
-	add(min(last, l.Scores[len(l.Scores)-1]+1), l.logOdds(last))
-	if len(out.Scores) == 1 {
-		add(out.Scores[0]+1, out.LogOdds[0])
-	}
-	return out
-}
-
 // mostCut is the result of cut if every score (-mostCut) or no score (mostCut) has larger log-odds.
 const mostCut = 1e9
 

@@ -93,28 +93,3 @@ func linked(t *testing.T) *model.Linear {
 	t.Helper()
 	return model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 }
-
-// TestBounded checks that Bounded equals the Link between the two bounds, and returns the nearer bound elsewhere.
-func TestBounded(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 3000 {
-		var l *model.Link
-		if r.IntN(4) > 0 {
-			l = &model.Link{Scores: []float64{r.NormFloat64()}, LogOdds: []float64{3*r.NormFloat64() - 2}}
-			for i := range 1 + r.IntN(6) {
-				l.Scores, l.LogOdds = append(l.Scores, l.Scores[i]+r.ExpFloat64()), append(l.LogOdds, l.LogOdds[i]+float64(r.IntN(2))*r.ExpFloat64())
-			}
-		}
-		least := 2 * r.NormFloat64()
-		most := least + 0.1 + r.ExpFloat64()
-		b := l.Bounded(least, most)
-		must.Do(t, b.Check())
-		for range 30 {
-			f := 4 * r.NormFloat64()
-			of := func(l *model.Link) float64 { p := model.Decision{Link: l}.Probability(f); return math.Log(p / (1 - p)) }
-			if got, want := of(b), max(least, min(of(l), most)); math.Abs(got-want) > 1e-9 {
-				t.Fatalf("%+v within %v and %v at %v: %v, want %v; %+v", l, least, most, f, got, want, b)
-			}
-		}
-	}
-}

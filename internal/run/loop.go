@@ -45,7 +45,6 @@ type loop struct {
 	saver     saver
 	publisher publisher
 	validator validator
-	adopter   adopter
 }
 
 func newLoop(r *Runner) *loop {
@@ -53,7 +52,7 @@ func newLoop(r *Runner) *loop {
 	l := &loop{
 		Runner: r, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
-		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // capacity for the result of every job
+		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 2), // capacity for the result of every job
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -76,7 +75,7 @@ func newLoop(r *Runner) *loop {
 	}
 	l.saver = saver{status: r.Saved, job: job{finished: l.finished}, log: l.log, config: &r.Config, save: r.Save, commit: r.Commit, keep: r.Config.LabelKeep, fingerprint: r.Fingerprint, last: now, next: r.Config.SaveEvents}
 	l.publisher = publisher{config: &r.Config}
-	l.validator.job.finished, l.adopter.job.finished = l.finished, l.finished
+	l.validator.job.finished = l.finished
 	return l
 }
 
@@ -118,7 +117,7 @@ const reportInterval = 200 * time.Millisecond
 func (l *loop) learn(ctx context.Context) error {
 	tick := time.NewTicker(reportInterval) // saves and reports become due even without events
 	defer tick.Stop()
-	err := l.adoptIfDue(ctx) // an adoption may be due where the last run was stopped
+	var err error
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -152,26 +151,6 @@ func (l *loop) learn(ctx context.Context) error {
 	return err
 }
 
-// runJobsUntil waits until a condition holds, and runs due jobs in the meantime. It returns an error only if ctx ends.
-func (l *loop) runJobsUntil(ctx context.Context, until func() bool) error {
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
-	for !until() {
-		if err := l.runDueJobs(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case take := <-l.finished:
-			take()
-		case <-tick.C:
-			l.unreported = true // the lag has changed
-		}
-	}
-	return nil
-}
-
 // runDueJobs publishes, saves, validates and reports if each is due. It returns an error only if ctx ends.
 func (l *loop) runDueJobs(ctx context.Context) error {
 	now := time.Now()
@@ -195,12 +174,12 @@ func (l *loop) runDueJobs(ctx context.Context) error {
 // stopEvery is the number of events between checks whether the run is to stop, if an event takes longer than slowEvent.
 const stopEvery, slowEvent = 64, time.Millisecond
 
-// batch processes a batch. It processes the batch in parts if an adoption or an automatic promotion is due within it, or
+// batch processes a batch. It processes the batch in parts if an automatic promotion is due within it, or
 // if events take long. It returns ctx.Err() if ctx ends between two parts.
 func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	for rest, done := *b.Batch, 0; ctx.Err() == nil; {
 		part, began := rest, time.Now()
-		n := l.untilWindow(l.untilAdoption(len(rest.Examples)))
+		n := l.untilWindow(len(rest.Examples))
 		if most := l.Config.MaxEvents; most > 0 && uint64(n) > most-l.records {
 			n = int(most - l.records)
 		}
@@ -221,9 +200,6 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 			l.fast = time.Since(began) < slowEvent*time.Duration(len(part.Examples))
 		}
 		l.promoteBetter()
-		if err := l.adoptIfDue(ctx); err != nil {
-			return err
-		}
 		if most := l.Config.MaxEvents; most > 0 && l.records >= most {
 			return errEnough
 		}
@@ -396,7 +372,7 @@ type frozen struct {
 func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()
-	s.NotReady = cmp.Or(notReady, l.saver.lastError, l.adopter.lastError)
+	s.NotReady = cmp.Or(notReady, l.saver.lastError)
 	s.Save, s.Published = l.saver.status, l.publisher.count
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {

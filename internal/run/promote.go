@@ -80,8 +80,8 @@ func (r *Runner) Promote(ctx context.Context, name string) error {
 
 // promoteAsked processes the requests of Promote.
 func (l *loop) promoteAsked() {
-	if l.Contest == nil || l.current.Validation.Adopting > 0 {
-		return // processed after the decision
+	if l.Contest == nil {
+		return
 	}
 	asked := l.promotions.take(nil)
 	for _, p := range asked {

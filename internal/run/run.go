@@ -5,8 +5,8 @@
 // to the lead (contest.go) and can replace it (promote.go).
 //
 // Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
-// the exact solution (validate.go). Adopting that solution (adopt.go) is a job for which learning waits. A job gets a
-// frozen state and has no other access to the loop. Its result is processed on the loop's goroutine.
+// the exact solution (validate.go). A job gets a frozen state and has no other access to the loop. Its result is
+// processed on the loop's goroutine.
 package run
 
 import (
@@ -66,7 +66,7 @@ type Runner struct {
 	// records. It may be nil. If its Open is nil, it only holds out records.
 	Validator *validate.Validator
 	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
-	// If Labels is set, the run cannot validate by Open, adopt solutions, or store Mislabeled events. These tasks would
+	// If Labels is set, the run cannot validate by Open or store Mislabeled events. These tasks would
 	// have to read the events or their bytes again.
 	Labels *labels.Join
 	// Saved describes the checkpoint from which the run continues: its name, bytes and time.
@@ -96,7 +96,6 @@ type Runner struct {
 type State struct {
 	Learner   *online.Learner
 	Offsets   event.Offsets // position of the Learner's state in the stream
-	Adoptions Adoptions     // decisions about exact solutions
 	Reservoir []byte        // encoded reservoir of a checkpoint, see validate.ReadReservoir
 }
 
@@ -197,8 +196,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but no topic or file for them is set")
 	}
-	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
-		return errors.New("events that wait for labels cannot be adopted from or kept as mislabeled, and are read again by OpenJoined")
+	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && r.Validator.Open != nil) {
+		return errors.New("events that wait for labels cannot be kept as mislabeled, and are read again by OpenJoined")
 	}
 	if r.Labels != nil && r.Contest != nil {
 		return errors.New("events that wait for labels are learned by one learner")
@@ -206,9 +205,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	l := newLoop(r)
 	defer func() { l.endPromotions(errors.New("the run has ended")) }()
 	if err := l.startValidating(); err != nil {
-		return err
-	}
-	if err := l.startAdopting(); err != nil {
 		return err
 	}
 	l.warn(false)
@@ -231,7 +227,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	deadline, cancel := context.WithTimeout(context.Background(), r.Config.ShutdownTimeout)
 	defer cancel()
 	l.report("stopping")
-	l.endSolving(deadline)
 	if broken, fruitless := (*panicError)(nil), (*FruitlessError)(nil); errors.As(err, &broken) || errors.As(err, &fruitless) {
 		err = errors.Join(err, l.endSaving(deadline)) // wait for the save of an earlier state
 	} else {

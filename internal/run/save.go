@@ -57,9 +57,6 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
 }
 
-// safe reports whether the latest checkpoint contains the whole current state.
-func (s *saver) safe() bool { return s.save == nil || !s.moved && !s.running() }
-
 // saveResult is the result of the goroutine that writes a checkpoint.
 type saveResult struct {
 	name   string
@@ -80,9 +77,6 @@ func (l *loop) beginSave() {
 	promoting := l.saver.promoting
 	l.saver.promoting = nil
 	var more []event.Block
-	if l.adopter.every > 0 {
-		more = append(more, l.Adoptions.block())
-	}
 	if sample := l.intake.kept.Encode(); sample != nil {
 		more = append(more, event.Block{Name: validate.BlockReservoir, Data: sample})
 	}
@@ -286,8 +280,7 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 		return s, err
 	}
 	s.Reservoir = validate.ReadReservoir(blocks)
-	s.Adoptions, err = ReadAdoptions(blocks)
-	return s, err
+	return s, nil
 }
 
 // ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a contender (event.BlocksUnder

@@ -5,6 +5,7 @@ package run
 import (
 	"time"
 
+	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
@@ -39,7 +40,7 @@ type Status struct {
 	Published              uint64        // number of published Models
 	Learner                online.Report // report of the Learner
 	Warnings               []health.Warning
-	Validation             ValidationStatus
+	Validation             validate.Status
 	// Labels has the counts of delayed labels; nil without delayed labels. AtLearning measures predictions made when
 	// their events were learned.
 	Labels     *LabelCounts

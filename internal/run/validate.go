@@ -25,27 +25,6 @@ func (r *Runner) Validate() error {
 	return nil
 }
 
-// ValidationStatus is the status of validations since Run started.
-type ValidationStatus struct {
-	validate.Status
-	// Adopting is the number of records at which learning waits for an exact solution, and WaitingSince is the start of
-	// the wait. Both are zero if learning does not wait.
-	Adopting     uint64
-	WaitingSince time.Time
-	Waited       time.Duration // total, without the current wait
-	Adopted      uint64
-	NotAdopted   uint64 // number of refused solutions; the learned state stayed
-	TimedOut     uint64 // number of waits that ended after validate.Config.AdoptWait
-}
-
-// Waiting returns how long learning has been waiting for an exact solution.
-func (s *ValidationStatus) Waiting() time.Duration {
-	if s.WaitingSince.IsZero() {
-		return 0
-	}
-	return time.Since(s.WaitingSince)
-}
-
 // validator is the part of a loop that validates.
 type validator struct {
 	job
@@ -70,10 +49,8 @@ func (l *loop) startValidating() (err error) {
 		return nil
 	}
 	c := l.Validator.Config
-	if c.Policy != "adopt" {
-		if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
-			return err
-		}
+	if l.intake.kept, err = validate.NewReservoir(c.Reservoir, l.Reservoir); err != nil {
+		return err
 	}
 	l.intake.Holdout, l.validator.schedule = c.Holdout, validate.NewSchedule(c, l.before+l.records)
 	switch {
@@ -90,7 +67,7 @@ func (l *loop) startValidating() (err error) {
 // validation is queued without a state.
 func (l *loop) validateIfDue() {
 	v, records := &l.validator, l.before+l.records
-	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
+	if l.Validator == nil || records == 0 {
 		return
 	}
 	if n := l.autoDue(); n > 0 {

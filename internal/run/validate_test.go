@@ -36,6 +36,16 @@ func (s *service) validating(events uint64) *[]*batch.Validation {
 	return reports
 }
 
+// opening replaces the function with which the Validator opens the events. f may call open, the original function.
+func (s *service) opening(f func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error)) {
+	open := s.Validator.Open
+	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		return f(ctx, schema, from, open)
+	}
+}
+
+type opener = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error)
+
 // TestValidateChangesNothing checks that validation does not change the learned state, in one process or several. The
 // state must depend only on the events that are not held out.
 func TestValidateChangesNothing(t *testing.T) {

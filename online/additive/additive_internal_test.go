@@ -203,7 +203,7 @@ func TestFollow(t *testing.T) {
 // TestRestarts checks that an expert whose scores are not finite restarts.
 func TestRestarts(t *testing.T) {
 	e, _ := taught(1)
-	e.Set(3, 0, math.Inf(1))
+	e.Weights(0, 0)[0] = math.Inf(1)
 	e.Score([]int{0, 1}, []float64{1, 1}, []float64{0})
 	e.Learn([]float64{1}, 1, 1)
 	if e.Weights(0, 0)[0] != 0 || len(e.Columns()) != 2 {

@@ -81,15 +81,6 @@ func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 	}
 }
 
-// Set sets the weight of a column for output k at every rate.
-func (e *Expert) Set(column uint32, k int, w float64) {
-	if i, known := slices.BinarySearch(e.columns, column); known {
-		for r := range Rates {
-			e.Weights(r, i)[k] = w
-		}
-	}
-}
-
 // State encodes or decodes the state. The reader must have the same settings and number of outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns

@@ -14,8 +14,6 @@ import (
 // until the fractions increase with the score. All outputs share one function. Link also measures how much the function
 // reduces the log-loss of each event before the event is learned (Helps). Create a Link with NewLink.
 type Link struct {
-	// Age is the age in events of the weights that predicted the scores, 0 for current weights.
-	Age    uint64
 	taken  float64 // number of events
 	grown  float64 // weight of the latest event
 	bins   [linkBins]linkBin
@@ -187,7 +185,6 @@ func logit(part, whole float64) float64 {
 // State encodes or decodes the state.
 func (l *Link) State(to *coder.Coder) {
 	g := &l.gain
-	to.Uint(&l.Age)
 	to.Each(&l.taken, &l.grown, &g.grown, &g.weight, &g.sum, &g.square, &g.squares)
 	to.Bool(&l.helps)
 	for i := range l.bins {

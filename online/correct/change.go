@@ -167,28 +167,6 @@ func (x *Experts) StartFresh() {
 	x.force()
 }
 
-// Adopt resets the experts. It sets the weight of each spline column for each output to the result of hat. some reports
-// whether there are spline columns.
-func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool) {
-	for _, e := range x.list {
-		e.Restart()
-		for _, column := range x.columns[x.numbers:] {
-			if len(x.splines.splines.Knots[x.splines.splines.Of(column)]) == 1 {
-				continue // a presence column; the base learner has its weight
-			}
-			some = true
-			for k := range x.outputs {
-				e.Set(column, k, hat(column, k))
-			}
-		}
-	}
-	clear(x.weights.factors)
-	clear(x.idle)
-	x.gain = Gain{}
-	x.force()
-	return some
-}
-
 // Publish writes the mixed weights of the experts, without the base scores, to the rows of their columns.
 func (x *Experts) Publish(t *model.Table) {
 	if !x.stale {

@@ -53,7 +53,6 @@ type Expert interface {
 	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
 	Forget(keep float64)                      // weights do not change now, but later change faster
 	Restart()                                 // resets everything except the columns
-	Set(column uint32, output int, w float64) // sets a weight, after Restart
 	State(c *coder.Coder)
 }
 

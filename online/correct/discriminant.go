@@ -323,9 +323,6 @@ func (d *discriminant) Forget(keep float64) {
 
 func (d *discriminant) Restart() { d.begin(d.columns) }
 
-// Set does nothing. The discriminant starts without weights, and corrects the exact solution later.
-func (d *discriminant) Set(uint32, int, float64) {}
-
 // State encodes or decodes the expert. The reader must follow the same columns.
 func (d *discriminant) State(c *coder.Coder) {
 	c.Uint(&d.learned)

@@ -384,16 +384,6 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// ReadStandardized encodes an event that is standardized already. The caller may change the rows of the Input.
-func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
-	in.reset(e, number, e.Features.Len())
-	in.Columns, in.Raw, in.Rows = e.Features.Index, e.Features.Value, n.Table.TouchAll(e.Features.Index, in.Rows)
-	copy(in.X, e.Features.Value)
-	n.pair(in)
-	in.close(n.Intercepts, n.intercept)
-	n.died(in)
-}
-
 // Join makes the Encoder part of a group of learners for an interval. inverseDecay is the factor of new terms in the
 // experts' accumulators, see deltas.Interval.Note.
 func (n *Encoder) Join(in *deltas.Interval, inverseDecay float64) {

@@ -6,7 +6,6 @@ package levels
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/encode"
 	"blankout/online/refresh"
 )
 
@@ -42,33 +41,3 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, inte
 
 // Failures returns the number of windows that had no solution. Such windows change nothing.
 func (e *Expert) Failures() uint64 { return e.window.Failures }
-
-// gather adds the curvature of an event to the curvature of the events before the window. It is called when an event is
-// remeasured.
-func (e *Expert) gather(in *encode.Input, own *Scores, target []float64, weight float64) {
-	if !e.Windows() {
-		return
-	}
-	s, others := &e.step, e.others()*e.Outputs
-	e.derive(own, target, weight)
-	e.place(in, own, in.Rows)
-	for j := range s.H {
-		if s.H[j] = 0; j < others && j%e.Outputs < e.active {
-			_, _, dv := e.Loss.At(s.Y[j], s.F[j], max(s.Variance[j], refresh.LeastVariance))
-			s.H[j] = 2 * weight * dv
-		}
-	}
-	if e.silent != nil {
-		e.takeSilent(in, in.Rows)
-		h := s.H[others:][:e.active]
-		for k := range h {
-			h[k] = (1 + target[k]) / 2
-		}
-		e.silent.event.Curvatures(h, h)
-		for k := range h {
-			h[k] *= weight
-		}
-	}
-	s.InverseDecay = e.inverseDecay
-	e.layout.Gather(&s.Step)
-}

@@ -123,12 +123,6 @@ func (m *Mixture) CorrectAgain() {
 	m.weigh()
 }
 
-// CorrectAlone gives the correcting experts the mixture weight 1, until the losses of other models are lower.
-func (m *Mixture) CorrectAlone() {
-	m.Table.SecondAlone()
-	m.takeForce()
-}
-
 // Corrected returns the mixture weight of the correcting experts in a range.
 func (m *Mixture) Corrected(r int) float64 {
 	if !m.corrects {
@@ -156,15 +150,7 @@ func (m *Mixture) weigh() {
 // Largest returns the index of the model with the largest weight in a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
-// Largest returns the index of the model with the largest mixture weight in range r.
-func (m *Mixture) Restart() {
-	first := make([]float64, m.lanes)
-	first[m.Largest(0)] = 1
-	m.Table.Restart(first, m.Table.Policies())
-	m.takeForce()
-}
-
-// Restart gives mixture weight 1 to the model with the largest mixture weight. The policies keep their weights.
+// Policies returns the mixture weights of the missing policies in effect.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Policies() }
 
 // Score writes the mixed scores in a range to out, by output.

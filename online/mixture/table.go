@@ -132,14 +132,6 @@ func (t *Table) AddSecond(weight float64) {
 // because few events with many missing fields do not determine the expert's many weights.
 const missingSecond = 0.03
 
-// SecondAlone gives the second-order expert the mixture weight 1, until the losses of the noise levels are lower.
-func (t *Table) SecondAlone() {
-	for r := range t.second {
-		t.second[r].Begin([]float64{0, 1})
-	}
-	t.Apply()
-}
-
 // SecondAgain gives the second-order expert this weight for complete events. The weights for other ranges start again
 // from that weight.
 func (t *Table) SecondAgain(weight float64) {
@@ -284,18 +276,6 @@ func apart(a, b []float64) (most float64) {
 		most = max(most, math.Abs(a[i]-b[i]))
 	}
 	return most
-}
-
-// Restart sets the mixture weights of noise levels and of policies. It is used when the levels get new model weights.
-func (t *Table) Restart(levels []float64, policies model.MissingPolicies) {
-	levels = t.spread(levels)
-	for r := range Ranges {
-		t.levels[r].Begin(levels)
-		if r > 0 {
-			t.policies[r].Begin(policies[r-1][:])
-		}
-	}
-	t.Apply()
 }
 
 // Policies returns the policy weights in effect.

@@ -101,9 +101,6 @@ func TestTableSecondOrder(t *testing.T) {
 	if mixture.NewTable(prior, scales, rules).State(d); d.Done() {
 		t.Error("a table without an expert takes the state")
 	}
-	if table.SecondAlone(); table.InForce[0].Second != 1 || table.InForce[2].Second != 1 {
-		t.Errorf("alone it has the shares %v and %v", table.InForce[0].Second, table.InForce[2].Second)
-	}
 	table.RemoveSecond()
 	if table.Apply(); table.InForce[0].Second != 0 {
 		t.Error("it is still there")

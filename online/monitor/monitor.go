@@ -38,18 +38,9 @@ type Event struct {
 	// is delayed, they differ from Scores and Value.
 	Now   []float64
 	Fresh float64
-	// Older has the scores by the weights that are learner.serving_staleness events old.
-	Older Older
 	// Influence is the factor in (0, 1] by which the loss reduces the weight of the event, or 0 if it is not computed.
 	Influence float64
 	Due       Due
-}
-
-// Older has the scores by older weights. The first Active classes existed when these weights were current. Scores is
-// nil if there are no such weights.
-type Older struct {
-	Scores []float64
-	Active int
 }
 
 // Due determines which expensive monitors observe an event.
@@ -120,7 +111,6 @@ type Alarms struct {
 type Settings struct {
 	OnDrift, Stuck, Calibrate, Positive  string
 	MislabeledBelow, Coverage, Threshold float64
-	ServingStaleness                     int
 	ClassWeights                         bool // some class has a weight other than 1
 
 	Loss   loss.Loss // loss that is learned
@@ -134,7 +124,7 @@ type Settings struct {
 // New returns the Monitors of a new stream.
 func New(s Settings) *Monitors {
 	m := &Monitors{loss: s.Loss, drift: newDrift(s), fieldHealth: newHealth(s), sets: newSets(s), mislabeled: mislabeled{below: s.MislabeledBelow}}
-	m.link = newLink(s, &m.Measures.Measures)
+	m.link = newLink(s)
 	m.stale = olderWeights{schema: s.Schema, measures: &m.Measures.Measures}
 	m.positive = newPositive(s, &m.Measures.Measures)
 	if s.Target != loss.Sign {
@@ -149,7 +139,7 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
 		m.Measures.Binary = &measure.Binary{}
 	}
-	if m.link.outputs = outputs; !shared {
+	if !shared {
 		m.link.reset()
 	}
 }

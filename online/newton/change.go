@@ -160,13 +160,6 @@ func (e *Expert) Regroup(from [][]int) {
 // leastCoefficient is the smallest coefficient of the base score by which Widen divides.
 const leastCoefficient = 0.1
 
-// Set sets the weight of a column for output k. It must be called after Restart.
-func (e *Expert) Set(column uint32, k int, w float64) {
-	if i := e.place(column); i >= 0 {
-		e.u[k][i] = w
-	}
-}
-
 // Forget multiplies A by keep. The weights do not change, but later steps are larger.
 func (e *Expert) Forget(keep float64) {
 	for i := range e.p.n {

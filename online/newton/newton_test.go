@@ -777,9 +777,7 @@ func TestPull(t *testing.T) {
 		e := New(Settings{Loss: l, Ridge: ridge}, outputs)
 		e.Follow([]uint32{3, 5, 6, 7, 9})
 		weights := []float64{4, 1, -2, 0.5, 7}
-		for i, column := range e.Columns() {
-			e.Set(column, outputs-1, weights[i])
-		}
+		copy(e.u[outputs-1][e.first:], weights)
 		fractions := []float64{0.25, 0.5, 0.25}
 		e.Pull(5, fractions)
 		score, size := 0.0, 0.0

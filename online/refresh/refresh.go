@@ -113,9 +113,6 @@ func (r *Refresh) Forget(row []float64, keep float64) {
 	}
 }
 
-// Clear empties the window.
-func (r *Refresh) Clear() { r.window.drop(len(r.window.ends)) }
-
 // window holds events in raw form, before standardization.
 type window struct {
 	ends    []uint32 // end of each event's features in the lists column and value

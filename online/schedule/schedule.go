@@ -52,14 +52,6 @@ func (p *Schedule) Rebase() (was float64) {
 // EndPass ends the adaptation: from now on, the learning rate is the configured rate and the average is published.
 func (p *Schedule) EndPass() { p.adaptation = newAdaptation(false) }
 
-// Adopt resets the adaptation. The average continues as if the adopted weights had been the iterate for the given
-// number of steps.
-func (p *Schedule) Adopt(steps uint64) {
-	p.Taken = uint64((1 + max(p.power, 0)) * float64(steps))
-	p.blend, p.logRate = 1, 0
-	p.reset()
-}
-
 // Merge adds the changes of an interval from base to now. steps and compared are the numbers of steps and comparisons
 // in the interval.
 func (p *Schedule) Merge(base, now *Schedule, steps, compared uint64) {

@@ -37,7 +37,7 @@ const clock = t => new Date(t).toLocaleTimeString([], {hour: "2-digit", minute: 
 const plots = {};
 let shown = 0, zoom = null; // seconds back from now, 0 for all; or [from, to] in milliseconds
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const markColors = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", adopted: "--a", promoted: "--b"};
+const markColors = {start: "--c", stop: "--faint", drift: "--warn", field: "--bad", promoted: "--b"};
 
 // span of time that the charts over time show, null for all of it.
 function timeShown() {
@@ -232,7 +232,6 @@ function draw() {
   chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", color: "--a", points: rate}]});
   chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not report its end.", series: [{name: "records behind", color: "--a", points: points.map(p => [p.t, p.lag])}]});
   drawForecast(s);
-  drawAdoption();
   drawHealth(s.health);
   drawStream(s);
   text("footer", `blankout ${s.version}` + (s.model ? ` · model version ${release(s.model.version)}` : ""));
@@ -305,21 +304,6 @@ function drawHealth(h) {
     "“Now” covers about 1,000 events or the time since the alarm began, “usually” about 100,000. Means move in usual deviations.");
 }
 
-// Under the policy adopt exact solutions become the live state: the last time that was, and what it changed.
-function drawAdoption() {
-  const a = now && now.adoption, newest = reports[0], last = reports.find(r => r.adopted), says = [];
-  const of = (r, side) => r[side] ? [r[side].objective, r[side].error] : [r["objective_" + side], r["error_" + side]];
-  if (a && a.adopting) says.push(`Learning waits for the exact solution over ${whole(a.adopting)} records.`);
-  if (last) {
-    const [[objective, error], [exact, exactError]] = [of(last, "live"), of(last, "exact")];
-    const ago = span(((now ? now.t : Date.now()) - Date.parse(last.time)) / 1000);
-    says.push(`Last adopted ${ago === "now" ? "just now" : ago + " ago"}, at ${whole(last.records)} records: objective ${precise(objective)} → ${precise(exact)}` + (error == null ? "" : `, error ${fixed(error, 2)} → ${fixed(exactError, 2)} %`) + ".");
-  }
-  if (newest && newest.not_adopted) says.push(`Not adopted at ${whole(newest.records)} records: ${newest.not_adopted}.`);
-  if (a && a.adopted + a.refused) says.push(`Since the start ${a.adopted} adopted` + (a.refused ? `, ${a.refused} not (see the log).` : "."));
-  text("adoption", says.join(" "));
-}
-
 // chosen is the id of the report that is looked at, "" for the newest.
 // otherReport is that of the one beside it, "" for none.
 let chosenReport = "", otherReport = "", opened = {};
@@ -350,12 +334,12 @@ function drawReport() {
   // Of a whole report, where two are compared: the number stands under its first side.
   const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
-    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "Training minimizes the objective: the expected losses under the noise plus the penalty of large weights. The exact objective is its minimum, computed by a batch solver on the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "Training minimizes the objective: the expected losses under the noise plus the penalty of large weights. The exact objective is its minimum, computed by a batch solver on the same events."))),
     el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
         [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the weight vector."), s => s.norm, precise),
-      ...both("above exact", x => x.relative_gap, x => x == null ? none : own(100 * x) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
+      ...both("above exact", x => x.relative_gap, x => x == null ? none : own(100 * x) + " %"), ...both("records", x => x.records, whole)])),
     r.alarm ? el("p", {class: "note", id: "validation-alarm"}, "Alarm: " + r.alarm + ".") : "",
     r.summary ? el("p", {class: "note", id: "summary"}, r.summary[0].toUpperCase() + r.summary.slice(1) + ".") : "",
     el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "An upper bound of the distance from the exact objective to the minimum, proven by a dual solution."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
@@ -366,7 +350,6 @@ function drawReport() {
     chart("chart-gap", {time: true, label: "Gap over time", height: 130, x: clock, y: v => +(100 * v).toPrecision(2) + " %", tip: percent, series: [{name: "gap", color: "--a", points: trend}]});
   }
   if (now) drawForecast(now);
-  drawAdoption();
   drawFailures((r.failures || []).slice(0, 12), pct, numbers ? own : x => x.toFixed(2));
 }
 
@@ -732,7 +715,7 @@ $("try-curl").addEventListener("click", async () => {
   setTimeout(() => text("try-curl", "Copy as curl"), 1500);
 });
 
-$("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["adopted", "adopted"], ["promoted", "promoted"]].flatMap(([kind, name]) => {
+$("marks-legend").replaceChildren(...[["start", "start"], ["drift", "drift"], ["field", "a field's alarm"], ["promoted", "promoted"]].flatMap(([kind, name]) => {
   const swatch = el("i", {class: "swatch"});
   swatch.style.background = `var(${markColors[kind]})`;
   return [swatch, name];

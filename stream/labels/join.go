@@ -84,8 +84,6 @@ type Counts struct {
 	Late           uint64 `json:"late"`      // labels that arrived after the wait
 	// Unmatched counts early labels whose event did not arrive within MaxDelay.
 	Unmatched uint64 `json:"unmatched"`
-	// Forgotten counts events that Forget removed, and that would otherwise have been matched or timed out.
-	Forgotten uint64 `json:"forgotten,omitempty"`
 	// OutOfOrder counts records of events and labels whose time does not fit the times of the records around them. See
 	// Merge.
 	OutOfOrder uint64 `json:"out_of_order"`
@@ -214,12 +212,11 @@ type Outcome uint8
 
 // The outcomes of a record.
 const (
-	Waits       Outcome = iota // the record waits
-	Matches                    // the event must be learned
-	Corrects                   // the event must be learned again
-	Repeats                    // the record changes nothing
-	IsLate                     // a label whose event no longer waits
-	IsForgotten                // a label whose event was removed by Forget
+	Waits    Outcome = iota // the record waits
+	Matches                 // the event must be learned
+	Corrects                // the event must be learned again
+	Repeats                 // the record changes nothing
+	IsLate                  // a label whose event no longer waits
 )
 
 // Waited is an event whose wait is over or whose label has arrived. It is valid until the next call of the Join.
@@ -282,12 +279,6 @@ func (j *Join) Expired() (*Waited, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case w == nil && !st.labeled:
-			s.Pending--
-			s.Forgotten++
-			continue
-		case w == nil:
-			continue
 		case st.labeled:
 			return w.as(&st.standing), nil
 		}
@@ -381,10 +372,6 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	case early:
 		s.Early++
 		s.WithinWait++
-	case w == nil && outcome == Matches:
-		s.Forgotten++
-		s.Pending--
-	case w == nil: // the event was learned before Forget removed it
 	case outcome == Corrects:
 		s.Corrected++
 	default:
@@ -395,25 +382,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	if early {
 		return Waits, nil, nil
 	}
-	if w == nil {
-		return IsForgotten, nil, nil
-	}
 	return outcome, w.as(&st), nil
-}
-
-// Forget removes the features of the waiting event with the given ID, and reports whether there was such an event. The
-// event is no longer learned, and its label counts as the label of a forgotten event. The ID and the time of the event
-// remain until its wait is over, so that its label is recognized. Call Forget before any record, with the State of the
-// newest checkpoint. Events after the checkpoint need not be removed, because they will be read again.
-func (j *Join) Forget(id []byte) (bool, error) {
-	st, ok, err := j.store.find(hash(id))
-	if ok = ok && st.event > j.state.FirstTick; ok {
-		err = j.store.forget(st.entry)
-	}
-	if err != nil {
-		return false, fmt.Errorf("forgetting an event that waits for its label: %w", err)
-	}
-	return ok, nil
 }
 
 // put writes an entry for the current record. See store.put.
@@ -462,10 +431,10 @@ func (w *Waited) as(st *standing) *Waited {
 	return w
 }
 
-// waited returns the event of an entry, or nil if the event was removed.
+// waited returns the event of an entry.
 func (j *Join) waited(number uint64) (w *Waited, err error) {
 	body, err := j.store.event(number)
-	if err != nil || body == nil {
+	if err != nil {
 		return nil, err
 	}
 	w = &Waited{Example: &j.event}

@@ -1,15 +1,9 @@
 package labels
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -123,91 +117,5 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
 			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabeled)
 		}
-	}
-}
-
-// TestForget checks that a forgotten event is counted but not learned, and that no file contains its features any more.
-// A start from an older checkpoint must not restore the event.
-func TestForget(t *testing.T) {
-	directory := t.TempDir()
-	c := testConfig(1000)
-	open := func(from State) *Join {
-		t.Helper()
-		return must.Get(Open(c, directory, from))(t)
-	}
-	j := open(State{})
-	r := rand.New(rand.NewPCG(5, 5))
-	var secret []float64
-	ev := func(id string, at int64) {
-		t.Helper()
-		e := event.Example{Key: []byte(id), Weight: 1}
-		for i := range uint32(40) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, i), append(e.Features.Value, r.NormFloat64())
-		}
-		secret = e.Features.Value
-		j.Advance("events", 0, &event.Example{Arrival: at})
-		if o, _, err := j.Event(&e, 0, []float64{1}); o != Waits || err != nil {
-			t.Fatal(o, err)
-		}
-	}
-	label := func(id string, class int, at int64) (Outcome, *Waited) {
-		t.Helper()
-		j.Advance("labels", 0, &event.Example{Arrival: at})
-		o, w := must.Get2(j.Label(&event.Example{Key: []byte(id), Label: class, Weight: 1}))(t)
-		return o, w
-	}
-	ev("kept", 10)
-	ev("learned", 20)
-	ev("silent", 30)
-	ev("gone", 40)
-	if o, _ := label("learned", 1, 50); o != Matches {
-		t.Fatal(o)
-	}
-	block := must.Get(j.Freeze().Block())(t)
-	var state State
-	must.Do(t, json.Unmarshal(block.Data, &state))
-	ev("after", 60) // an event after the checkpoint
-	must.Do(t, j.Close())
-	holds := func() bool { // reports whether a file has the bytes of the event's last value
-		pattern := binary.LittleEndian.AppendUint64(nil, math.Float64bits(secret[39]))
-		names, _ := filepath.Glob(filepath.Join(directory, "*"))
-		for _, name := range names {
-			data := must.Get(os.ReadFile(name))(t)
-			if bytes.Contains(data, pattern) {
-				return true
-			}
-		}
-		return false
-	}
-	r = rand.New(rand.NewPCG(5, 5))
-	for range 4 * 40 {
-		secret[39] = r.NormFloat64()
-	}
-	must.Require(t, holds(), "the test does not find what is to be forgotten")
-	j = open(state)
-	for id, want := range map[string]bool{"gone": true, "silent": true, "learned": true, "after": false, "nobody": false} {
-		if found, err := j.Forget([]byte(id)); found != want || err != nil {
-			t.Fatalf("%s: %t, %v", id, found, err)
-		}
-	}
-	must.Do(t, j.Close())
-	must.True(t, !holds(), "what was forgotten is still in a file")
-	j = open(state) // open again as after a kill
-	defer func() { j.Close() }()
-	if o, w := label("gone", 0, 100); o != IsForgotten || w != nil {
-		t.Errorf("the label of a forgotten event: %d, %v", o, w)
-	}
-	if o, w := label("learned", 0, 110); o != IsForgotten || w != nil {
-		t.Errorf("the correction of a forgotten event: %d, %v", o, w)
-	}
-	if o, w := label("kept", 1, 120); o != Matches || w == nil || len(w.Features.Value) != 40 {
-		t.Errorf("the label of another event: %d, %v", o, w)
-	}
-	j.Advance("labels", 0, &event.Example{Arrival: 10_000})
-	if w, err := j.Expired(); w != nil || err != nil {
-		t.Errorf("%v, %v: a forgotten event is passed on", w, err)
-	}
-	if c := j.Counts(); c.Forgotten != 2 || c.Pending != 0 || c.TimedOut != 0 || c.Matched != 2 || c.Corrected != 0 || j.State().WithinWait != 0 {
-		t.Errorf("counted %+v", c)
 	}
 }

@@ -26,7 +26,7 @@ import (
 )
 
 // store keeps the part of the merged log that may still affect results. Each record that changes something appends one
-// entry; only forget changes an entry afterwards. A tick is the number of a record in the merged log. A checkpoint
+// entry. A tick is the number of a record in the merged log. A checkpoint
 // needs the store as it was at a tick: to go back, the store removes the entries of that tick and later ticks.
 //
 // The log is divided into segments of two files. Heads have a fixed size, so the number of an entry gives the position
@@ -191,18 +191,8 @@ func (g *segment) encode() []byte {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// A body begins with its checksum and its length. After its removal, it begins with the constant forgotten instead.
-const (
-	bodyHead  = 8
-	forgotten = 0x544f4746
-)
-
-func bodyChecksum(body []byte) uint32 {
-	if sum := checksum(body); sum != forgotten {
-		return sum
-	}
-	return forgotten + 1
-}
+// bodyHead is the size of a body's checksum and length, with which it begins.
+const bodyHead = 8
 
 // bodySize returns the size of a body in its file.
 func bodySize(length int) int64 { return int64(bodyHead+length+7) / 8 * 8 }
@@ -508,7 +498,7 @@ func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	if !e.label {
 		e.entry, e.body, e.length = e.number, g.bodyEnd, len(body)
 		hash = xxhash.Sum64(body)
-		g.bodiesOut = binary.LittleEndian.AppendUint32(g.bodiesOut, bodyChecksum(body))
+		g.bodiesOut = binary.LittleEndian.AppendUint32(g.bodiesOut, checksum(body))
 		g.bodiesOut = binary.LittleEndian.AppendUint32(g.bodiesOut, uint32(len(body)))
 		g.bodiesOut = append(g.bodiesOut, body...)
 		g.bodiesOut = append(g.bodiesOut, make([]byte, bodySize(len(body))-int64(bodyHead+len(body)))...)
@@ -523,7 +513,7 @@ func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// event returns the body of an event's entry, or nil if the body was removed. The slice is valid until the next call.
+// event returns the body of an event's entry. The slice is valid until the next call.
 func (s *store) event(number uint64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -540,43 +530,10 @@ func (s *store) event(number uint64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: the event of entry %d: %w", s.bodiesName(g.first), number, err)
 	}
 	sum, length := binary.LittleEndian.Uint32(body), binary.LittleEndian.Uint32(body[4:])
-	switch body = body[bodyHead:]; {
-	case sum == forgotten:
-		return nil, nil
-	case length != uint32(e.length) || sum != bodyChecksum(body):
+	if body = body[bodyHead:]; length != uint32(e.length) || sum != checksum(body) {
 		return nil, &DamageError{s.bodiesName(g.first), fmt.Sprintf("the event of entry %d is not what was written", number)}
 	}
 	return body, nil
-}
-
-// forget overwrites the body of an event with zeros. It first marks the body as removed, so that a crash between the
-// two writes does no damage.
-func (s *store) forget(number uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.flush(); err != nil {
-		return err
-	}
-	var e entry
-	if err := s.read(number, &e); err != nil {
-		return err
-	}
-	g := s.segmentOf(number)
-	name := s.bodiesName(g.first)
-	said := binary.LittleEndian.AppendUint32(nil, forgotten)
-	if err := write(g.bodies, said, e.body, name); err != nil {
-		return err
-	}
-	if err := g.bodies.Sync(); err != nil {
-		return err
-	}
-	if err := failpoint.Here("labels.forget"); err != nil {
-		return err
-	}
-	if err := write(g.bodies, make([]byte, e.length), e.body+bodyHead, name); err != nil {
-		return err
-	}
-	return g.bodies.Sync()
 }
 
 // readAhead is the number of entries that oldest reads at a time.
