@@ -46,7 +46,7 @@ func TestPageInBrowser(t *testing.T) {
 	must.Do(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	validates(t, runner, &service, online.DefaultConfig(), written())
-	runner.Validator.Config.Events = 200 // 400 of 404 events give the two reports that a line needs
+	validatesTwice(runner, &service)
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())

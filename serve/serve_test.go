@@ -781,6 +781,41 @@ func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, r
 		}}
 }
 
+// validatesTwice makes a run of 404 records validate after 200 and after 400 records: the second half arrives only after
+// the first report. A line of validations needs two.
+func validatesTwice(r *run.Runner, s *serve.Service) {
+	r.Validator.Config.Events = 200
+	r.Source = &halves{Source: r.Source, first: func() bool { return len(s.Reports.List()) > 0 }}
+}
+
+// halves is a Source whose first batch it returns in two parts. The second part waits until first is true.
+type halves struct {
+	event.Source
+	first func() bool
+	all   event.Batch
+	rest  []event.Example
+}
+
+func (h *halves) Next(ctx context.Context, b *event.Batch) error {
+	if h.rest != nil {
+		for !h.first() && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		*b = h.all
+		b.Examples, h.rest = h.rest, nil
+		return ctx.Err()
+	}
+	if err := h.Source.Next(ctx, &h.all); err != nil {
+		return err
+	}
+	*b = h.all
+	if half := len(h.all.Examples) / 2; half > 0 && !h.first() {
+		b.Examples, h.rest = h.all.Examples[:half], h.all.Examples[half:]
+		b.Next = h.rest[0].Offset
+	}
+	return nil
+}
+
 // listening returns the default configuration with a free port.
 func listening() serve.Config {
 	c := serve.DefaultConfig()

@@ -58,8 +58,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
 	validates(t, runner, &service, online.DefaultConfig(), written())
-	// 404 records give two reports, because learning waits for the first validation.
-	runner.Validator.Config.Events = 200
+	validatesTwice(runner, &service)
 	address := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	reports := service.Reports.List()

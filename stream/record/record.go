@@ -527,9 +527,6 @@ func (c Config) Settings() map[string]string {
 	if c.Timezone != utc && c.Timezone != "" {
 		settings["timezone"] = c.Timezone
 	}
-	if !c.Infer {
-		settings["infer"] = "false"
-	}
 	if len(c.TimeFeatures) > 0 {
 		settings["time_features"] = joinList(c.TimeFeatures)
 	}
@@ -567,7 +564,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 		}
 		*to = list
 	}
-	c.Unlabeled, c.Infer = settings["unlabeled"] == "true", settings["infer"] != "false"
+	c.Unlabeled = settings["unlabeled"] == "true"
 	c.Decimal, c.Thousands = cmp.Or(settings["decimal"], c.Decimal), settings["thousands"]
 	c.Timezone = cmp.Or(settings["timezone"], utc)
 	if text := settings["ngrams"]; text != "" {

@@ -89,7 +89,10 @@ func TestLearners(t *testing.T) {
 	}
 	last := func(text string) string {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
-		return lines[len(lines)-1]
+		if verdict := lines[len(lines)-1]; !strings.HasPrefix(verdict, "Declared losses are ") {
+			t.Errorf("the last line is no verdict on declared losses: %s", verdict)
+		}
+		return lines[len(lines)-3]
 	}
 	same := table("default,default", "elec2,chick_weights", "")
 	if got := last(same); got != "No stream is worse with default." {
