@@ -30,8 +30,8 @@ type Standardizer struct {
 	fields  map[uint32]uint16 // fields of the columns that are not Sparse
 }
 
-// maxRepeated is the largest weight of an example that counts as so many examples.
-const maxRepeated = 1000
+// maxRepeated is the largest weight of an example that counts as so many examples, as in online.Learner.Learn.
+const maxRepeated = 16
 
 // Observe adds an example to the statistics of its columns. Call it for each example, in order. An example whose weight
 // is a whole number up to maxRepeated counts as so many examples, any other as one.

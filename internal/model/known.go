@@ -24,6 +24,10 @@ type ColumnUse struct {
 	Memory uint64
 }
 
+// A column omits zeros if its least reading is below the fraction closeToZero of the mean reading. Most columns omit zeros
+// already if it is below closeTogether, or somewhat more for few readings: fewReadings divided by their number.
+const closeToZero, closeTogether, fewReadings = 0.05, 0.1, 2
+
 // usualColumns is the largest number of columns that are counted.
 const usualColumns = 4096
 
@@ -77,13 +81,13 @@ func (u *ColumnUse) Review(was *Missing) *Missing {
 	rare, omitting := 0, 0 // columns that a tenth of the events have, but not nine tenths, and those of them that omit zeros
 	for i, n := range u.Present {
 		if 10*n >= u.Events && 10*n < 9*u.Events {
-			if rare++; u.omitsZeros(i, 0.1, 2) {
+			if rare++; u.omitsZeros(i, closeTogether+fewReadings/float64(n)) {
 				omitting++
 			}
 		}
 	}
 	for i, n := range u.Present {
-		if 10*n >= 9*u.Events && !was.ReadsZero(u.Columns[i]) || 10*n >= u.Events && 2*omitting < rare && !u.omitsZeros(i, 0.05, 0) {
+		if 10*n >= 9*u.Events && !was.ReadsZero(u.Columns[i]) || 10*n >= u.Events && 2*omitting < rare && !u.omitsZeros(i, closeToZero) {
 			usual = append(usual, u.Columns[i])
 		}
 	}
@@ -97,10 +101,10 @@ func (u *ColumnUse) Review(was *Missing) *Missing {
 
 // omitsZeros reports whether the readings of a column look like those of a format that omits zeros, such as pixels and
 // one-hot categories: they are all equal, or they are never 0 but come close to 0 from one side. The least reading must
-// then be below a fraction of the mean: close, plus few divided by the number of readings.
-func (u *ColumnUse) omitsZeros(i int, close, few float64) bool {
+// then be below the fraction close of the mean.
+func (u *ColumnUse) omitsZeros(i int, close float64) bool {
 	least := math.Abs(u.Least[i])
-	return least > 0 && (least < u.Mean[i]*(close+few/float64(u.Present[i])) || least == u.Mean[i])
+	return least > 0 && (least < close*u.Mean[i] || least == u.Mean[i])
 }
 
 // isCross reports whether entry j of an event is a product of fields.

@@ -174,8 +174,8 @@ func (l *loop) runDueJobs(ctx context.Context) error {
 // stopEvery is the number of events between checks whether the run is to stop, if an event takes longer than slowEvent.
 const stopEvery, slowEvent = 64, time.Millisecond
 
-// batch processes a batch. It processes the batch in parts if an automatic promotion is due within it, or
-// if events take long. It returns ctx.Err() if ctx ends between two parts.
+// batch processes a batch. It processes the batch in parts if an automatic promotion is due within it, or if events take
+// long. It returns ctx.Err() if ctx ends between two parts.
 func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	for rest, done := *b.Batch, 0; ctx.Err() == nil; {
 		part, began := rest, time.Now()

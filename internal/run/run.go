@@ -66,8 +66,8 @@ type Runner struct {
 	// records. It may be nil. If its Open is nil, it only holds out records.
 	Validator *validate.Validator
 	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
-	// If Labels is set, the run cannot validate by Open or store Mislabeled events. These tasks would
-	// have to read the events or their bytes again.
+	// If Labels is set, the run cannot validate by Open or store Mislabeled events. These tasks would have to read the
+	// events or their bytes again.
 	Labels *labels.Join
 	// Saved describes the checkpoint from which the run continues: its name, bytes and time.
 	Saved SaveStatus

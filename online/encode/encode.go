@@ -331,8 +331,8 @@ type Review struct {
 	Some    bool     // the list of numeric columns was recomputed
 }
 
-// Review recomputes which fields are usual and which columns are dense. If no review of columns is due, it returns nil. Call it after an event has been
-// learned.
+// Review recomputes which fields are usual and which columns are dense. If no review of columns is due, it returns nil.
+// Call it after an event has been learned.
 func (n *Encoder) Review() *Review {
 	n.Fields.Review(n.schema.Fields)
 	if !n.due {

@@ -317,9 +317,10 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	if x.what == alarmEnded {
 		since = x.until.String()
 	}
-	text, nowPercent, usualPercent := "", percentText(v.Now, 3), percentText(v.Usual, 3)
-	for digits := 4; nowPercent == usualPercent && v.Now != v.Usual && digits <= 6; digits++ {
-		nowPercent, usualPercent = percentText(v.Now, digits), percentText(v.Usual, digits)
+	text, nowPercent, usualPercent := "", percentText(v.Now), percentText(v.Usual)
+	if nowPercent == usualPercent {
+		now, usual := measure.Apart(100*v.Now, 100*v.Usual, 3)
+		nowPercent, usualPercent = now+" %", usual+" %"
 	}
 	switch x.kind {
 	case measureMissing:
@@ -329,7 +330,7 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		case x.comes == comesNoMore && x.what == alarmEnded:
 			text = fmt.Sprintf("%s present since %s", field, since)
 		case x.comes == comesNoMore:
-			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual, 3), 1<<stretchBits)
+			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual), 1<<stretchBits)
 		default:
 			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, nowPercent, since, usualPercent)
 		}
@@ -372,13 +373,14 @@ func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
 
-// percentText formats a fraction in percent, with the given number of significant digits and one less below 1 %.
-func percentText(x float64, digits int) string {
+// percentText formats a fraction in percent.
+func percentText(x float64) string {
 	p := 100 * x
+	digits := 3
 	if p < 1 {
-		digits--
+		digits = 2
 	}
-	if p > 99.95 && digits == 3 {
+	if p > 99.95 {
 		p = 100
 	}
 	return strconv.FormatFloat(math.Round(p*1e4)/1e4, 'g', digits, 64) + " %"

@@ -178,6 +178,7 @@ type Baselines struct {
 	mean, weight  float64
 	last          float64   // last target, or index of the last class
 	classes       []float64 // total weight by class
+	top           int       // the most frequent class, and the first of several
 }
 
 const (
@@ -218,7 +219,7 @@ func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 	if b.First > 0 && t.After >= b.First {
 		of := baselineSums{own: math.Abs(label - t.Value), constant: math.Abs(label - b.mean), last: math.Abs(label - b.last)}
 		if !t.Regression {
-			of = baselineSums{own: differ(t.Predicted, t.Label), constant: differ(b.majority(), t.Label), last: differ(int(b.last), t.Label), prior: prior}
+			of = baselineSums{own: differ(t.Predicted, t.Label), constant: differ(b.top, t.Label), last: differ(int(b.last), t.Label), prior: prior}
 		}
 		if b.labeled%baselineBlock == 0 {
 			b.before, b.block = b.block, baselineSums{}
@@ -238,6 +239,9 @@ func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 	}
 	if !t.Regression {
 		b.classes[t.Label] += t.Weight
+		if n, most := b.classes[t.Label], b.classes[b.top]; n > most || n == most && t.Label < b.top {
+			b.top = t.Label
+		}
 	}
 	return prior
 }
@@ -249,16 +253,6 @@ func (b *Baselines) priorLoss(label int) float64 {
 		b.classes = append(b.classes, 0)
 	}
 	return math.Log((b.weight + float64(len(b.classes))/2) / (b.classes[label] + 0.5))
-}
-
-// majority returns the most frequent class so far, and the first of several.
-func (b *Baselines) majority() (class int) {
-	for i, weight := range b.classes {
-		if weight > b.classes[class] {
-			class = i
-		}
-	}
-	return class
 }
 
 func differ(a, b int) float64 {
@@ -277,6 +271,8 @@ func (b *Baselines) State(c *coder.Coder) {
 	c.Each(b.before.sums()...)
 	c.Each(&b.mean, &b.weight, &b.last)
 	c.Floats(&b.classes)
+	c.Int(&b.top)
+	c.Failed = c.Failed || b.top < 0 || b.top >= max(1, len(b.classes))
 }
 
 // BaselineReport holds the errors of the baselines since the second labeled event: mean absolute errors for regression,

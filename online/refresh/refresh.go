@@ -240,31 +240,19 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		return
 	}
 	p := batch.Problem{Data: d, Y: y, Weight: r.window.weights, Loss: r.Loss, Noise: lv.Noise, Kappa: 1, Intercept: batch.NoIntercept, Threads: 1}
-	if !r.Marginalized {
+	if !r.Marginalized && !r.holds() {
 		p.Noise = loss.NoNoise{}
 	}
 	if r.Intercept {
 		p.Intercept = batch.PenalizedIntercept
 	}
-	center, metric := make([]float64, len(rows)), make([]float64, len(rows))
-	for c, row := range rows {
-		center[c] = r.CenterOf(row)[j]
-		metric[c] = r.Curvature(row)[j]/w.InverseDecay + r.Ridge
-	}
-	if r.Intercept && !r.Penalized {
-		// The intercept gets a small penalty, because a window with a single class would make it infinite.
-		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.InverseDecay, 0.01)
-	}
-	p.Penalty = batch.Penalty{R: metric, Center: center}
-
+	p.Penalty = r.penalty(w, j, rows)
+	metric, center := p.Penalty.R, p.Penalty.Center
 	found := make([]float64, len(rows))
 	for c, row := range rows {
 		found[c] = r.Weights(row)[j]
 	}
-	views, dead := viewsOf(lv.Noise), w.deadUnder(lv.Noise)
-	if !r.Marginalized && !r.holds() {
-		views, dead = viewsOf(p.Noise), w.deadUnder(p.Noise)
-	}
+	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
 	var held []float64 // by event and view, see hold
 	if r.holds() {
 		held = r.hold(&p, d, dead, views, y, found)
@@ -342,16 +330,30 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 }
 
+// penalty returns the quadratic summary of the events before the window, for index j of rows.
+func (r *Refresh) penalty(w *Weights, j int, rows [][]float64) batch.Penalty {
+	p := batch.Penalty{R: make([]float64, len(rows)), Center: make([]float64, len(rows))}
+	for c, row := range rows {
+		p.Center[c] = r.CenterOf(row)[j]
+		p.R[c] = r.Curvature(row)[j]/w.InverseDecay + r.Ridge
+	}
+	if r.Intercept && !r.Penalized {
+		// The intercept gets a small penalty, because a window with a single class would make it infinite.
+		p.R[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.InverseDecay, 0.01)
+	}
+	return p
+}
+
 // holds reports whether the loss has the quadratic noising penalty, which a refresh holds at the current weights.
 func (r *Refresh) holds() bool { return r.Loss == loss.Loss(loss.LogisticQuadratic{}) }
 
-// hold replaces the loss of p by the logistic loss without noise plus the quadratic noising penalty, whose factors
-// A”(f) are held at the given weights:
+// hold replaces the loss of p by the logistic loss without noise plus the quadratic noising penalty, whose factors A2(f),
+// the second derivatives of the log-partition, are held at the given weights:
 //
-//	R_q(w; weights) = 1/2 sum_n A''(f_n(weights)) v_n(w).
+//	R_q(w; weights) = 1/2 sum_n A2(f_n(weights)) v_n(w).
 //
 // This is a convex quadratic in w, although R_q(w) is not convex (Wager, Wang and Liang 2013, eq. 17). hold adds it to the
-// penalty of p, and returns A” by event and view.
+// penalty of p, and returns A2 by event and view.
 func (r *Refresh) hold(p *batch.Problem, d *batch.Data, dead func(column uint32) float64, views []view, y, weights []float64) (curvatures []float64) {
 	p.Loss, p.Noise = loss.LogisticGaussian{}, loss.NoNoise{}
 	penalty := make([]float64, len(weights))

@@ -354,11 +354,15 @@ func (c Config) Rows(lines [][]byte) ([][]byte, error) {
 	if len(lines) == 0 {
 		return lines, nil
 	}
-	first := bytes.TrimPrefix(lines[0], []byte("\ufeff"))
-	lines = append([][]byte{first}, lines[1:]...)
-	names, err := csvFields(first, c.Separator[0])
-	if err != nil || !c.isHeader(names) {
+	if first, marked := bytes.CutPrefix(lines[0], []byte("\ufeff")); marked {
+		lines = append([][]byte{first}, lines[1:]...)
+	}
+	names, err := csvFields(lines[0], c.Separator[0])
+	switch {
+	case err != nil || !c.isHeader(names):
 		return lines, nil
+	case slices.Equal(names, c.Columns):
+		return lines[1:], nil // the decoder checks the number of values
 	}
 	at := map[string]int{}
 	for i, name := range names {

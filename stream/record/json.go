@@ -104,7 +104,7 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	}
 	d.event++
 	d.data, d.left = r.Value, valuesPerFeature*d.c.MaxFeatures
-	if list := wrapped(r.Value); list != "" {
+	if list := wrapped(r.Value, d.c.Label); list != "" {
 		d.refuse(&r, e, event.ReasonSyntax, "its events are in a list named %q: send the list alone, or each event on a line, as jq -c '.%s[]' FILE writes them", list, list)
 	} else if d.document() < 0 {
 		d.refuse(&r, e, d.reason, "byte %d: %s", d.failureAt+1, d.failure)
@@ -125,63 +125,40 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	return nil
 }
 
-// wrappers are names under which other services expect a list of events.
-var wrappers = []string{"instances", "data", "inputs", "events", "records", "rows", "examples", "dataframe_records", "dataframe_split"}
-
-// envelopes are those of the wrappers that are no usual name of a field of an event.
-var envelopes = []string{"instances", "inputs", "dataframe_records"}
-
-// wrapped returns the name of the list if a record is no event but an object around a list of events, otherwise "".
-func wrapped(value []byte) string {
-	if name := enveloped(value); name != "" {
-		return name
-	}
-	colon := bytes.IndexByte(value[:min(len(value), 64)], ':')
-	if first := bytes.TrimLeft(value[colon+1:min(len(value), colon+8)], " \t\r\n"); colon < 0 || len(first) == 0 || first[0] != '[' && first[0] != '{' {
-		return ""
-	}
-	rest, ok := bytes.CutPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte{'{'})
-	if rest = bytes.TrimLeft(rest, " \t\r\n"); !ok || len(rest) == 0 || rest[0] != '"' {
-		return ""
-	}
-	var keys map[string]json.RawMessage
-	for _, name := range wrappers {
-		after, ok := bytes.CutPrefix(rest[1:], []byte(name+`"`))
-		if !ok {
-			continue
-		}
-		after = bytes.TrimLeft(after, " \t\r\n:")
-		if name == "dataframe_split" {
-			return name + ".data"
-		}
-		if after, ok = bytes.CutPrefix(after, []byte{'['}); !ok {
-			return ""
-		}
-		after = bytes.TrimLeft(after, " \t\r\n")
-		if len(after) > 0 && (after[0] == '{' || after[0] == '[') && json.Unmarshal(value, &keys) == nil && len(keys) == 1 {
-			return name
-		}
-		return ""
-	}
-	return ""
+// wrappers are names under which other services expect a list of events, with a value that says whether other keys may
+// stand beside the list. Other names of the kind may be a field of an event, so they wrap events only if they are alone.
+var wrappers = map[string]bool{
+	"instances": true, "dataframe_records": true,
+	"inputs": false, "data": false, "events": false, "records": false, "rows": false, "examples": false,
 }
 
-// enveloped returns the name of the envelope around a list of events, which may have other keys beside it, or "".
-func enveloped(value []byte) string {
+// wrapped returns the path of the list if a record is no event but an object around a list of events, otherwise "". An
+// object with the field label is an event.
+func wrapped(value []byte, label string) string {
 	list := bytes.IndexByte(value, '[')
 	if list < 0 {
 		return ""
 	}
-	if rest := bytes.TrimLeft(value[list+1:], " \t\r\n"); len(rest) == 0 || rest[0] != '{' {
+	if bytes.Contains(value[:list], []byte(`"dataframe_split":`)) {
+		return "dataframe_split.data"
+	}
+	name := lastName(value[:list])
+	company, is := wrappers[string(name)]
+	if inner := bytes.TrimLeft(value[list+1:], " \t\r\n"); !is || len(inner) == 0 || inner[0] != '{' && inner[0] != '[' {
 		return ""
 	}
 	var keys map[string]json.RawMessage
-	for _, name := range envelopes {
-		if bytes.HasSuffix(bytes.TrimRight(value[:list], " \t\r\n:"), []byte(`"`+name+`"`)) && json.Unmarshal(value, &keys) == nil && keys[name] != nil {
-			return name
-		}
+	if json.Unmarshal(value, &keys) != nil || keys[string(name)] == nil || keys[label] != nil || !company && len(keys) > 1 {
+		return ""
 	}
-	return ""
+	return string(name)
+}
+
+// lastName returns the name at the end of a JSON text that ends before a value.
+func lastName(text []byte) []byte {
+	text = bytes.TrimRight(text, " \t\r\n:")
+	text, _ = bytes.CutSuffix(text, []byte{'"'})
+	return text[bytes.LastIndexByte(text, '"')+1:]
 }
 
 // unlearn removes the names that this event has added to the tree, so that later names can be added.

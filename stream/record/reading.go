@@ -191,8 +191,7 @@ func (d *core) readString(n *named, text []byte, listed bool) (as event.ReadAs, 
 const leastEpoch = 19700101
 
 // epochTime counts a number that may be the time of the field n, and reports whether it is read as a time. ms is then the
-// time. The numbers of a time grow, unless
-// the name says that they are times.
+// time. The numbers of a time grow, unless the name says that they are times.
 func (d *core) epochTime(n *named, x float64) (ms int64, is bool) {
 	if !d.isRead(n) && (n.reading == plainReading || x < leastEpoch) {
 		return 0, false
