@@ -157,3 +157,36 @@ func TestWorseThanBaseline(t *testing.T) {
 		}
 	}
 }
+
+// TestMajorityClass compares the error of the most frequent class with its definition: the first of the classes with the
+// largest weight so far. A restart at every event must change nothing.
+func TestMajorityClass(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 2))
+	var b health.Baselines
+	weights := make([]float64, 4)
+	wrong, total := 0.0, 0.0
+	for i := range 500 {
+		label, weight := r.IntN(4), float64(1+r.IntN(2))
+		most := 0
+		for class, w := range weights {
+			if w > weights[most] {
+				most = class
+			}
+		}
+		if i > 0 {
+			if total += weight; label != most {
+				wrong += weight
+			}
+		}
+		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: weight})
+		weights[label] += weight
+		var again health.Baselines
+		c := &coder.Coder{}
+		b.State(c)
+		again.State(coder.Read(c.Out))
+		b = again
+	}
+	if got := *b.Report(false).MajorityError; math.Abs(got-100*wrong/total) > 1e-9 {
+		t.Errorf("the error is %v, want %v", got, 100*wrong/total)
+	}
+}

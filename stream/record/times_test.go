@@ -50,6 +50,22 @@ func TestEventTime(t *testing.T) {
 	}
 }
 
+// TestEpoch checks which numbers are times: epochs in four units, and the digits of dates in five forms.
+func TestEpoch(t *testing.T) {
+	for x, want := range map[float64]string{
+		893286638: "1998-04-22T23:10:38Z", 1704134640000: "2024-01-01T18:44:00Z", 1704134640000000: "2024-01-01T18:44:00Z", 1.70413464e18: "2024-01-01T18:44:00Z",
+		20240229: "2024-02-29T00:00:00Z", 20240101184407: "2024-01-01T18:44:07Z", 202401011844: "2024-01-01T18:44:00Z", 2024010118: "2024-01-01T18:00:00Z", 2401011844: "2024-01-01T18:44:00Z",
+		1899999999: "2030-03-17T17:46:39Z", 893286638000: "1998-04-22T23:10:38Z",
+		2024130118: "2034-02-21T10:21:58Z", 202402301844: "1976-05-31T14:51:41.844Z", // no date, so an epoch
+		20240230: "", 20240101250000: "", 12345: "", 7.5: "", -1704134640: "", 5e9: "", 1e30: "",
+	} {
+		ms, ok := epoch(x, time.UTC)
+		if got := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano); ok != (want != "") || ok && got != want {
+			t.Errorf("%.0f: %s %v, want %q", x, got, ok, want)
+		}
+	}
+}
+
 // TestTimeFeatures checks that the hour and the weekday of a time, and its age at record.time, are features in every
 // format with fields.
 func TestTimeFeatures(t *testing.T) {
