@@ -357,7 +357,7 @@ type Prior struct {
 }
 
 // priorErrors is the number of standard errors by which a block's log-loss must exceed that of the class frequencies.
-const priorErrors = 2
+const priorErrors = 3
 
 // Diverged reports whether scores are so large that the weights must have diverged. Log-odds of 100 on average are not
 // plausible for any data set.
