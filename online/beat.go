@@ -88,6 +88,21 @@ func due(number uint64) monitor.Due {
 	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
+// The numbers of an event are examined for contradictions at one event in four up to event doubtsFirst, and then at one
+// in sixteen.
+const doubtsFirst = 2048
+
+// doubts reports whether the numbers of the event with this number are examined.
+func doubts(number uint64) bool {
+	if number <= doubtsFirst {
+		return sampled(number, 2)
+	}
+	return sampled(number, 4)
+}
+
+// doubtsMasked reports whether a masked copy of an examined event is examined too.
+func doubtsMasked(number uint64) bool { return number <= doubtsFirst || sampled(number, 8) }
+
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
 

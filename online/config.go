@@ -87,8 +87,8 @@ type Config struct {
 	HalfLifeTime float64 `toml:"half_life_time"`
 	HalfLifeStep float64 `toml:"-" fixed:"half_life_step"`
 	OnDrift      string  `toml:"on_drift"`
-	// Stuck is "missing", "log" or "off". It is not part of the Fingerprint.
-	Stuck string `toml:"stuck"`
+	// Doubt is "auto", "log" or "off". It is not part of the Fingerprint.
+	Doubt string `toml:"doubt"`
 	// Calibrate is "auto", "on" or "off". It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
 	// MislabeledBelow is a probability in [0, 1).
@@ -125,7 +125,7 @@ func DefaultConfig() Config {
 		Presence:            "auto",
 		Transform:           "auto",
 		OnDrift:             "expert",
-		Stuck:               "missing",
+		Doubt:               "auto",
 		Calibrate:           "auto",
 		Threshold:           0.5,
 		Coverage:            0.9,
@@ -258,8 +258,8 @@ func (s *checked) parseForgetting(c Config) error {
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
 		return event.KeyErrorf("half_life_step", "half_life_step = %v: must be a number of seconds, or 0 for ten times half_life_time, and needs half_life_time", c.HalfLifeStep)
 	}
-	if c.Stuck != "missing" && c.Stuck != "log" && c.Stuck != "off" {
-		return event.KeyErrorf("stuck", "stuck %q: want missing, log or off", c.Stuck)
+	if c.Doubt != "auto" && c.Doubt != "log" && c.Doubt != "off" {
+		return event.KeyErrorf("doubt", "doubt %q: want auto, log or off", c.Doubt)
 	}
 	if c.OnDrift != "expert" && c.OnDrift != "log" && c.OnDrift != "forget" {
 		return event.KeyErrorf("on_drift", "on_drift %q: want expert, forget or log", c.OnDrift)
@@ -476,7 +476,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys that may change between runs and are not in the Fingerprint. The Fingerprint describes the
 // levels under the key noise.
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "calibrate", "stuck"}
+var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "calibrate", "doubt"}
 
 // keyMaxMemory is in the Fingerprint but may change between runs, because no weight depends on it.
 const keyMaxMemory = "max_memory"
@@ -731,8 +731,8 @@ func (c Config) checkForGroup(s checked) error {
 // raise alarms, because each member receives other events.
 func (c Config) ForGroup() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
-	if c.Stuck != "off" {
-		c.Stuck = "log"
+	if c.Doubt != "off" {
+		c.Doubt = "log"
 	}
 	if c.Optimizer == "auto" { // the second-order expert cannot learn in a group
 		c.Optimizer = "adagrad"

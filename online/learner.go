@@ -30,6 +30,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/doubt"
 	"blankout/online/encode"
 	"blankout/online/impute"
 	"blankout/online/levels"
@@ -60,6 +61,7 @@ type Learner struct {
 	hurried   uint64 // up to this event, mixture weights take effect more often
 	masked    masked
 	ablation  ablation
+	doubter   doubt.Doubter
 	snapshot  *model.Table // the latest snapshot, whose blocks the next one shares
 	member    *member      // nil outside a group of learners
 	room      room
@@ -115,7 +117,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	l.outputs = l.newOutputs()
 	l.predictor.outputs = l.outputs
 	l.monitors = monitor.New(monitor.Settings{
-		OnDrift: c.OnDrift, Stuck: c.Stuck, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
+		OnDrift: c.OnDrift, Stuck: c.Doubt, Calibrate: c.Calibrate, Positive: c.Positive, MislabeledBelow: c.MislabeledBelow, Coverage: c.Coverage,
 		Threshold: c.Threshold, ClassWeights: len(c.ClassWeight) > 0,
 		Loss: set.levels.Loss, Target: s.Target, Schema: s, Repeats: l.encoder.Repeats,
 	})
@@ -235,6 +237,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.weight = l.weights.Observe(e.Weight)
 	}
 	r := &l.room
+	l.doubt(e)
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
 	l.predict(p, l.predictor.awake(l.events))

@@ -60,7 +60,7 @@ func parse(c Config) (settings, error) {
 		s.imputed = c.CovarianceMaxFields
 	}
 	s.likelihood = strings.HasPrefix(l.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
-	s.faulty = encode.Faulty{Stuck: c.Stuck != "off", Declares: c.Stuck == "missing", Limits: c.SilentMissing > 0}
+	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto", Limits: c.SilentMissing > 0}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
 			return model.Transform(t)

@@ -63,7 +63,7 @@ func (l *Learner) Snapshot() *Snapshot {
 func (l *Learner) kept() *model.Linear {
 	l.predictor.publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
-	m.Experts, m.Sets, m.Residual, m.Dead = nil, nil, nil, nil
+	m.Experts, m.Sets, m.Residual, m.Dead, m.Doubt = nil, nil, nil, nil, nil
 	return m.Compact()
 }
 
@@ -72,6 +72,9 @@ func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	levels, own := l.predictor.weightsOf(0, nil)
 	h := l.head(s, levels, own, l.predictor.noise(0))
 	h.Experts = l.predictor.listed()
+	if l.config.Doubt != "off" {
+		h.Doubt = l.doubter.Published(l.config.Doubt == "log")
+	}
 	byRange, ranges := l.predictor.mixture.ByRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
@@ -166,7 +169,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
-const stateVersion = 20
+const stateVersion = 21
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -209,6 +212,7 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.levels.State(c)
 	l.predictor.mixture.State(c)
 	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Splines)
+	l.doubter.State(c)
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)

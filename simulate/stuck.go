@@ -55,8 +55,8 @@ func (u *run) learnerOf() *Subject {
 	s := *u.subject
 	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {
 		c := *s.Learn
-		if c.Stuck = "missing"; u.treatment.Dead == NotFound {
-			c.Stuck = "off"
+		if c.Doubt = "auto"; u.treatment.Dead == NotFound {
+			c.Doubt = "off"
 		}
 		s.Learn = &c
 	}

@@ -47,7 +47,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(optimizers.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: expect a fraction `D` of the groups to be declared missing\n--noise auto then also learns group noise levels")
-	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off")
+	f.StringVar(&t.Doubt, "doubt", t.Doubt, "online: on numbers that contradict the rest of their event or repeat one value, `WHAT`: auto, log (report only) or off")
 	f.Float64Var(&t.SilentMissing, "silent-missing", 0, "online: expect a fraction `D` of features to die silently")
 	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly (mini-batch IRLS), after the optimizer's updates or,\nwith --optimizer irls, instead of them")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
@@ -59,7 +59,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver rejects. exactOnly lists the flags that --solver online
 // rejects.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
+	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "doubt", "irls-batch", "irls-window"}
 	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )

@@ -119,7 +119,20 @@ func (u triangle) solveAll(x []float64, columns int) {
 // inverse returns the inverse of U'U, stored on and above the diagonal.
 func (u triangle) inverse() []float64 {
 	n := u.n
-	v := triangle{n, make([]float64, n*n)} // the inverse of U, computed from the last row upwards
+	v := triangle{n, make([]float64, n*n)}
+	u.invert(v)
+	out := make([]float64, n*n)
+	for i := range n {
+		for j := i; j < n; j++ {
+			out[i*n+j] = Product(v.row(i, j), v.row(j, j))
+		}
+	}
+	return out
+}
+
+// invert writes the inverse of U to v, which must be 0. It proceeds from the last row upwards.
+func (u triangle) invert(v triangle) {
+	n := u.n
 	for i := n - 1; i >= 0; i-- {
 		of, to := u.row(i, i), v.row(i, i)
 		k := i + 1
@@ -136,11 +149,4 @@ func (u triangle) inverse() []float64 {
 			to[j] /= of[0]
 		}
 	}
-	out := make([]float64, n*n)
-	for i := range n {
-		for j := i; j < n; j++ {
-			out[i*n+j] = Product(v.row(i, j), v.row(j, j))
-		}
-	}
-	return out
 }

@@ -26,6 +26,8 @@ type Covariance struct {
 
 	shrunk []float64 // Matrix with an increased diagonal, see shrink
 
+	correlate   sync.Once
+	correlated  *correlation
 	invert      sync.Once
 	precision   []float64 // the inverse of shrunk; nil if it cannot be computed
 	imputations recent[*Imputation]
@@ -227,6 +229,12 @@ func (c *Covariance) inverse() []float64 {
 		}
 	})
 	return c.precision
+}
+
+// correlation returns the correlation of the columns.
+func (c *Covariance) correlation() *correlation {
+	c.correlate.Do(func() { c.correlated = newCorrelation(c) })
+	return c.correlated
 }
 
 // factorize factorizes the submatrix of a positive definite matrix whose rows and columns have the indices places. It

@@ -121,26 +121,43 @@ func (f *Faults) in(e *event.Example) int {
 // fields are removed. It returns e itself if nothing changes. Otherwise it returns a copy in the memory of room, and
 // does not change e.
 func (h *Head) Declare(e, room *event.Example) *event.Example {
-	first := h.Faults.in(e)
-	if first < 0 {
+	if h.Faults.in(e) < 0 {
 		return e
 	}
+	return h.without(e, room, func(i int) bool { return h.Faults.at(e.Field[i], e.Features.Value[i]) })
+}
+
+// without returns an event without the features that are gone, by their index. Their fields are null, and products with
+// these fields are removed. It is a copy in the memory of room.
+func (h *Head) without(e, room *event.Example, gone func(i int) bool) *event.Example {
 	features, field, missing := room.Features, room.Field[:0], append(room.Missing[:0], e.Missing...)
 	features.Index, features.Value = features.Index[:0], features.Value[:0]
 	*room = *e
 	fields := h.Schema.Fields
 	var names []string // names of the fields that have become null
-	for i := first; i < len(e.Field); i++ {
-		if id := e.Field[i]; h.Faults.at(id, e.Features.Value[i]) && int(id) < len(fields) {
+	for i, id := range e.Field {
+		if gone(i) && int(id) < len(fields) && fields[id].Kind.Named() {
 			names = append(names, fields[id].Name)
 			missing = append(missing, firstOfName(fields, id))
 		}
 	}
-	for i, id := range e.Field {
-		if h.Faults.at(id, e.Features.Value[i]) || int(id) < len(fields) && fields[id].Kind == event.Cross && h.Schema.IsProduct(fields[id].Name, names) {
+	for i := range e.Features.Index {
+		if gone(i) {
 			continue
 		}
-		features.Index, features.Value, field = append(features.Index, e.Features.Index[i]), append(features.Value, e.Features.Value[i]), append(field, id)
+		if e.Field != nil {
+			id := e.Field[i]
+			if len(names) > 0 && int(id) < len(fields) && fields[id].Kind == event.Cross && h.Schema.IsProduct(fields[id].Name, names) {
+				continue
+			}
+			field = append(field, id)
+		}
+		features.Index, features.Value = append(features.Index, e.Features.Index[i]), append(features.Value, e.Features.Value[i])
+	}
+	if e.Field == nil {
+		field = nil
+	} else if field == nil {
+		field = []uint16{} // an event whose fields are all missing is not an event without fields
 	}
 	slices.Sort(missing)
 	room.Features, room.Field, room.Missing, room.Declared = features, field, slices.Compact(missing), true

@@ -187,6 +187,20 @@ func (m *Linear) Norm() float64 {
 // Score writes the scores of an event to out and returns them. It implements Model.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
 	e = m.declared(e)
+	scores := m.score(e, out)
+	if m.Doubt == nil {
+		return scores
+	}
+	if x := m.Doubted(e); x != nil {
+		if weight := m.Doubt.Weigh(x); weight > 0 {
+			return m.mixScores(weight, scores, m.score(x.Event, make([]float64, cap(out))))
+		}
+	}
+	return scores
+}
+
+// score is Score for an event whose numbers are taken as they are.
+func (m *Linear) score(e *event.Example, out []float64) []float64 {
 	a := m.Handling(e)
 	if a.Roles != nil {
 		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
@@ -284,6 +298,11 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	}
 	if h.Sets != nil {
 		if err := h.Sets.check(); err != nil {
+			return nil, fmt.Errorf("block model: %w", err)
+		}
+	}
+	if h.Doubt != nil {
+		if err := h.Doubt.check(); err != nil {
 			return nil, fmt.Errorf("block model: %w", err)
 		}
 	}

@@ -61,6 +61,8 @@ type Head struct {
 	Missing *Missing `json:"missing,omitempty"`
 	// Faults determines which readings count as missing; nil if none do.
 	Faults *Faults `json:"faults,omitempty"`
+	// Doubt finds numbers that contradict the rest of their event; nil for none.
+	Doubt *Doubt `json:"doubt,omitempty"`
 	// Dead has the values of silently dead numbers; nil if unknown.
 	Dead *Dead `json:"dead,omitempty"`
 	// Levels are additional weights, learned under other noise than Noise. Missing uses them to score events with

@@ -212,6 +212,15 @@ type Standardization struct {
 	Beyond    float64   `json:"beyond,omitempty"`
 }
 
+// Raw returns the value that is standardized to z.
+func (f Standardization) Raw(z float64) float64 {
+	t := f.Center + f.Scale*z
+	if f.Unit != 0 {
+		return f.Unit * math.Sinh(t)
+	}
+	return t
+}
+
 // Standardization returns the Standardization of a column with the given statistics.
 func (s *Scaler) Standardization(stats []float64) Standardization {
 	f := Standardization{Center: stats[StatCenter], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}

@@ -289,8 +289,9 @@ func (s *deathSplit) online(events []event.Example, settings []string) (probabil
 
 func modelProbabilities(m *model.Linear) probabilities {
 	return func(events []event.Example) ([][]float64, error) {
-		scores, out := make([]float64, m.Outputs), make([][]float64, len(events))
+		scores, out, reader := make([]float64, m.Outputs), make([][]float64, len(events)), model.NewReader(m)
 		for i := range events {
+			m := reader.For(&events[i])
 			out[i] = m.Probabilities(m.Score(&events[i], scores), make([]float64, max(2, m.Outputs)))
 		}
 		return out, nil

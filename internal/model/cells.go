@@ -1,0 +1,323 @@
+package model
+
+// This file computes which readings of an event contradict the event's other readings. Statistics calls such readings
+// cellwise outliers.
+
+import (
+	"math"
+	"slices"
+)
+
+// cells has what the readings of a Covariance's columns are in ordinary events. It is immutable and safe for concurrent
+// use.
+//
+// Let y be the standardized readings of an event, with the correlation S. A reading is alive with a value of its column,
+// dead at an atom (a value that dead readings have), or dead with any value of its column. A reading that is dead with
+// probability r has observation noise N = 2 r/(1-r). With A = (S + N)^-1 and a = A y, the other readings predict
+// reading i with the mean y_i - a_i/A_ii and the variance 1/A_ii - N_i (docs/mathematics.md).
+type cells struct {
+	*correlation
+	columns []CellColumn // by index in the Covariance
+	usual   []float64    // Phi^-1 of the fraction of zeros
+	tail    tail
+}
+
+// correlation has what cells need of a Covariance.
+type correlation struct {
+	n        int
+	mean, sd []float64
+	s        []float64 // correlation, with a ridge on the diagonal
+	first    []float64 // (S + N)^-1 for the probability cellStart of every reading; nil if it cannot be computed
+}
+
+// CellColumn has what the readings of one column are in ordinary events.
+type CellColumn struct {
+	Column uint32 `json:"column"`
+	// Zeros is the fraction of readings that are 0, and Most is the largest fraction of one value among recent readings.
+	Zeros float64 `json:"zeros,omitempty"`
+	Most  float64 `json:"most,omitempty"`
+	// Least reports that 0 is the smallest reading. Flag reports that the column has at most two values: such a column is
+	// never doubted.
+	Least bool `json:"least,omitempty"`
+	Flag  bool `json:"flag,omitempty"`
+	// Fills lists the values of dead readings that have been found: values that began to repeat.
+	Fills []float64 `json:"fills,omitempty"`
+}
+
+const (
+	cellStart   = 0.25 // initial probability that a reading is dead
+	cellRidge   = 0.05
+	cellRounds  = 7
+	cellSettled = 0.02 // no further round follows if all probabilities change by less
+	cellCertain = 0.99 // readings with a larger probability take no further part
+	cellMost    = 0.95 // largest fraction of dead readings
+	cellWide    = 1.2  // standard deviation of dead readings that have any value
+	cellRare    = 1e-4 // probability that an alive reading has the value of a rare atom
+	cellNatural = 0.02 // an atom with a larger fraction in ordinary events is natural
+)
+
+// tail is the distribution of an alive reading around its prediction: Student's t with the given degrees of freedom, or
+// normal for 0.
+type tail struct{ freedom, constant float64 }
+
+func newTail(freedom float64) tail {
+	t := tail{freedom: freedom, constant: -0.5 * math.Log(2*math.Pi)}
+	if freedom > 0 {
+		a, _ := math.Lgamma((freedom + 1) / 2)
+		b, _ := math.Lgamma(freedom / 2)
+		t.constant = a - b - 0.5*math.Log(freedom*math.Pi)
+	}
+	return t
+}
+
+// log returns the logarithm of the density at y.
+func (t tail) log(y, mean, sd float64) float64 {
+	d := (y - mean) / sd
+	if t.freedom > 0 {
+		return t.constant - (t.freedom+1)/2*math.Log1p(d*d/t.freedom) - math.Log(sd)
+	}
+	return t.constant - 0.5*d*d - math.Log(sd)
+}
+
+var normal = newTail(0)
+
+// newCorrelation computes the correlation of a Covariance.
+func newCorrelation(c *Covariance) *correlation {
+	n := len(c.Columns)
+	x := &correlation{n: n, mean: c.Mean, sd: make([]float64, n), s: make([]float64, n*n)}
+	for i := range n {
+		x.sd[i] = math.Sqrt(max(c.Matrix[i*n+i], 1e-6))
+	}
+	for i := range n {
+		for j := range n {
+			x.s[i*n+j] = c.Matrix[i*n+j] / (x.sd[i] * x.sd[j])
+		}
+		x.s[i*n+i] = 1 + cellRidge
+	}
+	a := slices.Clone(x.s)
+	for i := range n {
+		a[i*n+i] += cellNoise(cellStart)
+	}
+	u, ok := factorize(n, a)
+	if !ok {
+		return x
+	}
+	x.first = u.inverse()
+	for i := range n {
+		for j := range i {
+			x.first[i*n+j] = x.first[j*n+i]
+		}
+	}
+	return x
+}
+
+// newCells returns the cells for the columns of a Covariance, or nil if its correlation has no inverse. known ascends by
+// Column. A column without an entry in known is never doubted.
+func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
+	of := c.correlation()
+	if of.first == nil {
+		return nil
+	}
+	x := &cells{correlation: of, columns: make([]CellColumn, of.n), usual: make([]float64, of.n), tail: newTail(freedom)}
+	for i, column := range c.Columns {
+		at, ok := slices.BinarySearchFunc(known, column, func(k CellColumn, column uint32) int { return int(k.Column) - int(column) })
+		if x.columns[i] = (CellColumn{Column: column, Flag: true}); ok {
+			x.columns[i] = known[at]
+		}
+		p := min(max(x.columns[i].Zeros, cellRare), 1-cellRare)
+		x.columns[i].Zeros, x.usual[i] = p, math.Sqrt2*math.Erfinv(2*p-1)
+	}
+	return x
+}
+
+// cellNoise returns the observation noise of a reading that is dead with probability r.
+func cellNoise(r float64) float64 { return 2*r/max(1-r, 1e-3) + 1e-6 }
+
+// The atoms of a reading: none, the value 0, or a fill value.
+const (
+	noAtom byte = iota
+	zeroAtom
+	fillAtom
+)
+
+// cellEvent has the readings of one event, by index in the Covariance, and what the cells find in them.
+type cellEvent struct {
+	raw  []float64
+	y    []float64 // standardized to mean 0 and deviation 1
+	out  []bool    // the event has no such reading
+	atom []byte
+
+	r              []float64 // probability that a reading is dead
+	x              []float64 // expected reading, given the others, in the unit of y
+	first, g       float64   // evidence for dead readings after the first round and at the end, as a log-likelihood ratio
+	atoms, others  float64   // expected fractions of dead readings at an atom and of others
+	noise, a, d    []float64
+	load           []float64 // log of alive over dead, without the factor of the fraction alive
+	matrix, solved []float64
+	active         []int
+}
+
+func newCellEvent(n int) *cellEvent {
+	f := func() []float64 { return make([]float64, n) }
+	return &cellEvent{
+		raw: f(), y: f(), out: make([]bool, n), atom: make([]byte, n), r: f(), x: f(), noise: f(), a: f(), d: f(), load: f(),
+		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n),
+	}
+}
+
+// judged reports whether reading i can be doubted.
+func (x *cells) judged(t *cellEvent, i int) bool { return !t.out[i] && !x.columns[i].Flag }
+
+// infer computes r, x and the evidence. If the evidence of the first round is below screen, nothing is doubted and the
+// evidence is negative infinity.
+func (x *cells) infer(t *cellEvent, screen float64) {
+	t.atoms, t.others = cellStart/2, cellStart/2
+	screens := true
+	for i := range x.n {
+		t.r[i] = cellStart
+		switch c := &x.columns[i]; {
+		case t.out[i]:
+			t.r[i] = 1
+		case c.Flag:
+			t.r[i] = 0
+		case t.atom[i] == fillAtom, t.atom[i] == zeroAtom && c.Zeros < cellNatural:
+			t.r[i], t.load[i], screens = 1, math.Log(cellRare)-math.Log(cellStart/2), false
+		}
+		screens = screens && !t.out[i]
+	}
+	if t.first = math.Inf(1); screens {
+		t.active = t.active[:0]
+		for i := range x.n {
+			row := x.first[i*x.n:][:x.n]
+			t.a[i], t.d[i], t.noise[i] = Product(row, t.y), row[i], cellNoise(cellStart)
+			t.active = append(t.active, i)
+		}
+		x.judge(t, 0)
+		t.first = t.g
+	}
+	if t.first < screen {
+		t.g = math.Inf(-1)
+		return
+	}
+	for round := range cellRounds {
+		damp := 0.5
+		if !screens && round == 0 {
+			damp = 0
+		}
+		if !x.solve(t) || x.judge(t, damp) < cellSettled {
+			break
+		}
+	}
+	for i := range x.n {
+		t.x[i] = Product(x.s[i*x.n:][:x.n], t.a)
+	}
+}
+
+// solve computes a and the diagonal d of A, for the readings that are not certainly dead. It returns false if rounding
+// makes that impossible.
+func (x *cells) solve(t *cellEvent) bool {
+	t.active = t.active[:0]
+	for i := range x.n {
+		if !t.out[i] && t.r[i] < cellCertain {
+			t.active = append(t.active, i)
+		}
+	}
+	k := len(t.active)
+	matrix, inverse := t.matrix[:k*k], t.matrix[x.n*x.n:][:k*k]
+	for a, i := range t.active {
+		from, to := x.s[i*x.n:][:x.n], matrix[a*k:][:k]
+		for b := a; b < k; b++ {
+			to[b] = from[t.active[b]]
+		}
+		t.noise[i] = cellNoise(t.r[i])
+		to[a] += t.noise[i]
+		t.solved[a] = t.y[i]
+	}
+	u, ok := factorize(k, matrix)
+	if !ok {
+		return false
+	}
+	u.solve(t.solved[:k])
+	clear(t.a)
+	for a, i := range t.active {
+		t.a[i] = t.solved[a]
+	}
+	u.inverseDiagonal(triangle{k, inverse}, t.solved[:k])
+	for a, i := range t.active {
+		t.d[i] = t.solved[a]
+	}
+	return true
+}
+
+// judge updates r of the active readings, the fractions of dead readings and the evidence. A former r keeps the
+// fraction damp. change is the largest change of an r.
+func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
+	odds := math.Log(1 - t.atoms - t.others)
+	for _, i := range t.active {
+		if !x.judged(t, i) {
+			continue
+		}
+		t.load[i] = min(max(x.alive(t, i)-x.dead(t, i), -30), 30)
+		now := 1 / (1 + math.Exp(min(max(t.load[i]+odds, -30), 30)))
+		change = max(change, math.Abs(now-t.r[i]))
+		t.r[i] = damp*t.r[i] + (1-damp)*now
+	}
+	count, atoms, others := 1.0, 0.25, 0.25
+	for i := range x.n {
+		if !x.judged(t, i) {
+			continue
+		}
+		if count++; t.atom[i] != noAtom {
+			atoms += t.r[i]
+		} else {
+			others += t.r[i]
+		}
+	}
+	t.atoms, t.others = min(max(atoms/count, 0.001), cellMost), min(max(others/count, 0.001), cellMost)
+	if both := t.atoms + t.others; both > cellMost {
+		t.atoms, t.others = t.atoms*cellMost/both, t.others*cellMost/both
+	}
+	t.g = 0
+	for i := range x.n {
+		if x.judged(t, i) {
+			t.g += math.Log(1 - t.atoms - t.others + math.Exp(-t.load[i]))
+		}
+	}
+	return change
+}
+
+// alive returns the logarithm of the likelihood of reading i if it is alive: a density, or the probability of an atom.
+func (x *cells) alive(t *cellEvent, i int) float64 {
+	mean := t.y[i] - t.a[i]/t.d[i]
+	sd := math.Sqrt(max(1/t.d[i]-t.noise[i], 0.05))
+	c, log := &x.columns[i], 0.0
+	switch {
+	case t.atom[i] == noAtom:
+		log = x.tail.log(t.y[i], mean, sd)
+	case t.atom[i] == zeroAtom && c.Least && c.Zeros > cellNatural: // a censored reading
+		log = math.Log(max(0.5*math.Erfc((mean-x.usual[i])/sd/math.Sqrt2), 1e-300))
+	case t.atom[i] == zeroAtom:
+		log = math.Log(c.Zeros) + normal.log(t.y[i], mean, sd) - normal.log(t.y[i], 0, 1)
+	default:
+		log = math.Log(cellRare) + normal.log(t.y[i], mean, sd) - normal.log(t.y[i], 0, 1)
+	}
+	return max(log, -25)
+}
+
+// dead returns the logarithm of the likelihood of reading i if it is dead, times the fraction of such readings.
+func (x *cells) dead(t *cellEvent, i int) float64 {
+	if t.atom[i] != noAtom {
+		return math.Log(t.atoms)
+	}
+	return math.Log(t.others) + normal.log(t.y[i], 0, cellWide)
+}
+
+// inverseDiagonal writes the diagonal of the inverse of U'U to diagonal, with v as scratch memory.
+func (u triangle) inverseDiagonal(v triangle, diagonal []float64) {
+	clear(v.data)
+	u.invert(v)
+	for i := range u.n {
+		row := v.row(i, i)
+		diagonal[i] = Product(row, row)
+	}
+}

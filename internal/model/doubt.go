@@ -1,0 +1,312 @@
+package model
+
+// This file predicts events with readings that contradict the other readings of their event.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+)
+
+// Doubt decides for each number of an event whether it is a measurement, or the reading of something that has died. It
+// needs no report of the loss: a number is doubted if the other numbers of the event do not allow it, or if it is a fill
+// value (CellColumn.Fills). An event with doubted numbers is predicted twice, as it is and with these numbers missing or
+// corrected; the probabilities are mixed by Weights.
+//
+// A Doubt belongs to the Covariance of its model. It is immutable and safe for concurrent use. The nil Doubt doubts
+// nothing.
+type Doubt struct {
+	Columns []CellColumn `json:"columns"` // ascending
+	Tail    float64      `json:"tail,omitempty"`
+	// Screen and Gate are evidences, log-likelihood ratios, that few ordinary events exceed: after the first round, and at
+	// the end. Nothing is doubted in an event with less evidence.
+	Screen float64 `json:"screen"`
+	Gate   float64 `json:"gate"`
+	// Weights has the weights of the corrected prediction, by kind and by range of the fraction of the numbers that is
+	// doubted, see MissingBin.
+	Weights [DoubtKinds][MissingBins]float64 `json:"weights"`
+
+	ready sync.Once
+	cells *cells // for the Covariance of the model; nil if it has too few columns
+	idle  sync.Pool
+}
+
+// The kinds of events with doubted readings, by what most of their doubted readings are.
+const (
+	DoubtsFill  = iota // fill values
+	DoubtsZero         // 0 in a column that is often 0
+	DoubtsOther        // other readings that contradict the rest
+	DoubtKinds
+)
+
+// DoubtMost is the largest weight of a corrected prediction: the probability of no class falls below a twentieth of what
+// it is with the readings as they are.
+const DoubtMost = 0.95
+
+// doubtGone is the probability from which a reading counts as missing; doubtSome is the least that corrects a reading.
+const doubtGone, doubtSome = 0.9, 0.02
+
+// Doubted is what a Doubt finds in an event.
+type Doubted struct {
+	// Event is the event without the readings that count as missing, and with corrected values of others.
+	Event    *event.Example
+	Kind     int
+	Range    int // range of the doubted fraction of the numbers
+	Readings []DoubtedReading
+}
+
+// DoubtedReading is one doubted number of an event.
+type DoubtedReading struct {
+	Column      uint32
+	Field       uint16  // 0 for a column of a sparse text format
+	Value       float64 // the number
+	Expected    float64 // what the other numbers of the event predict
+	Probability float64 // probability that the number is no measurement
+	Fill        bool    // whether the number is a fill value
+}
+
+// check returns an error if a decoded Doubt is not valid.
+func (d *Doubt) check() error {
+	for i, c := range d.Columns {
+		if i > 0 && c.Column <= d.Columns[i-1].Column || !(c.Zeros >= 0 && c.Zeros <= 1) {
+			return fmt.Errorf("doubt: column %d", c.Column)
+		}
+	}
+	for _, kind := range d.Weights {
+		for _, w := range kind {
+			if !(w >= 0 && w <= DoubtMost) {
+				return fmt.Errorf("doubt: weight %v", w)
+			}
+		}
+	}
+	return nil
+}
+
+// With returns a Doubt that also knows the given columns, which it owns.
+func (d *Doubt) With(columns []CellColumn) *Doubt {
+	return &Doubt{Columns: columns, Tail: d.Tail, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights}
+}
+
+// of returns the cells for the model's Covariance, or nil if that has too few columns.
+func (d *Doubt) of(c *Covariance) *cells {
+	d.ready.Do(func() {
+		if c != nil && len(c.Columns) >= 3 {
+			d.cells = newCells(c, d.Columns, d.Tail)
+		}
+	})
+	return d.cells
+}
+
+// Doubted returns the doubted readings of an event, or nil if there are none. The event must have passed through Declare.
+func (m *Linear) Doubted(e *event.Example) *Doubted {
+	out, _, _ := m.Examine(e)
+	return out
+}
+
+// Weigh returns the weight of the corrected prediction for an event with doubted readings.
+func (d *Doubt) Weigh(x *Doubted) float64 { return d.Weights[x.Kind][x.Range] }
+
+// Examine is Doubted, and also returns the evidence for dead readings after the first round and at the end. The evidence
+// is infinite if the event has a fill value, and negative infinity at the end if the first round finds little. It is NaN
+// if nothing can be examined.
+func (m *Linear) Examine(e *event.Example) (out *Doubted, first, last float64) {
+	d := m.Doubt
+	if d == nil || !m.standardizes() {
+		return nil, math.NaN(), math.NaN()
+	}
+	x := d.of(m.Covariance)
+	if x == nil {
+		return nil, math.NaN(), math.NaN()
+	}
+	t, _ := d.idle.Get().(*cellEvent)
+	if t == nil || len(t.y) != x.n {
+		t = newCellEvent(x.n)
+	}
+	defer d.idle.Put(t)
+	m.readCells(x, e, t)
+	x.infer(t, d.Screen)
+	if !(t.g > d.Gate) {
+		return nil, t.first, t.g
+	}
+	return m.doubted(x, e, t), t.first, t.g
+}
+
+// readCells sets t to the numbers of an event.
+func (m *Linear) readCells(x *cells, e *event.Example, t *cellEvent) {
+	at := 0
+	for i := range x.columns {
+		c := &x.columns[i]
+		for at < len(e.Features.Index) && e.Features.Index[at] < c.Column {
+			at++
+		}
+		has := at < len(e.Features.Index) && e.Features.Index[at] == c.Column
+		row := m.Rows.Row(c.Column)
+		t.y[i], t.raw[i], t.atom[i] = 0, 0, noAtom
+		if t.out[i] = row == nil || !has && !m.absentIsZero(e, c.Column, m.Covariance.Fields[i]); t.out[i] {
+			continue
+		}
+		if has {
+			t.raw[i] = e.Features.Value[at]
+		}
+		z := m.Scaler.Apply(m.Stats(row), t.raw[i])
+		t.y[i] = min(max((z-x.mean[i])/x.sd[i], -5), 5)
+		switch {
+		case slices.Contains(c.Fills, t.raw[i]):
+			t.atom[i] = fillAtom
+		case t.raw[i] == 0:
+			t.atom[i] = zeroAtom
+		}
+	}
+}
+
+// absentIsZero reports whether an event without a column has the value 0 there.
+func (m *Linear) absentIsZero(e *event.Example, column uint32, field uint16) bool {
+	if field != 0 || e.MissesColumn(column) {
+		return false
+	}
+	return m.Missing == nil || !m.Missing.ColumnsCanBeMissing || m.Missing.ReadsZero(column)
+}
+
+// doubted returns the doubted readings of an event that t describes; nil if there are none.
+func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
+	out := &Doubted{}
+	var sums [DoubtKinds]float64
+	all, sum := 0.0, 0.0
+	for i := range x.columns {
+		if !x.judged(t, i) {
+			continue
+		}
+		all, sum = all+1, sum+t.r[i]
+		switch t.atom[i] {
+		case fillAtom:
+			sums[DoubtsFill] += t.r[i]
+		case zeroAtom:
+			sums[DoubtsZero] += t.r[i]
+		default:
+			sums[DoubtsOther] += t.r[i]
+		}
+		if t.r[i] <= doubtSome {
+			continue
+		}
+		column := x.columns[i].Column
+		s := m.Scaler.Standardization(m.Stats(m.Rows.Row(column)))
+		out.Readings = append(out.Readings, DoubtedReading{
+			Column: column, Field: m.Covariance.Fields[i], Value: t.raw[i], Expected: s.Raw(x.mean[i] + x.sd[i]*t.x[i]), Probability: t.r[i], Fill: t.atom[i] == fillAtom,
+		})
+	}
+	if len(out.Readings) == 0 {
+		return nil
+	}
+	for kind, s := range sums {
+		if s > sums[out.Kind] {
+			out.Kind = kind
+		}
+	}
+	out.Range = MissingBin(sum / all)
+	out.Event = m.correct(x, e, t)
+	return out
+}
+
+// correct returns a copy of an event in which the doubted readings are missing or corrected.
+func (m *Linear) correct(x *cells, e *event.Example, t *cellEvent) *event.Example {
+	gone := make([]bool, len(e.Features.Index))
+	values := slices.Clone(e.Features.Value)
+	columns := slices.Clone(e.MissingColumns)
+	at := 0
+	for i := range x.columns {
+		column := x.columns[i].Column
+		if !x.judged(t, i) || t.r[i] <= doubtSome {
+			continue
+		}
+		for at < len(gone) && e.Features.Index[at] < column {
+			at++
+		}
+		has := at < len(gone) && e.Features.Index[at] == column
+		switch {
+		case t.r[i] > doubtGone && has:
+			if gone[at] = true; m.Covariance.Fields[i] == 0 {
+				columns = append(columns, column)
+			}
+		case t.r[i] > doubtGone:
+			columns = append(columns, column)
+		case has:
+			s := m.Scaler.Standardization(m.Stats(m.Rows.Row(column)))
+			values[at] = s.Raw(x.mean[i] + x.sd[i]*((1-t.r[i])*t.y[i]+t.r[i]*t.x[i]))
+		}
+	}
+	with := *e
+	with.Features.Value = values
+	out := m.without(&with, &event.Example{}, func(i int) bool { return gone[i] })
+	slices.Sort(columns)
+	out.MissingColumns = slices.Compact(columns)
+	return out
+}
+
+// mixScores writes the scores to out of which the probabilities are (1 - weight) those of out, and weight those of
+// other. Regression mixes the values.
+func (h *Head) mixScores(weight float64, out, other []float64) []float64 {
+	if h.Pairs || h.Target() != loss.Sign {
+		for k := range out {
+			out[k] += weight * (other[k] - out[k])
+		}
+		return out
+	}
+	d, n := h.Decision(), max(2, len(out))
+	p, q := d.Probabilities(out, make([]float64, n)), d.Probabilities(other, make([]float64, n))
+	score := func(k int) float64 {
+		x := min(max(p[k]+weight*(q[k]-p[k]), 1e-300), 1-1e-16)
+		return d.Link.cut(math.Log(x) - math.Log1p(-x))
+	}
+	if len(out) == 1 {
+		out[0] = score(1)
+		return out
+	}
+	for k := range out {
+		out[k] = score(k)
+	}
+	return out
+}
+
+// Reader predicts the events of a stream with a model. It finds fill values among the events that it is asked about,
+// which the model's learner may never have seen. A Reader is safe for concurrent use.
+type Reader struct {
+	mu       sync.Mutex
+	model    *Linear
+	readings *Readings // nil if the model doubts nothing
+	events   int
+}
+
+// NewReader returns a Reader for events that will be predicted with a model.
+func NewReader(m *Linear) *Reader {
+	r := &Reader{model: m}
+	if m.Doubt != nil && m.Doubt.of(m.Covariance) != nil {
+		r.readings = WithColumns(m.Doubt.Columns)
+	}
+	return r
+}
+
+// A Reader looks for fill values every readerEvery events, and at first whenever the number of events has doubled from
+// readerFirst on.
+const readerEvery, readerFirst = 32, 16
+
+// For returns the model that predicts an event: it knows all fill values found so far, and those found with this event.
+func (r *Reader) For(e *event.Example) *Linear {
+	if r.readings == nil {
+		return r.model
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.readings.Note(e)
+	if r.events++; r.events%readerEvery == 0 || r.events >= readerFirst && r.events&(r.events-1) == 0 {
+		if r.readings.Found() {
+			m := *r.model
+			m.Doubt = m.Doubt.With(slices.Clone(r.readings.Columns()))
+			r.model = &m
+		}
+	}
+	return r.model
+}

@@ -1,0 +1,286 @@
+// Package doubt learns, from a labeled stream, which readings to doubt: what the readings of each column are like, how
+// much evidence ordinary events have, and whether predictions improve if doubted readings are replaced. Package model
+// then doubts the readings of events with the published model.Doubt.
+//
+// Two models of an alive reading compete, a normal distribution and Student's t. The one with the lower losses is
+// published. The weight of a corrected prediction is learned by kind and by range of the doubted fraction: from the
+// stream's own events with doubted readings, and while there are few of them from masked copies of events.
+package doubt
+
+import (
+	"math"
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// Tails are the degrees of freedom of the two models of an alive reading; 0 is a normal distribution.
+var Tails = [2]float64{0, 4}
+
+// Doubter learns a model.Doubt. Its zero value is for a new stream.
+type Doubter struct {
+	Readings model.Readings
+	tails    [len(Tails)]learned
+	square   float64 // mean squared error of recent examined events, for regression
+}
+
+// learned has what is learned with one of the Tails.
+type learned struct {
+	first, last ring // evidence of ordinary events
+	real, mask  [model.DoubtKinds][model.MissingBins]gains
+}
+
+// gains has the gain in log-loss of corrected predictions over predictions of the event as it is, with recent gains
+// weighted more.
+type gains struct{ sum, count float64 }
+
+const (
+	// gainsMemory is the number of gains over which a sum extends, and mostGain is the largest gain of one event.
+	gainsMemory, mostGain = 512, 2.0
+	// Gains of the stream's own events alone decide from realEnough of them on. Until there are gainsLeast gains,
+	// readings of kinds other than fill values are reported but not corrected.
+	realEnough, gainsLeast = 32, 8
+	// The log-odds of the weights before any gain. A fill value has been found by a test; all else must first earn.
+	fillPrior, otherPrior = 3, -2
+)
+
+func (g *gains) add(gain float64) {
+	keep := 1 - 1.0/gainsMemory
+	g.sum, g.count = keep*g.sum+min(max(gain, -mostGain), mostGain), keep*g.count+1
+}
+
+// weight returns the weight of corrected predictions.
+func weight(kind int, real, mask gains) float64 {
+	if real.count < realEnough {
+		real = gains{real.sum + mask.sum, real.count + mask.count}
+	}
+	odds := real.sum + otherPrior
+	if kind == model.DoubtsFill {
+		odds = real.sum + fillPrior
+	} else if real.count < gainsLeast {
+		return 0
+	}
+	return min(1/(1+math.Exp(-odds)), model.DoubtMost)
+}
+
+// ringSize is the number of events of which evidence is kept, and ringLeast is the number from which on it is used.
+const ringSize, ringLeast = 256, 32
+
+// ring has the latest values of a quantity.
+type ring struct {
+	values []float64
+	next   int
+}
+
+func (r *ring) push(x float64) {
+	if x = min(max(x, -unbounded), unbounded); len(r.values) < ringSize {
+		r.values = append(r.values, x)
+		return
+	}
+	r.values[r.next] = x
+	r.next = (r.next + 1) % ringSize
+}
+
+// unbounded stands for an infinite evidence, which JSON cannot have.
+const unbounded = 1e300
+
+// quantile returns a quantile of the values, or missing if there are too few.
+func (r *ring) quantile(q, missing float64) float64 {
+	if len(r.values) < ringLeast {
+		return missing
+	}
+	sorted := slices.Sorted(slices.Values(r.values))
+	return sorted[int(q*float64(len(sorted)))]
+}
+
+// The quantiles of the evidence of ordinary events above which rounds follow, and readings are doubted.
+const screenQuantile, gateQuantile = 0.8, 0.9
+
+// Note keeps the readings of an event. covariance may be nil.
+func (d *Doubter) Note(e *event.Example, covariance *model.Covariance) {
+	if covariance == nil {
+		return
+	}
+	d.Readings.Follow(covariance.Columns)
+	if d.Readings.Note(e); d.Readings.Due() {
+		d.Readings.Learn()
+	}
+}
+
+// Doubt returns a Doubt with one of the Tails. It shares memory with d and is valid until the next call of a method of d.
+func (d *Doubter) doubt(tail int) *model.Doubt {
+	of := &d.tails[tail]
+	return &model.Doubt{
+		Columns: d.Readings.Columns(), Tail: Tails[tail],
+		Screen: of.first.quantile(screenQuantile, -unbounded), Gate: max(0, of.last.quantile(gateQuantile, unbounded)),
+	}
+}
+
+// Published returns the Doubt in effect, for models; nil before there is one. If logs is true, readings are doubted and
+// no prediction changes.
+func (d *Doubter) Published(logs bool) *model.Doubt {
+	if len(d.Readings.Columns()) == 0 {
+		return nil
+	}
+	best := len(Tails) - 1
+	for i := range Tails {
+		if d.tails[i].total() > d.tails[best].total() {
+			best = i
+		}
+	}
+	out := d.doubt(best)
+	if out.Columns = slices.Clone(out.Columns); logs {
+		return out
+	}
+	of := &d.tails[best]
+	for kind := range out.Weights {
+		for bin := range out.Weights[kind] {
+			out.Weights[kind][bin] = weight(kind, of.real[kind][bin], of.mask[kind][bin])
+		}
+	}
+	return out
+}
+
+// total returns the sum of all gains.
+func (l *learned) total() (sum float64) {
+	for kind := range l.real {
+		for bin := range l.real[kind] {
+			sum += l.real[kind][bin].sum + l.mask[kind][bin].sum
+		}
+	}
+	return sum
+}
+
+// Event is a labeled event to examine.
+type Event struct {
+	*event.Example
+	Number uint64        // its number in the stream
+	Model  *model.Linear // with the Scaler, the statistics of columns and the Covariance in effect; Examine sets its Doubt
+	// Loss returns the loss of a prediction of an event with the same label. Squared reports that it is a squared error.
+	Loss    func(*event.Example) float64
+	Squared bool
+}
+
+// Examine learns from a labeled event: its evidence, and whether corrected predictions are better. If masks is true, it
+// also masks a copy of the event.
+func (d *Doubter) Examine(e *Event, masks bool) {
+	d.compare(e, e.Example, nil, func(l *learned) *[model.DoubtKinds][model.MissingBins]gains { return &l.real })
+	if !masks {
+		return
+	}
+	if copied, columns := d.mask(e); copied != nil {
+		d.compare(e, copied, columns, func(l *learned) *[model.DoubtKinds][model.MissingBins]gains { return &l.mask })
+	}
+}
+
+// compare adds the gains of corrected predictions of an event. columns is nil for an event of the stream, which is
+// ordinary evidence unless it has fill values; for a masked copy it has the fill values that the copy has.
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *[model.DoubtKinds][model.MissingBins]gains) {
+	before := math.NaN()
+	m := *e.Model
+	for i := range Tails {
+		m.Doubt = d.doubt(i)
+		if columns != nil {
+			m.Doubt = m.Doubt.With(columns)
+		}
+		x, first, last := m.Examine(of)
+		if columns == nil && first == first && (x == nil || x.Kind != model.DoubtsFill) {
+			if d.tails[i].last.push(last); !math.IsInf(first, 1) {
+				d.tails[i].first.push(first)
+			}
+		}
+		if x == nil {
+			continue
+		}
+		if before != before {
+			before = d.loss(e, of)
+		}
+		gained(&d.tails[i])[x.Kind][x.Range].add(before - d.loss(e, x.Event))
+	}
+}
+
+// loss returns the loss of a prediction in nats; a squared error is divided by twice the mean squared error.
+func (d *Doubter) loss(e *Event, of *event.Example) float64 {
+	loss := e.Loss(of)
+	if !e.Squared {
+		return loss
+	}
+	if of == e.Example {
+		if d.square == 0 {
+			d.square = loss
+		}
+		d.square += (loss - d.square) / gainsMemory
+	}
+	return loss / max(2*d.square, 1e-300)
+}
+
+// maskFractions are the fractions of the readings that a masked copy has lost.
+var maskFractions = [4]float64{0.15, 0.3, 0.5, 0.7}
+
+// mask returns a copy of an event in which some readings are dead, and columns that know the fill values of the copy. The
+// dead readings are those of an earlier event, or in every second copy 0 or the middle of their column. It returns nil
+// if the event has lost fields or the copy would not differ.
+func (d *Doubter) mask(e *Event) (copied *event.Example, columns []model.CellColumn) {
+	if len(e.Missing)+len(e.MissingColumns) > 0 {
+		return nil, nil
+	}
+	random := event.Mix(e.Number + 0x9e3779b97f4a7c15)
+	fraction, stale, source := maskFractions[random&3], random>>2&1 == 0, random>>8
+	out := *e.Example
+	out.Features = event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)}
+	columns = slices.Clone(d.Readings.Columns())
+	at := 0
+	for i := range columns {
+		c := &columns[i]
+		for at < len(out.Features.Index) && out.Features.Index[at] < c.Column {
+			at++
+		}
+		if random = event.Mix(random + 1); at == len(out.Features.Index) || out.Features.Index[at] != c.Column || float64(random>>11)/(1<<53) >= fraction || c.Flag {
+			continue
+		}
+		value, ok := 0.0, true
+		switch {
+		case stale:
+			value, ok = d.Readings.Stale(i, source)
+		case c.Zeros < natural:
+			value = e.Model.Center(c.Column)
+			c.Fills = []float64{value}
+		}
+		if ok {
+			out.Features.Value[at] = value
+		}
+	}
+	if slices.Equal(out.Features.Value, e.Features.Value) {
+		return nil, nil
+	}
+	return &out, columns
+}
+
+// natural is the fraction of zeros from which a dead reading of a column is likely 0.
+const natural = 0.02
+
+// State encodes or decodes a Doubter.
+func (d *Doubter) State(c *coder.Coder) {
+	d.Readings.State(c)
+	c.Float(&d.square)
+	for i := range d.tails {
+		l := &d.tails[i]
+		l.first.state(c)
+		l.last.state(c)
+		for _, all := range []*[model.DoubtKinds][model.MissingBins]gains{&l.real, &l.mask} {
+			for kind := range all {
+				for bin := range all[kind] {
+					c.Each(&all[kind][bin].sum, &all[kind][bin].count)
+				}
+			}
+		}
+	}
+}
+
+func (r *ring) state(c *coder.Coder) {
+	c.Floats(&r.values)
+	c.Int(&r.next)
+	c.Failed = c.Failed || len(r.values) > ringSize || r.next < 0 || r.next >= ringSize
+}
