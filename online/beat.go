@@ -88,20 +88,24 @@ func due(number uint64) monitor.Due {
 	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
 }
 
-// The numbers of an event are examined for contradictions at one event in four up to event doubtsFirst, and then at one
-// in sixteen.
-const doubtsFirst = 2048
+// The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
+// doubtsFirst that happens at one event in four, and later at one in sixteen and in 64. With more than doubtsFew columns
+// it happens at a quarter of these events.
+const doubtsFirst, doubtsFew = 4096, 64
 
-// doubts reports whether the numbers of the event with this number are examined.
-func doubts(number uint64) bool {
-	if number <= doubtsFirst {
-		return sampled(number, 2)
+// doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
+// columns. masks reports whether those of a masked copy are examined too.
+func doubts(number uint64, columns int) (whole, masks bool) {
+	more := uint(0)
+	if columns > doubtsFew {
+		more = 2
 	}
-	return sampled(number, 4)
+	if number <= doubtsFirst {
+		whole = sampled(number, 2+more)
+		return whole, whole
+	}
+	return sampled(number, 4+more), sampled(number, 6+more)
 }
-
-// doubtsMasked reports whether a masked copy of an examined event is examined too.
-func doubtsMasked(number uint64) bool { return number <= doubtsFirst || sampled(number, 8) }
 
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }

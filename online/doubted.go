@@ -14,12 +14,12 @@ func (l *Learner) doubt(e *event.Example) {
 	if l.config.Doubt == "off" || covariance == nil || l.member.inGroup() {
 		return
 	}
-	if doubts(l.events) {
+	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
 		h := model.Head{Schema: l.encoder.Schema(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, Faults: l.encoder.Faults(), Covariance: covariance}
 		h.Layout = model.Layout{Width: l.encoder.Table.Width()} // rows begin with the statistics of their column
 		m := &model.Linear{Head: h, Rows: l.encoder.Table}
 		known := h.Declare(e, &event.Example{})
-		l.doubter.Examine(&doubt.Event{Example: known, Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, doubtsMasked(l.events))
+		l.doubter.Examine(&doubt.Event{Example: known, Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
 	}
 	l.doubter.Note(e, covariance)
 }

@@ -28,6 +28,7 @@ type correlation struct {
 	mean, sd []float64
 	s        []float64 // correlation, with a ridge on the diagonal
 	first    []float64 // (S + N)^-1 for the probability cellStart of every reading; nil if it cannot be computed
+	inverse  []float64 // S^-1
 }
 
 // CellColumn has what the readings of one column are in ordinary events.
@@ -94,20 +95,24 @@ func newCorrelation(c *Covariance) *correlation {
 		}
 		x.s[i*n+i] = 1 + cellRidge
 	}
-	a := slices.Clone(x.s)
+	inverse := slices.Clone(x.s)
+	noisy := slices.Clone(x.s)
 	for i := range n {
-		a[i*n+i] += cellNoise(cellStart)
+		noisy[i*n+i] += cellNoise(cellStart)
 	}
-	u, ok := factorize(n, a)
-	if !ok {
-		return x
-	}
-	x.first = u.inverse()
-	for i := range n {
-		for j := range i {
-			x.first[i*n+j] = x.first[j*n+i]
+	for _, to := range []*[]float64{&inverse, &noisy} {
+		u, ok := factorize(n, *to)
+		if !ok {
+			return x
+		}
+		*to = u.inverse()
+		for i := range n {
+			for j := range i {
+				(*to)[i*n+j] = (*to)[j*n+i]
+			}
 		}
 	}
+	x.inverse, x.first = inverse, noisy
 	return x
 }
 
@@ -154,14 +159,14 @@ type cellEvent struct {
 	noise, a, d    []float64
 	load           []float64 // log of alive over dead, without the factor of the fraction alive
 	matrix, solved []float64
-	active         []int
+	active, noisy  []int // readings that are not certainly dead; readings with noise
 }
 
 func newCellEvent(n int) *cellEvent {
 	f := func() []float64 { return make([]float64, n) }
 	return &cellEvent{
 		raw: f(), y: f(), out: make([]bool, n), atom: make([]byte, n), r: f(), x: f(), noise: f(), a: f(), d: f(), load: f(),
-		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n),
+		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n), noisy: make([]int, 0, n),
 	}
 }
 
@@ -213,15 +218,35 @@ func (x *cells) infer(t *cellEvent, screen float64) {
 	}
 }
 
-// solve computes a and the diagonal d of A, for the readings that are not certainly dead. It returns false if rounding
-// makes that impossible.
+// solve computes a and the diagonal d of A. The noise of readings that are hardly doubted counts as 0. It returns false if
+// rounding makes that impossible.
 func (x *cells) solve(t *cellEvent) bool {
-	t.active = t.active[:0]
+	t.active, t.noisy = t.active[:0], t.noisy[:0]
 	for i := range x.n {
-		if !t.out[i] && t.r[i] < cellCertain {
+		certain := t.out[i] || t.r[i] >= cellCertain
+		if t.noise[i] = 0; certain {
+			t.noise[i] = math.Inf(1)
+		} else if t.r[i] > cellQuiet {
+			t.noise[i] = cellNoise(t.r[i])
+		}
+		if t.noise[i] > 0 {
+			t.noisy = append(t.noisy, i)
+		}
+		if !certain {
 			t.active = append(t.active, i)
 		}
 	}
+	if n, k, m := float64(x.n), float64(len(t.noisy)), float64(len(t.active)); n*k*k < m*m*m {
+		return x.solveNoisy(t)
+	}
+	return x.solveActive(t)
+}
+
+// cellQuiet is the probability up to which the noise of a reading counts as 0.
+const cellQuiet = 0.05
+
+// solveActive implements solve by the inverse of S + N, for the readings that are not certainly dead.
+func (x *cells) solveActive(t *cellEvent) bool {
 	k := len(t.active)
 	matrix, inverse := t.matrix[:k*k], t.matrix[x.n*x.n:][:k*k]
 	for a, i := range t.active {
@@ -229,7 +254,6 @@ func (x *cells) solve(t *cellEvent) bool {
 		for b := a; b < k; b++ {
 			to[b] = from[t.active[b]]
 		}
-		t.noise[i] = cellNoise(t.r[i])
 		to[a] += t.noise[i]
 		t.solved[a] = t.y[i]
 	}
@@ -245,6 +269,48 @@ func (x *cells) solve(t *cellEvent) bool {
 	u.inverseDiagonal(triangle{k, inverse}, t.solved[:k])
 	for a, i := range t.active {
 		t.d[i] = t.solved[a]
+	}
+	return true
+}
+
+// solveNoisy implements solve by the inverse L of S: A = L - L_K' (N_K^-1 + L_KK)^-1 L_K for the readings K with noise
+// (Woodbury).
+func (x *cells) solveNoisy(t *cellEvent) bool {
+	n, k := x.n, len(t.noisy)
+	matrix, rows := t.matrix[:k*k], t.matrix[n*n:][:k*n]
+	for i := range n {
+		row := x.inverse[i*n:][:n]
+		t.a[i], t.d[i] = Product(row, t.y), row[i]
+	}
+	for a, i := range t.noisy {
+		from, to := x.inverse[i*n:][:n], matrix[a*k:][:k]
+		for b := a; b < k; b++ {
+			to[b] = from[t.noisy[b]]
+		}
+		to[a] += 1 / t.noise[i]
+		t.solved[a] = t.a[i]
+	}
+	u, ok := factorize(k, matrix)
+	if !ok {
+		return false
+	}
+	u.solve(t.solved[:k])
+	for a, i := range t.noisy { // rows becomes U'^-1 L_K, of which the squares are subtracted from the diagonal
+		from, row := x.inverse[i*n:][:n], rows[a*n:][:n]
+		subtract(t.a, t.solved[a], from)
+		copy(row, from)
+		b := 0
+		for ; b+4 <= a; b += 4 {
+			subtract4(row, [4]float64{u.row(b, a)[0], u.row(b+1, a)[0], u.row(b+2, a)[0], u.row(b+3, a)[0]}, rows[b*n:][:n], rows[(b+1)*n:][:n], rows[(b+2)*n:][:n], rows[(b+3)*n:][:n])
+		}
+		for ; b < a; b++ {
+			subtract(row, u.row(b, a)[0], rows[b*n:][:n])
+		}
+		scale := u.row(a, a)[0]
+		for j := range row {
+			row[j] /= scale
+			t.d[j] -= row[j] * row[j]
+		}
 	}
 	return true
 }
@@ -288,8 +354,8 @@ func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
 
 // alive returns the logarithm of the likelihood of reading i if it is alive: a density, or the probability of an atom.
 func (x *cells) alive(t *cellEvent, i int) float64 {
-	mean := t.y[i] - t.a[i]/t.d[i]
-	sd := math.Sqrt(max(1/t.d[i]-t.noise[i], 0.05))
+	mean := t.y[i] - t.a[i]/max(t.d[i], 1e-9)
+	sd := math.Sqrt(max(1/max(t.d[i], 1e-9)-t.noise[i], 0.05))
 	c, log := &x.columns[i], 0.0
 	switch {
 	case t.atom[i] == noAtom:

@@ -26,9 +26,8 @@ type Doubt struct {
 	// the end. Nothing is doubted in an event with less evidence.
 	Screen float64 `json:"screen"`
 	Gate   float64 `json:"gate"`
-	// Weights has the weights of the corrected prediction, by kind and by range of the fraction of the numbers that is
-	// doubted, see MissingBin.
-	Weights [DoubtKinds][MissingBins]float64 `json:"weights"`
+	// Weights has the weights of the corrected prediction, by kind and by range of the evidence.
+	Weights [DoubtKinds][DoubtRanges]float64 `json:"weights"`
 
 	ready sync.Once
 	cells *cells // for the Covariance of the model; nil if it has too few columns
@@ -43,6 +42,12 @@ const (
 	DoubtKinds
 )
 
+// DoubtRanges is the number of ranges of the evidence. They end at the Gate plus the doubtEdges, in nats; the last range is
+// above them.
+const DoubtRanges = 6
+
+var doubtEdges = [DoubtRanges - 1]float64{1, 3, 8, 20, 50}
+
 // DoubtMost is the largest weight of a corrected prediction: the probability of no class falls below a twentieth of what
 // it is with the readings as they are.
 const DoubtMost = 0.95
@@ -55,7 +60,7 @@ type Doubted struct {
 	// Event is the event without the readings that count as missing, and with corrected values of others.
 	Event    *event.Example
 	Kind     int
-	Range    int // range of the doubted fraction of the numbers
+	Range    int // range of the evidence
 	Readings []DoubtedReading
 }
 
@@ -175,12 +180,10 @@ func (m *Linear) absentIsZero(e *event.Example, column uint32, field uint16) boo
 func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 	out := &Doubted{}
 	var sums [DoubtKinds]float64
-	all, sum := 0.0, 0.0
 	for i := range x.columns {
 		if !x.judged(t, i) {
 			continue
 		}
-		all, sum = all+1, sum+t.r[i]
 		switch t.atom[i] {
 		case fillAtom:
 			sums[DoubtsFill] += t.r[i]
@@ -206,7 +209,11 @@ func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 			out.Kind = kind
 		}
 	}
-	out.Range = MissingBin(sum / all)
+	for _, edge := range doubtEdges {
+		if t.g-m.Doubt.Gate > edge {
+			out.Range++
+		}
+	}
 	out.Event = m.correct(x, e, t)
 	return out
 }

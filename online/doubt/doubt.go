@@ -29,40 +29,66 @@ type Doubter struct {
 // learned has what is learned with one of the Tails.
 type learned struct {
 	first, last ring // evidence of ordinary events
-	real, mask  [model.DoubtKinds][model.MissingBins]gains
+	real, mask  [model.DoubtKinds][model.DoubtRanges]gains
 }
 
-// gains has the gain in log-loss of corrected predictions over predictions of the event as it is, with recent gains
-// weighted more.
-type gains struct{ sum, count float64 }
+// candidates are the weights of the corrected prediction that compete.
+var candidates = [...]float64{0, 0.25, 0.5, 0.75, model.DoubtMost}
+
+// gains has, for each of the candidates, by how much the mixture with this weight lowers the log-loss, with recent
+// events weighted more. A mixture of probabilities loses at most the logarithm of 1 - weight, so that few events cannot
+// decide everything.
+type gains struct {
+	sums  [len(candidates)]float64
+	count float64
+}
 
 const (
-	// gainsMemory is the number of gains over which a sum extends, and mostGain is the largest gain of one event.
-	gainsMemory, mostGain = 512, 2.0
+	gainsMemory = 256 // number of events over which sums extend
 	// Gains of the stream's own events alone decide from realEnough of them on. Until there are gainsLeast gains,
 	// readings of kinds other than fill values are reported but not corrected.
 	realEnough, gainsLeast = 32, 8
-	// The log-odds of the weights before any gain. A fill value has been found by a test; all else must first earn.
-	fillPrior, otherPrior = 3, -2
+	// A fill value has been found by a test: it begins as if fillEvents events had gained fillGain nats each.
+	fillEvents, fillGain = 10, 0.5
 )
 
+// add adds the gain of the corrected prediction over the prediction of the event as it is.
 func (g *gains) add(gain float64) {
-	keep := 1 - 1.0/gainsMemory
-	g.sum, g.count = keep*g.sum+min(max(gain, -mostGain), mostGain), keep*g.count+1
+	ratio := math.Exp(min(gain, 30))
+	for i, w := range candidates {
+		g.sums[i] = (1-1.0/gainsMemory)*g.sums[i] + math.Log(1-w+w*ratio)
+	}
+	g.count = (1-1.0/gainsMemory)*g.count + 1
 }
 
-// weight returns the weight of corrected predictions.
+// plus returns the gains of both.
+func (g gains) plus(other gains) gains {
+	for i := range g.sums {
+		g.sums[i] += other.sums[i]
+	}
+	g.count += other.count
+	return g
+}
+
+// weight returns the weight of corrected predictions: the mean of the candidates by their posterior probabilities.
 func weight(kind int, real, mask gains) float64 {
 	if real.count < realEnough {
-		real = gains{real.sum + mask.sum, real.count + mask.count}
+		real = real.plus(mask)
 	}
-	odds := real.sum + otherPrior
-	if kind == model.DoubtsFill {
-		odds = real.sum + fillPrior
-	} else if real.count < gainsLeast {
+	switch {
+	case kind == model.DoubtsFill:
+		for i, w := range candidates {
+			real.sums[i] += fillEvents * math.Log(1-w+w*math.Exp(fillGain))
+		}
+	case real.count < gainsLeast:
 		return 0
 	}
-	return min(1/(1+math.Exp(-odds)), model.DoubtMost)
+	most, sum, mean := slices.Max(real.sums[:]), 0.0, 0.0
+	for i, w := range candidates {
+		p := math.Exp(real.sums[i] - most)
+		sum, mean = sum+p, mean+p*w
+	}
+	return min(mean/sum, model.DoubtMost)
 }
 
 // ringSize is the number of events of which evidence is kept, and ringLeast is the number from which on it is used.
@@ -143,11 +169,11 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 	return out
 }
 
-// total returns the sum of all gains.
+// total returns the sum of the gains of the best candidates.
 func (l *learned) total() (sum float64) {
 	for kind := range l.real {
 		for bin := range l.real[kind] {
-			sum += l.real[kind][bin].sum + l.mask[kind][bin].sum
+			sum += slices.Max(l.real[kind][bin].sums[:]) + slices.Max(l.mask[kind][bin].sums[:])
 		}
 	}
 	return sum
@@ -166,18 +192,18 @@ type Event struct {
 // Examine learns from a labeled event: its evidence, and whether corrected predictions are better. If masks is true, it
 // also masks a copy of the event.
 func (d *Doubter) Examine(e *Event, masks bool) {
-	d.compare(e, e.Example, nil, func(l *learned) *[model.DoubtKinds][model.MissingBins]gains { return &l.real })
+	d.compare(e, e.Example, nil, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.real })
 	if !masks {
 		return
 	}
 	if copied, columns := d.mask(e); copied != nil {
-		d.compare(e, copied, columns, func(l *learned) *[model.DoubtKinds][model.MissingBins]gains { return &l.mask })
+		d.compare(e, copied, columns, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.mask })
 	}
 }
 
 // compare adds the gains of corrected predictions of an event. columns is nil for an event of the stream, which is
 // ordinary evidence unless it has fill values; for a masked copy it has the fill values that the copy has.
-func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *[model.DoubtKinds][model.MissingBins]gains) {
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *[model.DoubtKinds][model.DoubtRanges]gains) {
 	before := math.NaN()
 	m := *e.Model
 	for i := range Tails {
@@ -197,7 +223,8 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if before != before {
 			before = d.loss(e, of)
 		}
-		gained(&d.tails[i])[x.Kind][x.Range].add(before - d.loss(e, x.Event))
+		gain := before - d.loss(e, x.Event)
+		gained(&d.tails[i])[x.Kind][x.Range].add(gain)
 	}
 }
 
@@ -269,10 +296,13 @@ func (d *Doubter) State(c *coder.Coder) {
 		l := &d.tails[i]
 		l.first.state(c)
 		l.last.state(c)
-		for _, all := range []*[model.DoubtKinds][model.MissingBins]gains{&l.real, &l.mask} {
+		for _, all := range []*[model.DoubtKinds][model.DoubtRanges]gains{&l.real, &l.mask} {
 			for kind := range all {
 				for bin := range all[kind] {
-					c.Each(&all[kind][bin].sum, &all[kind][bin].count)
+					for i := range all[kind][bin].sums {
+						c.Float(&all[kind][bin].sums[i])
+					}
+					c.Float(&all[kind][bin].count)
 				}
 			}
 		}

@@ -1,0 +1,127 @@
+package model
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// randomCells returns cells for n correlated columns, and readings with some noise.
+func randomCells(t *testing.T, n int, r *rand.Rand) (*cells, *cellEvent) {
+	t.Helper()
+	matrix := make([]float64, n*n)
+	for range 3 * n {
+		x := make([]float64, n)
+		common := r.NormFloat64()
+		for i := range x {
+			x[i] = common + r.NormFloat64()
+		}
+		for i := range n {
+			for j := range n {
+				matrix[i*n+j] += x[i] * x[j] / float64(3*n)
+			}
+		}
+	}
+	columns, known := make([]uint32, n), make([]CellColumn, n)
+	for i := range columns {
+		columns[i], known[i] = uint32(3*i), CellColumn{Column: uint32(3 * i)}
+	}
+	c, err := NewCovariance(columns, make([]uint16, n), make([]float64, n), matrix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newCellEvent(n)
+	common := r.NormFloat64()
+	for i := range n {
+		e.y[i] = (common + r.NormFloat64()) / math.Sqrt2
+	}
+	return newCells(c, known, 0), e
+}
+
+// TestCellsSolve checks that both forms of solve give A y and the diagonal of A = (S + N)^-1, by the definition.
+func TestCellsSolve(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		n := 3 + r.IntN(12)
+		x, e := randomCells(t, n, r)
+		for i := range n {
+			switch r.IntN(4) {
+			case 0:
+				e.r[i] = 1
+			case 1:
+				e.r[i] = 0.1 + 0.8*r.Float64()
+			default:
+				e.r[i] = 0
+			}
+		}
+		x.solve(e)
+		var active []int
+		for i := range n {
+			if e.r[i] < 1 {
+				active = append(active, i)
+			}
+		}
+		k := len(active)
+		matrix, want := make([]float64, k*k), make([]float64, k)
+		for a, i := range active {
+			for b, j := range active {
+				matrix[a*k+b] = x.s[i*n+j]
+			}
+			matrix[a*k+a] += e.noise[i]
+			want[a] = e.y[i]
+		}
+		u, ok := factorize(k, matrix)
+		if !ok {
+			t.Fatal("not positive")
+		}
+		u.solve(want)
+		inverse := u.inverse()
+		for _, form := range []func(*cellEvent) bool{x.solveActive, x.solveNoisy} {
+			if !form(e) {
+				t.Fatal("no solution")
+			}
+			for a, i := range active {
+				if math.Abs(e.a[i]-want[a]) > 1e-9 || math.Abs(e.d[i]-inverse[a*k+a]) > 1e-9 {
+					t.Fatalf("n %d, reading %d: a %v, want %v; d %v, want %v", n, i, e.a[i], want[a], e.d[i], inverse[a*k+a])
+				}
+			}
+		}
+	}
+}
+
+// TestCellsAlone checks that the others' prediction of a reading is that of a regression on the other readings.
+func TestCellsAlone(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		n := 3 + r.IntN(6)
+		x, e := randomCells(t, n, r)
+		x.solve(e)
+		for i := range n {
+			matrix, right := []float64{}, []float64{}
+			for j := range n {
+				if j == i {
+					continue
+				}
+				for l := range n {
+					if l != i {
+						matrix = append(matrix, x.s[j*n+l])
+					}
+				}
+				right = append(right, x.s[i*n+j])
+			}
+			u, _ := factorize(n-1, matrix)
+			solved := append([]float64(nil), right...)
+			u.solve(solved)
+			mean, variance, at := 0.0, x.s[i*n+i], 0
+			for j := range n {
+				if j != i {
+					mean, variance = mean+solved[at]*e.y[j], variance-solved[at]*right[at]
+					at++
+				}
+			}
+			if got := e.y[i] - e.a[i]/e.d[i]; math.Abs(got-mean) > 1e-9 || math.Abs(1/e.d[i]-variance) > 1e-9 {
+				t.Fatalf("reading %d: mean %v, want %v; variance %v, want %v", i, got, mean, 1/e.d[i], variance)
+			}
+		}
+	}
+}
