@@ -104,7 +104,7 @@ func doubts(number uint64, columns int) (whole, masks bool) {
 		whole = sampled(number, 2+more)
 		return whole, whole
 	}
-	return sampled(number, 4+more), sampled(number, 6+more)
+	return sampled(number, 5+more), sampled(number, 7+more)
 }
 
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.

@@ -91,34 +91,43 @@ func weight(kind int, real, mask gains) float64 {
 	return min(mean/sum, model.DoubtMost)
 }
 
-// ringSize is the number of events of which evidence is kept, and ringLeast is the number from which on it is used.
-const ringSize, ringLeast = 256, 32
+const (
+	ringSize  = 256 // number of events of which evidence is kept
+	ringLeast = 32  // number of events from which on a quantile is known
+	ringEvery = 16  // number of events after which a quantile is computed again
+)
 
-// ring has the latest values of a quantity.
+// ring has the latest values of a quantity, and a quantile of them.
 type ring struct {
-	values []float64
-	next   int
-}
-
-func (r *ring) push(x float64) {
-	if x = min(max(x, -unbounded), unbounded); len(r.values) < ringSize {
-		r.values = append(r.values, x)
-		return
-	}
-	r.values[r.next] = x
-	r.next = (r.next + 1) % ringSize
+	values   []float64
+	next     int
+	quantile float64
 }
 
 // unbounded stands for an infinite evidence, which JSON cannot have.
 const unbounded = 1e300
 
-// quantile returns a quantile of the values, or missing if there are too few.
-func (r *ring) quantile(q, missing float64) float64 {
-	if len(r.values) < ringLeast {
-		return missing
+// push adds a value. It updates the quantile q after some values.
+func (r *ring) push(x, q float64) {
+	if x = min(max(x, -unbounded), unbounded); len(r.values) < ringSize {
+		r.values = append(r.values, x)
+		r.next = len(r.values) % ringSize
+	} else {
+		r.values[r.next] = x
+		r.next = (r.next + 1) % ringSize
 	}
-	sorted := slices.Sorted(slices.Values(r.values))
-	return sorted[int(q*float64(len(sorted)))]
+	if r.next%ringEvery == 0 {
+		sorted := slices.Sorted(slices.Values(r.values))
+		r.quantile = sorted[int(q*float64(len(sorted)))]
+	}
+}
+
+// or returns the quantile, or another number while there are too few values.
+func (r *ring) or(other float64) float64 {
+	if len(r.values) < ringLeast {
+		return other
+	}
+	return r.quantile
 }
 
 // The quantiles of the evidence of ordinary events above which rounds follow, and readings are doubted.
@@ -140,7 +149,7 @@ func (d *Doubter) doubt(tail int) *model.Doubt {
 	of := &d.tails[tail]
 	return &model.Doubt{
 		Columns: d.Readings.Columns(), Tail: Tails[tail],
-		Screen: of.first.quantile(screenQuantile, -unbounded), Gate: max(0, of.last.quantile(gateQuantile, unbounded)),
+		Screen: of.first.or(-unbounded), Gate: max(0, of.last.or(unbounded)),
 	}
 }
 
@@ -213,8 +222,8 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		}
 		x, first, last := m.Examine(of)
 		if columns == nil && first == first && (x == nil || x.Kind != model.DoubtsFill) {
-			if d.tails[i].last.push(last); !math.IsInf(first, 1) {
-				d.tails[i].first.push(first)
+			if d.tails[i].last.push(last, gateQuantile); !math.IsInf(first, 1) {
+				d.tails[i].first.push(first, screenQuantile)
 			}
 		}
 		if x == nil {
@@ -312,5 +321,6 @@ func (d *Doubter) State(c *coder.Coder) {
 func (r *ring) state(c *coder.Coder) {
 	c.Floats(&r.values)
 	c.Int(&r.next)
+	c.Float(&r.quantile)
 	c.Failed = c.Failed || len(r.values) > ringSize || r.next < 0 || r.next >= ringSize
 }
