@@ -43,6 +43,10 @@ type Prediction struct {
 	// current value.
 	Stuck []string `json:"stuck,omitempty"`
 
+	// Doubted lists the numbers that are more likely no measurement than one: they contradict the other numbers of the
+	// event, or repeat a value that dead sensors read.
+	Doubted []DoubtedReading `json:"doubted,omitempty"`
+
 	NoiseLevel string `json:"noise_level,omitempty"` // noise level of the learned weights, as "dropout:0.3"
 	Version    uint64 `json:"version,omitempty"`     // version of the Model
 	Learner    string `json:"learner,omitempty"`     // name of the learner, if a stream has several
@@ -55,6 +59,15 @@ type Prediction struct {
 	// Explanation lists the features that add most to the score of Class, the largest first. If there are two classes,
 	// it explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
+}
+
+// DoubtedReading is a number that is probably no measurement.
+type DoubtedReading struct {
+	Field       string  `json:"field"`       // name of the field or column
+	Value       float64 `json:"value"`       // the number
+	Expected    float64 `json:"expected"`    // what the other numbers of the event predict
+	Probability float64 `json:"probability"` // probability that the number is no measurement
+	Reason      string  `json:"reason"`      // "repeated" or "contradicts"
 }
 
 // Contribution is the amount that one feature adds to a score: its standardized value times its weight.
@@ -91,6 +104,9 @@ func predicted(p served.Prediction, err error) (Prediction, error) {
 		for policy, weight := range p.MixtureWeights {
 			out.MixtureWeights[string(policy)] = weight
 		}
+	}
+	for _, d := range p.Doubted {
+		out.Doubted = append(out.Doubted, DoubtedReading(d))
 	}
 	for _, c := range p.Explanation {
 		out.Explanation = append(out.Explanation, Contribution(c))

@@ -375,7 +375,7 @@ func TestUnlabeled(t *testing.T) {
 	// Outliers in unlabeled events must not change the scale of a column.
 	for _, mode := range []string{"auto", "all", "scale"} {
 		c := online.DefaultConfig()
-		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Stuck = "adagrad", "dropout:0.3", mode, "none", "none", "off"
+		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Doubt = "adagrad", "dropout:0.3", mode, "none", "none", "off"
 		r := newRun(t, setting{c, 2}, 25)
 		for range 200 {
 			r.step()

@@ -36,10 +36,11 @@ type bare struct {
 type bareHead struct {
 	Scaler  model.Scaler
 	Missing *model.Missing
+	Doubt   *model.Doubt
 }
 
 func (l *Learner) bare() *bare {
-	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.encodeRefused(), l.predictor.imputer.Covariance()}
+	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing, l.doubted}, l.encode(), l.encodeRefused(), l.predictor.imputer.Covariance()}
 }
 
 // withState returns a Learner with the given state and rows, and with the settings and Schema of l.

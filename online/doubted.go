@@ -1,32 +1,46 @@
 package online
 
-// This file lets package doubt examine labeled events, before they are learned.
+// This file doubts the numbers of events: it lets package doubt examine labeled events before they are learned, and
+// predicts events with doubted numbers.
 
 import (
+	"slices"
+
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/doubt"
 )
 
+// doubts reports whether numbers are doubted at all.
+func (l *Learner) doubts() bool { return l.config.Doubt != "off" && !l.member.inGroup() }
+
+// reader returns a model with everything that is needed to examine the numbers of events.
+func (l *Learner) reader(d *model.Doubt) *model.Linear {
+	h := model.Head{
+		Schema: l.encoder.Schema(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, Faults: l.encoder.Faults(),
+		Covariance: l.predictor.imputer.Covariance(), Doubt: d,
+	}
+	h.Layout = model.Layout{Width: l.encoder.Table.Width()} // rows begin with the statistics of their column
+	return &model.Linear{Head: h, Rows: l.encoder.Table}
+}
+
 // doubt examines a labeled event whose class is known. It must be called before the event is encoded.
 func (l *Learner) doubt(e *event.Example) {
 	covariance := l.predictor.imputer.Covariance()
-	if l.config.Doubt == "off" || covariance == nil || l.member.inGroup() {
+	if covariance == nil || !l.doubts() {
 		return
 	}
 	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
-		h := model.Head{Schema: l.encoder.Schema(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, Faults: l.encoder.Faults(), Covariance: covariance}
-		h.Layout = model.Layout{Width: l.encoder.Table.Width()} // rows begin with the statistics of their column
-		m := &model.Linear{Head: h, Rows: l.encoder.Table}
-		known := h.Declare(e, &event.Example{})
-		l.doubter.Examine(&doubt.Event{Example: known, Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
+		m := l.reader(nil)
+		l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &event.Example{}), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
 	}
 	l.doubter.Note(e, covariance)
 }
 
-// lossOf returns the log-loss of the prediction for a labeled event, or the squared error for regression.
+// lossOf returns the log-loss of a labeled event whose numbers are taken as they are, or the squared error for
+// regression.
 func (l *Learner) lossOf(e *event.Example) float64 {
-	p := l.Predict(e)
+	p := l.predictAsIs(e)
 	if l.targets == nil {
 		return p.Decision.Judge(p.Scores, e.Label).LogLoss
 	}
@@ -34,4 +48,32 @@ func (l *Learner) lossOf(e *event.Example) float64 {
 		return 0
 	}
 	return (p.Value - e.Target) * (p.Value - e.Target)
+}
+
+// renewDoubt makes what has been learned about doubtful numbers take effect in predictions.
+func (l *Learner) renewDoubt() {
+	if l.doubts() {
+		l.doubted = l.doubter.Published(l.config.Doubt == "log")
+	}
+}
+
+// corrected returns the scores of an event with its doubted numbers missing or corrected, and their weight in the
+// prediction. It returns nil if the event is predicted as it is.
+func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64) {
+	c := l.predictor.imputer.Covariance()
+	if l.doubted == nil || c == nil {
+		return nil, 0
+	}
+	if l.doubtedBy != c {
+		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
+	}
+	m := l.reader(l.doubted)
+	x := m.Doubted(m.Declare(e, &event.Example{}))
+	if x == nil {
+		return nil, 0
+	}
+	if weight = l.doubted.Weight(x); weight == 0 {
+		return nil, 0
+	}
+	return slices.Clone(l.predictAsIs(x.Event).Scores), weight
 }

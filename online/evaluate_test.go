@@ -45,7 +45,7 @@ func TestEvaluate(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, noise := range []string{"dropout:0.3", "gaussian:0.2", "dropout:0.1+group:0.3", "group:sensor=0.5,words=0.2"} {
 			c := online.DefaultConfig()
-			c.Noise, c.C = noise, 2
+			c.Noise, c.C, c.Doubt = noise, 2, "log"
 			l := streamed(t, c, classes)
 			stream := func() *synthetic.Stream {
 				s := synthetic.NewStream(1, classes)

@@ -62,8 +62,10 @@ type Learner struct {
 	masked    masked
 	ablation  ablation
 	doubter   doubt.Doubter
-	snapshot  *model.Table // the latest snapshot, whose blocks the next one shares
-	member    *member      // nil outside a group of learners
+	doubted   *model.Doubt      // in effect for predictions; nil before there is one
+	doubtedBy *model.Covariance // that doubted belongs to
+	snapshot  *model.Table      // the latest snapshot, whose blocks the next one shares
+	member    *member           // nil outside a group of learners
 	room      room
 }
 
@@ -152,6 +154,24 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
 	}
+	if !l.doubts() {
+		return l.predictAsIs(e)
+	}
+	scores, weight := l.corrected(e)
+	p := l.predictAsIs(e)
+	if scores == nil {
+		return p
+	}
+	p.Scores = model.MixScores(p.Decision, l.targets != nil, weight, p.Scores, scores)
+	if l.targets != nil {
+		p.Scores[0] = l.targets.unit.Own(p.Scores[0])
+		l.interval(&p)
+	}
+	return p
+}
+
+// predictAsIs is Predict for an event whose numbers are taken as they are.
+func (l *Learner) predictAsIs(e *event.Example) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
 	if l.predict(&p, true); l.mixes() && !l.member.inGroup() {
@@ -162,12 +182,18 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
-		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
-			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, missing)
-		}
+		l.interval(&p)
 	}
 	return p
+}
+
+// interval completes the prediction of a number by its value and interval.
+func (l *Learner) interval(p *Prediction) {
+	r, t := &l.room, l.targets
+	missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
+	if t.predicted(p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
+		p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, missing)
+	}
 }
 
 // mixes reports whether predictions mix several lanes (mixed models).
@@ -184,7 +210,8 @@ func (l *Learner) predict(p *Prediction, awake bool) {
 	}
 }
 
-// Learn scores an event, learns from it, and returns what Predict would have returned. If the label is delayed, prior
+// Learn scores an event, learns from it, and returns what Predict would have returned if it took all numbers as they
+// are (see Config.Doubt): to doubt the numbers of every event would cost more than learning it. If the label is delayed, prior
 // must be the prediction made when the event arrived, else nil. The monitors measure the prior, and mixture weights are
 // updated with it.
 //
@@ -223,6 +250,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	if applies(l.events, l.hurried) {
 		l.predictor.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
+		l.renewDoubt()
 	}
 	if l.member == nil {
 		l.keepOld()
@@ -358,6 +386,9 @@ func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 
 // unlabeled predicts an event without a label, and adds the expected curvature of the loss to the accumulators.
 func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
+	if l.doubts() {
+		l.doubter.Note(e, l.predictor.imputer.Covariance())
+	}
 	l.encoder.Read(e, l.events, &l.room.in)
 	if l.encoder.Note(&l.room.in); !l.member.inGroup() {
 		l.encoder.Count(e, &l.room.in)

@@ -209,7 +209,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 // the published model, also for events with missing fields.
 func TestLevelsForMissingFields(t *testing.T) {
 	c := plain()
-	c.Noise = "none"
+	c.Noise, c.Doubt = "none", "log"
 	s := sensors(5)
 	l := newLearner(t, c, s.schema)
 	for range 2000 {

@@ -61,7 +61,7 @@ func TestPresence(t *testing.T) {
 	errors := map[string]float64{}
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
-		c := online.DefaultConfig()
+		c := asIs(online.DefaultConfig())
 		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own splines
 		l := must.Get(online.New(c, a.schema))(t)
 		for range 6000 {

@@ -139,7 +139,7 @@ func TestReference(t *testing.T) {
 				config.Noise = "dropout:" + number(c.noise)
 			}
 			config.Average, config.Adapt, config.HalfLife, config.LearningRate = c.average, c.proximal, c.halfLife, c.rate
-			config.Standardize, config.Presence, config.Calibrate, config.OnDrift, config.Stuck = "none", "none", "off", "log", "off"
+			config.Standardize, config.Presence, config.Calibrate, config.OnDrift, config.Doubt = "none", "none", "off", "log", "off"
 			schema := event.NewSchema(10, []string{"no", "yes"}, 2)
 			schema.NumericIndices = true
 			l := start(t, config, schema)

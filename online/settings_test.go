@@ -39,7 +39,7 @@ func TestSettingsAreRefused(t *testing.T) {
 	}
 	tests := []test{
 		{func(c *online.Config) { c.C = -1 }, "c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"},
-		{func(c *online.Config) { c.Stuck = "perhaps" }, `stuck "perhaps"`},
+		{func(c *online.Config) { c.Doubt = "perhaps" }, `doubt "perhaps"`},
 		{func(c *online.Config) { c.UnlabeledWeight = -0.1 }, "unlabeled_weight"},
 		{func(c *online.Config) { c.UnlabeledWeight = 1.1 }, "unlabeled_weight"},
 		{regression(func(c *online.Config) { c.Optimizer = "arow" }), "arow"},

@@ -56,7 +56,7 @@ func agedCases(n int) []agedCase {
 
 func (c agedCase) learner(t testing.TB) *learner {
 	t.Helper()
-	config := online.DefaultConfig()
+	config := asIs(online.DefaultConfig())
 	c.config(&config)
 	return start(t, config, c.schema())
 }

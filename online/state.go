@@ -72,9 +72,7 @@ func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	levels, own := l.predictor.weightsOf(0, nil)
 	h := l.head(s, levels, own, l.predictor.noise(0))
 	h.Experts = l.predictor.listed()
-	if l.config.Doubt != "off" {
-		h.Doubt = l.doubter.Published(l.config.Doubt == "log")
-	}
+	h.Doubt = l.doubted
 	byRange, ranges := l.predictor.mixture.ByRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
@@ -242,7 +240,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l, err := restored(c, set, m.Schema, &bare{bareHead{m.Scaler, m.Missing}, data, refused, m.Covariance}, m.Rows)
+	l, err := restored(c, set, m.Schema, &bare{bareHead{m.Scaler, m.Missing, m.Doubt}, data, refused, m.Covariance}, m.Rows)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		return nil, mismatch
 	} else if err != nil {
@@ -289,6 +287,9 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 	}
 	l.outputs.young = classes
 	l.encoder.Scaling.Scaler, l.encoder.Table = b.Scaler, t
+	if l.doubts() {
+		l.doubted = b.Doubt
+	}
 	if b.Missing != nil {
 		l.encoder.Fields.Missing = b.Missing.WithLevels(nil)
 	}

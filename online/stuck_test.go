@@ -101,7 +101,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 func TestStuck(t *testing.T) {
 	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
 	c := plain()
-	c.Stuck = "missing"
+	c.Doubt = "auto"
 	l := newLearner(t, c, s.Schema)
 	found := 0
 	for n := range 3000 {
@@ -157,7 +157,7 @@ func stuckAlarms(l *online.Learner) (on []health.FieldAlarm) {
 func TestStuckIsNotLearned(t *testing.T) {
 	s := synthetic.NewStuckStream(6)
 	c := plain()
-	c.Stuck = "missing"
+	c.Doubt = "auto"
 	l := newLearner(t, c, s.Schema)
 	stats := func() []float64 {
 		m := l.Snapshot().Model()
@@ -221,9 +221,9 @@ func TestStuckRestored(t *testing.T) {
 // TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards the
 // detected fields, and learns the same bits as a learner that never had the detector.
 func TestStuckSetting(t *testing.T) {
-	stuck := func(how string) online.Config { return with(func(c *online.Config) { c.Stuck = how }) }
+	stuck := func(how string) online.Config { return with(func(c *online.Config) { c.Doubt = how }) }
 	s := synthetic.NewStuckStream(4)
-	l, logs, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "log" }), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+	l, logs, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Doubt = "log" }), newStuck(t, s, func(c *online.Config) { c.Doubt = "off" })
 	feed := func(n int) {
 		for range n {
 			e := s.Next()
@@ -245,15 +245,15 @@ func TestStuckSetting(t *testing.T) {
 	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "this value counts as missing") || *h.Fields[0].Alarms[0].Value != 0.125 || l.model().Faults == nil {
 		t.Errorf("missing: %+v", h.Fields[0])
 	}
-	for how, faults := range map[string]bool{"missing": true, "log": false, "off": false} {
+	for how, faults := range map[string]bool{"auto": true, "log": false, "off": false} {
 		again := l.restoredWith(stuck(how))
-		if alarms := again.Report().Health.Alarms; (again.model().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
+		if alarms := again.Report().Health.Alarms; (again.model().Faults != nil) != faults || alarms != map[string]int{"auto": 1, "log": 1, "off": 0}[how] {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.model().Faults, alarms)
 		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "counts as missing") != faults {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}
-	if a, b := with(nil).ForGroup().Stuck, stuck("off").ForGroup().Stuck; a != "log" || b != "off" {
+	if a, b := with(nil).ForGroup().Doubt, stuck("off").ForGroup().Doubt; a != "log" || b != "off" {
 		t.Errorf("in a group stuck is %q, and %q if it was off", a, b)
 	}
 }
@@ -268,7 +268,7 @@ func TestStuckCosts(t *testing.T) {
 		if !longtest.Some(i, 2) {
 			continue
 		}
-		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Doubt = "off" })
 		wrong := [2]int{}
 		for n := range 8000 {
 			if n == 4000 {

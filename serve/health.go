@@ -32,7 +32,7 @@ var fieldMetrics = []metric{
 				emit(f.Deviation.Change)
 			}
 		})},
-	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.stuck says so.",
+	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.doubt is auto.",
 		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.Kind == health.AlarmStuck {

@@ -33,7 +33,7 @@ var flagValues = map[string][]string{
 	"silent-value": {"auto", "mean", "zero"},
 	"optimizer":    optimizers.Names(),
 	"refused":      {"fail", "skip"},
-	"stuck":        {"missing", "log", "off"},
+	"doubt":        {"auto", "log", "off"},
 	"compression":  {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 

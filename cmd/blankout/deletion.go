@@ -19,6 +19,7 @@ import (
 // example. They equal the masks of the first copies that the command corrupt writes.
 type deletion struct {
 	model     model.Model
+	reader    fillReader // scores examples with silent losses
 	corrupter batch.Corrupter
 	declare   bool // whether predictions treat deleted features as declared missing, not as silently absent
 	rescale   bool // whether to predict by rescaling the survivors (--rescale)
@@ -37,9 +38,9 @@ type deletion struct {
 }
 
 // newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy.
-func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
+func newDeletion(m model.Model, reader fillReader, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
-		model: m, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
+		model: m, reader: reader, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
 		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},
 	}
 	if o.groups > 0 {
@@ -71,7 +72,7 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	model.DeleteSilently(d.model, e, d.x.Index, d.dead, &d.silent)
 	for i, score := range []func([]float64) []float64{
 		func(to []float64) []float64 { return d.model.ScoreMissing(d.declared.Features, &d.declared, to) },
-		func(to []float64) []float64 { return d.model.Score(&d.silent, to) },
+		func(to []float64) []float64 { return d.reader.score(&d.silent, to) },
 	} {
 		scores := score(d.scores)
 		d.measure(i, e, scores)

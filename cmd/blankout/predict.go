@@ -197,11 +197,12 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, policies := read.Score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
+	reader := newFillReader(read.Model)
+	score, policies := reader.score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
 	missing := missingFields{answer: head.Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
-		if deleted, err = newDeletion(read.Model, o, schema, policies); err != nil {
+		if deleted, err = newDeletion(read.Model, reader, o, schema, policies); err != nil {
 			return err
 		}
 		score, missing = deleted.score, deleted.missingFields()
@@ -254,6 +255,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if o.explain.form != "" {
 		p.printNames(read.Schema)
+	}
+	if text := reader.found(read); text != "" && !p.quiet {
+		p.warn(text)
 	}
 	if seen.onlyUnseen > 0 && seen.familiar == 0 {
 		p.warn(fmt.Sprintf("none of %s has a feature of the model: check that model and data belong together", plural(seen.onlyUnseen, "example")))
@@ -385,6 +389,50 @@ func (x *examined) count(e *event.Example, schema *event.Schema) error {
 	x.n++
 	return nil
 }
+
+// fillReader scores the examples of a file with a model, and finds fill values among them.
+type fillReader struct {
+	model.Model
+	reader *model.Reader // nil for a model that is not linear
+}
+
+func newFillReader(m model.Model) fillReader {
+	linear, ok := m.(*model.Linear)
+	if !ok {
+		return fillReader{m, nil}
+	}
+	return fillReader{m, model.NewReader(linear)}
+}
+
+func (r fillReader) score(e *event.Example, out []float64) []float64 {
+	if r.reader == nil {
+		return r.Score(e, out)
+	}
+	return r.reader.For(e).Score(e, out)
+}
+
+// found describes the fill values that the model did not know, or returns "".
+func (r fillReader) found(m *served.Model) string {
+	if r.reader == nil {
+		return ""
+	}
+	var found []string
+	for _, c := range r.reader.Found() {
+		for _, x := range c.Fills {
+			found = append(found, fmt.Sprintf("%s %v", m.ColumnName(c.Column), x))
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(found) - maxFound; n > 0 {
+		found, more = found[:maxFound], fmt.Sprintf(" and %d more", n)
+	}
+	return "these values repeat far more often than in training, and count as lost readings: " + event.Printable(strings.Join(found, ", ")) + more
+}
+
+const maxFound = 5 // largest number of fill values in a message
 
 // missingFields describes how the model treated missing fields of the last scored example, including the
 // model.ScoreVariance.

@@ -131,7 +131,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of groups declared missing"},
 	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
-	{"stuck", "learner.stuck", "on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off"},
+	{"doubt", "learner.doubt", "on numbers that contradict the rest of their event or repeat one value, `WHAT`: auto, log (report only) or off"},
 	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(optimizers.Names())},
 	{"learning-rate", "learner.learning_rate", "learning `RATE`; 0 is the optimizer's own"},
 	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},

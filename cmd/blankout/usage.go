@@ -89,7 +89,7 @@ var groups = []struct {
 	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unseen", "group", "groups", "absent"}},
 	{"Learning", []string{"loss", "bound", "noise", "silent-value", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "unlabeled-weight", "copies", "missing-policy", "expected-missing",
-		"expected-missing-groups", "silent-missing", "covariance-max-fields", "stuck", "standardize", "scaler", "learn"}},
+		"expected-missing-groups", "silent-missing", "covariance-max-fields", "doubt", "standardize", "scaler", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "optimizer", "learning-rate", "irls-batch", "irls-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},

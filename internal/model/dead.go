@@ -4,7 +4,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"blankout/internal/event"
@@ -167,9 +166,5 @@ func (m *Linear) Center(column uint32) float64 {
 	if stats == nil {
 		return 0
 	}
-	s := m.Scaler.Standardization(stats)
-	if s.Unit != 0 {
-		return s.Unit * math.Sinh(s.Center)
-	}
-	return s.Center
+	return m.Scaler.Standardization(stats).Raw(0)
 }

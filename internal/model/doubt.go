@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"blankout/internal/event"
-	"blankout/internal/loss"
 )
 
 // Doubt decides for each number of an event whether it is a measurement, or the reading of something that has died. It
@@ -71,8 +70,17 @@ type DoubtedReading struct {
 	Value       float64 // the number
 	Expected    float64 // what the other numbers of the event predict
 	Probability float64 // probability that the number is no measurement
-	Fill        bool    // whether the number is a fill value
+	Reason      DoubtReason
 }
+
+// DoubtReason is why a number is doubted.
+type DoubtReason string
+
+// The reasons.
+const (
+	Repeated    DoubtReason = "repeated"    // a fill value
+	Contradicts DoubtReason = "contradicts" // contradicts the other numbers
+)
 
 // check returns an error if a decoded Doubt is not valid.
 func (d *Doubt) check() error {
@@ -112,8 +120,8 @@ func (m *Linear) Doubted(e *event.Example) *Doubted {
 	return out
 }
 
-// Weigh returns the weight of the corrected prediction for an event with doubted readings.
-func (d *Doubt) Weigh(x *Doubted) float64 { return d.Weights[x.Kind][x.Range] }
+// Weight returns the weight of the corrected prediction for an event with doubted readings.
+func (d *Doubt) Weight(x *Doubted) float64 { return d.Weights[x.Kind][x.Range] }
 
 // Examine is Doubted, and also returns the evidence for dead readings after the first round and at the end. The evidence
 // is infinite if the event has a fill value, and negative infinity at the end if the first round finds little. It is NaN
@@ -196,9 +204,12 @@ func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 			continue
 		}
 		column := x.columns[i].Column
-		s := m.Scaler.Standardization(m.Stats(m.Rows.Row(column)))
+		s, reason := m.Scaler.Standardization(m.Stats(m.Rows.Row(column))), Contradicts
+		if t.atom[i] == fillAtom {
+			reason = Repeated
+		}
 		out.Readings = append(out.Readings, DoubtedReading{
-			Column: column, Field: m.Covariance.Fields[i], Value: t.raw[i], Expected: s.Raw(x.mean[i] + x.sd[i]*t.x[i]), Probability: t.r[i], Fill: t.atom[i] == fillAtom,
+			Column: column, Field: m.Covariance.Fields[i], Value: t.raw[i], Expected: s.Raw(x.mean[i] + x.sd[i]*t.x[i]), Probability: t.r[i], Reason: reason,
 		})
 	}
 	if len(out.Readings) == 0 {
@@ -253,16 +264,16 @@ func (m *Linear) correct(x *cells, e *event.Example, t *cellEvent) *event.Exampl
 	return out
 }
 
-// mixScores writes the scores to out of which the probabilities are (1 - weight) those of out, and weight those of
-// other. Regression mixes the values.
-func (h *Head) mixScores(weight float64, out, other []float64) []float64 {
-	if h.Pairs || h.Target() != loss.Sign {
+// MixScores writes the scores to out of which the probabilities are (1 - weight) those of out, and weight those of
+// other. Regression mixes the scores.
+func MixScores(d Decision, regression bool, weight float64, out, other []float64) []float64 {
+	if d.Pairs || regression {
 		for k := range out {
 			out[k] += weight * (other[k] - out[k])
 		}
 		return out
 	}
-	d, n := h.Decision(), max(2, len(out))
+	n := max(2, len(out))
 	p, q := d.Probabilities(out, make([]float64, n)), d.Probabilities(other, make([]float64, n))
 	score := func(k int) float64 {
 		x := min(max(p[k]+weight*(q[k]-p[k]), 1e-300), 1-1e-16)
@@ -278,11 +289,12 @@ func (h *Head) mixScores(weight float64, out, other []float64) []float64 {
 	return out
 }
 
-// Reader predicts the events of a stream with a model. It finds fill values among the events that it is asked about,
-// which the model's learner may never have seen. A Reader is safe for concurrent use.
+// Reader predicts the events of a stream or file, in their order, with a model. It also finds the fill values of this
+// stream, which the model's learner may never have seen. It is for events as they come, not for events that somebody
+// makes up: numbers that are held constant would look like fill values.
 type Reader struct {
-	mu       sync.Mutex
 	model    *Linear
+	known    []CellColumn
 	readings *Readings // nil if the model doubts nothing
 	events   int
 }
@@ -291,7 +303,7 @@ type Reader struct {
 func NewReader(m *Linear) *Reader {
 	r := &Reader{model: m}
 	if m.Doubt != nil && m.Doubt.of(m.Covariance) != nil {
-		r.readings = WithColumns(m.Doubt.Columns)
+		r.known, r.readings = m.Doubt.Columns, WithColumns(m.Doubt.Columns)
 	}
 	return r
 }
@@ -305,8 +317,6 @@ func (r *Reader) For(e *event.Example) *Linear {
 	if r.readings == nil {
 		return r.model
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.readings.Note(e)
 	if r.events++; r.events%readerEvery == 0 || r.events >= readerFirst && r.events&(r.events-1) == 0 {
 		if r.readings.Found() {
@@ -316,4 +326,19 @@ func (r *Reader) For(e *event.Example) *Linear {
 		}
 	}
 	return r.model
+}
+
+// Found lists the columns with fill values that the Reader has found and the model did not know, and these values.
+func (r *Reader) Found() (found []CellColumn) {
+	if r.readings == nil {
+		return nil
+	}
+	for i, c := range r.readings.Columns() {
+		before := r.known[i].Fills
+		c.Fills = slices.DeleteFunc(slices.Clone(c.Fills), func(x float64) bool { return slices.Contains(before, x) })
+		if len(c.Fills) > 0 {
+			found = append(found, c)
+		}
+	}
+	return found
 }

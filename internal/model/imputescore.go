@@ -62,6 +62,9 @@ func (r *recent[T]) add(key string, made T, numbers int) T {
 // used anymore.
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
+	if m.Doubt != nil {
+		m.Doubt = m.Doubt.With(m.Doubt.Columns) // belongs to the Covariance
+	}
 	if c != nil {
 		m.imputations = &recent[*imputedWeights]{}
 	}

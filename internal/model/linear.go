@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 )
 
 // Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It contains everything that a prediction needs,
@@ -186,17 +187,21 @@ func (m *Linear) Norm() float64 {
 
 // Score writes the scores of an event to out and returns them. It implements Model.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
+	out, _ = m.ScoreDoubted(e, out)
+	return out
+}
+
+// ScoreDoubted is Score, and also returns the doubted readings of the event; nil if there are none.
+func (m *Linear) ScoreDoubted(e *event.Example, out []float64) ([]float64, *Doubted) {
 	e = m.declared(e)
-	scores := m.score(e, out)
-	if m.Doubt == nil {
-		return scores
+	scores, x := m.score(e, out), m.Doubted(e)
+	if x == nil {
+		return scores, nil
 	}
-	if x := m.Doubted(e); x != nil {
-		if weight := m.Doubt.Weigh(x); weight > 0 {
-			return m.mixScores(weight, scores, m.score(x.Event, make([]float64, cap(out))))
-		}
+	if weight := m.Doubt.Weight(x); weight > 0 {
+		scores = MixScores(m.Decision(), m.Target() != loss.Sign, weight, scores, m.score(x.Event, make([]float64, cap(out))))
 	}
-	return scores
+	return scores, x
 }
 
 // score is Score for an event whose numbers are taken as they are.

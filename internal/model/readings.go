@@ -230,7 +230,10 @@ func (r *Readings) State(c *coder.Coder) {
 		c.Failed = true
 		return
 	}
-	kept := r.recent[:r.events*len(r.columns)]
+	var kept []float64
+	if !c.Decode {
+		kept = r.recent[:r.events*len(r.columns)]
+	}
 	c.Floats(&kept)
 	if c.Decode {
 		r.recent = make([]float64, readingsKept*len(r.columns))

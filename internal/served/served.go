@@ -196,6 +196,8 @@ type Prediction struct {
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
 	// Stuck names the fields in Missing that have the value at which they are stuck (model.Faults).
 	Stuck []string `json:"stuck,omitempty"`
+	// Doubted has the numbers that are more likely no measurement than one (model.Doubt).
+	Doubted []DoubtedReading `json:"doubted,omitempty"`
 	// NoiseLevel is the noise with which the weights were learned, in the syntax of loss.ParseNoise, but without rates
 	// of single groups (loss.ShortNoise). For a learner with noise auto it is the noise level with the largest mixture
 	// weight.
@@ -210,6 +212,15 @@ type Prediction struct {
 	// Explanation has the largest contributions to the score of Class, the largest first, if requested. If there are
 	// two classes, it explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
+}
+
+// DoubtedReading is a number that is probably no measurement.
+type DoubtedReading struct {
+	Field       string  `json:"field"` // name of the field or column
+	Value       float64 `json:"value"`
+	Expected    float64 `json:"expected"`    // what the other numbers of the event predict
+	Probability float64 `json:"probability"` // probability that the number is no measurement
+	Reason      string  `json:"reason"`      // repeated or contradicts
 }
 
 // Contribution is the contribution of one feature to a score: its standardized value times its weight.
@@ -291,9 +302,9 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	}
 	came := e
 	e = m.Declare(came, &d.left)
-	scores := m.Score(e, d.scores)
+	scores, doubted := m.score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
-	p.Stuck = m.StuckFields(came)
+	p.Stuck, p.Doubted = m.StuckFields(came), doubted
 	unknown, known := m.unknown(came)
 	p.OnlyUnseen = len(unknown) > 0 && !known
 	var why []contribution
@@ -554,6 +565,7 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Stuck = m.StuckFields(e)
+	_, p.Doubted = m.score(e, make([]float64, max(m.Outputs, len(m.Schema.Classes))))
 	if unknown, known := m.unknown(e); len(unknown) > 0 {
 		p.OnlyUnseen = !known
 		named, err := names.Of(e.Value, s, unknown)
@@ -565,6 +577,29 @@ func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64
 		}
 	}
 	return p, nil
+}
+
+// ColumnName returns the name of a column, as in the stream.
+func (m *Model) ColumnName(column uint32) string { return m.name()(column) }
+
+// score returns the scores of an event, and its doubted readings.
+func (m *Model) score(e *event.Example, out []float64) ([]float64, []DoubtedReading) {
+	linear, ok := m.Model.(*model.Linear)
+	if !ok {
+		return m.Score(e, out), nil
+	}
+	scores, x := linear.ScoreDoubted(e, out)
+	if x == nil {
+		return scores, nil
+	}
+	var doubted []DoubtedReading
+	for _, r := range x.Readings {
+		if r.Probability <= 0.5 {
+			continue
+		}
+		doubted = append(doubted, DoubtedReading{m.ColumnName(r.Column), r.Value, r.Expected, r.Probability, string(r.Reason)})
+	}
+	return scores, doubted
 }
 
 func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
