@@ -3,8 +3,9 @@
 // then doubts the readings of events with the published model.Doubt.
 //
 // Two models of an alive reading compete, a normal distribution and Student's t. The one with the lower losses is
-// published. The weight of a corrected prediction is learned by kind and by range of the doubted fraction: from the
-// stream's own events with doubted readings, and while there are few of them from masked copies of events.
+// published. The weight of a corrected prediction is learned by kind and by range of the evidence: from the stream's
+// own events with doubted readings, and from masked copies of events, which count for little as soon as there are own
+// events.
 package doubt
 
 import (
@@ -45,9 +46,10 @@ type gains struct {
 
 const (
 	gainsMemory = 256 // number of events over which sums extend
-	// Gains of the stream's own events alone decide from realEnough of them on. Until there are gainsLeast gains,
+	// Masked copies count like at most maskWorth of the stream's own events, and for nothing from realEnough own events on:
+	// where a contradiction is the sign of a class, masked copies look like that class. Until there are gainsLeast gains,
 	// readings of kinds other than fill values are reported but not corrected.
-	realEnough, gainsLeast = 32, 8
+	maskWorth, realEnough, gainsLeast = 16, 8, 8
 	// A fill value has been found by a test: it begins as if fillEvents events had gained fillGain nats each.
 	fillEvents, fillGain = 10, 0.5
 )
@@ -61,20 +63,19 @@ func (g *gains) add(gain float64) {
 	g.count = (1-1.0/gainsMemory)*g.count + 1
 }
 
-// plus returns the gains of both.
-func (g gains) plus(other gains) gains {
+// plus returns the gains of both, where others count like at most worth events.
+func (g gains) plus(others gains, worth float64) gains {
+	part := min(1, worth/max(others.count, 1))
 	for i := range g.sums {
-		g.sums[i] += other.sums[i]
+		g.sums[i] += part * others.sums[i]
 	}
-	g.count += other.count
+	g.count += others.count
 	return g
 }
 
 // weight returns the weight of corrected predictions: the mean of the candidates by their posterior probabilities.
 func weight(kind int, real, mask gains) float64 {
-	if real.count < realEnough {
-		real = real.plus(mask)
-	}
+	real = real.plus(mask, maskWorth*max(0, 1-real.count/realEnough))
 	switch {
 	case kind == model.DoubtsFill:
 		for i, w := range candidates {

@@ -1,0 +1,110 @@
+package model
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/event"
+)
+
+// readings makes events with three columns: a number, an amount that is often 0, and a flag.
+type readings struct{ *rand.Rand }
+
+func (r readings) next() *event.Example {
+	amount := 0.0
+	if r.Float64() < 0.7 {
+		amount = float64(1 + r.IntN(5))
+	}
+	return &event.Example{Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{4, 7, 9}, Value: []float64{r.NormFloat64(), amount, float64(r.IntN(2))}}}
+}
+
+// TestFillValues checks that a value that begins to repeat is found, and no value of ordinary events: not a frequent 0,
+// not one of few whole numbers, and not the value of a flag.
+func TestFillValues(t *testing.T) {
+	r, s := readings{rand.New(rand.NewPCG(1, 1))}, Readings{}
+	s.Follow([]uint32{4, 7, 9})
+	feed := func(n int, change func(x []float64)) {
+		for range n {
+			e := r.next()
+			change(e.Features.Value)
+			if s.Note(e); s.Due() {
+				s.Learn()
+			}
+		}
+	}
+	feed(50*readingsKept, func([]float64) {})
+	for _, c := range s.Columns() {
+		if len(c.Fills) > 0 {
+			t.Fatalf("column %d: %v", c.Column, c.Fills)
+		}
+	}
+	c := s.Columns()
+	if c[0].Zeros > 0 || c[0].Flag || c[0].Least || c[1].Zeros < 0.2 || c[1].Zeros > 0.4 || !c[1].Least || c[1].Most < 0.25 || !c[2].Flag {
+		t.Errorf("%+v", c)
+	}
+	// A fifth of the readings of each column is lost, and reads one value.
+	feed(3*readingsKept, func(x []float64) {
+		for i := range x {
+			if r.Float64() < 0.2 {
+				x[i] = -99
+			}
+		}
+	})
+	for i, want := range [][]float64{{-99}, nil, nil} {
+		if got := s.Columns()[i].Fills; i < 2 && !slices.Equal(got, want) && !(i == 1 && len(got) == 0) {
+			t.Errorf("column %d: %v, want %v", i, got, want)
+		}
+	}
+	// A value of the amounts must repeat far more often than 0 does.
+	feed(3*readingsKept, func(x []float64) {
+		if r.Float64() < 0.95 {
+			x[1] = 3
+		}
+	})
+	if got := s.Columns()[1].Fills; !slices.Equal(got, []float64{3}) {
+		t.Errorf("amounts: %v", got)
+	}
+	// The state continues equally.
+	w := &coder.Coder{}
+	s.State(w)
+	var again Readings
+	d := coder.Read(w.Out)
+	if again.State(d); !d.Done() {
+		t.Fatal("the state cannot be read")
+	}
+	for range 2 * readingsKept {
+		e := r.next()
+		for _, x := range []*Readings{&s, &again} {
+			if x.Note(e); x.Due() {
+				x.Learn()
+			}
+		}
+	}
+	a, b := &coder.Coder{}, &coder.Coder{}
+	s.State(a)
+	again.State(b)
+	if !slices.Equal(a.Out, b.Out) {
+		t.Error("a restored Readings learns something else")
+	}
+}
+
+// TestFollow checks that columns that stay keep what is known of them, and that a column that leaves is forgotten.
+func TestFollow(t *testing.T) {
+	r, s := readings{rand.New(rand.NewPCG(1, 1))}, Readings{}
+	s.Follow([]uint32{4, 7})
+	for range 4 * readingsKept {
+		if s.Note(r.next()); s.Due() {
+			s.Learn()
+		}
+	}
+	was := s.Columns()[1]
+	s.Follow([]uint32{7, 9})
+	if now := s.Columns(); len(now) != 2 || now[0].Column != 7 || now[0].Most != was.Most || now[1].Most != 0 || !now[1].Flag {
+		t.Errorf("%+v, was %+v", now, was)
+	}
+	if _, ok := s.Stale(0, 3); ok {
+		t.Error("the latest readings are those of other columns")
+	}
+}

@@ -1,0 +1,157 @@
+package online_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online"
+)
+
+// likeReadings draws events of eight numbers that a common cause moves; the label is its sign. lost changes readings.
+type likeReadings struct {
+	*rand.Rand
+	lost func(t *likeReadings, x []float64)
+}
+
+func likeReadingsSchema() *event.Schema {
+	s := event.NewSchema(0, []string{"no", "yes"}, 2)
+	for i := range 8 {
+		s.Fields = append(s.Fields, event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
+	}
+	return s
+}
+
+func (t *likeReadings) next() *event.Example {
+	e := &event.Example{Weight: 1, Field: []uint16{1, 2, 3, 4, 5, 6, 7, 8}, Features: event.Vec{Index: []uint32{1, 2, 3, 4, 5, 6, 7, 8}}}
+	common := t.NormFloat64()
+	if common+0.3*t.NormFloat64() > 0 {
+		e.Label = 1
+	}
+	for i := range 8 {
+		e.Features.Value = append(e.Features.Value, float64(10*i)+5*(common+0.4*t.NormFloat64()))
+	}
+	if t.lost != nil {
+		t.lost(t, e.Features.Value)
+	}
+	return e
+}
+
+// wrong returns the errors of a model in n events, and those of the model without its Doubt.
+func wrong(m *model.Linear, s *likeReadings, n int) (with, without int) {
+	plain := *m
+	plain.Doubt = nil
+	out := make([]float64, 1)
+	for range n {
+		e := s.next()
+		if m.Predict(m.Score(e, out)) != e.Label {
+			with++
+		}
+		if plain.Predict(plain.Score(e, out)) != e.Label {
+			without++
+		}
+	}
+	return with, without
+}
+
+// TestSilentDeath checks that numbers which die at a value of their own, in a stream whose learner is told nothing, cost
+// less errors once the stream has shown that value.
+func TestSilentDeath(t *testing.T) {
+	t.Parallel()
+	s := &likeReadings{Rand: rand.New(rand.NewPCG(1, 1))}
+	l := newLearner(t, online.DefaultConfig(), likeReadingsSchema())
+	learn := func(n int) {
+		for range n {
+			l.Learn(s.next(), nil)
+		}
+	}
+	learn(3000)
+	if d := l.Snapshot().Model().Doubt; d == nil || len(d.Columns) != 8 || len(d.Columns[0].Fills) > 0 {
+		t.Fatalf("%+v", d)
+	}
+	s.lost = func(s *likeReadings, x []float64) {
+		for i := range x {
+			if s.Float64() < 0.5 {
+				x[i] = 10*float64(i) + 7 // within the range of the column
+			}
+		}
+	}
+	learn(600)
+	with, without := wrong(l.Snapshot().Model(), s, 2000)
+	if float64(with) > 0.9*float64(without) {
+		t.Errorf("%d errors, %d if numbers are taken as they are", with, without)
+	}
+	logs := newLearner(t, asIs(online.DefaultConfig()), likeReadingsSchema())
+	for range 1000 {
+		logs.Learn(s.next(), nil)
+	}
+	if with, without := wrong(logs.Snapshot().Model(), s, 500); with != without {
+		t.Errorf("with doubt = log %d errors, %d if numbers are taken as they are", with, without)
+	}
+}
+
+// TestContradictionIsSignal checks that readings which contradict each other are not corrected where that is what the
+// class is: in fraud, say.
+func TestContradictionIsSignal(t *testing.T) {
+	t.Parallel()
+	s := &likeReadings{Rand: rand.New(rand.NewPCG(2, 2))}
+	fraud := func() *event.Example {
+		e := s.next()
+		if e.Label = 0; s.Float64() < 0.05 {
+			e.Label, e.Features.Value[2] = 1, e.Features.Value[2]+25
+		}
+		return e
+	}
+	c := online.DefaultConfig()
+	l := newLearner(t, c, likeReadingsSchema())
+	for range 6000 {
+		l.Learn(fraud(), nil)
+	}
+	m := l.Snapshot().Model()
+	plain := *m
+	plain.Doubt = nil
+	gain, events := 0.0, 0
+	for range 4000 {
+		e := fraud()
+		if m.Doubted(e) == nil {
+			continue
+		}
+		events++
+		gain += plain.Decision().LogLoss(plain.Score(e, make([]float64, 1)), e.Label) - m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
+	}
+	if events < 50 || gain < -0.02*float64(events) {
+		t.Errorf("%d events with doubted numbers, log-loss lower by %v with their correction", events, gain/float64(events))
+	}
+}
+
+// TestDoubtEnds checks that numbers which change for good, as by another unit, are no longer doubted once the stream has
+// shown them often, and that errors return to what they were.
+func TestDoubtEnds(t *testing.T) {
+	t.Parallel()
+	s := &likeReadings{Rand: rand.New(rand.NewPCG(3, 3))}
+	l := newLearner(t, online.DefaultConfig(), likeReadingsSchema())
+	for range 3000 {
+		l.Learn(s.next(), nil)
+	}
+	before, _ := wrong(l.Snapshot().Model(), s, 2000)
+	s.lost = func(_ *likeReadings, x []float64) { x[3] += 2.5 * 5.4 }
+	for range 2000 {
+		l.Learn(s.next(), nil)
+	}
+	m, doubted := l.Snapshot().Model(), 0.0
+	for range 500 {
+		if x := m.Doubted(s.next()); x != nil {
+			for _, r := range x.Readings {
+				if r.Column == 4 {
+					doubted += r.Probability / 500
+				}
+			}
+		}
+	}
+	after, _ := wrong(m, s, 2000)
+	if doubted > 0.1 || float64(after) > 1.15*float64(before)+3*math.Sqrt(float64(before)) {
+		t.Errorf("doubt %.3f; %d errors, %d before", doubted, after, before)
+	}
+}
