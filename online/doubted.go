@@ -14,14 +14,14 @@ import (
 // doubts reports whether numbers are doubted at all.
 func (l *Learner) doubts() bool { return l.config.Doubt != "off" && !l.member.inGroup() }
 
-// reader returns a model with everything that is needed to examine the numbers of events.
+// reader returns a model with everything that is needed to examine the numbers of events. It is valid until the next
+// call.
 func (l *Learner) reader(d *model.Doubt) *model.Linear {
-	h := model.Head{
-		Schema: l.encoder.Schema(), Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing, Faults: l.encoder.Faults(),
-		Covariance: l.predictor.imputer.Covariance(), Doubt: d,
-	}
-	h.Layout = model.Layout{Width: l.encoder.Table.Width()} // rows begin with the statistics of their column
-	return &model.Linear{Head: h, Rows: l.encoder.Table}
+	m := &l.room.reader
+	m.Rows, m.Schema, m.Scaler, m.Missing, m.Faults = l.encoder.Table, l.encoder.Schema(), l.encoder.Scaling.Scaler, l.encoder.Fields.Missing, l.encoder.Faults()
+	m.Covariance, m.Doubt = l.predictor.imputer.Covariance(), d
+	m.Layout.Width = l.encoder.Table.Width() // rows begin with the statistics of their column
+	return m
 }
 
 // doubt examines a labeled event whose class is known. It must be called before the event is encoded.
@@ -32,7 +32,7 @@ func (l *Learner) doubt(e *event.Example) {
 	}
 	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
 		m := l.reader(nil)
-		l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &event.Example{}), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
+		l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
 	}
 	l.doubter.Note(e, covariance)
 }
@@ -68,7 +68,7 @@ func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64)
 		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
 	}
 	m := l.reader(l.doubted)
-	x := m.Doubted(m.Declare(e, &event.Example{}))
+	x := m.Doubted(m.Declare(e, &l.room.declared))
 	if x == nil {
 		return nil, 0
 	}

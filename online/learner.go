@@ -83,6 +83,8 @@ type room struct {
 	imputed  imputed
 	byClass  []float64 // scores by class
 	by       mixture.Event
+	reader   model.Linear  // of method reader
+	declared event.Example // the event without readings that are known to be faulty
 	labeled  labeled
 }
 

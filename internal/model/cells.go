@@ -6,6 +6,7 @@ package model
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // cells has what the readings of a Covariance's columns are in ordinary events. It is immutable and safe for concurrent
@@ -29,6 +30,7 @@ type correlation struct {
 	s        []float64 // correlation, with a ridge on the diagonal
 	first    []float64 // (S + N)^-1 for the probability cellStart of every reading; nil if it cannot be computed
 	inverse  []float64 // S^-1
+	idle     sync.Pool // of *cellEvent
 }
 
 // CellColumn has what the readings of one column are in ordinary events.

@@ -30,7 +30,6 @@ type Doubt struct {
 
 	ready sync.Once
 	cells *cells // for the Covariance of the model; nil if it has too few columns
-	idle  sync.Pool
 }
 
 // The kinds of events with doubted readings, by what most of their doubted readings are.
@@ -135,11 +134,11 @@ func (m *Linear) Examine(e *event.Example) (out *Doubted, first, last float64) {
 	if x == nil {
 		return nil, math.NaN(), math.NaN()
 	}
-	t, _ := d.idle.Get().(*cellEvent)
-	if t == nil || len(t.y) != x.n {
+	t, _ := x.idle.Get().(*cellEvent)
+	if t == nil {
 		t = newCellEvent(x.n)
 	}
-	defer d.idle.Put(t)
+	defer x.idle.Put(t)
 	m.readCells(x, e, t)
 	x.infer(t, d.Screen)
 	if !(t.g > d.Gate) {

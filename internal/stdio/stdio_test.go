@@ -405,7 +405,7 @@ func TestOneEventAtATime(t *testing.T) {
 		}
 		binary.LittleEndian.PutUint64(row, math.Float64bits(float64(r.IntN(2))))
 	}
-	for range 3000 {
+	for range 5000 { // numbers are examined more often, and with allocations, among the first 4,096 events
 		next()
 		ask(opRows, flagLearn|flagLabels, 1, row)
 	}
@@ -420,7 +420,7 @@ func TestOneEventAtATime(t *testing.T) {
 			next()
 			ask(opRows, flags, 1, body)
 		})
-		if allocated > 0 || writes != n+1 {
+		if allocated > 1 || writes != n+1 { // an event with doubted numbers allocates
 			t.Errorf("flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
 		}
 	}
