@@ -71,6 +71,17 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
 }
 
+// correctCopy is correct for a copy of nested copies of an event, see correct.Nested. corrects reports whether the
+// correcting experts score the copy.
+func (x *ensemble) correctCopy(n *correct.Nested, copy int, silent, corrects bool, to *scored) {
+	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
+	if to.some = corrects; !to.some {
+		return
+	}
+	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.experts.ScoreNested(n, copy, silent, to.base, to.corrected())
+}
+
 // knows reports whether there are correcting experts with columns to learn from.
 func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumns() }
 

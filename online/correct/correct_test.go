@@ -320,7 +320,7 @@ func TestCenter(t *testing.T) {
 	mean := make([]float64, 1)
 	for knot, weight := range x.splines.fractions(2) {
 		at, _ := slices.BinarySearch(x.Columns(), x.splines.splines.BasisColumn(2, knot))
-		x.list[0].AddWeights(at, []float64{1}, weight, mean)
+		x.list[0].AddWeights([]int{at}, []float64{weight}, []float64{1}, mean)
 	}
 	if !(math.Abs(mean[0]) < 0.3) {
 		t.Errorf("a spline adds %v in the mean", mean[0])
