@@ -89,7 +89,10 @@ type Experts struct {
 	gain    Gain
 	stale   bool // the rows do not have the current weights
 	read    scaling.Read
-	row     []float64 // scratch: the weights of a column, by output
+	row     struct { // scratch for addRow
+		column []int
+		value  []float64
+	}
 }
 
 const (
@@ -248,15 +251,18 @@ func (x *Experts) AddWeights(columns []int, values, to []float64) {
 	})
 }
 
-// Weight returns the mixed weight of a column for an output, or 0 if the column is not followed.
-func (x *Experts) Weight(column uint32, output int) float64 {
-	i, known := slices.BinarySearch(x.columns, column)
-	if !known {
-		return 0
+// Weights writes the mixed weights of a column to to, by output. They are 0 if the column is not followed.
+func (x *Experts) Weights(column uint32, to []float64) {
+	clear(to)
+	if i, known := slices.BinarySearch(x.columns, column); known {
+		x.addRow(i, to)
 	}
-	x.row = append(x.row[:0], make([]float64, x.outputs)...)
-	x.AddWeights([]int{i}, []float64{1}, x.row)
-	return x.row[output]
+}
+
+// addRow adds the mixed weights of Columns()[i] to to, by output.
+func (x *Experts) addRow(i int, to []float64) {
+	x.row.column, x.row.value = append(x.row.column[:0], i), append(x.row.value[:0], 1)
+	x.AddWeights(x.row.column, x.row.value, to)
 }
 
 // each calls f with each expert and the mixture weights of its lanes (mixed models).
