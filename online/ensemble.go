@@ -71,6 +71,17 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
 }
 
+// correctCopy is correct for a copy of nested copies of an event, see correct.Nested. corrects reports whether the
+// correcting experts score the copy.
+func (x *ensemble) correctCopy(n *correct.Nested, copy int, silent, corrects bool, to *scored) {
+	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
+	if to.some = corrects; !to.some {
+		return
+	}
+	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.experts.ScoreNested(n, copy, silent, to.base, to.corrected())
+}
+
 // knows reports whether there are correcting experts with columns to learn from.
 func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumns() }
 
@@ -110,14 +121,15 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 	return levels, own
 }
 
-// weightOf returns the mixed weight of a column for an output. row is the row of the column, and levels and own are
-// results of weightsOf.
-func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, output int) float64 {
-	w := x.levels.Weight(row, levels, output)
-	if own > 0 {
-		w += own * x.experts.Weight(column, output)
+// columnWeights writes the mixed weights of a column to to, by output. row is the row of the column, and levels and own
+// are results of weightsOf.
+func (x *ensemble) columnWeights(column uint32, row, levels []float64, own float64, to []float64) {
+	if clear(to); own > 0 {
+		x.experts.Weights(column, to)
 	}
-	return w
+	for k := range x.levels.Active() {
+		to[k] = x.levels.Weight(row, levels, k) + own*to[k]
+	}
 }
 
 // parts returns, for each expert, the index of its weights in a row and their factor. levels and own are results of

@@ -7,6 +7,7 @@ package online
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/correct"
 	"blankout/online/encode"
 	"blankout/online/impute"
 	"blankout/online/levels"
@@ -32,6 +33,7 @@ type masked struct {
 	scored   scored
 	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
 	nested   levels.Nested // scores of the masked copies with silently missing features
+	parts    correct.Nested
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class
@@ -40,10 +42,14 @@ type masked struct {
 }
 
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
-	return masked{
+	m := masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
 		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
+	if x.experts != nil {
+		m.parts = x.experts.NewNested(mixture.Points)
+	}
+	return m
 }
 
 // labeled is a labeled event that has been encoded and scored, but not learned yet.
@@ -91,6 +97,10 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	m.encoder.ImputeDead(in)
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
 	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
+	corrects, silentlyCorrects := m.corrects(e.awake), m.corrects(false)
+	if corrects || silentlyCorrects {
+		m.experts.SumNested(in, m.mask.Last, silentlyCorrects, &m.parts)
+	}
 	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
 	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < mixture.Points; point++ {
@@ -99,14 +109,14 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			m.dead = append(m.dead, int(last) < point)
 		}
 		if turns(m.drawn, point) {
-			m.evaluateSilent(e, in, silently, point)
+			m.evaluateSilent(e, silentlyCorrects, silently, point)
 		}
 		if m.numbers.Mask(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
 			continue
 		}
-		m.removeDead(in, whole, point, m.corrects(e.awake))
+		m.removeDead(whole, point)
 		m.scored.levels = m.declared.At[point]
-		m.correct(&m.left, e.awake, &m.scored)
+		m.correctCopy(&m.parts, point, false, corrects, &m.scored)
 		m.expect(&m.left, e.awake, &m.imputed)
 		learns := trains && m.left.Range > 0 && m.mixture.Table.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
@@ -150,12 +160,9 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	return in
 }
 
-// removeDead sets left to the event without the features that are missing at a point. all is the missing count of the
-// event before the mask. If features is false, left has no features.
-func (m *masked) removeDead(in *encode.Input, all model.MissingCount, point int, features bool) {
-	if features {
-		in.Mask(m.dead, &m.left)
-	}
+// removeDead sets left to the event without the features that are missing at a point, but without a list of the other
+// features. all is the missing count of the event before the mask.
+func (m *masked) removeDead(all model.MissingCount, point int) {
 	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
 	m.left.Missing, m.left.Range = all, mixture.Range(all)
 	m.left.Scale = m.encoder.Fields.Missing.Scale(all)
@@ -175,12 +182,10 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 }
 
 // evaluateSilent predicts a copy of an event in which the features that the mask removes are silently missing.
-func (m *masked) evaluateSilent(e *labeled, in *encode.Input, splines *mixture.ErrorCurves, point int) {
-	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
-		in.Silently(m.dead, &m.silently)
-	}
+func (m *masked) evaluateSilent(e *labeled, corrects bool, splines *mixture.ErrorCurves, point int) {
+	m.silently.Range, m.silently.Scale = 0, 1
 	m.scored.levels = m.nested.At[point]
-	m.correct(&m.silently, false, &m.scored)
+	m.correctCopy(&m.parts, point, true, corrects, &m.scored)
 	m.record(splines, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 

@@ -5,6 +5,7 @@ package online
 
 import (
 	"math"
+	"slices"
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -33,6 +34,7 @@ type imputed struct {
 	scored   scored
 	variance []float64 // by output: variance of the mixed score that the imputed values add
 	weights  []float64 // scratch memory for ensemble.weightsOf
+	columns  []float64 // mixed weights by imputed column and output
 }
 
 func newImputed(x *ensemble) imputed {
@@ -61,8 +63,13 @@ func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
 	x.score(&f.expected.Input, awake, &f.scored)
 	levels, own := x.weightsOf(in.Range, f.weights)
 	f.weights = levels
+	e, outputs := &f.expected.Input, len(f.variance)
+	f.columns = slices.Grow(f.columns[:0], len(e.Columns)*outputs)[:len(e.Columns)*outputs]
+	for i, column := range e.Columns {
+		x.columnWeights(column, e.Rows[i], levels, own, f.columns[i*outputs:][:outputs])
+	}
 	for k := range x.levels.Active() {
-		f.variance[k] = f.expected.Variance(func(column uint32, row []float64) float64 { return x.weightOf(column, row, levels, own, k) })
+		f.variance[k] = f.expected.Variance(func(i int) float64 { return f.columns[i*outputs+k] })
 	}
 }
 

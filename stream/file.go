@@ -36,8 +36,11 @@ type File struct {
 	pipeline *pipeline
 }
 
-// batchExamples is the largest number of examples in a Batch. A Batch is smaller if fewer lines are in the buffer.
-const batchExamples = 512
+// batchExamples is the largest number of examples in a Batch. A Batch is smaller if fewer lines are in the buffer. If
+// the file is a regular one, a Batch that borrows nothing from the buffer has at least leastExamples, except at the
+// end of the file or after mostRefills reads. Each Batch has costs of its own, and decompressed text arrives in small
+// pieces.
+const batchExamples, leastExamples, mostRefills = 512, 64, 64
 
 // OpenFile opens a file of records for learning: plain or compressed by gzip or zstd, or "-" for standard input. The
 // format is c.Format; if that is empty, the file name determines it. A name with images-idx3 opens the MNIST pair of
@@ -133,12 +136,17 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 		k.bytes = s.Move(k.bytes)
 	}
 	var r record.Record
+	refills := 0
 	for len(examples) < batchExamples {
 		if !s.Scan(&r) {
-			if len(examples) > 0 {
+			if len(examples) >= leastExamples || len(examples) > 0 && (!copied || f.records.size < 0 || refills >= mostRefills) {
 				break
 			}
-			if k.err = s.Refill(); k.err != nil {
+			refills++
+			if err := s.Refill(); err != nil {
+				if len(examples) == 0 { // otherwise the next call returns the error again
+					k.err = err
+				}
 				break
 			}
 			k.bytes = s.Buffer()

@@ -290,7 +290,12 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	return t.Check()
 }
 
-// findClasses returns the sorted classes of the first batches of every path.
+// leastSeen is the least number of examples in which findClasses looks for classes, because batches of long records are
+// small.
+const leastSeen = 1000
+
+// findClasses returns the sorted classes of the first batches of every path. If it meets several classes, it looks in at
+// least leastSeen examples.
 func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, error) {
 	schema := o.data.record.Schema()
 	var labels batch.Builder
@@ -302,12 +307,13 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
 			var b event.Batch
-			for range batches {
+			for n, seen := 0, 0; n < batches || seen < leastSeen && len(schema.Classes) > 1; n++ {
 				if err := s.Next(ctx, &b); err == io.EOF {
 					return nil
 				} else if err != nil {
 					return err
 				}
+				seen += len(b.Examples)
 				for i := range b.Examples {
 					if e := &b.Examples[i]; e.Refused == nil && e.Label != event.Unlabeled {
 						if err := labels.Add(&event.Example{Label: e.Label}); err != nil {
@@ -330,10 +336,11 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 }
 
 // passOnline makes the passes over the data. The argument classes has the given classes. If it is nil, classes are
-// added when they appear.
+// added when they appear. If unnamed is true and there are more than two classes, further classes are added too: only a
+// third class needs another kind of model.
 func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
-	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil {
+	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil || unnamed && len(classes) > 2 {
 		data.record.MaxClasses = record.DefaultMaxClasses
 	}
 	schema := data.record.Schema()

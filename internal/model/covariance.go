@@ -265,6 +265,32 @@ func (f *Imputation) Weigh(w, extra []float64) (shift, variance float64) {
 	return f.weighPlain(w, extra)
 }
 
+// Variance returns the variance that Weigh returns. extra is scratch memory of the length of w.
+func (f *Imputation) Variance(w, extra []float64) (variance float64) {
+	if f.unobserved == nil || len(f.observed) == 0 {
+		_, variance = f.weighPlain(w, extra)
+		return variance
+	}
+	var few [fewPlaces]float64
+	z := f.missingSolved(few[:0], w)
+	for a, i := range f.unobserved {
+		if _, filled := slices.BinarySearch(f.imputed, i); filled {
+			variance += w[i] * z[a]
+		}
+	}
+	return max(0, variance)
+}
+
+// missingSolved returns P_uu^-1 w_u in the memory of out, see weighPrecise.
+func (f *Imputation) missingSolved(out, w []float64) []float64 {
+	return f.solvePrecise(out, func(i int) float64 {
+		if _, filled := slices.BinarySearch(f.imputed, i); filled {
+			return w[i]
+		}
+		return 0
+	})
+}
+
 // weighPlain computes Weigh with the covariance C.
 func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
@@ -296,12 +322,7 @@ func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 func (f *Imputation) weighPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
-	z := f.solvePrecise(few[0][:0], func(i int) float64 {
-		if _, filled := slices.BinarySearch(f.imputed, i); filled {
-			return w[i]
-		}
-		return 0
-	})
+	z := f.missingSolved(few[0][:0], w)
 	for a, sum := range f.products(few[1][:0], c.precision, f.observed, f.unobserved, z) {
 		o := f.observed[a]
 		extra[o] = -sum

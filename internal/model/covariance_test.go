@@ -116,6 +116,9 @@ func TestImputation(t *testing.T) {
 			}
 		}
 		shift, variance := f.Weigh(w, extra)
+		if alone := f.Variance(w, make([]float64, n)); alone != variance {
+			t.Fatalf("trial %d: variance %v, with the shift %v", trial, alone, variance)
+		}
 		residual := make([]float64, n*n)
 		f.AddResidual(2, residual)
 		direct, repaired, certain := 0.0, shift, 0.0

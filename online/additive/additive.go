@@ -46,8 +46,16 @@ type Expert struct {
 	columns   []uint32    // ascending
 	table     [][]float64 // one row per column, in Layout
 	bias      []float64   // row of the intercepts
+	linear    linear
 
 	*Event // the last scored event
+}
+
+// linear is scratch memory for AddWeights.
+type linear struct {
+	rows  [][]float64
+	sums  []float64 // by rate and output: of weights, then lags and squares, which are not used
+	zeros []float64
 }
 
 // Event holds the intermediate results of a scored event that Learn needs.
@@ -106,14 +114,28 @@ func (e *Expert) Weights(rate, i int) []float64 {
 	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
 }
 
-// Add returns w plus the mixed weight of Columns()[i] for output k. The mixed weight is the sum over the rates of the
-// weight times the mixture weight, parts[rate].
-func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
-	weights := e.layout.Weights(e.table[i])
-	for r, part := range parts {
-		w += part * weights[r*e.outputs+k]
+// AddWeights adds the mixed weights of columns, times the values x, to to, by output. columns has indices in Columns.
+// The mixed weight is the sum over the rates of the weight times the mixture weight, parts[rate].
+func (e *Expert) AddWeights(columns []int, x, parts, to []float64) {
+	s, n := &e.linear, e.layout.N
+	s.rows = s.rows[:0]
+	for _, at := range columns {
+		s.rows = append(s.rows, e.table[at])
 	}
-	return w
+	if len(s.sums) != 3*n {
+		s.sums = make([]float64, 3*n)
+	}
+	if len(s.zeros) < len(x) {
+		s.zeros = make([]float64, 2*len(x))
+	}
+	f := s.sums[:n]
+	clear(f)
+	rows.Sum(s.rows, rows.FirstPart, n, x, s.zeros[:len(x)], f, s.sums[n:2*n], s.sums[2*n:])
+	for r, part := range parts {
+		for k, w := range f[r*e.outputs:][:e.outputs] {
+			to[k] += part * w
+		}
+	}
 }
 
 // Follow makes columns, which must be ascending, the columns of the expert. New columns start with weight 0; columns

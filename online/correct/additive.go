@@ -57,18 +57,9 @@ func (e *splineFit) Update(_ *Input, memo any, target []float64, active int, wei
 func (e *splineFit) Base(int) float64 { return 1 }
 
 // AddWeights implements Expert.
-func (e *splineFit) AddWeights(column int, parts []float64, x float64, to []float64) {
-	if e.Asleep() {
-		return
-	}
-	for lane, part := range parts {
-		if part == 0 {
-			continue
-		}
-		by := x * part
-		for k, w := range e.Weights(lane, column) {
-			to[k] += by * w
-		}
+func (e *splineFit) AddWeights(columns []int, x, parts, to []float64) {
+	if !e.Asleep() {
+		e.Expert.AddWeights(columns, x, parts, to)
 	}
 }
 

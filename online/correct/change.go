@@ -176,7 +176,7 @@ func (x *Experts) Publish(t *model.Table) {
 	for i, column := range x.columns {
 		own := t.Touch(column)[x.at:][:x.outputs]
 		clear(own)
-		x.AddWeights(i, 1, own)
+		x.addRow(i, own)
 	}
 }
 

@@ -43,9 +43,9 @@ type Expert interface {
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
-	// AddWeights adds x times the mixed weights of a column to to, by output. parts holds the mixture weights of the
-	// expert's lanes (mixed models).
-	AddWeights(column int, parts []float64, x float64, to []float64)
+	// AddWeights adds x times the mixed weights of columns to to, by output. parts holds the mixture weights of the
+	// expert's lanes (mixed models), of which at least one is not 0.
+	AddWeights(columns []int, x, parts, to []float64)
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
 	Renew(column uint32)                      // called if the meaning of the column's values changes
 	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
@@ -89,7 +89,10 @@ type Experts struct {
 	gain    Gain
 	stale   bool // the rows do not have the current weights
 	read    scaling.Read
-	row     []float64 // scratch: the weights of a column, by output
+	row     struct { // scratch for addRow
+		column []int
+		value  []float64
+	}
 }
 
 const (
@@ -199,9 +202,7 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 	for k, b := range base {
 		out[k] = c*b + in.One*x.Intercept(k)
 	}
-	for i, at := range in.Index {
-		x.AddWeights(at, in.X[i], out)
-	}
+	x.AddWeights(in.Index, in.X, out)
 }
 
 // Mix mixes the scores of all lanes (mixed models), and writes the mixed scores to out, by output.
@@ -237,25 +238,31 @@ func (x *Experts) Intercept(output int) (b float64) {
 	return b
 }
 
-// AddWeights adds by times the mixed weights of a column to to, by output. column is an index in Columns.
-func (x *Experts) AddWeights(column int, by float64, to []float64) {
-	at := 0
-	for _, e := range x.list {
-		n := len(e.Lanes())
-		e.AddWeights(column, x.weights.parts[at:][:n], by, to)
-		at += n
+// AddWeights adds the mixed weights of columns, times values, to to, by output. columns has indices in Columns, and
+// values is parallel to it.
+func (x *Experts) AddWeights(columns []int, values, to []float64) {
+	if len(columns) == 0 {
+		return
+	}
+	x.each(func(e Expert, parts []float64) {
+		if slices.ContainsFunc(parts, func(part float64) bool { return part != 0 }) {
+			e.AddWeights(columns, values, parts, to)
+		}
+	})
+}
+
+// Weights writes the mixed weights of a column to to, by output. They are 0 if the column is not followed.
+func (x *Experts) Weights(column uint32, to []float64) {
+	clear(to)
+	if i, known := slices.BinarySearch(x.columns, column); known {
+		x.addRow(i, to)
 	}
 }
 
-// Weight returns the mixed weight of a column for an output, or 0 if the column is not followed.
-func (x *Experts) Weight(column uint32, output int) float64 {
-	i, known := slices.BinarySearch(x.columns, column)
-	if !known {
-		return 0
-	}
-	x.row = append(x.row[:0], make([]float64, x.outputs)...)
-	x.AddWeights(i, 1, x.row)
-	return x.row[output]
+// addRow adds the mixed weights of Columns()[i] to to, by output.
+func (x *Experts) addRow(i int, to []float64) {
+	x.row.column, x.row.value = append(x.row.column[:0], i), append(x.row.value[:0], 1)
+	x.AddWeights(x.row.column, x.row.value, to)
 }
 
 // each calls f with each expert and the mixture weights of its lanes (mixed models).

@@ -119,8 +119,8 @@ func TestScoreIsOfWeights(t *testing.T) {
 					want := x.Base()*s.base[k] + x.Intercept(k)
 					for i, column := range columns.Index {
 						w := s.n.Table.Row(column)[6+k]
-						if want += columns.Value[i] * w; w != x.Weight(column, k) {
-							t.Fatalf("the row of column %d has %v, its weight is %v", column, w, x.Weight(column, k))
+						if want += columns.Value[i] * w; w != weight(x, column, k) {
+							t.Fatalf("the row of column %d has %v, its weight is %v", column, w, weight(x, column, k))
 						}
 					}
 					if math.Abs(out[k]-want) > 1e-9 || math.Abs(short[k]-want) > 1e-9 {
@@ -175,7 +175,7 @@ func TestState(t *testing.T) {
 		}
 		for k := range outputs {
 			for _, column := range x.Columns() {
-				if x.Weight(column, k) != other.Weight(column, k) {
+				if weight(x, column, k) != weight(other, column, k) {
 					t.Fatalf("column %d has other weights", column)
 				}
 			}
@@ -280,12 +280,12 @@ func TestMove(t *testing.T) {
 		x.Read(&s.in, &s.seen)
 		x.Score(&s.seen, s.base, &scores, moved)
 		for k := range out {
-			if math.Abs(out[k]-moved[k]) > 1e-9 || x.Weight(s.in.Columns[last], k) == 0 {
+			if math.Abs(out[k]-moved[k]) > 1e-9 || weight(x, s.in.Columns[last], k) == 0 {
 				t.Errorf("output %d: %v, moved %v", k, out[k], moved[k])
 			}
 		}
 		s.in.Moves[0].Is.Unit = 2
-		if x.UpdateColumns(&s.in, s.n); x.Weight(s.in.Columns[last], 0) != 0 {
+		if x.UpdateColumns(&s.in, s.n); weight(x, s.in.Columns[last], 0) != 0 {
 			t.Error("a column with another unit keeps its weight")
 		}
 	}
@@ -320,7 +320,7 @@ func TestCenter(t *testing.T) {
 	mean := make([]float64, 1)
 	for knot, weight := range x.splines.fractions(2) {
 		at, _ := slices.BinarySearch(x.Columns(), x.splines.splines.BasisColumn(2, knot))
-		x.list[0].AddWeights(at, []float64{1}, weight, mean)
+		x.list[0].AddWeights([]int{at}, []float64{weight}, []float64{1}, mean)
 	}
 	if !(math.Abs(mean[0]) < 0.3) {
 		t.Errorf("a spline adds %v in the mean", mean[0])
@@ -507,4 +507,11 @@ func TestForceWithoutWeights(t *testing.T) {
 	must.EqualSlices(t, w.mix, []float64{0, 0, 0})
 	w.force(func(lane int) bool { return lane < 2 })
 	must.EqualSlices(t, w.mix, []float64{0, 0, 1})
+}
+
+// weight returns the mixed weight of a column for an output.
+func weight(x *Experts, column uint32, output int) float64 {
+	w := make([]float64, x.outputs)
+	x.Weights(column, w)
+	return w[output]
 }

@@ -236,13 +236,16 @@ func (d *discriminant) Base(int) float64 { return 0 }
 func (d *discriminant) Intercept(_, output int) float64 { return d.bias[output] - d.norm }
 
 // AddWeights implements Expert.
-func (d *discriminant) AddWeights(column int, parts []float64, x float64, to []float64) {
+func (d *discriminant) AddWeights(columns []int, x, parts, to []float64) {
 	n := len(d.columns)
-	if column >= n || parts[0] == 0 {
-		return
-	}
 	for k := range to {
-		to[k] += parts[0] * x * d.weights[k*n+column]
+		w, sum := d.weights[k*n:][:n], 0.0
+		for i, at := range columns {
+			if at < n {
+				sum += x[i] * w[at]
+			}
+		}
+		to[k] += parts[0] * sum
 	}
 }
 

@@ -57,13 +57,15 @@ func (e *second) Base(int) float64 { return e.Weights(0).Base }
 func (e *second) Intercept(_, output int) float64 { return e.Weights(output).Intercept }
 
 // AddWeights implements Expert.
-func (e *second) AddWeights(column int, parts []float64, x float64, to []float64) {
-	if column >= len(e.Columns()) || parts[0] == 0 {
-		return
-	}
-	x *= parts[0]
+func (e *second) AddWeights(columns []int, x, parts, to []float64) {
 	for k := range to {
-		to[k] += x * e.Weight(k, column)
+		w, sum := e.Weights(k).Columns, 0.0
+		for i, at := range columns {
+			if at < len(w) {
+				sum += x[i] * w[at]
+			}
+		}
+		to[k] += parts[0] * sum
 	}
 }
 

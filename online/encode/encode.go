@@ -260,7 +260,7 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		switch kinds[fields[i]] {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
-			if bending || !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
+			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
 				return i
 			}
 			model.AddReading(stats, count, x)
@@ -298,13 +298,14 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 // deviating adds consecutive features, starting at index i, whose columns keep their scale, the standard deviation. It
 // is for events of a sparse text format. It returns the index after the added features.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
-	if n.Scaling.Reads() || !of.settled || n.inGroup() {
+	reads, kinds := n.Scaling.Reads(), n.Scaling.Kinds
+	if n.inGroup() || reads && len(kinds) > 0 && kinds[0] == event.Numeric {
 		return i
 	}
 	for ; i < len(raw); i++ {
 		of.dense, of.spread = from(of.dense, in.Columns[i]), from(of.spread, in.Columns[i])
 		dense := begins(of.dense, in.Columns[i])
-		if !dense && !begins(of.spread, in.Columns[i]) {
+		if !dense && !(of.settled && begins(of.spread, in.Columns[i])) {
 			return i
 		}
 		stats, x := (*[model.ScalerWidth]float64)(in.Rows[i]), raw[i]
@@ -315,7 +316,11 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 			return i
 		case dense && !scaling.Rests(count) || !dense && !scaling.RestsSpread(count, z):
 			return i
-		case inverse < 0: // the statistics are of transformed values
+		}
+		if reads && dense {
+			n.Scaling.Reading(in.Columns[i], 0, x, z)
+		}
+		if inverse < 0 { // the statistics are of transformed values
 			x = stats[model.StatCenter] - z/inverse
 		}
 		model.AddReading(stats, count, x)

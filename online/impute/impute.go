@@ -178,9 +178,9 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
 }
 
-// Variance returns the variance of the sum over columns of weight times imputed value. weight returns the weight of a
-// column, given the row of the column.
-func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
+// Variance returns the variance of the sum over columns of weight times imputed value. weight returns the weight of
+// Input.Columns[i].
+func (x *Expected) Variance(weight func(i int) float64) float64 {
 	if x.imputation == nil {
 		return 0
 	}
@@ -188,10 +188,9 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	x.w, x.extra = slices.Grow(x.w[:0], n)[:n], slices.Grow(x.extra[:0], n)[:n]
 	clear(x.w)
 	for i, place := range x.places {
-		x.w[place] = weight(x.Input.Columns[i], x.Input.Rows[i])
+		x.w[place] = weight(i)
 	}
-	_, variance := x.imputation.Weigh(x.w, x.extra)
-	return variance
+	return x.imputation.Variance(x.w, x.extra)
 }
 
 // State encodes or decodes the sums. It omits the Covariance in effect, which is in the model. If there are more

@@ -164,9 +164,6 @@ func (e *Expert) Weights(k int) Weights {
 	return w
 }
 
-// Weight returns Weights(k).Columns[i].
-func (e *Expert) Weight(k, i int) float64 { return e.u[k][e.first+i] }
-
 // Score writes the scores of an event to out. base holds the scores of the base learner. columns must ascend. Columns
 // that the Expert does not have are ignored, and known is the number of the other columns.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {

@@ -6,6 +6,7 @@ package scaling
 import (
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 
 	"blankout/internal/coder"
@@ -44,8 +45,11 @@ const (
 // watched reports whether the n-th reading of a column must be stored for the next comparison at the 64th, 128th, …
 // reading. last reports whether the comparison is due after this reading.
 func watched(n float64) (yes, last bool) {
-	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the smallest power of two that is at least n
-	return n <= watchUntil && n > model.FirstReadings && n > next-model.FirstReadings, n == next
+	if n <= model.FirstReadings || n > watchUntil {
+		return false, false
+	}
+	next := float64(uint64(1) << bits.Len64(uint64(n-1))) // the smallest power of two that is at least n
+	return n > next-model.FirstReadings, n == next
 }
 
 // of returns the stored readings of a column.
@@ -129,7 +133,13 @@ func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 
 // Rests reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is
 // within the clip. The column may be transformed.
-func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
+func Rests(n float64) bool {
+	if model.Renews(n) || Sampled(n) {
+		return false
+	}
+	watched, _ := watched(n)
+	return !watched
+}
 
 // RestsSpread is Rests for a column that is divided by its standard deviation. The size of the reading is z standard
 // deviations.

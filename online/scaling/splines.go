@@ -118,6 +118,15 @@ func (s *Scaling) most() int {
 // Reads reports whether readings must be passed to the method Reading.
 func (s *Scaling) Reads() bool { return s.SeeksKnots() || len(s.again) > 0 }
 
+// Rereads reports whether readings of a column are gathered for new knots.
+func (s *Scaling) Rereads(column uint32) bool {
+	if len(s.again) == 0 {
+		return false
+	}
+	_, gathers := s.again[column]
+	return gathers
+}
+
 // Reading gathers a reading of a numeric column for the knots. z is the distance of x from the center of the column, in
 // standard deviations.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
