@@ -436,6 +436,10 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.readChallengers(challengers, sets); err != nil {
 		return nil, err
 	}
+	l.Learner = l.Learner.WithPreset()
+	for i := range l.Challengers {
+		l.Challengers[i].Config = l.Challengers[i].Config.WithPreset()
+	}
 	if err := errors.Join(l.check(), l.checkChallengers()); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ import (
 // that an absent key keeps its default. A field with the tag "fixed" has no key in the file. Only programs set it, and
 // the tag is its key in the Fingerprint.
 type Config struct {
+	// Preset is "" or a name in presets, see WithPreset. It is not part of the Fingerprint.
+	Preset string `toml:"preset"`
 	// Loss is an argument of loss.Parse.
 	Loss string `toml:"loss"`
 	// Noise is an argument of loss.ParseNoise. "auto" selects the noise levels that noiseLevels returns. "observed"
@@ -133,6 +135,31 @@ func DefaultConfig() Config {
 	}
 }
 
+// presets has the functions that set the keys of each preset.
+var presets = map[string]func(c *Config){
+	// The method of Wager, Wang & Liang 2013, section 5, with IRLS refreshes of the same penalty.
+	"quadratic-noising": func(c *Config) {
+		c.Optimizer, c.Loss, c.Noise, c.IRLSBatch, c.IRLSWindow = "dropout-descent", "logistic:quadratic-noising", "dropout:0.5", 200, 1000
+	},
+}
+
+// WithPreset returns the Config in which the keys of the preset that have their default have the values of the preset.
+// All methods and New do this themselves; only a caller that reads these keys needs it.
+func (c Config) WithPreset() Config {
+	set := presets[c.Preset]
+	if set == nil {
+		return c
+	}
+	preset, was := DefaultConfig(), reflect.ValueOf(DefaultConfig())
+	set(&preset)
+	for i, v := 0, reflect.ValueOf(&c).Elem(); i < v.NumField(); i++ {
+		if reflect.DeepEqual(v.Field(i).Interface(), was.Field(i).Interface()) {
+			v.Field(i).Set(reflect.ValueOf(preset).Field(i))
+		}
+	}
+	return c
+}
+
 // Larger values could overflow weights.
 const (
 	leastC, mostC     = 1e-30, 1e30
@@ -163,6 +190,10 @@ const (
 
 func (c Config) checked() (checked, error) {
 	var s checked
+	if _, known := presets[c.Preset]; c.Preset != "" && !known {
+		return s, event.KeyErrorf("preset", "preset %q: want %s, or leave it empty", c.Preset, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
+	}
+	c = c.WithPreset()
 	for _, part := range []func(Config) error{s.parseParts, s.parseSteps, s.parseForgetting, s.parseClasses, s.parseRefresh, s.parsePresence, s.parseTogether} {
 		if err := part(c); err != nil {
 			return s, err
@@ -394,6 +425,7 @@ func (c Config) silentKey() string {
 // Noises returns the noises of the levels, in order.
 func (c Config) Noises() ([]loss.Noise, error) {
 	var s checked
+	c = c.WithPreset()
 	err := s.parseNoise(c)
 	return s.noises, err
 }
@@ -401,6 +433,7 @@ func (c Config) Noises() ([]loss.Noise, error) {
 // Grouped reports whether any noise level drops whole groups.
 func (c Config) Grouped() bool {
 	var s checked
+	c = c.WithPreset()
 	return s.parseNoise(c) == nil && s.grouped()
 }
 
@@ -476,7 +509,7 @@ type Fingerprint map[string]string
 
 // mayChange lists the keys that may change between runs and are not in the Fingerprint. The Fingerprint describes the
 // levels under the key noise.
-var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "calibrate", "doubt"}
+var mayChange = []string{"preset", "levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "calibrate", "doubt"}
 
 // keyMaxMemory is in the Fingerprint but may change between runs, because no weight depends on it.
 const keyMaxMemory = "max_memory"
@@ -493,6 +526,7 @@ func keyOf(f reflect.StructField) string {
 // features, and grouped reports whether there are named groups. A named group can be silently missing as a whole. If
 // records cannot declare missing features, the expected missing fraction becomes the silently missing fraction.
 func (c Config) Among(declares, grouped bool) Config {
+	c = c.WithPreset()
 	switch {
 	case c.SilentMissing > 0:
 		c.SilentGroups = grouped
@@ -525,6 +559,7 @@ func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 }
 
 func (c Config) fingerprint() Fingerprint {
+	c = c.WithPreset()
 	// The canonical name makes "logistic" and "logistic:gaussian" equal, because they are the same loss.
 	if l, err := loss.Parse(c.Loss); err == nil {
 		c.Loss = l.String()
@@ -694,6 +729,7 @@ func (c Config) checkNumbers(s checked) error {
 
 // CheckForGroup returns an error that names the first setting with which a Learner cannot learn in a group of learners.
 func (c Config) CheckForGroup() error {
+	c = c.WithPreset()
 	s, err := c.checked()
 	if err != nil {
 		return err
@@ -730,6 +766,7 @@ func (c Config) checkForGroup(s checked) error {
 // the group's commits do not contain their state. The memory limit of a single member is removed. Stuck fields only
 // raise alarms, because each member receives other events.
 func (c Config) ForGroup() Config {
+	c = c.WithPreset()
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Doubt != "off" {
 		c.Doubt = "log"

@@ -91,6 +91,7 @@ type room struct {
 // New returns a Learner for events of the Schema s. The decoder owns s, and may add fields to it before it passes an
 // event that needs them to Learn.
 func New(c Config, s *event.Schema) (*Learner, error) {
+	c = c.WithPreset()
 	set, err := parse(c)
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)

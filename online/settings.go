@@ -83,12 +83,16 @@ func parse(c Config) (settings, error) {
 		return s, err
 	}
 	noise, isSilent := a.Noises[len(a.Noises)-1].(loss.Silent)
+	single := len(a.Noises) == 1
+	if a.Window.Pairs = a.Windows() && !a.Window.Only && !isSilent; a.Window.Pairs {
+		a.Noises = append(a.Noises, a.Noises...)
+	}
 	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	s.presence = c.Presence == "auto" && bends && !a.Windows()
+	s.presence = c.Presence == "auto" && bends && (!a.Windows() || a.Window.Pairs)
 	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !a.Observed && !slices.ContainsFunc(a.Noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
 	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
 	switch {
-	case l.Facts().Regression || len(a.Noises) == 1 && !isSilent:
+	case l.Facts().Regression || single && !isSilent:
 		s.scales = oneScale
 	case isSilent:
 		s.scales = silentScales

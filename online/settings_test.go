@@ -3,12 +3,14 @@ package online_test
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
 	"blankout/online/optimizers"
@@ -153,5 +155,30 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPreset checks that a preset is an abbreviation of its keys, that it does not replace a key that is set, and that an
+// unknown preset is refused.
+func TestPreset(t *testing.T) {
+	short, long := online.DefaultConfig(), online.DefaultConfig()
+	short.Preset = "quadratic-noising"
+	long.Optimizer, long.Loss, long.Noise, long.IRLSBatch, long.IRLSWindow = "dropout-descent", "logistic:quadratic-noising", "dropout:0.5", 200, 1000
+	schema := func() *event.Schema { return event.NewSchema(10, []string{"a", "b"}, 2) }
+	if diff := online.FingerprintOf(short, schema()).Diff(online.FingerprintOf(long, schema())); len(diff) > 0 {
+		t.Error(diff)
+	}
+	l := must.Get(online.New(short, schema()))(t)
+	long.Preset = short.Preset
+	if got := l.Config(); !reflect.DeepEqual(got, long) {
+		t.Errorf("the learner has %+v", got)
+	}
+	short.IRLSBatch, short.Noise = 100, "dropout:0.3"
+	if got := short.WithPreset(); got.IRLSBatch != 100 || got.Noise != "dropout:0.3" || got.IRLSWindow != 1000 {
+		t.Errorf("keys that are set: %+v", got)
+	}
+	short.Preset = "cubic"
+	if err := short.Check(); err == nil || !strings.Contains(err.Error(), `preset "cubic": want quadratic-noising`) {
+		t.Error(err)
 	}
 }

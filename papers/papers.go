@@ -41,6 +41,7 @@ var experiments = []Experiment{
 	labelNoise,
 	dropSVM,
 	sensors,
+	haphazard,
 }
 
 // All returns the experiments in the order of the table.

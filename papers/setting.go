@@ -39,6 +39,8 @@ type Options struct {
 	Out     string
 	Seed    uint64
 	Threads int // 0 means one for each processor; no result depends on the number
+	// VW is the program Vowpal Wabbit, for experiments that compare with it. "" omits it.
+	VW string
 	// Progress is called after each cell and every second. The calls come from several goroutines, but are never
 	// concurrent. Progress may be nil.
 	Progress func(Status)
@@ -58,6 +60,7 @@ type Setting struct {
 	Size    Size
 	Seed    uint64
 	Threads int
+	VW      string // see Options
 
 	experiment Experiment
 	samples    bool   // whether the data are the embedded samples
@@ -76,7 +79,7 @@ type Setting struct {
 // later run of the same experiment continues from cells.jsonl. If ctx ends, Run returns ctx's error and keeps the
 // cells.
 func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
-	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, experiment: e, dir: o.Data, report: o.Progress}
+	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, VW: o.VW, experiment: e, dir: o.Data, report: o.Progress}
 	if s.Threads < 1 {
 		s.Threads = runtime.GOMAXPROCS(0)
 	}
@@ -110,6 +113,9 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	}
 	if s.Size != Default {
 		s.result.Command += " --" + string(s.Size)
+	}
+	if o.VW != "" {
+		s.result.Command += " --vw VW"
 	}
 	s.result.Command += fmt.Sprintf(" --seed %d -o OUT", s.Seed)
 	if err := s.watched(ctx); err != nil {

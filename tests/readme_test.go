@@ -38,7 +38,7 @@ func TestReadmeFigures(t *testing.T) {
 		_, rest, ok := strings.Cut(readme, "\n## What it gives\n")
 		section, _, closed := strings.Cut(rest, "\n## Performance\n")
 		must.Require(t, ok && closed, "README has no section What it gives before its section Performance")
-		link, figure := regexp.MustCompile(`\]\((docs/[a-z]+\.md)`), regexp.MustCompile(`([0-9]+\.[0-9]+) %`)
+		link, figure := regexp.MustCompile(`\]\((docs/[a-z/-]+\.md)`), regexp.MustCompile(`([0-9]+\.[0-9]+) %`)
 		found := 0
 		for _, item := range strings.Split(section, "\n| ") {
 			var pages strings.Builder

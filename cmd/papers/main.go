@@ -62,7 +62,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type usageError struct{ error }
 
 type flags struct {
-	data, out         string
+	data, out, vw     string
 	list, quick, full bool
 	seed              uint64
 	threads           int
@@ -113,6 +113,7 @@ with which the same command continues after a stop.`,
 	f.BoolVar(&o.list, "list", false, "list the experiments and the data that each needs")
 	f.StringVar(&o.data, "data", "", "`DIR` with a folder for each data set (default: the embedded samples)")
 	f.StringVarP(&o.out, "output", "o", "", "write the results to `DIR`")
+	f.StringVar(&o.vw, "vw", "", "`PROGRAM` Vowpal Wabbit, which haphazard compares with if it is given")
 	f.BoolVar(&o.quick, "quick", false, "use the embedded samples; takes seconds")
 	f.BoolVar(&o.full, "full", false, "use the full sets and grids; takes hours")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of all random draws")
@@ -203,7 +204,7 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 // options returns the options that the flags select for an experiment. Its progress is reported every ten seconds.
 func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
 	said := time.Now()
-	out := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, Progress: func(s papers.Status) {
+	out := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, VW: o.vw, Progress: func(s papers.Status) {
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
 			say(progress(s))

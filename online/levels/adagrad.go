@@ -103,7 +103,7 @@ func New(c Settings) *Expert {
 func (e *Expert) setOutputs(outputs int) {
 	e.Outputs = outputs
 	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Optimizer.Parts}
-	e.window.Layout = e.layout
+	e.window.SetLayout(e.layout)
 	if e.ridge = e.Ridge; outputs == 1 {
 		e.active = 1
 		if e.Optimizer.Ridges && math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {

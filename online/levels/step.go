@@ -46,6 +46,9 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
 		e.compare(in, own, lanes, every)
 	}
+	if e.Windows() {
+		e.window.Judge(in.Rows, in.X, own.Iterate, target, e.active, weight)
+	}
 	e.steps++
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()

@@ -37,10 +37,11 @@ type Refresh struct {
 	Settings
 	rows.Layout
 	window   window
+	trial    trial
 	Failures uint64 // number of refreshes without a solution, which changed nothing
 }
 
-// Settings are the settings of a Refresh. The caller must also set the Layout.
+// Settings are the settings of a Refresh. The caller must also call SetLayout.
 type Settings struct {
 	Size         int // number of events between refreshes; 0 disables them
 	Reach        int // length of the window, at least Size
@@ -50,19 +51,24 @@ type Settings struct {
 	Penalized    bool    // whether the ridge applies to the intercept
 	Marginalized bool    // the loss is the expected loss under the noise
 	Only         bool    // there is no other optimizer
+	Pairs        bool    // each noise level is learned twice, see trial; otherwise every refresh takes effect
 }
 
 func (r *Refresh) sliding() bool { return r.Reach > r.Size }
 
 // Parts returns the number of values that the refresh needs in a row per noise level and output.
-func (r *Refresh) Parts() int {
-	switch {
-	case r.Size == 0:
+func (r *Refresh) Parts() (parts int) {
+	if r.Size == 0 {
 		return 0
-	case r.sliding():
-		return 2
 	}
-	return 1
+	parts = 1
+	if r.sliding() {
+		parts++
+	}
+	if r.Pairs {
+		parts++
+	}
+	return parts
 }
 
 // CenterOf returns the center c of a row. If the window does not slide, c is the iterate.
@@ -73,7 +79,7 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 	return r.Center(row)
 }
 
-// Rescale adapts D and c of the weights at from <= j < to of a row to a change of the feature's scale by ratio.
+// Rescale adapts D, c and the differences of the weights at from <= j < to of a row to a change of the feature's scale by ratio.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	if r.Size == 0 {
 		return
@@ -88,17 +94,28 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 			center[k] *= ratio
 		}
 	}
+	if r.Pairs && from >= r.half() {
+		difference := r.difference(row)[from-r.half() : to-r.half()]
+		for k := range difference {
+			difference[k] *= ratio
+		}
+	}
 }
 
-// Shifted adapts c of the intercepts at from <= j < to. It must be called after shift times the weights of row have
+// Shifted adapts c and the differences of the intercepts at from <= j < to. It must be called after shift times the weights of row have
 // been added to these intercepts.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
-	if !r.sliding() {
-		return
+	if r.sliding() {
+		center := r.Center(intercepts)[from:to]
+		for k, c := range r.Center(row)[from:to] {
+			center[k] += c * shift
+		}
 	}
-	center := r.Center(intercepts)[from:to]
-	for k, c := range r.Center(row)[from:to] {
-		center[k] += c * shift
+	if r.Pairs && from >= r.half() {
+		difference := r.difference(intercepts)[from-r.half() : to-r.half()]
+		for k, d := range r.difference(row)[from-r.half() : to-r.half()] {
+			difference[k] += d * shift
+		}
 	}
 }
 
@@ -186,6 +203,11 @@ func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 
 // Solve solves the window and updates the weights.
 func (r *Refresh) Solve(w Weights) {
+	first := 0 // first level that is refreshed
+	if r.Pairs {
+		r.settle(&w)
+		first = len(w.Levels) / 2
+	}
 	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // number of events that leave the window
 	var vec event.Vec
 	start := uint32(0)
@@ -210,8 +232,13 @@ func (r *Refresh) Solve(w Weights) {
 	if r.Intercept {
 		list = append(list, w.Bias)
 	}
+	if r.Pairs {
+		for c := range d.Columns() {
+			r.trial.columns = append(r.trial.columns, d.Column(c))
+		}
+	}
 	y := make([]float64, len(r.window.labels))
-	for v := range w.Levels {
+	for v := first; v < len(w.Levels); v++ {
 		for k := range w.Active {
 			for i, label := range r.window.labels {
 				y[i] = rows.Y(w.Output(int(label)), k, r.Outputs)
@@ -222,8 +249,8 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// withoutBasisColumns returns x without spline columns, which are its last columns. The second-order expert learns
-// their weights.
+// withoutBasisColumns returns x without basis columns, which are its last columns. The second-order expert learns the
+// weights of splines, and the optimizer the weights of presence columns.
 func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= model.FirstBasisColumn {
@@ -285,12 +312,11 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 
 	for c, row := range rows {
-		delta := found[c] - r.Weights(row)[j]
-		r.Weights(row)[j] = found[c]
 		if r.Only && r.Curvature(row)[j] == 0 {
+			r.Weights(row)[j] = found[c]
 			continue // if the column was never refreshed, its old value is no evidence, and the average moves with the iterate
 		}
-		r.Lags(row)[j] -= delta * lv.Inverse
+		r.take(row, j, found[c], lv.Inverse)
 	}
 	curvature, gradient := make([]float64, len(rows)), make([]float64, len(rows))
 	r.eachOf(d, dead, views, found, func(i, v int, f, variance float64) {
@@ -438,11 +464,18 @@ func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views 
 // State encodes or decodes the state.
 func (r *Refresh) State(c *coder.Coder) {
 	r.window.state(c)
+	r.trial.state(c)
 	c.Uint(&r.Failures)
 }
 
 // Consistent reports whether the decoded state is consistent.
-func (r *Refresh) Consistent() bool { return r.window.consistent() }
+func (r *Refresh) Consistent() bool {
+	n := 0
+	if r.Pairs {
+		n = r.half()
+	}
+	return r.window.consistent() && len(r.trial.gain) == n && len(r.trial.trust) == n
+}
 
 func (w *window) state(c *coder.Coder) {
 	c.Uint32s(&w.ends)
