@@ -204,7 +204,6 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 			return errEnough
 		}
 		if len(rest.Examples) == 0 {
-			l.current.Batches++
 			return nil
 		}
 	}
@@ -373,7 +372,7 @@ func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()
 	s.NotReady = cmp.Or(notReady, l.saver.lastError)
-	s.Save, s.Published = l.saver.status, l.publisher.count
+	s.Save = l.saver.status
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {
 		high, ok := l.highWater[partition{p.Topic, p.Partition}]
