@@ -12,7 +12,7 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, new-values, mean, deviation or stuck; /v1/features names the fields.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, mean or stuck; /v1/features names the fields.",
 		alarmsByKind},
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
