@@ -38,7 +38,7 @@ var briefs = map[string]brief{
 	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "silent-missing", "group",
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
 	"train": {1, 5, []string{"config", "data", "set", "format", "label", "drop", "unlabeled", "output", "loss", "noise", "cost", "standardize", "expected-missing", "silent-missing", "missing-policy",
-		"solver", "tol", "passes", "folds", "grid", "seed", "json", "help", helpAll}},
+		"solver", "tol", "passes", "seed", "json", "help", helpAll}},
 	"predict": {1, 4, []string{"config", "data", "model", "set", "unlabeled", "format", "label", "drop", "refused", "missing-policy", "output", "explain", "delete", "delete-groups", "declared", "rescale",
 		"seed", "json", "help", helpAll}},
 	"simulate": {2, 3, []string{"config", "data", "model", "set", "label", "groups", "nightmare", "delete", "delete-groups", "repeat", "seed", "learn", "output", "json", "help", helpAll}},
@@ -86,17 +86,16 @@ var groups = []struct {
 	title string // title before " Flags:"
 	names []string
 }{
-	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
+	{"Input", []string{"data", "labels", "unlabeled", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
 	{"Record", []string{"format", "label", "weight", "id", "drop", "zero-based", "refused", "unseen", "group", "groups", "absent"}},
 	{"Learning", []string{"loss", "bound", "noise", "silent-value", "cost", "l2", "l1", "ell", "intercept", "multiclass", "prior", "unlabeled-weight", "copies", "missing-policy", "expected-missing",
 		"expected-missing-groups", "silent-missing", "covariance-max-fields", "stuck", "standardize", "scaler", "learn"}},
 	{"Solver", []string{"solver", "tol", "threads", "seed"}},
 	{"Online learning", []string{"passes", "optimizer", "learning-rate", "irls-batch", "irls-window"}},
 	{"Kernel", []string{"kernel", "drop-q", "keep", "epochs"}},
-	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "repeat", "bins", "label-delay"}},
-	{"Selection", []string{"grid", "folds", "validation", "hold-out"}},
+	{"Deletion", []string{"delete", "delete-groups", "declared", "rescale", "nightmare", "repeat", "bins"}},
 	{"Service", []string{"reset", "serve", "keep-serving", "predict-only"}},
-	{"Output", []string{"output", "answers", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
+	{"Output", []string{"output", "answers", "json", "explain", "class", "top", "influences", "help", helpAll}},
 }
 
 // flagGroup is a group of a command's own flags. Its Title is empty if the command has only one group.
