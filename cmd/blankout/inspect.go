@@ -136,7 +136,6 @@ type inspection struct {
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	Largest  [][]namedWeight       `json:"largest_weights"`
 	Blocks   []blockSize           `json:"blocks"`
-
 }
 
 // snapshotID identifies a snapshot among a learner's published models.

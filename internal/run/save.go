@@ -200,9 +200,6 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 		case tried:
 			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
 		default:
-			if err := l.intake.tryFlush(deadline); err != nil {
-				return fmt.Errorf("the last checkpoint was not written, a restart continues from the one before: %w", err)
-			}
 			tried = true
 			l.beginSave()
 		}

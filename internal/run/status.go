@@ -29,16 +29,16 @@ type Published struct {
 type Status struct {
 	// NotReady is the reason why the run does not consume events, "" if it does. NotReady is Ended if all events are
 	// consumed and Config.KeepServing is set.
-	NotReady               string
-	Started                time.Time
-	Counts                                   // counts since Run started
-	Suspected, DriftAlarms uint64            // numbers of mislabeled events and drift alarms since Run started; Learner includes earlier ones
-	FieldAlarms            uint64            // number of alarms since Run started; Learner.Health includes earlier ones
-	Partitions             []PartitionStatus // ordered by topic and partition
-	Save                   SaveStatus
-	Learner                online.Report // report of the Learner
-	Warnings               []health.Warning
-	Validation             validate.Status
+	NotReady    string
+	Started     time.Time
+	Counts                        // counts since Run started
+	DriftAlarms uint64            // number of alarms since Run started; Learner includes earlier ones
+	FieldAlarms uint64            // number of alarms since Run started; Learner.Health includes earlier ones
+	Partitions  []PartitionStatus // ordered by topic and partition
+	Save        SaveStatus
+	Learner     online.Report // report of the Learner
+	Warnings    []health.Warning
+	Validation  validate.Status
 	// Labels has the counts of delayed labels; nil without delayed labels. AtLearning measures predictions made when
 	// their events were learned.
 	Labels     *LabelCounts
