@@ -124,9 +124,8 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 // ErrSplines is the reason why a noise or an objective does not support Data with splines (see Data.HasSplines).
 var ErrSplines = errors.New("splines, whose columns die together, are not supported")
 
-// SupportsSplines reports whether the problem of c supports splines. If axes are given, every problem of the grid must support
-// them.
-func (c Config) SupportsSplines(axes []Axis) bool {
+// SupportsSplines reports whether the problem of c supports splines.
+func (c Config) SupportsSplines() bool {
 	splines, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
 		panic(err)
@@ -139,18 +138,12 @@ func (c Config) SupportsSplines(axes []Axis) bool {
 		}
 	}
 	d := b.Data(event.NewSchema(1, []string{"0", "1"}, 2))
-	points, err := Grid(c, axes)
-	if err != nil {
+	if c.Check() != nil {
 		return false
 	}
-	for _, p := range points {
-		c := p.Settings
-		c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
-		if _, err := Train(context.Background(), d, c); errors.Is(err, ErrSplines) {
-			return false
-		}
-	}
-	return true
+	c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
+	_, err = Train(context.Background(), d, c)
+	return !errors.Is(err, ErrSplines)
 }
 
 // addSplines adds a unit for each number with a spline. The function odds returns the odds that the number is removed,

@@ -49,7 +49,6 @@ type Config struct {
 	Checkpoint Checkpoint           `toml:"checkpoint"`
 	HTTP       HTTP                 `toml:"http"`
 	DeadLetter DeadLetter           `toml:"dead_letter"`
-	Mislabeled Mislabeled           `toml:"mislabeled"`
 	Validate   Validate             `toml:"validate"`
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
@@ -154,23 +153,6 @@ func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	return where
 }
 
-// Mislabeled configures where to store learned events whose label is probably wrong. They are not stored if neither a
-// topic nor a file is set.
-type Mislabeled struct{ stream.DeadLetterConfig }
-
-func (c *Config) checkMislabeled() error {
-	l := &c.Learner
-	switch c := c.Mislabeled; {
-	case c.Topic != "" && c.File != "":
-		return event.KeyErrorf("file", "file %q: topic %q is set, too; set only one", c.File, c.Topic)
-	case c.Topic != "" && l.MislabeledBelow == 0:
-		return event.KeyErrorf("topic", "topic: no event counts as mislabeled while mislabeled_below of [learner] is 0")
-	case c.File != "" && l.MislabeledBelow == 0:
-		return event.KeyErrorf("file", "file: no event counts as mislabeled while mislabeled_below of [learner] is 0")
-	}
-	return c.writes(c.Mislabeled.Topic, "topic", "mislabeled events")
-}
-
 // Validate configures how live weights are compared with the exact solution.
 type Validate struct {
 	validate.Config
@@ -217,8 +199,6 @@ func (c *Config) CheckJoin() error {
 		return event.KeyErrorf("directory", "directory: waiting events need a disk, but the checkpoints are in %s: name a directory on a disk that moves with the learner", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabeledTopics) > 0:
 		return event.KeyErrorf("topics", "topics: with delayed labels kafka.unlabeled_topics must be empty")
-	case c.Mislabeled.DeadLetterConfig != stream.DeadLetterConfig{}:
-		return event.KeyErrorf("topics", "topics: with delayed labels [mislabeled] topic and file must be empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
 		return event.KeyErrorf("timeout_label", "timeout_label %q: loss %s is for regression; give a number, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
 	case c.Validate.HoldoutTopic != "":
@@ -274,7 +254,6 @@ func (c *Config) sections() []section {
 		{"checkpoint", c.Checkpoint.check},
 		{"http", c.HTTP.check},
 		{"dead_letter", c.checkDeadLetter},
-		{"mislabeled", c.checkMislabeled},
 		{"validate", c.checkValidate},
 		{"snapshot", c.checkSnapshot},
 		{"predict", c.checkPredict},

@@ -125,7 +125,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"no key", "", nil, []string{"noise"}, "--set noise: want section.key=value"},
 		{"policy", "[dead_letter]\npolicy = 'drop'", nil, nil, `FILE:2: [dead_letter] policy "drop": want dead-letter, skip or fail`},
 		{"dead letters come back", "[dead_letter]\ntopic = 'events'", nil, nil, `FILE:2: [dead_letter] topic: "events" is learned from; dead letters need their own topic`},
-		{"mislabeled events come back", "[learner]\nloss = 't-logistic:1.5'\nmislabeled_below = 0.1\n[mislabeled]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:5: [mislabeled] topic: "held" is measured on`},
+		{"dead letters are measured on", "[dead_letter]\ntopic = 'held'\n[validate]\nholdout_topic = 'held'", nil, nil, `FILE:2: [dead_letter] topic: "held" is measured on`},
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
 		{"key of a table", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nusername = 'u'\nmechanism = 'NTLM'", nil, nil, `FILE:5: [kafka] sasl: mechanism "NTLM"`},
 		{"key that a table lacks", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nmechanism = 'PLAIN'", nil, nil, `FILE:3: [kafka] sasl: no username`},

@@ -168,8 +168,7 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	}
 }
 
-// TestHealthDrift checks the alarms for four faults: the mean of a number shifts, its deviation grows, a number is
-// stuck, and new values of a category appear.
+// TestHealthDrift checks the alarms for two faults: the mean of a number shifts, and a number is stuck.
 func TestHealthDrift(t *testing.T) {
 	t.Parallel()
 	calm := rand.NewPCG(3, 7)
@@ -189,10 +188,7 @@ func TestHealthDrift(t *testing.T) {
 		{"mean", func(s *synthetic.Sensors) { s.Shift = 2 }, 1500, "mean", 54, 1, "mean of c is 5"},
 		{"mean jumps", func(s *synthetic.Sensors) { s.Shift = 4 }, 768, "mean", 55.5, 1.5, "mean of c is 5"},
 		{"mean falls", func(s *synthetic.Sensors) { s.Shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
-		{"deviation", func(s *synthetic.Sensors) { s.Scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
-		{"deviation falls", func(s *synthetic.Sensors) { s.Scale = 0.01 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
 		{"stuck", func(s *synthetic.Sensors) { s.Scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of"},
-		{"new values", func(s *synthetic.Sensors) { s.Words = 100 }, 1000, "new-values", 0.85, 0.15, "word has new or rare values in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := steady.restored()
@@ -212,7 +208,7 @@ func TestHealthDrift(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			t.Log(s.N-since, a.Text)
-			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1, Words: s.Words}
+			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1}
 			learnSensors(l, s, 8000)
 			if got := alarmTexts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
@@ -299,8 +295,8 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
 	}
 	for _, f := range fields {
-		if f.Deviation == nil || !(f.Deviation.Change > 0.8 && f.Deviation.Change < 1.2) {
-			t.Errorf("%s: the deviation has changed by %+v", f.Field, f.Deviation)
+		if f.Mean == nil || math.Abs(f.Mean.Change) > 0.2 {
+			t.Errorf("%s: the mean has changed by %+v", f.Field, f.Mean)
 		}
 		if constant := f.Field == "b"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
 			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,24 +16,19 @@ import (
 	"blankout/stream/record"
 )
 
-// payments generates decoded JSON events of two classes, one every few seconds. The fields are an informative number, a
-// weakly informative number, a string, a boolean, and a discount in 2 % of the events.
+// payments generates decoded JSON events of two classes, one a second. The fields are an informative number, a
+// weakly informative number, a string and a boolean.
 type payments struct {
 	t        testing.TB
 	learners []*online.Learner
 	decoder  record.Decoder
 	schema   *event.Schema
 	r        *rand.Rand
-	n, every int64 // number of events, and seconds between events
+	n        int64 // number of events, one a second
 	line     bytes.Buffer
 	e        event.Example
-	// amount, temper and extra format the value of a field. If the result is "", the field is omitted.
-	amount   func(x float64) string
-	temper   func(x float64, at int64) string
-	tells    float64 // difference between the class means of temper
-	discount float64 // fraction of events with a discount
-	bursts   bool    // discounts come in bursts
-	run      int
+	// amount formats the value of a field. If the result is "", the field is omitted.
+	amount func(x float64) string
 }
 
 const paymentsStart = 1_767_225_600_000 // midnight
@@ -51,12 +45,11 @@ func newPayments(t testing.TB, seed uint64, change func(*online.Config)) *paymen
 	}
 	l := must.Get(online.New(config, s))(t)
 	number := func(x float64) string { return fmt.Sprintf("%.3f", x) }
-	return &payments{t: t, learners: []*online.Learner{l}, decoder: d, schema: s, r: rand.New(rand.NewPCG(seed, 11)), every: 1, tells: 0.1, discount: 0.02,
-		amount: number, temper: func(x float64, _ int64) string { return number(x) }}
+	return &payments{t: t, learners: []*online.Learner{l}, decoder: d, schema: s, r: rand.New(rand.NewPCG(seed, 11)), amount: number}
 }
 
 // now returns the time of the next event.
-func (p *payments) now() int64 { return paymentsStart + 1000*p.every*p.n }
+func (p *payments) now() int64 { return paymentsStart + 1000*p.n }
 
 // feed makes all learners learn the next n events.
 func (p *payments) feed(n int) {
@@ -69,7 +62,7 @@ func (p *payments) feed(n int) {
 		p.line.Reset()
 		fmt.Fprintf(&p.line, `{"label":%q,"at":%d,"country":"c%d","known":%v`, label, at, p.r.IntN(6), p.r.IntN(3) > 0)
 		for _, f := range []struct{ name, value string }{
-			{"amount", p.amount(math.Exp(p.r.NormFloat64()) + 2 + 1.2*y)}, {"temper", p.temper(20+3*p.r.NormFloat64()+p.tells*y, at)}, {"discount", p.rare()},
+			{"amount", p.amount(math.Exp(p.r.NormFloat64()) + 2 + 1.2*y)}, {"temper", fmt.Sprintf("%.3f", 20+3*p.r.NormFloat64()+0.1*y)},
 		} {
 			if f.value != "" {
 				fmt.Fprintf(&p.line, `,%q:%s`, f.name, f.value)
@@ -83,20 +76,6 @@ func (p *payments) feed(n int) {
 			l.Learn(&p.e, nil)
 		}
 	}
-}
-
-// rare formats the field discount.
-func (p *payments) rare() string {
-	x := p.r.Float64()
-	switch {
-	case p.run > 0:
-		p.run--
-	case p.bursts && x < p.discount/20:
-		p.run = 19
-	case p.bursts || x >= p.discount:
-		return ""
-	}
-	return fmt.Sprintf("%.2f", 5*p.r.Float64())
 }
 
 // told returns all alarms so far. Each alarm is returned as its state and text.
@@ -206,115 +185,6 @@ func TestUsualMixture(t *testing.T) {
 	}
 }
 
-// TestUsualRareField checks a field in 2 % of the events that disappears. It must raise one alarm, dated from its last
-// event, and the alarm must end when the field returns. A field that arrives in bursts must raise no alarm as long as
-// the bursts continue.
-func TestUsualRareField(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	p := newPayments(t, 3, nil)
-	quiet := 70_000
-	if longtest.Asked() {
-		quiet = 100_000
-	}
-	p.feed(quiet)
-	if told := p.told(); len(told) > 0 {
-		t.Fatalf("%q", told)
-	}
-	p.discount = 0
-	died := p.n
-	p.feed(9000)
-	a := p.one("discount", "missing")
-	t.Log(a.Event-a.SinceEvent, a.Text)
-	if int64(a.SinceEvent) > died || int64(a.SinceEvent) < died-600 || a.Comes != "no more" || math.Abs(a.Usual-math.Pow(0.98, 64)) > 0.05 || a.Since.UnixMilli() != paymentsStart+1000*int64(a.SinceEvent-1) ||
-		!strings.Contains(a.Text, "discount absent since "+a.Since.UTC().Format("2006-01-02T15:04")) {
-		t.Errorf("%+v", a)
-	}
-	p.feed(10_000)
-	p.one("discount", "missing")
-	p.discount = 0.02
-	p.feed(2000)
-	if told := p.told(); len(told) != 2 || !strings.Contains(told[1], ": back to normal: discount present since 2026-01-0") {
-		t.Errorf("%q", told)
-	}
-
-	p = newPayments(t, 4, nil)
-	p.bursts = true
-	p.feed(quiet + 10_000)
-	if told := p.told(); len(told) > 0 {
-		t.Errorf("in runs: %q", told)
-	}
-}
-
-// night reports whether it is night at the time at. The start and end of the night vary a little from day to day.
-func night(at int64) bool {
-	const hour = 3_600_000
-	day := at / (24 * hour)
-	in := at%(24*hour) + (day*7919%5-2)*8*60_000
-	return in < 5*hour || in >= 22*hour
-}
-
-// TestUsualNights checks that a field that is null every night raises an alarm only in the first night. It must also
-// raise an alarm if it is still null in the morning, or is null during the day.
-func TestUsualNights(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	p := newPayments(t, 5, nil)
-	p.every = 12
-	perHour := int(3600 / p.every)
-	p.n = 9 * int64(perHour)
-	dead := func(at int64) bool { return night(at) }
-	temper := p.temper
-	p.temper = func(x float64, at int64) string {
-		if dead(at) {
-			return "null"
-		}
-		return temper(x, at)
-	}
-	p.feed(24 * perHour)
-	told := p.told()
-	if len(told) != 2 || !strings.HasPrefix(told[0], "raised: ") || !strings.HasPrefix(told[1], "ended: ") {
-		t.Fatalf("the first night: %q", told)
-	}
-	t.Logf("%q", told)
-	p.feed(10 * 24 * perHour)
-	if told := p.told(); len(told) != 2 {
-		t.Fatalf("10 nights more: %q", told)
-	}
-	p.feed(15 * perHour) // until midnight
-	h := p.learners[0].Report().Health
-	at := slices.IndexFunc(h.Fields, func(f health.FieldHealth) bool { return f.Field == "temper" })
-	if f := h.Fields[at]; h.Alarms > 0 || f.Missing.Now < 0.2 {
-		t.Errorf("at midnight: %+v", f)
-	}
-	p.feed(9 * perHour)
-	// The field is still null in the morning.
-	morning := int64(0)
-	dead = func(at int64) bool {
-		if night(at) {
-			morning = at
-		}
-		return at-morning < 6*3_600_000
-	}
-	p.feed(32 * perHour)
-	if told = p.told(); len(told) != 4 || !strings.HasPrefix(told[2], "raised: ") {
-		t.Fatalf("a long night: %q", told)
-	}
-	// The field is null during the day.
-	noon := (p.now()/86_400_000+1)*86_400_000 + 13*3_600_000
-	dead = func(at int64) bool { return night(at) || at >= noon && at < noon+3*3_600_000 }
-	p.feed(30 * perHour)
-	if told = p.told(); len(told) != 6 || !strings.HasPrefix(told[4], "raised: ") {
-		t.Fatalf("by day: %q", told)
-	}
-	// Being null at noon is usual by now, but being null all night and morning is not.
-	noon += 24 * 3_600_000
-	p.feed(27 * perHour)
-	if told = p.told(); len(told) != 6 {
-		t.Fatalf("by day again: %q", told)
-	}
-}
-
 // TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored,
 // that is cloned, or that follows another learner must continue bit by bit. A learner in a group has no such monitors,
 // and must raise no alarm afterwards.
@@ -323,7 +193,6 @@ func TestUsualStateIsWhole(t *testing.T) {
 	t.Parallel()
 	config := online.DefaultConfig().ForGroup()
 	p := newPayments(t, 9, func(c *online.Config) { *c = config })
-	p.discount = 0.05
 	l := p.learners[0]
 	number := p.amount
 	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
@@ -342,11 +211,8 @@ func TestUsualStateIsWhole(t *testing.T) {
 			p.amount = func(float64) string { return `"much"` }
 		case 3:
 			p.amount = number
-		case 4:
-			p.amount = func(float64) string { return "null" }
 		case 5:
-			p.amount = number
-			p.discount = 0
+			p.amount = func(float64) string { return "null" }
 		}
 		p.learners = []*online.Learner{l, restored, cloned, author}
 		p.feed(n)
@@ -363,12 +229,12 @@ func TestUsualStateIsWhole(t *testing.T) {
 		}
 	}
 	told := p.told()
-	if len(told) != 5 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "absent since") {
+	if len(told) != 3 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") {
 		t.Fatalf("%q", told)
 	}
 	// Learn in a group.
 	fold := must.Get(l.Clone())(t)
-	p.discount = 0.05
+	p.amount = number
 	for range 40 {
 		member := must.Get(fold.Clone())(t)
 		must.Do(t, member.Follow(fold, nil, 2, 1000))
@@ -379,7 +245,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 	}
 	p.learners = []*online.Learner{fold}
 	p.feed(3000)
-	if told := p.told(); len(told) != 6 || !strings.HasPrefix(told[5], "ended: ") {
+	if told := p.told(); len(told) != 4 || !strings.HasPrefix(told[3], "ended: ") {
 		t.Errorf("%q", told)
 	}
 }

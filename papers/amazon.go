@@ -210,7 +210,7 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 		m := amazonMethods[p.method]
 		config := trainConfig()
 		config.Loss, config.Bound, config.Tol = m.loss, m.bound, c.Tol
-		if err := config.Set("c", p.cost); err != nil {
+		if err := setKey(&config, "c", p.cost); err != nil {
 			return err
 		}
 		config.Noise = loss.Dropout{Q: c.Levels[p.level]}.String()
@@ -258,9 +258,9 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	chosen := make([]int, len(amazonMethods)) // level that cross validation chooses, by method
 	for m := range amazonMethods {
 		for level := range c.Levels {
-			best[m] = append(best[m], batch.Least(len(points), func(i int) bool { return points[i].method == m && points[i].level == level }, func(i int) batch.Held { return batch.Held{Loss: cells[i].Validation} }))
+			best[m] = append(best[m], Least(len(points), func(i int) bool { return points[i].method == m && points[i].level == level }, func(i int) Held { return Held{Loss: cells[i].Validation} }))
 		}
-		chosen[m] = batch.Least(len(c.Levels), nil, func(level int) batch.Held { return batch.Held{Loss: cells[best[m][level]].Validation} })
+		chosen[m] = Least(len(c.Levels), nil, func(level int) Held { return Held{Loss: cells[best[m][level]].Validation} })
 	}
 	columns := []string{"method"}
 	for _, q := range c.Levels {
@@ -336,7 +336,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	config := func(cost, noise, bound string) (batch.Config, error) {
 		b := trainConfig()
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
-		return b, b.Set("c", cost)
+		return b, setKey(&b, "c", cost)
 	}
 	// fit trains on copies of the examples in copied, and on the examples in plain without copying them.
 	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
@@ -356,7 +356,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	// crossValidated chooses the settings for fit by cross validation.
 	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error)) (setting, error) {
-		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v batch.Held, err error) {
+		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v Held, err error) {
 			for f := range folds {
 				m, err := fit(ctx, pick(train, folds.others(f)), x)
 				if err != nil {

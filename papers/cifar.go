@@ -99,20 +99,20 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	})
 	type point struct {
 		method, noise int
-		setting       batch.Point[batch.Config]
+		setting       Point
 	}
 	var points []point
 	for m, method := range amazonMethods {
 		for n, noise := range cifarNoises {
 			base := trainConfig()
 			base.Loss, base.Bound, base.Tol, base.MaxIterations = method.loss, method.bound, c.Tol, c.Iterations
-			grid := []batch.Axis{{Key: "c", Values: c.Costs[method.name]}}
+			grid := []Axis{{Key: "c", Values: c.Costs[method.name]}}
 			if noise == "dropout" {
-				grid = append(grid, batch.Axis{Key: "q", Values: c.Levels})
+				grid = append(grid, Axis{Key: "q", Values: c.Levels})
 			} else {
 				base.Noise = noise
 			}
-			settings, err := simulate.Method{Name: method.name, Config: base, Grid: grid}.Points()
+			settings, err := Method{Name: method.name, Config: base, Grid: grid}.Points()
 			if err != nil {
 				return err
 			}
@@ -164,10 +164,10 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	// The best setting by method and noise, and the test images that the model with this setting misclassifies.
 	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
-		best := batch.Least(len(points), func(i int) bool {
+		best := Least(len(points), func(i int) bool {
 			return points[i].method == at/len(cifarNoises) && points[i].noise == at%len(cifarNoises)
 		},
-			func(i int) batch.Held { return batch.Held{Loss: cells[i].Validation, Tie: cells[i].LogLoss} })
+			func(i int) Held { return Held{Loss: cells[i].Validation, Tie: cells[i].LogLoss} })
 		chosen[at] = best
 	}
 	bad := make([]mistakes, len(chosen))

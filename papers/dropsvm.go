@@ -278,20 +278,20 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 		return sum / n
 	}
 	settings := len(of(&all[0]))
-	best = batch.Least(settings, nil, func(i int) batch.Held { return batch.Held{Loss: -mean(i, all, -1)} })
+	best = Least(settings, nil, func(i int) Held { return Held{Loss: -mean(i, all, -1)} })
 	for i := range all {
 		round := all[i/folds*folds : (i/folds+1)*folds]
-		chosen := batch.Least(settings, nil, func(k int) batch.Held { return batch.Held{Loss: -mean(k, round, i%folds)} })
+		chosen := Least(settings, nil, func(k int) Held { return Held{Loss: -mean(k, round, i%folds)} })
 		each = append(each, of(&all[i])[chosen])
 	}
 	return best, mean(best, all, -1), each
 }
 
 // machine returns the support vector machine if q is "". Otherwise it returns DropSVM.
-func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
-	m = svm.Machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
+func (c dropConfig) machine(cost, q, p string) (m machine, err error) {
+	m = machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
-	if err := m.Config.Set("c", cost); err != nil || q == "" {
+	if err := m.set("c", cost); err != nil || q == "" {
 		return m, err
 	}
 	if m.Kernel.Drop.Q, err = strconv.ParseFloat(q, 64); err != nil {
@@ -303,21 +303,21 @@ func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
 }
 
 // grid returns the accuracies on test of all settings of a grid.
-func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first svm.Machine, grid []batch.Axis) ([]float64, error) {
-	t, _, err := batch.Select(ctx, train, first, batch.Selection{Validation: test, Grid: grid, Threads: 1})
+func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first machine, grid []Axis) ([]float64, error) {
+	tried, err := selectMachine(ctx, train, test, first, grid, 1)
 	if err != nil {
 		return nil, err
 	}
 	var all []float64
-	for _, candidate := range t.Candidates {
-		all = append(all, 100-candidate.Error[0])
+	for _, x := range tried {
+		all = append(all, 100-x.Loss)
 	}
 	return all, nil
 }
 
-// keep returns the candidate values of p as an axis for svm.Machine, whose setting keep is 1 - p.
-func (c dropConfig) keep() batch.Axis {
-	axis := batch.Axis{Key: "keep"}
+// keep returns the candidate values of p as an axis of settings keep, which is 1 - p.
+func (c dropConfig) keep() Axis {
+	axis := Axis{Key: "keep"}
 	for _, p := range c.Dropped {
 		x, _ := strconv.ParseFloat(p, 64)
 		axis.Values = append(axis.Values, strconv.FormatFloat(1-x, 'g', 6, 64))
@@ -336,7 +336,7 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 			f.Constant += 100 / float64(test.Rows())
 		}
 	}
-	costs := batch.Axis{Key: "c", Values: c.Costs}
+	costs := Axis{Key: "c", Values: c.Costs}
 	first, err := c.machine("1", "", "")
 	if err != nil {
 		return f, err
@@ -346,10 +346,10 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 		return f, err
 	}
 	first.Kernel.Kernel, first.Kernel.Kept = width.String(), &svm.KeptGram{}
-	if f.Plain, err = c.grid(ctx, train, test, first, []batch.Axis{costs}); err != nil {
+	if f.Plain, err = c.grid(ctx, train, test, first, []Axis{costs}); err != nil {
 		return f, err
 	}
-	f.Drop, err = c.grid(ctx, train, test, first, []batch.Axis{c.keep(), {Key: "drop-q", Values: c.Q}, costs})
+	f.Drop, err = c.grid(ctx, train, test, first, []Axis{c.keep(), {Key: "drop-q", Values: c.Q}, costs})
 	return f, err
 }
 
@@ -382,7 +382,7 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 	}
 	first.Kernel.Drop.Seed = seed
 	// Results are ordered by p, and then by the number of epochs. The last number of epochs is infinite.
-	axes := []batch.Axis{c.keep(), {Key: "epochs", Values: append(slices.Clone(c.Epochs), "inf")}}
+	axes := []Axis{c.keep(), {Key: "epochs", Values: append(slices.Clone(c.Epochs), "inf")}}
 	n := len(axes[1].Values)
 	mean := make([]float64, len(c.Dropped)*n)
 	for fold := range c.Folds {
@@ -393,7 +393,7 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 		}
 		floats.AddScaled(mean, 1/float64(c.Folds), accuracy)
 	}
-	best := batch.Least(len(mean), func(i int) bool { return i%n < n-1 }, func(i int) batch.Held { return batch.Held{Loss: -mean[i]} })
+	best := Least(len(mean), func(i int) bool { return i%n < n-1 }, func(i int) Held { return Held{Loss: -mean[i]} })
 	out.Sampled, out.Closed = mean[best/n*n+n-2], mean[best/n*n+n-1]
 	if out.P, err = strconv.ParseFloat(c.Dropped[best/n], 64); err != nil {
 		return out, err
@@ -517,15 +517,15 @@ func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *
 		}
 		return some
 	}
-	costs, keep := batch.Axis{Key: "c", Values: every(c.Costs)}, c.keep()
+	costs, keep := Axis{Key: "c", Values: every(c.Costs)}, c.keep()
 	keep.Values = every(every(keep.Values))
-	for k, grid := range [][]batch.Axis{{costs}, {keep, {Key: "drop-q", Values: every(c.Q)}, costs}} {
+	for k, grid := range [][]Axis{{costs}, {keep, {Key: "drop-q", Values: every(c.Q)}, costs}} {
 		s.Say("chi-squared kernel, %d of 2", k+1)
-		t, all, err := batch.Select(ctx, in, first, batch.Selection{Validation: held, Grid: grid, Threads: s.Threads})
+		all, err := selectMachine(ctx, in, held, first, grid, s.Threads)
 		if err != nil {
 			return f, err
 		}
-		m := all[t.Best[0]]
+		m := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]
 		trained, err := svm.Train(ctx, train, m.Config, m.Kernel)
 		if err != nil {
 			return f, err
@@ -547,7 +547,7 @@ func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *
 		if r := measures.Report(); r.MAP != nil {
 			f.MAP[k] = 100 * *r.MAP
 		}
-		f.Setting[k], f.Vectors[k] = t.Name(t.Best[0]), 100*float64(trained.Vectors)/float64(trained.Model.Outputs*train.Rows())
+		f.Setting[k], f.Vectors[k] = m.name, 100*float64(trained.Vectors)/float64(trained.Model.Outputs*train.Rows())
 	}
 	return f, nil
 }

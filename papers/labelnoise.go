@@ -709,12 +709,12 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 	var f noiseFit
 	held := d.all.Subset(d.rows(0, d.held))
 	var err error
-	f.Lambda, err = choose(ctx, 1, c.Lambdas, func(ctx context.Context, lambda float64) (batch.Held, error) {
+	f.Lambda, err = choose(ctx, 1, c.Lambdas, func(ctx context.Context, lambda float64) (Held, error) {
 		_, fit, err := d.train(ctx, m, lambda, c, d.rows(d.held, len(d.truth)), nil)
 		if err != nil {
-			return batch.Held{}, err
+			return Held{}, err
 		}
-		return batch.Held{Loss: fit.TrainError(held)}, nil
+		return Held{Loss: fit.TrainError(held)}, nil
 	})
 	if err != nil {
 		return f, err

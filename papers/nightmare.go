@@ -82,22 +82,22 @@ const (
 func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	base := trainConfig()
 	base.Tol, base.MaxIterations = c.Tol, c.Iterations
-	method := func(name, loss, bound string, grid ...batch.Axis) simulate.Method {
-		m := simulate.Method{Name: name, Config: base, Grid: grid}
+	method := func(name, loss, bound string, grid ...Axis) Method {
+		m := Method{Name: name, Config: base, Grid: grid}
 		m.Config.Loss, m.Config.Bound = loss, bound
 		return m
 	}
 	// In a trial with costs from 0.001 to 1, each level chose one of these. The default costs extend beyond all chosen
 	// costs.
-	costs := func(byDefault ...string) batch.Axis {
-		return batch.Axis{Key: "c", Values: Pick(s, []string{"0.1"}, byDefault, []string{"0.0001", "0.001", "0.01", "0.1", "1", "10", "100"})}
+	costs := func(byDefault ...string) Axis {
+		return Axis{Key: "c", Values: Pick(s, []string{"0.1"}, byDefault, []string{"0.0001", "0.001", "0.01", "0.1", "1", "10", "100"})}
 	}
 	tenths := []string{"0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9"}
 	q := Pick(s, []string{"0.5", "0.7"}, tenths, tenths)
-	levels := batch.Axis{Key: "q", Values: q}
-	deletions := batch.Axis{Key: "k", Values: Pick(s, []string{"10"}, []string{"1", "2", "5"}, []string{"1", "2", "5", "10", "25", "50", "75"})}
+	levels := Axis{Key: "q", Values: q}
+	deletions := Axis{Key: "k", Values: Pick(s, []string{"10"}, []string{"1", "2", "5"}, []string{"1", "2", "5", "10", "25", "50", "75"})}
 	var all []contender
-	for _, m := range []simulate.Method{
+	for _, m := range []Method{
 		method(dropoutSVM, "hinge", "chen", costs("0.01", "0.1", "1", "10", "100"), levels),
 		method(dropoutLogistic, "logistic", "chen", costs("0.01", "0.1", "1", "10", "100"), levels),
 		method(hingeL2, "hinge", "", costs("0.0001", "0.001", "0.01", "0.1", "1")),
@@ -343,8 +343,8 @@ func tune(c nightmareConfig, as int, contenders []contender, cells []nightmareCe
 	}
 	for t := range all {
 		for level := range c.Levels {
-			best := batch.Least(len(contenders), func(i int) bool { return contenders[i].method == all[t].method }, func(i int) batch.Held {
-				return batch.Held{Loss: cells[i].Validation[as][level]}
+			best := Least(len(contenders), func(i int) bool { return contenders[i].method == all[t].method }, func(i int) Held {
+				return Held{Loss: cells[i].Validation[as][level]}
 			})
 			all[t].settings, all[t].wrong = append(all[t].settings, contenders[best].setting), append(all[t].wrong, cells[best].Wrong[as][level])
 		}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -228,16 +227,16 @@ func (c onlineConfig) best(ctx context.Context, r onlineOptimizer, schema *event
 			settings = append(settings, onlineSetting{eta, level})
 		}
 	}
-	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (batch.Held, error) {
+	chosen, err := choose(ctx, 1, settings, func(ctx context.Context, x onlineSetting) (Held, error) {
 		p, err := c.pass(ctx, r, x, schema, examples[:int(c.Part*float64(len(examples)))])
 		if err != nil {
-			return batch.Held{}, err
+			return Held{}, err
 		}
 		wrong, logLoss := p.last()
 		if r.r { // scores of AROW are not log-odds
-			return batch.Held{Loss: wrong}, nil
+			return Held{Loss: wrong}, nil
 		}
-		return batch.Held{Loss: logLoss}, nil
+		return Held{Loss: logLoss}, nil
 	})
 	if err != nil {
 		return onlinePass{}, err

@@ -24,16 +24,16 @@ import (
 
 // choose returns the setting with the least validation loss. It tries the settings on the given number of threads. If
 // there is only one setting, choose returns it untried.
-func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (batch.Held, error)) (S, error) {
+func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (Held, error)) (S, error) {
 	if len(settings) == 1 {
 		return settings[0], nil
 	}
-	tried := make([]batch.Held, len(settings))
+	tried := make([]Held, len(settings))
 	err := batch.Each(ctx, threads, len(settings), func(ctx context.Context, i int) (err error) {
 		tried[i], err = try(ctx, settings[i])
 		return err
 	})
-	return settings[batch.Least(len(settings), nil, func(i int) batch.Held { return tried[i] })], err
+	return settings[Least(len(settings), nil, func(i int) Held { return tried[i] })], err
 }
 
 // mistakes holds 1 for each test item that a method predicted wrongly, else 0.

@@ -154,9 +154,9 @@ func TestChoose(t *testing.T) {
 	losses := []float64{3, 2, 1, 9}
 	tried := make([]bool, len(losses))
 	for _, threads := range []int{1, 3} {
-		got, err := choose(t.Context(), threads, []int{0, 1, 2, 3}, func(_ context.Context, i int) (batch.Held, error) {
+		got, err := choose(t.Context(), threads, []int{0, 1, 2, 3}, func(_ context.Context, i int) (Held, error) {
 			tried[i] = true
-			return batch.Held{Loss: losses[i]}, nil
+			return Held{Loss: losses[i]}, nil
 		})
 		if err != nil || got != 2 {
 			t.Errorf("%d threads: chose %d, %v", threads, got, err)

@@ -203,7 +203,7 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 		return x
 	}
 	best := func(runs [][][]rareScore, method int) int {
-		return batch.Least(len(c.at(method)), nil, func(i int) batch.Held { return batch.Held{Loss: -stat.Mean(accuracies(runs, method, i, 0), nil)} })
+		return Least(len(c.at(method)), nil, func(i int) Held { return Held{Loss: -stat.Mean(accuracies(runs, method, i, 0), nil)} })
 	}
 	short := ResultTable{Detail: reading != 0, Title: "Accuracy at the paper's parameters and at the best: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "half width", "paper", "all examples", "half width", "paper", "log10 of J at the end"}}
 	long := ResultTable{Detail: true, Title: "Accuracy at every parameter: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples", "log10 of J at the end"}}

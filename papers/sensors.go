@@ -473,9 +473,9 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 	for i := range methods {
 		m := &methods[i]
 		for way := range m.answers {
-			best := batch.Least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) batch.Held {
+			best := Least(len(settings), func(i int) bool { return settings[i].Method == m.name }, func(i int) Held {
 				r := sensorsRow{method: m, way: way, outcome: &tried[i]}
-				return batch.Held{Loss: r.mean(fractions)}
+				return Held{Loss: r.mean(fractions)}
 			})
 			rows = append(rows, &sensorsRow{method: m, way: way, setting: settings[best]})
 			if !slices.Contains(chosen, settings[best]) {

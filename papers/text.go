@@ -153,7 +153,7 @@ func (p textParts) constant() float64 {
 // choose returns the model of the grid with the fewest mistakes in cross validation on the training rows.
 func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, folds int) (textModel, error) {
 	const k = 5
-	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v batch.Held, err error) {
+	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v Held, err error) {
 		for fold := range folds {
 			var in, out []int
 			for j, row := range p.train {

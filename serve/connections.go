@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 )
 
@@ -23,7 +22,6 @@ import (
 // the new connection waits.
 type connections struct {
 	places chan struct{} // holds one element for each connection
-	closed atomic.Uint64 // number of connections closed because of the limit
 
 	mu   sync.Mutex
 	idle list.List // elements are *connection, longest idle first
@@ -108,7 +106,6 @@ func (c *connections) closeIdle() {
 	if first := c.idle.Front(); first != nil {
 		one := c.idle.Remove(first).(*connection)
 		one.place = nil
-		c.closed.Add(1)
 		one.Close() // the server then removes the connection from the list
 	}
 }

@@ -60,7 +60,7 @@ func TestFeatures(t *testing.T) {
 	}
 	_, text, _ = call(t, "GET", url+"/metrics", "")
 	must.Contains(t, text,
-		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
+		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
 		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
 		"# HELP blankout_field_missing_ratio Fraction of events in which the field is null, omitted or of an unusual kind",
 	)
@@ -72,7 +72,7 @@ func TestFeatures(t *testing.T) {
 func TestFieldMetricsAreLimited(t *testing.T) {
 	h := &health.Health{Alarms: 50}
 	for i := range 50 {
-		f := health.FieldHealth{Field: fmt.Sprint("f", i), Missing: &health.Condition{Now: 1}, Mean: &health.Condition{}, Deviation: &health.Condition{}, NewValues: &health.Condition{}}
+		f := health.FieldHealth{Field: fmt.Sprint("f", i), Missing: &health.Condition{Now: 1}, Mean: &health.Condition{}}
 		switch i {
 		case 0, 1:
 			f.Field = "twice"

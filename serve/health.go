@@ -12,26 +12,12 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, new-values, mean, deviation or stuck; /v1/features names the fields.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, mean or stuck; /v1/features names the fields.",
 		alarmsByKind},
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
 	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Fraction of events in which the field is null, omitted or of an unusual kind: now or usual.",
 		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
-	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Fraction of the field's values that are new or rare: now or usual.",
-		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
-	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "Difference between the field's mean and its usual mean, in usual deviations.",
-		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
-			if f.Mean != nil {
-				emit(f.Mean.Change)
-			}
-		})},
-	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual deviation.",
-		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
-			if f.Deviation != nil {
-				emit(f.Deviation.Change)
-			}
-		})},
 	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.doubt is auto.",
 		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {

@@ -3,20 +3,17 @@ package serve
 // This file has the table of Prometheus metrics.
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/measure"
-	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/online/group"
@@ -58,9 +55,7 @@ type view struct {
 	requests   requests              // counters of prediction requests
 	sent       requests              // counters of requests for the model
 	open       float64               // number of open HTTP connections
-	closed     float64               // number of connections closed because of the limit
 	diskFree   int64                 // free bytes on the disk; -1 if unknown
-	norm       float64               // norm of the model's weights
 	version    string
 }
 
@@ -93,24 +88,12 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Refused-passed), "refused")
 			emit(float64(passed), "passed")
 		}},
-	{"blankout_not_finite_values_total", counter, nil, "Values that were NaN or infinite; they count as missing (record.nan).",
-		one(func(v *view) float64 { return float64(v.status.NotFinite) })},
 	{"blankout_refused_total", counter, []string{"reason"}, "Records refused or passed over, by reason.",
 		byReason(func(v *view) map[event.Reason]uint64 { return v.status.RefusedBy })},
-	{"blankout_dead_letters_total", counter, []string{"reason"}, "Refused records stored as dead letters, by reason.",
-		byReason(func(v *view) map[event.Reason]uint64 { return v.status.DeadLetters })},
 	{"blankout_dead_letter_failures_total", counter, nil, "Failed attempts to store dead letters; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
-	{"blankout_mislabeled_total", counter, nil, "Learned events with a probably wrong label (learner.mislabeled_below).",
-		one(func(v *view) float64 { return float64(v.status.Suspected) })},
-	{"blankout_mislabeled_stored_total", counter, nil, "Mislabeled events stored in their topic or file.",
-		one(func(v *view) float64 { return float64(v.status.Mislabeled) })},
-	{"blankout_mislabeled_failures_total", counter, nil, "Failed attempts to store mislabeled events; learning waits for them.",
-		one(func(v *view) float64 { return float64(v.status.MislabeledFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a delayed label ([labels]).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
-	{"blankout_labels_oldest_seconds", gauge, nil, "Age, by the time of the logs, of the oldest event or label within labels.max_delay.",
-		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
 	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending) or repeated (another event with the id waited).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
@@ -132,28 +115,8 @@ var mainMetrics = []metric{
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
-	{"blankout_labels_idle_total", counter, nil, "Silent partitions that were no longer waited for (labels.idle_timeout), since the start.",
-		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
-	{"blankout_labels_late_partitions_total", counter, nil, "Added partitions with records older than those already taken. The order of learning then differs from the logs.",
-		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
-	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels with a time out of line with their neighbors, including before a restart. They take the time of the record before.",
-		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.OutOfOrder)) })},
-	{"blankout_labels_store_failures_total", counter, nil, "Failed attempts to store waiting events; learning waits meanwhile.",
-		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
-	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events predicted wrongly at the time of learning; blankout_progressive_error_ratio counts predictions at arrival.",
-		func(v *view, emit func(float64, ...string)) {
-			if v.status.Labels != nil && v.status.Learner.Numbers == nil {
-				emit(v.status.AtLearning.Error())
-			}
-		}},
 	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the learner with the lead, else 0 ([[challenger]]).",
 		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Lead); return &x })},
-	{"blankout_challenger_events", gauge, []string{"learner"}, "Events learned by each learner.",
-		byLearner(func(r *LearnerReport) *float64 { x := float64(r.Events); return &x })},
-	{"blankout_challenger_log_loss", gauge, []string{"learner", "span"}, "Mean log-loss of each learner before an event was learned: total or recent (window).",
-		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.LogLoss, r.RecentLogLoss })},
-	{"blankout_challenger_rmse", gauge, []string{"learner", "span"}, "Root mean squared error of each learner, for regression: total or recent (window).",
-		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.RMSE, r.RecentRMSE })},
 	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner minus the lead's on the same events, over blocks of 1,000 records: log-loss, squared error or deviance. Total, or of the latest whole window.",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
 			if r.Compared == nil {
@@ -168,12 +131,6 @@ var mainMetrics = []metric{
 			}
 			return r.Compared.StandardError, r.Compared.Window.StandardError
 		})},
-	{"blankout_batches_total", counter, nil, "Batches of records learned.",
-		one(func(v *view) float64 { return float64(v.status.Batches) })},
-	{"blankout_received_bytes_total", counter, nil, "Bytes of fetch responses received from brokers, as they travel.",
-		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Bytes)) })},
-	{"blankout_fetches_total", counter, nil, "Fetch responses received from brokers.",
-		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Fetches)) })},
 	{"blankout_fetch_retries_total", counter, []string{"cause"}, "Fetches that were retried, by cause.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
 			for cause, n := range s.Retries {
@@ -182,8 +139,6 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that has not been learned.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Next) })},
-	{"blankout_partition_high_water_offset", gauge, []string{"topic", "partition"}, "Offset of the partition's end.",
-		byPartition(func(p run.PartitionStatus) float64 { return float64(p.HighWater) })},
 	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the learned position and the partition's end; in a group only this member's partitions.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Lag()) })},
 	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted, including before a restart.",
@@ -205,12 +160,8 @@ var mainMetrics = []metric{
 			}
 			return time.Since(s.Since).Seconds()
 		})},
-	{"blankout_registry_schemas", gauge, nil, "Schemas received from the registry.",
-		fromRegistry(func(s registry.Status) float64 { return float64(s.Schemas) })},
 	{"blankout_registry_failures_total", counter, nil, "Requests that the schema registry did not answer with a schema.",
 		fromRegistry(func(s registry.Status) float64 { return float64(s.Failures) })},
-	{"blankout_newest_event_timestamp_seconds", gauge, nil, "Event time of the newest event learned, in Unix time.",
-		one(func(v *view) float64 { return unix(v.status.NewestTime) })},
 	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time until it was learned.",
 		one(func(v *view) float64 {
 			if v.status.NewestTime.IsZero() {
@@ -229,11 +180,20 @@ var mainMetrics = []metric{
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or recent.",
 		bySpan(measure.Classes.Error)},
 	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and on the same events by current weights.",
-		byAge(false, func(r measure.StaleLoss) (old, fresh *float64) { return r.Error, r.FreshError })},
-	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these predictions.",
-		byAge(false, func(r measure.StaleLoss) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
-	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these predictions, in the target's unit; regression.",
-		byAge(true, func(r measure.StaleLoss) (old, fresh *float64) { return r.Error, r.FreshError })},
+		func(v *view, emit func(float64, ...string)) {
+			for _, r := range v.status.Learner.ByAge {
+				if v.status.Learner.Numbers != nil || r.Error == nil {
+					continue
+				}
+				age, weights := strconv.FormatUint(r.Age, 10), "aged"
+				if r.Age == 0 {
+					weights = "fresh"
+				}
+				if emit(*r.Error, age, weights); r.FreshError != nil {
+					emit(*r.FreshError, age, "fresh")
+				}
+			}
+		}},
 	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights about age events old, minus the class frequencies' log-loss. Weights above 0 are useless to readers.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.ByAge {
@@ -244,42 +204,14 @@ var mainMetrics = []metric{
 		}},
 	{"blankout_progressive_auc_ratio", gauge, nil, "Area under the ROC curve of events scored before they were learned; two classes.",
 		ofTwo((*measure.Binary).AUC)},
-	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
-		ofTwo((*measure.Binary).AveragePrecision)},
 	{"blankout_progressive_precision_ratio", gauge, nil, "Fraction of events predicted positive (learner.threshold) that were positive; two classes.",
 		ofTwo((*measure.Binary).Precision)},
 	{"blankout_progressive_recall_ratio", gauge, nil, "Fraction of positive events that were predicted positive; two classes.",
 		ofTwo((*measure.Binary).Recall)},
-	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance between the predicted probability of the positive class and its frequency; two classes.",
-		ofTwo((*measure.Binary).CalibrationError)},
 	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's unit; regression.",
 		ofNumbers((*measure.Numbers).MAE)},
 	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root mean squared error of events predicted before they were learned, in the target's unit; regression.",
 		ofNumbers((*measure.Numbers).RMSE)},
-	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean target so far; regression.",
-		func(v *view, emit func(float64, ...string)) {
-			if mean := v.status.Learner.Baselines.Report(true).MeanMAE; v.status.Learner.Numbers != nil && mean != nil {
-				emit(*mean)
-			}
-		}},
-	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label; regression.",
-		func(v *view, emit func(float64, ...string)) {
-			if last := v.status.Learner.Baselines.Report(true).LastMAE; v.status.Learner.Numbers != nil && last != nil {
-				emit(*last)
-			}
-		}},
-	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Error of predicting the last label; classes.",
-		func(v *view, emit func(float64, ...string)) {
-			if last := v.status.Learner.Baselines.Report(false).LastError; v.status.Learner.Numbers == nil && last != nil {
-				emit(*last / 100)
-			}
-		}},
-	{"blankout_active_features", gauge, nil, "Columns that have appeared in an event.",
-		one(func(v *view) float64 { return float64(v.status.Learner.Features) })},
-	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
-		one(func(v *view) float64 { return v.norm })},
-	{"blankout_models_published_total", counter, nil, "Models published to readers.",
-		one(func(v *view) float64 { return float64(v.status.Published) })},
 	{"blankout_model_version", gauge, nil, "Version of the published model; it never decreases, also across restarts.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.model != nil {
@@ -315,8 +247,6 @@ var mainMetrics = []metric{
 	{"blankout_model_requests_active", gauge, nil, "Requests for the model in progress or waiting.",
 		one(func(v *view) float64 { return v.sent.active })},
 	{"blankout_http_connections", gauge, nil, "Open connections to the HTTP server.", one(func(v *view) float64 { return v.open })},
-	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because more than 1,024, or a quarter of the process's descriptors, were open.",
-		one(func(v *view) float64 { return v.closed })},
 	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Scored), "scored")
@@ -336,8 +266,6 @@ var mainMetrics = []metric{
 				emit(s.NewestAge.Seconds())
 			}
 		})},
-	{"blankout_prediction_model_version", gauge, nil, "Version of the model of the last predictions.",
-		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Version)) })},
 	{"blankout_prediction_staleness_seconds", gauge, nil, "Age of that model at the time of the predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			if !s.At.IsZero() {
@@ -346,43 +274,21 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were retried.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
-	{"blankout_prediction_commit_failures_total", counter, nil, "Failed commits of prediction offsets; a restart would repeat some predictions.",
-		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.CommitFailures)) })},
 	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots for the topic, the file or the object: published or failed.",
 		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")
 			emit(float64(p.failed), p.name, "failed")
 		})},
-	{"blankout_snapshot_version", gauge, []string{"place"}, "Version of the newest snapshot in the topic, the file or the object.",
-		byPlace(func(p destinationView, emit func(float64, ...string)) { emit(float64(p.version), p.name) })},
 	{"blankout_snapshot_age_seconds", gauge, []string{"place"}, "Time since the model of that snapshot was published to readers.",
 		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			if !p.when.IsZero() {
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
-	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of complete events: of noise levels, which sum to 1, and of the corrections of their mixture.",
-		func(v *view, emit func(float64, ...string)) {
-			for _, e := range v.status.Learner.Experts {
-				emit(e.Weight, e.Name)
-			}
-		}},
 	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets or intervals that contained the label, by the missing fraction; the target is learner.coverage.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.Sets {
 				emit(r.Recent, r.Range)
-			}
-		}},
-	{"blankout_class_coverage_ratio", gauge, []string{"class"}, "Fraction of the latest sets of a class's events that contained it, for the 20 classes with the most events.",
-		func(v *view, emit func(float64, ...string)) {
-			for _, c := range largestClasses(v.status.Learner.CoverageByClass, 20) {
-				emit(c.Recent, c.Class)
-			}
-		}},
-	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets; for regression the mean distance between low and high.",
-		func(v *view, emit func(float64, ...string)) {
-			for _, r := range v.status.Learner.Sets {
-				emit(r.Size, r.Range)
 			}
 		}},
 	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error if that fraction of the features goes missing, declared or silently.",
@@ -403,40 +309,21 @@ var mainMetrics = []metric{
 		}},
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector.",
 		one(func(v *view) float64 { return float64(v.status.DriftAlarms) })},
-	{"blankout_drift_excess_nats", gauge, nil, "Height of the drift detector's sum above its lowest point; 50 raises an alarm.",
-		one(func(v *view) float64 { return v.status.Learner.Drift.Excess })},
-	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
-		ofAlarm(func(d health.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
-	{"blankout_drift_log_loss_nats", gauge, []string{"side"}, "Mean log-loss before the latest drift alarm and over the events that raised it: before or after.",
-		ofAlarm(func(d health.Drift, emit func(float64, ...string)) {
-			emit(d.Before, "before")
-			emit(d.After, "after")
-		})},
 	{"blankout_warning", gauge, []string{"kind"}, "1 while a warning of this kind is in force (docs/operate.md lists the kinds).",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range health.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w health.Warning) bool { return w.Kind == kind })), kind)
 			}
 		}},
-	{"blankout_update_seconds_total", counter, nil, "Time spent scoring and learning.",
-		one(func(v *view) float64 { return v.status.LearnTime.Seconds() })},
 	{"blankout_checkpoints_total", counter, []string{"outcome"}, "Checkpoints: saved or failed.",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Save.Saved), "saved")
 			emit(float64(v.status.Save.Failed), "failed")
 		}},
-	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, in parallel with learning.",
-		one(func(v *view) float64 { return v.status.Save.TookSum.Seconds() })},
 	{"blankout_checkpoint_last_seconds", gauge, nil, "Time the last checkpoint took.",
 		one(func(v *view) float64 { return v.status.Save.Took.Seconds() })},
-	{"blankout_checkpoint_pause_seconds_total", counter, nil, "Time that learning paused for checkpoints.",
-		one(func(v *view) float64 { return v.status.Save.PauseSum.Seconds() })},
 	{"blankout_checkpoint_pause_last_seconds", gauge, nil, "Time that learning paused for the last checkpoint.",
 		one(func(v *view) float64 { return v.status.Save.Pause.Seconds() })},
-	{"blankout_checkpoint_pause_max_seconds", gauge, nil, "The longest pause of learning for a checkpoint.",
-		one(func(v *view) float64 { return v.status.Save.PauseMax.Seconds() })},
-	{"blankout_checkpoint_bytes", gauge, nil, "Size of the last checkpoint.",
-		one(func(v *view) float64 { return float64(v.status.Save.Bytes) })},
 	{"blankout_checkpoint_disk_free_bytes", gauge, nil, "Free bytes on the disk of the checkpoints. A checkpoint is saved only if checkpoint.min_free stays free.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.diskFree >= 0 {
@@ -447,8 +334,6 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Failed offset commits; only lag displays are affected.",
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
-	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events, scored on arrival.",
-		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
 	{"blankout_holdout_error_ratio", gauge, nil, "Fraction of held-out events since the start that were predicted wrongly.",
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
 	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root mean squared error of held-out events, predicted on arrival, in the target's unit; regression.",
@@ -462,37 +347,15 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_validation_running", gauge, nil, "1 during a validation.",
-		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
 	{"blankout_validation_alarm", gauge, nil, "1 if the last validation found the live weights far from the exact ones or, under validate.policy alarm, a gap above max_gap.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Alarm) })},
 	{"blankout_validation_gap_ratio", gauge, nil, "Live objective minus exact objective, relative to the exact one, at the last validation.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.RelativeGap)) })},
-	{"blankout_validation_objective", gauge, []string{"side"}, "Objective at the last validation: live or exact.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
-			emit(r.Live.Objective, "live")
-			emit(r.Exact.Objective, "exact")
-		})},
-	{"blankout_validation_certificate", gauge, nil, "Upper bound of the exact objective's distance to the minimum.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.Certificate)) })},
 	{"blankout_validation_error_ratio", gauge, []string{"side"}, "Fraction of the measured events predicted wrongly at the last validation: live or exact.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			emit(gaugeOf(r.Live.Error)/100, "live")
 			emit(gaugeOf(r.Exact.Error)/100, "exact")
 		})},
-	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root mean squared error on the measured events at the last validation, in the target's unit: live or exact; regression.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
-			if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
-				emit(gaugeOf(live.RMSE), "live")
-				emit(gaugeOf(exact.RMSE), "exact")
-			}
-		})},
-	{"blankout_validation_coverage_ratio", gauge, nil, "Fraction of the counted records that the last validation read again.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Coverage) })},
-	{"blankout_validation_seconds", gauge, nil, "Duration of the last validation, including reading and waiting.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Reading + r.Seconds) })},
-	{"blankout_validation_timestamp_seconds", gauge, nil, "Unix time of the last validation.",
-		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(unix(r.Time)) })},
 	{"blankout_group_members", gauge, []string{"state"}, "Members known to this one: learning, or standby without a partition.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
@@ -502,8 +365,6 @@ var mainMetrics = []metric{
 		}},
 	{"blankout_group_generation", gauge, nil, "Generation of this member's consumer group.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Generation) })},
-	{"blankout_group_partitions", gauge, nil, "Partitions that this member learns.",
-		fromGroup(func(s *group.Status) float64 { return float64(len(s.Partitions)) })},
 	{"blankout_group_commit_log_lag_records", gauge, nil, "Commits in the commit log that this member has not applied.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Lag) })},
 	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits of all members in the commit log, including before the start: accepted, or the reason of rejection.",
@@ -516,23 +377,10 @@ var mainMetrics = []metric{
 				emit(float64(n), string(reason))
 			}
 		}},
-	{"blankout_group_own_commits_total", counter, []string{"outcome"}, "Commits of this member: accepted or rejected.",
-		func(v *view, emit func(float64, ...string)) {
-			if v.group != nil {
-				emit(float64(v.group.Committed-v.group.Refused), "accepted")
-				emit(float64(v.group.Refused), "rejected")
-			}
-		}},
 	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks written by this member.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
-	{"blankout_group_delta_rows_total", counter, nil, "Rows in these chunks.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
 	{"blankout_group_reprocessed_events_total", counter, nil, "Events that this member must learn again, because their commit was not accepted or not possible.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Reprocessed) })},
-	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning paused for this member's commits, until the group's model contained them.",
-		fromGroup(func(s *group.Status) float64 { return s.Commit })},
-	{"blankout_group_sync_seconds_total", counter, nil, "Time that learning paused to sync with the group's model.",
-		fromGroup(func(s *group.Status) float64 { return s.Sync })},
 	{"blankout_group_snapshot_mismatch_total", counter, nil, "Snapshots of the group that differ from this member's bytes, since its start.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Mismatches) })},
 	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "Commits in the log since the base of each member's latest commit: the age of the model that it learned with.",
@@ -543,15 +391,6 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_group_skipped_offsets_total", counter, nil, "Offsets that the group has skipped by blankout group skip.",
-		fromGroup(func(s *group.Status) (n float64) {
-			for _, g := range s.Skipped {
-				n += float64(g.To - g.From)
-			}
-			return n
-		})},
-	{"blankout_group_snapshot_timestamp_seconds", gauge, nil, "Unix time at which this member reached the latest snapshot.",
-		fromGroup(func(s *group.Status) float64 { return unix(s.SnapshotAt) })},
 }
 
 // flag returns 1 for true and 0 for false.
@@ -594,15 +433,6 @@ func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...stri
 	return func(v *view, emit func(float64, ...string)) {
 		if b := v.status.Learner.Binary; b != nil {
 			emit(read(b))
-		}
-	}
-}
-
-// ofAlarm returns a reader of metrics that calls read with the latest alarm of the drift detector, if there is one.
-func ofAlarm(read func(health.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
-	return func(v *view, emit func(float64, ...string)) {
-		if d := v.status.Learner.Drift; d.Alarms > 0 {
-			read(d, emit)
 		}
 	}
 }
@@ -714,26 +544,6 @@ func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...str
 	}
 }
 
-// byAge returns a reader of metrics that emits the losses of predictions by the staleness of the weights, for
-// regression (numbers) or for classification.
-func byAge(numbers bool, read func(measure.StaleLoss) (old, fresh *float64)) func(*view, func(float64, ...string)) {
-	return func(v *view, emit func(float64, ...string)) {
-		for _, r := range v.status.Learner.ByAge {
-			old, fresh := read(r)
-			if (v.status.Learner.Numbers != nil) != numbers || old == nil {
-				continue
-			}
-			age, weights := strconv.FormatUint(r.Age, 10), "aged"
-			if r.Age == 0 {
-				weights = "fresh"
-			}
-			if emit(*old, age, weights); fresh != nil {
-				emit(*fresh, age, "fresh")
-			}
-		}
-	}
-}
-
 // unix returns a time in seconds since 1970, or NaN for the zero time.
 func unix(t time.Time) float64 {
 	if t.IsZero() {
@@ -748,10 +558,6 @@ type collector struct {
 	models      *models
 	connections *connections
 	descs       []*prometheus.Desc
-
-	mu    sync.Mutex // guards model and norm; computing the norm takes a pass over the model
-	model *served.Model
-	norm  float64
 }
 
 func newCollector(s Service, m *models, connections *connections) *collector {
@@ -781,7 +587,7 @@ func (c *collector) view() *view {
 	v := &view{status: c.service.status(), notReady: c.service.notReady(), registry: c.service.Registry, learns: c.service.Status != nil, version: c.service.Version}
 	v.partitions, v.model = v.status.Partitions, c.service.model()
 	v.requests, v.sent = c.models.predicting.counts(), c.models.sending.counts()
-	v.open, v.closed = float64(len(c.connections.places)), float64(c.connections.closed.Load())
+	v.open = float64(len(c.connections.places))
 	if c.service.Predictions != nil {
 		v.predicting = c.service.Predictions()
 	}
@@ -812,31 +618,7 @@ func (c *collector) view() *view {
 			}
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if v.model != nil && v.model != c.model {
-		c.model, c.norm = v.model, 0
-		if m, ok := v.model.Model.(*model.Linear); ok {
-			c.norm = m.Norm()
-		}
-	}
-	v.norm = c.norm
 	return v
-}
-
-// largestClasses returns the n classes with the most events, in their original order. It skips classes without events.
-func largestClasses(classes []measure.ClassCoverage, n int) (out []measure.ClassCoverage) {
-	least := 1.0
-	if len(classes) > n {
-		by := slices.SortedFunc(slices.Values(classes), func(a, b measure.ClassCoverage) int { return cmp.Compare(b.Events, a.Events) })
-		least = max(least, by[n-1].Events)
-	}
-	for _, c := range classes {
-		if c.Events >= least && len(out) < n {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // MetricsTable returns the metrics as a Markdown table, for docs/reference.md.

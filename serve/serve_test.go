@@ -89,7 +89,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	return r, serve.Service{
 		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, recordConfig),
 		Source: func() *stream.ConsumerStats {
-			return &stream.ConsumerStats{Fetches: 2, Bytes: 1234, Retries: map[string]uint64{"timeout": 3}}
+			return &stream.ConsumerStats{Retries: map[string]uint64{"timeout": 3}}
 		},
 	}
 }
@@ -251,7 +251,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
 		`blankout_events_total{outcome="learned"} 400`, `blankout_events_total{outcome="refused"} 4`, `blankout_refused_total{reason="syntax"} 4`,
-		`blankout_received_bytes_total 1234`, `blankout_fetch_retries_total{cause="timeout"} 3`,
+		`blankout_fetch_retries_total{cause="timeout"} 3`,
 		`events.jsonl"} 404`, `blankout_progressive_error_ratio{span="total"} 0.`, `blankout_progressive_log_loss_nats{span="window"} 0.`,
 		"\nblankout_learner_events 400\n", "go_goroutines", "process_cpu_seconds_total",
 	} {

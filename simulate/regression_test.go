@@ -12,7 +12,6 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
@@ -156,28 +155,6 @@ func TestRegressionLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestRegressionChooses checks that, of two settings, the one with the lower RMSE is chosen.
-func TestRegressionChooses(t *testing.T) {
-	m, examples := numberStream("squared", 900, 7)
-	var b batch.Builder
-	for i := range examples[:300] {
-		must.Do(t, b.Add(&examples[i]))
-	}
-	config := batch.DefaultConfig()
-	config.Loss = "squared"
-	candidates := must.Get(TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil))(t)
-	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
-	result, choices, err := r.Choose(context.Background(), candidates, examples[300:600], examples[600:])
-	if err != nil || !result.Numbers || len(choices) != 2 {
-		t.Fatal(result, choices, err)
-	}
-	for i, settings := range []string{"q = 0", "q = 0.8"} {
-		if c := choices[i]; c.Settings != settings || c.Test != float64(result.Curves[0].Points[i].RMSE) {
-			t.Errorf("%+v, want %s", c, settings)
-		}
-	}
-}
-
 // TestNumbersFiles checks the names of the measures in the files, and the form in which infinite values are written.
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
@@ -196,7 +173,7 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	var table, text bytes.Buffer
 	must.Do(t, first.WriteCSV(&table))
-	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,dead,rescale,repeats,rmse,low,high,mae,deleted,settings" {
+	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,dead,rescale,repeats,rmse,low,high,mae,deleted" {
 		t.Error(header)
 	}
 	must.Do(t, first.Markdown(&text))

@@ -135,9 +135,7 @@ type Point struct {
 	Low     *float64 `json:"low"`
 	High    *float64 `json:"high"`
 	Deleted float64  `json:"deleted"` // percentage of the features of all events
-	// Settings are the settings that a method has chosen for this nightmare, or "" for a fixed model.
-	Settings string  `json:"settings,omitempty"`
-	Errors   numbers `json:"errors"` // errors by repetition
+	Errors  numbers  `json:"errors"`  // errors by repetition
 	// Time is the error in each stretch of the stream. TimeLow and TimeHigh are the bounds of Time. They are absent if
 	// there are fewer than two repetitions.
 	Time     numbers     `json:"time"`

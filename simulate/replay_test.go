@@ -200,40 +200,6 @@ func TestLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestChoose checks that, at each level, the candidate with the lowest error on the validation events is chosen, even
-// if another candidate has a lower error on the test events.
-func TestChoose(t *testing.T) {
-	m, examples := stream(2, 3000, 7)
-	var b batch.Builder
-	for i := range examples[:1000] {
-		must.Do(t, b.Add(&examples[i]))
-	}
-	config := batch.DefaultConfig()
-	methods := []Method{{"dropout", config, []batch.Axis{{Key: "c", Values: []string{"0.01", "1"}}, {Key: "q", Values: []string{"0", "0.3", "0.7"}}}}, {"plain", config, nil}}
-	candidates, err := TrainGrid(context.Background(), b.Data(m.Schema), methods, 2, nil)
-	if err != nil || len(candidates) != 7 || candidates[4].Settings != "c = 1, q = 0.3" || candidates[4].Model.Noise != "dropout:0.3" {
-		t.Fatalf("%+v, %v", candidates, err)
-	}
-	r := &Replay{Families: []Family{family(t, "random:0,0.6")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
-	result, choices, err := r.Choose(context.Background(), candidates, examples[1000:2000], examples[2000:])
-	if err != nil || len(choices) != 4 || len(result.Curves) != 2 {
-		t.Fatal(choices, err)
-	}
-	for i, c := range choices {
-		for j, candidate := range candidates {
-			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Model: candidate.Model}}
-			single := must.Get(r.Run(context.Background(), s))(t)
-			e := single.Curves[0].Points[i%2].Error
-			if candidate.Method == c.Method && e < c.Validation || j == c.candidate && e != c.Validation {
-				t.Errorf("%s at %s chose %s with %g %%, %s has %g %%", c.Method, c.Nightmare, c.Settings, c.Validation, candidate.Settings, e)
-			}
-		}
-	}
-	if p := result.Curves[0].Points[1]; p.Settings != choices[1].Settings || p.Error != choices[1].Test || p.Settings == result.Curves[0].Points[0].Settings {
-		t.Errorf("%+v, %+v", p, choices[1])
-	}
-}
-
 // TestSilentLearner checks the values that a learner receives for silently missing features. A number must be the mean
 // of its readings, or 0 if 0 is frequent. A word must be absent.
 func TestSilentLearner(t *testing.T) {

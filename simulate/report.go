@@ -74,12 +74,12 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	if r.Numbers {
 		first, second = "rmse", "mae"
 	}
-	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted", "settings"}}
+	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted"}}
 	for _, spline := range r.Curves {
 		for _, p := range spline.Points {
 			first, second := p.errors()
 			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Dead), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
-				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted), p.Settings})
+				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted)})
 		}
 	}
 	return c.WriteAll(rows)
@@ -125,10 +125,6 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 		if r.Numbers {
 			b.WriteString("\nMean absolute error (MAE):\n\n")
 			table(splines, func(p *Point) string { return fmt.Sprintf(digits, p.MAE) })
-		}
-		if slices.ContainsFunc(splines, func(c *Curve) bool { return c.Points[0].Settings != "" }) {
-			b.WriteString("\nChosen on the validation events in the same nightmare:\n\n")
-			table(splines, func(p *Point) string { return p.Settings })
 		}
 		for _, f := range figures {
 			if f.family == family {

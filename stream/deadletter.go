@@ -1,6 +1,6 @@
 package stream
 
-// This file stores refused records and mislabeled events in a topic or a file.
+// This file stores refused records in a topic or a file.
 
 import (
 	"cmp"
@@ -42,11 +42,7 @@ type DeadLetterConfig struct {
 // A letter that is too large for its topic, or larger than 32 MiB, is cut. The longer of value and key is shortened
 // until the letter is accepted. Then the header (in a file, the number) truncated has the original size of the value,
 // and truncated_key has the original size of the key.
-//
-// Mislabeled events were learned although their label is probably wrong. They are stored as dead letters are, in
-// another topic or file. They have the headers label, score and influence in place of reason and detail.
 type DeadLetters struct {
-	what     string // kind of records, for errors
 	producer *Producer
 
 	file    *os.File
@@ -57,22 +53,13 @@ type DeadLetters struct {
 	log     *slog.Logger
 }
 
-// OpenMislabeled is OpenDeadLetters for mislabeled events.
-func OpenMislabeled(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
-	return openLetters(ctx, "mislabeled events", c, connection, log)
-}
-
 // OpenDeadLetters connects to the topic, which must exist, or opens the file for appending.
 func OpenDeadLetters(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
-	return openLetters(ctx, "dead letters", c, connection, log)
-}
-
-func openLetters(ctx context.Context, what string, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
 	if (c.Topic == "") == (c.File == "") {
-		return nil, fmt.Errorf("%s: set either a topic or a file", what)
+		return nil, errors.New("dead letters: set either a topic or a file")
 	}
 	if c.File != "" {
-		return openLetterFile(what, c.File, log)
+		return openLetterFile(c.File, log)
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
@@ -81,17 +68,17 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	config.Compression, config.Shrink = "gzip", shrinkLetter
 	p, err := NewProducer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("dead letters: %w", err)
 	}
-	return &DeadLetters{what: what, producer: p}, nil
+	return &DeadLetters{producer: p}, nil
 }
 
-func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
+func openLetterFile(name string, log *slog.Logger) (*DeadLetters, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("dead letters: %w", err)
 	}
-	d := &DeadLetters{what: what, file: f, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
+	d := &DeadLetters{file: f, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 	// A crash may have left an incomplete line. The next line must not continue it.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		d.safe = info.Size()
@@ -103,31 +90,23 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 	return d, nil
 }
 
-// Letter is a stored record, with the reason for storing it.
+// Letter is a refused record, with the reason.
 type Letter struct {
-	Topic     string       `json:"topic"` // name of the topic or file
-	Partition int32        `json:"partition"`
-	Offset    int64        `json:"offset"` // offset, or line number in a file, from 0
-	Time      int64        `json:"time"`   // time of the record, in milliseconds since the Unix epoch; 0 if unknown
-	Reason    event.Reason `json:"reason,omitempty"`
-	Detail    string       `json:"detail,omitempty"`
-	*MislabeledEvent
-	Truncated    int    `json:"truncated,omitempty"`     // size of Value before it was cut
-	TruncatedKey int    `json:"truncated_key,omitempty"` // size of Key before it was cut
-	Key          []byte `json:"key,omitempty"`
-	Value        []byte `json:"value"`
+	Topic        string       `json:"topic"` // name of the topic or file
+	Partition    int32        `json:"partition"`
+	Offset       int64        `json:"offset"` // offset, or line number in a file, from 0
+	Time         int64        `json:"time"`   // time of the record, in milliseconds since the Unix epoch; 0 if unknown
+	Reason       event.Reason `json:"reason,omitempty"`
+	Detail       string       `json:"detail,omitempty"`
+	Truncated    int          `json:"truncated,omitempty"`     // size of Value before it was cut
+	TruncatedKey int          `json:"truncated_key,omitempty"` // size of Key before it was cut
+	Key          []byte       `json:"key,omitempty"`
+	Value        []byte       `json:"value"`
 }
 
 // maxLetterBytes is the largest size of the value and of the key of a letter. maxLetterBytes is far below 100 MB, the
 // largest request to a broker.
 const maxLetterBytes = 32 << 20
-
-// MislabeledEvent is the additional part of a letter for an event whose label is probably wrong.
-type MislabeledEvent struct {
-	Label     string  `json:"label"`
-	Score     float64 `json:"score"`
-	Influence float64 `json:"influence"`
-}
 
 // Add adds a refused example of a partition (for a file: its name and 0). If dead letters currently cannot be stored,
 // Add returns an error without adding e, and may be called again.
@@ -139,12 +118,6 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
-// AddMislabeled adds a learned event whose label is probably wrong. AddMislabeled stores the label, the score before
-// learning and the influence, in place of a reason and a detail. It returns errors as Add does.
-func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
-	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
-}
-
 func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 	if n := len(l.Value); n > maxLetterBytes {
 		l.Value, l.Truncated = l.Value[:maxLetterBytes], n
@@ -154,7 +127,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 	}
 	if d.producer != nil {
 		if err := d.producer.Write(ctx, l.message()); err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
+			return fmt.Errorf("dead letters: %w", err)
 		}
 		return nil
 	}
@@ -165,7 +138,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 	}
 	line, err := json.Marshal(l)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.what, err)
+		return fmt.Errorf("dead letters: %w", err)
 	}
 	d.pending = append(append(d.pending, line...), '\n')
 	return nil
@@ -175,14 +148,8 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
 	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
-	if s := l.MislabeledEvent; s != nil {
-		header("label", []byte(s.Label))
-		header("score", strconv.AppendFloat(nil, s.Score, 'g', -1, 64))
-		header("influence", strconv.AppendFloat(nil, s.Influence, 'g', -1, 64))
-	} else {
-		header("reason", []byte(l.Reason))
-		header("detail", []byte(l.Detail))
-	}
+	header("reason", []byte(l.Reason))
+	header("detail", []byte(l.Detail))
 	header("topic", []byte(l.Topic))
 	header("partition", strconv.AppendInt(nil, int64(l.Partition), 10))
 	header("offset", strconv.AppendInt(nil, l.Offset, 10))
@@ -225,7 +192,7 @@ func (d *DeadLetters) write() error {
 	d.dirty = d.dirty || n > 0
 	d.pending = append(d.pending[:0], d.pending[n:]...)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.what, err)
+		return fmt.Errorf("dead letters: %w", err)
 	}
 	return nil
 }
@@ -234,7 +201,7 @@ func (d *DeadLetters) write() error {
 func (d *DeadLetters) Flush(ctx context.Context) error {
 	if d.producer != nil {
 		if err := d.producer.Flush(ctx); err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
+			return fmt.Errorf("dead letters: %w", err)
 		}
 		return nil
 	}
@@ -245,14 +212,14 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 	}
 	for d.dirty {
 		if err := d.file.Sync(); err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
+			return fmt.Errorf("dead letters: %w", err)
 		}
 		there, err := d.inPlace()
 		if err == nil && !there {
 			err = d.again()
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
+			return fmt.Errorf("dead letters: %w", err)
 		}
 		d.dirty = !there
 	}
@@ -294,7 +261,7 @@ func (d *DeadLetters) again() error {
 	if _, err := f.Write(lost); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	d.log.Warn(d.what+": the file was removed or renamed while in use; it is created again with the letters not stored yet", "file", d.name, "bytes", len(lost))
+	d.log.Warn("dead letters: the file was removed or renamed while in use; it is created again with the letters not stored yet", "file", d.name, "bytes", len(lost))
 	old := d.file
 	d.file, d.safe = f, 0
 	return old.Close()
@@ -307,7 +274,7 @@ func (d *DeadLetters) Close() error {
 	}
 	err := d.file.Close()
 	if len(d.pending) > 0 {
-		err = errors.Join(fmt.Errorf("%s: some were not written", d.what), err)
+		err = errors.Join(errors.New("dead letters: some were not written"), err)
 	}
 	return err
 }

@@ -256,30 +256,6 @@ func TestDeadLettersAreSmall(t *testing.T) {
 	}
 }
 
-// TestMislabeled checks that a mislabeled event is stored with its score and influence, in a topic and in a file.
-func TestMislabeled(t *testing.T) {
-	b := startBroker(t, map[string]int32{"suspects": 1})
-	connection := connectTo(b)
-	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
-	e := &event.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
-	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
-		d := must.Get(OpenMislabeled(t.Context(), c, connection, streamtest.Log(t)))(t)
-		must.Do(t, d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125))
-		must.Do(t, d.Flush(t.Context()))
-		must.Do(t, d.Close())
-	}
-	client := recordsOf(t, b, "suspects")
-	r := client.PollFetches(t.Context()).Records()[0]
-	must.Equal(t, shown(r), `t/4/7 "{\"x\":1}" label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`)
-	line := must.Get(os.ReadFile(name))(t)
-	const want = `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,` +
-		`"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"
-	must.Equal(t, string(line), want)
-	if _, err := OpenMislabeled(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "mislabeled events: ") {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestDeadLetterErrors(t *testing.T) {
 	b := startBroker(t, nil)
 	connection := connectTo(b)
@@ -329,7 +305,6 @@ func TestLetters(t *testing.T) {
 			}
 			must.Do(t, d.Add(t.Context(), "t", 2, e))
 		}
-		must.Do(t, d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5))
 		must.Do(t, errors.Join(d.Flush(t.Context()), d.Close()))
 		in := Input{Where: c.File, Kafka: DefaultConsumerConfig()}
 		in.Kafka.ConnectConfig, in.Kafka.Topics = connection, []string{"dead"}
@@ -353,7 +328,7 @@ func TestLetters(t *testing.T) {
 		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
 			t.Errorf("%q, want %q", wrong, want)
 		}
-		must.Require(t, len(got) == len(examples)+1, "%d letters", len(got))
+		must.Require(t, len(got) == len(examples), "%d letters", len(got))
 		for i, e := range examples {
 			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
 			partial := ""
@@ -363,9 +338,6 @@ func TestLetters(t *testing.T) {
 			if !reflect.DeepEqual(got[i], want) || got[i].Partial() != partial {
 				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)
 			}
-		}
-		if s := got[len(examples)]; s.MislabeledEvent == nil || *s.MislabeledEvent != (MislabeledEvent{"yes", -0.5, 2.5}) || s.Partition != 3 || s.Reason != "" {
-			t.Errorf("suspect %+v", s)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 		if err := json.Unmarshal(l.lines.Bytes(), letter); err != nil {
 			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "no letter: " + err.Error()}
 		}
-		if letter.Topic == "" || letter.Reason == "" && letter.MislabeledEvent == nil {
+		if letter.Topic == "" || letter.Reason == "" {
 			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "not a dead letter: it has no topic or no reason"}
 		}
 		return letter, nil
@@ -125,7 +125,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, s := &Letter{Value: clone(r.Value)}, &MislabeledEvent{}
+	l := &Letter{Value: clone(r.Value)}
 	given := map[string]bool{}
 	for _, h := range headers {
 		given[h.Key] = true
@@ -152,27 +152,15 @@ func letterOf(r record.Record) (*Letter, error) {
 			l.Truncated, err = strconv.Atoi(value)
 		case "truncated_key":
 			l.TruncatedKey, err = strconv.Atoi(value)
-		case "label":
-			s.Label = value
-		case "score":
-			s.Score, err = strconv.ParseFloat(value, 64)
-		case "influence":
-			s.Influence, err = strconv.ParseFloat(value, 64)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("header %s: %w", h.Key, err)
 		}
 	}
-	for _, want := range []string{"topic", "partition", "offset", "time"} {
+	for _, want := range []string{"topic", "partition", "offset", "time", "reason"} {
 		if !given[want] {
 			return nil, errors.New("no header " + want)
 		}
-	}
-	switch {
-	case given["score"]:
-		l.MislabeledEvent = s
-	case !given["reason"]:
-		return nil, errors.New("no header reason")
 	}
 	return l, nil
 }

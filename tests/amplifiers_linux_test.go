@@ -159,12 +159,12 @@ func TestAmplifiers(t *testing.T) {
 	few := filepath.Join(dir, "few.svm")
 	model := filepath.Join(dir, "few.model")
 	must.Do(t, os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600))
-	runProgram(t, "", program, "train", "-d", few, "-m", model)
+	runProgram(t, "", program, "train", "-d", few, "-o", model)
 	commands := map[string][]string{
 		"corrupt": {"--noise", "dropout:0.5", "-o", filepath.Join(dir, "copies.svm")}, "predict": {"-m", model, "--delete-groups", "0.3", "--groups", "every:2"},
 		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.connect_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},
 		"simulate": {"-m", model, "--nightmare", "random:0.5", "--repeat", "1", "-o", filepath.Join(dir, "simulation")},
-		"train":    {"--solver", "online", "-m", filepath.Join(dir, "a.model")},
+		"train":    {"--solver", "online", "-o", filepath.Join(dir, "a.model")},
 		"validate": {"-m", model},
 	}
 	help := must.Get(exec.Command(program, "help").CombinedOutput())(t)

@@ -52,7 +52,7 @@ func TestCommandsAgree(t *testing.T) {
 			for _, run := range []struct{ name, file, threads string }{{"one", events, "1"}, {"four", events, "4"}, {"shuffled", shuffled, "2"}} {
 				path := filepath.Join(dir, run.name)
 				var told map[string]any
-				train := []string{"train", "--solver", "online", "-q", "--json", "-d", run.file, "-m", path, "--threads", run.threads}
+				train := []string{"train", "--solver", "online", "-q", "--json", "-d", run.file, "-o", path, "--threads", run.threads}
 				must.Do(t, json.Unmarshal(runProgram(t, dir, program, append(train, args...)...), &told))
 				for name, want := range byHand {
 					if got, _ := told[name].(float64); !(math.Abs(got-want) <= 1e-9*(1+math.Abs(want))) {

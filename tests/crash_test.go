@@ -431,7 +431,6 @@ func TestCrashBeside(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short", "three")
-	t.Run("suspects", func(t *testing.T) { crashWithMislabeled(t, program, broker) })
 	t.Run("unlabeled topic", func(t *testing.T) { crashWithUnlabeled(t, program, broker) })
 	t.Run("snapshots", func(t *testing.T) { crashPublishing(t, program, broker) })
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
@@ -513,49 +512,6 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Errorf("%d different dead letters, want %d", len(got), len(want))
-	}
-}
-
-// crashWithMislabeled checks that no mislabeled event is lost. In one case the event cannot be stored. In the other
-// case the program is killed while it stores the event.
-func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) {
-	suspecting := func() *learner {
-		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.loss=t-logistic:1.5", "--set=learner.mislabeled_below=0.6", "--set=mislabeled.file="+filepath.Join(l.dir, "mislabeled.jsonl"))
-		return l
-	}
-	suspects := func(l *learner) (places []string) {
-		text := must.Get(os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl")))(t)
-		for line := range bytes.Lines(text) {
-			var s struct {
-				Offset           int64
-				Label            string
-				Score, Influence float64
-				Value            []byte
-			}
-			if err := json.Unmarshal(line, &s); err != nil {
-				continue // a line that a kill has cut short
-			}
-			if !(s.Influence > 0 && s.Influence < 0.6) || !bytes.Contains(s.Value, []byte(strconv.Quote(s.Label))) {
-				t.Fatalf("suspect %s", line)
-			}
-			places = append(places, fmt.Sprint(s.Offset, s.Score))
-		}
-		slices.Sort(places)
-		return slices.Compact(places)
-	}
-	reference := suspecting()
-	reference.finish(t)
-	want := suspects(reference)
-	must.Require(t, len(want) >= 100, "%d mislabeled events", len(want))
-	for _, what := range []string{"run.mislabeled=kill@3", "run.mislabeled=error@2"} {
-		l := suspecting()
-		l.failAt(t, what, false)
-		l.finish(t)
-		l.check(t, "short", reference)
-		if got := suspects(l); !slices.Equal(got, want) {
-			t.Errorf("%s: %d mislabeled events at %d places, want %d", what, len(got), len(slices.Compact(got)), len(want))
-		}
 	}
 }
 

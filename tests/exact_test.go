@@ -101,7 +101,7 @@ func TestExactIsTrain(t *testing.T) {
 			var trained struct{ Objective float64 }
 			for text, to := range map[string]any{
 				string(run("validate", "-m", "checkpoints", "-f", "blankout.toml", "--json")): &now,
-				string(run("train", "-d", data, "-m", "exact.blankout", "--noise", "dropout:0.3", "--prior", "l2", "--tol", "1e-10", "--json",
+				string(run("train", "-d", data, "-o", "exact.blankout", "--noise", "dropout:0.3", "--prior", "l2", "--tol", "1e-10", "--json",
 					"--scaler", filepath.Join("checkpoints", "checkpoint-000000000000.blankout"))): &trained,
 			} {
 				must.Do(t, json.Unmarshal([]byte(text), to), text)

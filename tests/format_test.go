@@ -74,7 +74,7 @@ func writeFormat(t *testing.T, dir string) {
 		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardize", "auto"},
 		"kernel": {"--loss", "dropsvm", "--kernel", "rbf:1"},
 	} {
-		args = append([]string{"train", "-q", "-d", events, "-m", filepath.Join(dir, name+".blankout")}, args...)
+		args = append([]string{"train", "-q", "-d", events, "-o", filepath.Join(dir, name+".blankout")}, args...)
 		runProgram(t, "", program, args...)
 	}
 	scores := readScores(t, dir)

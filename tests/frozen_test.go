@@ -90,7 +90,7 @@ func (f *frozen) train(name, data, test string, args ...string) {
 		return
 	}
 	model := filepath.Join(f.t.TempDir(), "model")
-	out := runProgram(f.t, "", f.program, append([]string{"train", "--json", "-q", "-m", model, "-d", f.sample(data)}, args...)...)
+	out := runProgram(f.t, "", f.program, append([]string{"train", "--json", "-q", "-o", model, "-d", f.sample(data)}, args...)...)
 	predicted := runProgram(f.t, "", f.program, "predict", "--json", "-q", "-m", model, "-d", f.sample(test), "-o", model+".scores")
 	line := measuresOf(f.t, out, "objective", "train_error", "progressive_error", "progressive_log_loss", "noise_level", "converged")
 	if was, ok := f.got["train "+name]; ok && was != line {

@@ -1,11 +1,10 @@
 package svm
 
-// This file varies the settings of kernel machines for a search over a grid.
+// This file sets and varies the settings of kernel machines.
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,30 +12,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Machine holds the settings of a kernel machine. It implements batch.Settings, so batch.Select can vary them.
-type Machine struct {
-	Config batch.Config
-	Kernel Config
-}
-
-// Check returns the first error in the settings that can be found without data.
-func (m Machine) Check() error { return m.Kernel.Check(m.Config) }
-
-// sharedKeys are the settings of a batch.Config that apply to kernel machines.
-var sharedKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
-
-// With returns a copy of the settings with one setting changed. The key is the name of its flag.
-func (m Machine) With(key, value string) (Machine, error) {
-	if slices.Contains(sharedKeys, key) {
-		err := m.Config.Set(key, value)
-		return m, err
-	}
-	err := m.Kernel.Set(key, value)
-	return m, err
-}
-
-// Set changes one setting. The argument key is the name of its flag: kernel, sigma (of the kernel), degree, drop-q,
-// keep, epochs or loss.
+// Set changes one setting. The argument key is the name of its flag: drop-q, keep, epochs or loss.
 func (k *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)
@@ -46,15 +22,7 @@ func (k *Config) Set(key, value string) error {
 		*to = x
 		return nil
 	}
-	name, _, _ := strings.Cut(k.Kernel, ":")
 	switch key {
-	case "kernel":
-		k.Kernel = value
-	case "sigma", "degree":
-		if (name == "poly") != (key == "degree") || name == "linear" {
-			return fmt.Errorf("kernel %s has no %s", name, key)
-		}
-		k.Kernel = name + ":" + value
 	case "drop-q":
 		k.Drop.Q = AutoStrength
 		if value != "auto" {
@@ -83,19 +51,20 @@ func (k *Config) Set(key, value string) error {
 		}
 		k.Square, k.Ridge = form == "square" || form == "ridge", form == "ridge"
 	default:
-		return fmt.Errorf("no setting %q of a kernel machine to vary: want one of kernel, sigma, degree, drop-q, keep, epochs, loss, %s", key, strings.Join(sharedKeys, ", "))
+		return fmt.Errorf("no setting %q of a kernel machine: want drop-q, keep, epochs or loss", key)
 	}
 	return nil
 }
 
 // Chain returns a function that trains on d with settings that differ only in their cost. Call it for one setting after
-// the other; the calls share their matrices. The memory limit is divided among workers chains.
-func (Machine) Chain(d *batch.Data, workers int) func(context.Context, Machine) (model.Model, error) {
+// the other, each of which uses one thread; the calls share their matrices. The memory limit is divided among workers
+// chains.
+func Chain(d *batch.Data, workers int) func(context.Context, batch.Config, Config) (model.Model, error) {
 	var shared *trainer
-	return func(ctx context.Context, m Machine) (model.Model, error) {
-		m.Config.Threads, m.Config.Progress = 1, nil
-		m.Kernel.Memory /= workers
-		t, err := newTrainer(d, m.Config, m.Kernel, shared)
+	return func(ctx context.Context, c batch.Config, k Config) (model.Model, error) {
+		c.Threads, c.Progress = 1, nil
+		k.Memory /= workers
+		t, err := newTrainer(d, c, k, shared)
 		if err != nil {
 			return nil, err
 		}

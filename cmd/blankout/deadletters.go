@@ -60,8 +60,7 @@ func (p *program) deadLettersList() *cobra.Command {
 		Use:   "list",
 		Short: "List dead letters, counted by reason",
 		Long: `list counts the dead letters of [dead_letter] by reason and shows the newest ones with
-their offset, time and bytes. It counts a letter once if a crash stored it twice. Use -d
-to list mislabeled events.`,
+their offset, time and bytes. It counts a letter once if a crash stored it twice.`,
 		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -156,9 +155,6 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 			return n, err
 		}
 		reason := string(l.Reason)
-		if l.MislabeledEvent != nil {
-			reason = "mislabeled"
-		}
 		if len(o.reasons) > 0 && !slices.Contains(o.reasons, reason) {
 			continue
 		}
@@ -216,9 +212,6 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 			at = time.UnixMilli(l.Time).UTC().Format(time.RFC3339)
 		}
 		why := string(l.Reason) + ": " + l.Detail
-		if s := l.MislabeledEvent; s != nil {
-			why = fmt.Sprintf("mislabeled: label %s, score %.4g, influence %.4g", s.Label, s.Score, s.Influence)
-		}
 		fmt.Fprintf(p.stdout, "\n%s/%d/%d  %s\n  %s\n", event.Printable(l.Topic), l.Partition, l.Offset, at, event.Printable(why))
 		const shown = 200
 		value, rest := l.Value, ""
@@ -289,9 +282,6 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	}
 	n.letterCount, err = o.each(ctx, p, &l.Config, func(l *stream.Letter) error {
 		why := l.Partial()
-		if l.MislabeledEvent != nil {
-			why = "it may be mislabeled and has been learned"
-		}
 		line := l.Value
 		if why == "" && file != nil {
 			line, why = asLine(line)

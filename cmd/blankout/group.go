@@ -96,7 +96,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 			return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 		}
 	}
-	if m.DeadLetters, m.Mislabeled, err = s.openLetters(ctx, c, log); err != nil {
+	if m.DeadLetters, err = s.openLetters(ctx, c, log); err != nil {
 		return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 	}
 	m.Observe = func(s *group.Status) {

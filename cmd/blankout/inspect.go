@@ -33,7 +33,6 @@ func (p *program) inspect() *cobra.Command {
 	var asJSON bool
 	var weights int
 	var features bool
-	var splines string
 	var group, file string
 	var settings configFlags
 	c := &cobra.Command{
@@ -47,7 +46,6 @@ progress, the commits of each member and the refused commits.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
-			"  blankout inspect model --splines pictures\n" +
 			"  blankout inspect checkpoints --json\n" +
 			"  blankout inspect --group fraud -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
@@ -77,17 +75,6 @@ progress, the commits of each member and the refused commits.`,
 			if err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			if splines != "" {
-				if i.model == nil {
-					return fmt.Errorf("inspect --splines: %s: a kernel model has no splines", i.File)
-				}
-				n, err := drawSplines(i.model, splines)
-				if err != nil {
-					return fmt.Errorf("inspect --splines: %s: %w", i.File, err)
-				}
-				fmt.Fprintf(p.stdout, "%s in %s\n", plural(n, "spline"), splines)
-				return nil
-			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(i)
 			}
@@ -106,7 +93,6 @@ progress, the commits of each member and the refused commits.`,
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
-	c.Flags().StringVar(&splines, "splines", "", "draw the splines of numeric fields instead, one SVG file each in directory `DIR`")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
 	c.Flags().StringVar(&group, "group", "", "show the commit log of group `NAME` instead of a file")
 	settings.add(c)
@@ -150,8 +136,6 @@ type inspection struct {
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	Largest  [][]namedWeight       `json:"largest_weights"`
 	Blocks   []blockSize           `json:"blocks"`
-
-	model *model.Linear // nil for other kinds of model
 }
 
 // snapshotID identifies a snapshot among a learner's published models.
@@ -208,7 +192,6 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	if !ok {
 		return i, nil
 	}
-	i.model = m
 	i.Memory, i.Norm, i.Largest = m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	for slot := range m.Rows.Len() {
 		if column, _ := m.Rows.Column(slot); column < model.FirstBasisColumn {

@@ -106,7 +106,7 @@ func referenceKeys(t *testing.T) string {
 func referenceFlags() string {
 	root := (&program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}).root()
 	var out strings.Builder
-	out.WriteString("\n## Commands and flags\n\n`blankout COMMAND --help-all` prints the same with examples. `-q` works with every command.\n\n| command | does |\n|---|---|\n")
+	out.WriteString("\n## Commands and flags\n\n`blankout COMMAND --help` prints the same with examples. `-q` works with every command.\n\n| command | does |\n|---|---|\n")
 	type entry struct{ flag, usage string }
 	users := map[entry][]string{}
 	var visit func(c *cobra.Command)
@@ -116,7 +116,7 @@ func referenceFlags() string {
 			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimPrefix(c.UseLine(), "blankout ")), cell(c.Short))
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || f.Name == "help" || f.Name == helpAll {
+			if f.Hidden || f.Name == "help" {
 				return
 			}
 			value, usage := pflag.UnquoteUsage(f)

@@ -38,8 +38,6 @@ type program struct {
 	stderr io.Writer
 	quiet  bool          // print no progress, only warnings and errors
 	level  slog.LevelVar // level of logs
-	// helpAll is true if the help must show all flags of a command.
-	helpAll bool
 }
 
 // execute runs the program with args (without the program's name) and returns the exit code. It writes any error to
@@ -47,7 +45,6 @@ type program struct {
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
-	args, p.helpAll = askedForAll(args)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -85,8 +82,6 @@ expected loss over missing features, so the model keeps working when features di
 		SilenceUsage:  true,
 	}
 	root.Version = versionLine()
-	root.SetUsageFunc(p.usage)
-	root.SetHelpFunc(p.help)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "print no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -121,7 +116,6 @@ expected loss over missing features, so the model keeps working when features di
 		p.version(),
 		p.completion(),
 	)
-	addHelpAll(root)
 	completeFlags(root)
 	return root
 }

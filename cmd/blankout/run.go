@@ -125,20 +125,11 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 
 // settingFlags are the flags of run that set a configuration key. They have the same meaning as in train.
 var settingFlags = []struct{ name, key, usage string }{
-	{"loss", "learner.loss", "`LOSS`, such as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE` to tolerate, such as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
-	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nfor undeclared loss see --silent-missing"},
-	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of groups declared missing"},
-	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
-	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
-	{"doubt", "learner.doubt", "on numbers that contradict the rest of their event or repeat one value, `WHAT`: auto, log (report only) or off"},
+	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nfor undeclared loss see learner.silent_missing"},
 	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(optimizers.Names())},
-	{"learning-rate", "learner.learning_rate", "learning `RATE`; 0 is the optimizer's own"},
-	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},
 	{"label", "record.label", "`FIELD` that holds the class"},
-	{"weight", "record.weight", "`FIELD` that holds the importance"},
-	{"drop", "record.drop", "comma-separated `FIELD,…` that are not features"},
 }
 
 // changed returns the settings whose flags were given, as KEY=VALUE.

@@ -253,7 +253,7 @@ func (s *sample) classAdvice(c record.Config) string {
 	text := fmt.Sprintf("the label has %s%d different values in the first %s", many, len(names), plural(s.records, "record"))
 	switch {
 	case s.numbers():
-		return text + ": for regression set learner.loss to squared (--loss squared)"
+		return text + ": for regression set learner.loss to squared (--set learner.loss=squared)"
 	case len(names) > draftClasses:
 		return text + fmt.Sprintf(": check that record.label = %q is the label's field", c.Label)
 	}

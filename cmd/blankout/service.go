@@ -185,10 +185,10 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	places.Store(snapshots)
-	if s.runner.DeadLetters, s.runner.Mislabeled, err = s.openLetters(ctx, c, log); err != nil {
+	if s.runner.DeadLetters, err = s.openLetters(ctx, c, log); err != nil {
 		return nil, err
 	}
-	c.Record.KeepValue = true // needed for mislabeled events and for the web page
+	c.Record.KeepValue = true // the page shows the newest record
 	open := func() error { return s.openSource(ctx, c, o.data, &consuming, &asked, log) }
 	switch {
 	case s.runner.Labels != nil:
@@ -395,32 +395,24 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	return nil
 }
 
-// openLetters opens the destinations of rejected and mislabeled events. A destination is nil if it is not configured.
-func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Mislabeled, err error) {
-	if c.DeadLetter.Policy == run.PolicyDeadLetter {
-		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.close = append(s.close, func() error {
-			// If a dead letter is not stored safely, no later checkpoint or commit is made. Then no record is lost, so
-			// the run has not failed.
-			if err := d.Close(); err != nil {
-				log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
-			}
-			return nil
-		})
-		refused = d
+// openLetters opens the destination of refused records, which is nil if it is not configured.
+func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (run.DeadLetters, error) {
+	if c.DeadLetter.Policy != run.PolicyDeadLetter {
+		return nil, nil
 	}
-	if where := c.Mislabeled.DeadLetterConfig; where != (stream.DeadLetterConfig{}) {
-		d, err := stream.OpenMislabeled(ctx, where, c.Kafka.ConnectConfig, log)
-		if err != nil {
-			return nil, nil, err
-		}
-		s.close = append(s.close, d.Close)
-		suspects = d
+	d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
+	if err != nil {
+		return nil, err
 	}
-	return refused, suspects, nil
+	s.close = append(s.close, func() error {
+		// If a dead letter is not stored safely, no later checkpoint or commit is made. Then no record is lost, so the
+		// run has not failed.
+		if err := d.Close(); err != nil {
+			log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
+		}
+		return nil
+	})
+	return d, nil
 }
 
 // openSource opens the events at the positions of the checkpoint. Standard input is always read from its beginning.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -20,8 +19,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"blankout/batch"
-	"blankout/batch/estimators"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -41,12 +38,6 @@ type simulateFlags struct {
 	rescale    bool
 	missing    string
 	learn      []string
-	delays     []string // delays of labels
-	train      []string
-	losses     []string
-	fit        batch.Config
-	grid       []string
-	holdOut    float64
 	maxEvents  int
 	replay     simulate.Replay
 	out        string
@@ -54,8 +45,7 @@ type simulateFlags struct {
 }
 
 func (p *program) simulate() *cobra.Command {
-	o := simulateFlags{fit: batch.DefaultConfig()}
-	o.fit.Estimators = estimators.All()
+	var o simulateFlags
 	c := &cobra.Command{
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events while features die, and measure the error",
@@ -89,20 +79,16 @@ end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
 A checkpoint contains its record settings; flags override them, and -f replaces them.
 
 Models do not learn. --learn adds a learner with the settings of -f and those given; its
-error is progressive: each event is scored before it is learned. --train FILE follows the
-papers: it trains every setting of --grid, and for each nightmare each loss takes the
-setting that is best in it on events held out from FILE.`,
+error is progressive: each event is scored before it is learned.`,
 		Example: "  blankout simulate -m model -d test.svm\n" +
 			"  blankout simulate --learn --learn=silent_missing=0.5 -d train.svm\n" +
 			"  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
-			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% -o bursts\n" +
-			"  blankout simulate --train train.svm --loss hinge,logistic --grid c=0.1,1 --grid q=0,0.5 -d test.svm --nightmare random:0,0.5 -o tuned\n" +
-			"  blankout simulate -d train.svm --label-delay 0,fixed:2,exponential:4 -o delays",
+			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% -o bursts",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(c); err != nil {
+			if err := o.check(); err != nil {
 				return usageError{fmt.Errorf("simulate: %w", err)}
 			}
 			if err := p.runSimulate(c.Context(), &o); err != nil {
@@ -128,31 +114,17 @@ setting that is best in it on events held out from FILE.`,
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
 	f.StringArrayVar(&o.learn, "learn", nil, "add a learner with `KEY=VALUE …` of [learner], as in --learn=noise=none\nwithout a value: with the settings of -f")
 	f.Lookup("learn").NoOptDefVal = " "
-	f.StringSliceVar(&o.delays, "label-delay", nil, "instead of a nightmare: labels arrive `DELAY,…` events later\n"+simulate.DelayUsage())
-	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
-	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: losses to compare, `NAME[:BOUND]`, as in train")
-	f.Lookup("loss").DefValue = "logistic"
-	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as in train; several make a grid")
-	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the fraction of the file's events to choose on")
-	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
-	for name, values := range map[string][]string{
-		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
-		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10", "squared", "absolute"},
-	} {
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
-	}
+	nightmares := []string{"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"}
+	_ = c.RegisterFlagCompletionFunc("nightmare", cobra.FixedCompletions(nightmares, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagDirname("output")
 	return c
 }
 
 // check sets the options of the replay from the flags, and returns the first error in the flags.
-func (o *simulateFlags) check(c *cobra.Command) error {
-	if len(o.delays) > 0 {
-		return o.checkDelays(c)
-	}
+func (o *simulateFlags) check() error {
 	r := &o.replay
 	for i, name := range []string{"random:", "groups:"} {
 		if o.deletes[i] != "" {
@@ -176,7 +148,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		}
 		r.Families = append(r.Families, family.WithNothing())
 	}
-	r.Stuck = len(o.train) == 0
+	r.Stuck = true
 	r.Treatments = []simulate.Treatment{{Dead: simulate.Declared}}
 	if !o.declared {
 		r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Silent})
@@ -201,24 +173,13 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--repeat %d: want 1 to %d", r.Repeat, 1<<15)
 	case r.Bins < 1:
 		return fmt.Errorf("--bins %d: want at least 1", r.Bins)
-	case len(o.train) > 0 && (len(o.models) > 0 || len(o.learn) > 0 || o.data.settings.file != ""):
-		return errors.New("--train excludes -m, -f and --learn")
-	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
-		return errors.New("name a model with -m, a learner with --learn or -f, or a file with --train")
-	case !(o.holdOut > 0 && o.holdOut < 1):
-		return fmt.Errorf("--hold-out %v: want a fraction between 0 and 1", o.holdOut)
+	case len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
+		return errors.New("name a model with -m, or a learner with --learn or -f")
 	case len(o.data.paths) == 0:
 		return errors.New("name a file of examples with -d (- is standard input)")
 	}
-	if len(o.train) == 0 {
-		for _, name := range []string{"loss", "grid", "hold-out", "tol"} {
-			if c.Flags().Changed(name) {
-				return fmt.Errorf("--%s needs --train", name)
-			}
-		}
-		if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models)+len(o.learn) > 1) {
-			return errors.New("-d -: standard input can be read only once: give one model")
-		}
+	if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models)+len(o.learn) > 1) {
+		return errors.New("-d -: standard input can be read only once: give one model")
 	}
 	return nil
 }
@@ -231,21 +192,12 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 			screen.progress(fmt.Sprintf("%s of %s replays", humanize.Comma(int64(done)), humanize.Comma(int64(all))))
 		}
 	}
-	if len(o.delays) > 0 {
-		return p.runDelays(ctx, o, screen)
+	subjects, err := p.subjects(ctx, o, screen)
+	if err != nil {
+		return err
 	}
-	var result *simulate.Result
-	var choices []simulate.Choice
-	var err error
-	if len(o.train) > 0 {
-		result, choices, err = p.chooseAndReplay(ctx, o, screen)
-	} else {
-		var subjects []*simulate.Subject
-		if subjects, err = p.subjects(ctx, o, screen); err == nil {
-			o.eachGroup(subjects[0].Schema)
-			result, err = o.replay.Run(ctx, subjects)
-		}
-	}
+	o.eachGroup(subjects[0].Schema)
+	result, err := o.replay.Run(ctx, subjects)
 	if err != nil {
 		return err
 	}
@@ -277,10 +229,9 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			*simulate.Result
 			SilentLoss *simulate.SilentLoss `json:"silent_loss,omitempty"`
-			Choices    []simulate.Choice    `json:"choices,omitempty"`
 			Files      []string             `json:"files"`
 			Refused    int                  `json:"refused"`
-		}{result, result.SilentLoss(), choices, files, o.data.tally.refused})
+		}{result, result.SilentLoss(), files, o.data.tally.refused})
 	}
 	return nil
 }
@@ -480,65 +431,6 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 		return nil, refusedError{fmt.Errorf("%s: no events", strings.Join(paths, " "))}
 	}
 	return out, nil
-}
-
-// chooseAndReplay implements simulate --train.
-func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen *screen) (*simulate.Result, []simulate.Choice, error) {
-	data, err := o.dataFor(nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, l := range o.losses[1:] {
-		if loss.LabelsOf(l) != loss.LabelsOf(o.losses[0]) {
-			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: one is for regression, the other for classes: compare them separately", o.losses[0], l)}
-		}
-	}
-	schema, err := findSchema(ctx, data, o.train, o.losses[0])
-	if err != nil {
-		return nil, nil, err
-	}
-	known, err := o.examples(ctx, data, o.train, schema, screen)
-	if err != nil {
-		return nil, nil, err
-	}
-	test, err := o.examples(ctx, data, data.paths, schema, screen)
-	if err != nil {
-		return nil, nil, err
-	}
-	o.eachGroup(schema)
-	var b batch.Builder
-	var validation []event.Example
-	for i := range known {
-		if rand.New(rand.NewPCG(o.replay.Seed, uint64(i))).Float64() < o.holdOut {
-			validation = append(validation, known[i])
-		} else if err := b.Add(&known[i]); err != nil {
-			return nil, nil, refusedError{err}
-		}
-	}
-	axes, err := parseGrid(o.grid)
-	if err != nil {
-		return nil, nil, err
-	}
-	var methods []simulate.Method
-	for _, loss := range o.losses {
-		m := simulate.Method{Name: loss, Config: o.fit, Grid: axes}
-		m.Config.Loss = loss
-		for _, bound := range []string{"gaussian", "chen", "quadratic-noising", "mcf"} {
-			if name, ok := strings.CutSuffix(loss, ":"+bound); ok {
-				m.Config.Loss, m.Config.Bound = name, bound
-			}
-		}
-		methods = append(methods, m)
-	}
-	candidates, err := simulate.TrainGrid(ctx, b.Data(schema), methods, o.replay.Threads, func(done, all int) {
-		if screen.due() {
-			screen.progress(fmt.Sprintf("%d of %d models trained", done, all))
-		}
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return o.replay.Choose(ctx, candidates, validation, test)
 }
 
 // drawResult prints the error of each curve with several points as bars of text.

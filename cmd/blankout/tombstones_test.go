@@ -37,7 +37,7 @@ func TestTombstones(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"run -q --json --set http.address= -d " + topic, `"events":5,"refused":15,`},
 		{"run -q --json --set http.address= --reset --set dead_letter.policy=fail -d " + topic, `"refused_by":{"tombstone":15},"not_finite":2,`},
-		{"train -q --json -m model -d " + topic, `"examples":5,`},
+		{"train -q --json -o model -d " + topic, `"examples":5,`},
 		{"predict -q --json -m model -d " + topic, `"examples":5,`},
 	} {
 		var out, errs bytes.Buffer

@@ -40,11 +40,7 @@ type trainFlags struct {
 	// standardize is the standardization mode of an exact solver.
 	standardize string
 	json        bool
-	folds       int
-	validation  []string
-	grid        []string
 	missing     float64
-	plot        string
 	influences  string
 	places      []place // origins of the examples, for influences
 	kernel      kernelFlags
@@ -60,7 +56,7 @@ func (p *program) train() *cobra.Command {
 	o.config.Estimators = estimators.All()
 	o.config.Threads = runtime.GOMAXPROCS(0)
 	c := &cobra.Command{
-		Use:   "train -d FILE [-m MODEL]",
+		Use:   "train -d FILE [-o MODEL]",
 		Short: "Compute the exact solution from a file or a topic",
 		Long: `train minimizes the regularized expected loss of a linear model under feature noise. Its
 certificate is an upper bound of the distance to the minimum.
@@ -74,8 +70,7 @@ it, which gives the progressive error. With --json, or after several passes, it 
 computes the objective and the training error. --noise and --standardize default to auto.`,
 		Example: "  blankout train -d train.svm -o model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
-			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
-			"  blankout train -d train.svm --loss dropsvm --folds 5 --grid c=1,10 --grid drop-q=0,auto -o model\n" +
+			"  blankout train -d train.svm --loss dropsvm --drop-q auto -o model\n" +
 			"  blankout train -d train.svm --noise group:0.3 --groups every:8 --standardize all -o model\n" +
 			"  blankout train -d train.svm --groups every:8 --standardize all --covariance-max-fields 256 -o model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
@@ -103,9 +98,7 @@ computes the objective and the training error. --noise and --standardize default
 	o.data.join.add(c)
 	o.online.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (also -m)")
-	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
-	_ = f.MarkHidden("model") // an older name of the flag, when all commands shared it
+	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE`")
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
@@ -125,15 +118,11 @@ computes the objective and the training error. --noise and --standardize default
 	f.StringArrayVar(&o.unlabeled, "unlabeled", nil, "`FILE` of examples without labels")
 	f.Float64Var(&t.Alpha, "unlabeled-weight", 0.4, "weight of unlabeled examples in the noise penalty, online in the accumulators")
 	f.StringVar(&o.scaler, "scaler", "", "standardize the features as the `MODEL` does")
-	f.Uint64Var(&t.Seed, "seed", 0, "seed of corrupted copies, folds, random starts and epochs")
+	f.Uint64Var(&t.Seed, "seed", 0, "seed of corrupted copies, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
-	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
-	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
-	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
-	f.Float64Var(&o.missing, "expected-missing", 0, "choose settings for a fraction `D` of the features deleted at random\nonline: declared missing; for undeclared loss see --silent-missing")
+	f.Float64Var(&o.missing, "expected-missing", 0, "online: expect a fraction `D` of the features to be declared missing\nfor undeclared loss see --silent-missing")
 	addMissingFlag(c, &o.online.config.MissingPolicy)
 	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute the first `N` numeric columns from the others\n256 is a good bound and the default of --solver online; 0 disables imputation")
-	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion to `FILE`, .svg or .png,\nand by each numeric setting to FILE-KEY")
 	f.StringVar(&o.influences, "influences", "", "with t-logistic: write every example's influence to `FILE`\na small influence indicates a wrong label")
 	o.kernel.add(f)
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
@@ -143,9 +132,6 @@ computes the objective and the training error. --noise and --standardize default
 
 // check sets derived settings and returns the first error in the flags.
 func (o *trainFlags) check(c *cobra.Command) error {
-	if c.Flags().Changed("output") && c.Flags().Changed("model") {
-		return errors.New("-o and -m exclude each other")
-	}
 	if c.Flags().Changed("l2") {
 		if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
 			return fmt.Errorf("-c and --l2 exclude each other")
@@ -191,9 +177,6 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		key, _, _ := strings.Cut(sets[0], "=")
 		return fmt.Errorf("--set %s: needs --solver online", key)
 	}
-	if err := o.checkSelection(); err != nil {
-		return err
-	}
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
 		return fmt.Errorf("--influences needs --loss t-logistic:T, without --copies")
 	}
@@ -236,9 +219,6 @@ type trainResult struct {
 	Noise string `json:"noise,omitempty"`
 	// Counts of events and delayed labels (--labels).
 	*labels.Counts
-	// Selection is the cross-validation of --folds. Chosen holds the chosen settings.
-	Selection *batch.Ranking    `json:"selection,omitempty"`
-	Chosen    map[string]string `json:"chosen,omitempty"`
 
 	unpenalized bool   // whether the penalty is 0 (--l2 0)
 	outlier     string // description of extreme readings that may dominate the solution
@@ -259,12 +239,6 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 			return refusedError{err}
 		}
 		o.config.Noise = noise.String()
-	}
-	var table *batch.Ranking
-	if len(o.grid) > 0 {
-		if table, err = p.selectSettings(ctx, o, d, scaler, screen); err != nil {
-			return err
-		}
 	}
 	o.config.Progress = func(g batch.Progress) {
 		if !screen.due() {
@@ -287,13 +261,6 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalized: o.config.L2 == 0}
 	if o.observed {
 		r.Noise = o.config.Noise
-	}
-	if table != nil {
-		best := table.Candidates[table.Best[0]]
-		r.Selection, r.Chosen = table, map[string]string{}
-		for i, key := range table.Keys {
-			r.Chosen[key] = best.Values[i]
-		}
 	}
 	if !math.IsInf(fit.Gap, 0) {
 		r.Certificate = &fit.Gap
@@ -507,13 +474,9 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		o.data.regroup(schema)
 	}
 	mode := model.Standardize(o.standardize)
-	axes, err := parseGrid(o.grid)
-	if err != nil {
-		return nil, nil, err
-	}
 	var x event.Vec
 	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
-	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.SupportsSplines(axes)
+	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.SupportsSplines()
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
 	}
@@ -570,12 +533,14 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			d = d.Unlabel()
 		}
 		if d = d.SortClasses(); mode != model.StandardizeNone {
+			var err error
 			if d, scaler, err = fit.Fit(d); err != nil {
 				return nil, nil, refusedError{err}
 			}
 		}
 	}
 	if o.silent() {
+		var err error
 		if d, err = o.deaths.Apply(d, scaler, model.SilentValue(o.silentValue)); err != nil {
 			return nil, nil, refusedError{err}
 		}
@@ -583,18 +548,10 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	return d, scaler, nil
 }
 
-// silent reports whether features fail silently under the noise, or under any noise of the grid.
+// silent reports whether features fail silently under the noise.
 func (o *trainFlags) silent() bool {
-	noises := []string{o.config.Noise}
-	for _, g := range o.grid {
-		if axis, err := batch.ParseAxis(g); err == nil && axis.Key == "noise" {
-			noises = append(noises, axis.Values...)
-		}
-	}
-	return o.online.config.SilentMissing > 0 || slices.ContainsFunc(noises, func(s string) bool {
-		noise, err := loss.ParseNoise(s)
-		return err == nil && loss.IsSilent(noise)
-	})
+	noise, err := loss.ParseNoise(o.config.Noise)
+	return o.online.config.SilentMissing > 0 || err == nil && loss.IsSilent(noise)
 }
 
 // labelsOf returns the name of a kind of target.

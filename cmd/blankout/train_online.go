@@ -59,8 +59,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 // onlineOnly lists the flags above, which an exact solver rejects. exactOnly lists the flags that --solver online
 // rejects.
 var (
-	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "doubt", "irls-batch", "irls-window"}
-	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
+	onlineOnly = []string{"passes", "expected-missing", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "doubt", "irls-batch", "irls-window"}
+	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )
 
@@ -77,7 +77,6 @@ func refuseFlags(c *cobra.Command, names []string, why string) error {
 // refuseUnused returns an error for the first given flag that has no effect on an exact solver.
 func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	lossName, _, _ := strings.Cut(o.config.Loss, ":")
-	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
 	for _, f := range []struct {
 		used  bool
 		names []string
@@ -85,11 +84,10 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	}{
 		{false, []string{"silent-missing"}, "needs --solver online; for an exact solution use --noise silent:D"},
 		{false, onlineOnly, "needs --solver online"},
-		{len(o.grid) > 0, []string{"expected-missing"}, "needs --grid or --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "needs --loss dropsvm"},
 		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: for regression use none, impute or auto"},
 		{o.silent(), []string{"silent-value"}, "needs --noise silent:D or silent-group:D"},
-		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "needs --loss t-logistic:T; other losses have the prior l2"},
+		{lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "needs --loss t-logistic:T; other losses have the prior l2"},
 	} {
 		if !f.used {
 			if err := refuseFlags(c, f.names, f.why); err != nil {

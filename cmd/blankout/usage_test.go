@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,101 +17,12 @@ import (
 	"blankout/online/optimizers"
 )
 
-// TestHelpIsOneScreen checks that the output of --help fits on one screen. Commands with a longer help must have
-// --help-all.
-func TestHelpIsOneScreen(t *testing.T) {
-	const lines, width = 45, 110
-	var visit func(args []string, c *cobra.Command)
-	visit = func(args []string, c *cobra.Command) {
-		var all [2]string
-		for i, flag := range []string{"--help", "--" + helpAll} {
-			var out strings.Builder
-			if code := execute(t.Context(), append(args[:len(args):len(args)], flag), nil, &out, &out); code != 0 {
-				t.Fatalf("%q %s: exit code %d: %s", args, flag, code, out.String())
-			}
-			all[i] = out.String()
-		}
-		if n := strings.Count(all[0], "\n"); n > lines {
-			t.Errorf("%q: --help has %d lines, a screen %d: give it a brief", args, n, lines)
-		}
-		_, short := briefs[c.Name()]
-		if short != (all[0] != all[1]) || short && !strings.Contains(all[0], "--"+helpAll+" shows all") {
-			t.Errorf("%q: has a brief: %v\n%s", args, short, all[0])
-		}
-		for line := range strings.Lines(all[0]) {
-			line = strings.TrimRight(line, "\n")
-			if n := utf8.RuneCountInString(line); n > width && !strings.HasPrefix(line, "  blankout ") {
-				t.Errorf("%q: a line of %d characters: %s", args, n, line)
-			}
-			if short && strings.HasPrefix(line, "  ") && strings.ContainsAny(line[len(line)-1:], ",:;") {
-				t.Errorf("%q: a text that goes on: %s", args, line)
-			}
-		}
-		for _, sub := range c.Commands() {
-			visit(append(args[:len(args):len(args)], sub.Name()), sub)
-		}
-	}
-	visit(nil, (&program{}).root())
-}
-
-// TestHelp checks every command's help. The usage texts of all flags must start in one column. A default must be shown
-// only if the flag has one.
-func TestHelp(t *testing.T) {
-	var visit func(c *cobra.Command)
-	visit = func(c *cobra.Command) {
-		column, flags := 0, 0
-		for line := range strings.Lines(c.UsageString()) {
-			if line == "Other Flags:\n" {
-				t.Errorf("%s: a flag is in none of the groups of its help", c.CommandPath())
-			}
-			if strings.HasSuffix(line, "Flags:\n") {
-				column = 0 // a new column for this group of flags
-			}
-			if !strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "      --") {
-				if text := strings.TrimLeft(line, " "); column > 0 && strings.HasPrefix(line, "      ") && utf8.RuneCountInString(line)-utf8.RuneCountInString(text) != column {
-					t.Errorf("%s: the text of a flag goes on in another column than %d: %s", c.CommandPath(), column, line)
-				}
-				continue
-			}
-			flags++
-			end := strings.Index(line[6:], "   ") + 6
-			text := strings.TrimLeft(line[end:], " ")
-			if at := utf8.RuneCountInString(line) - utf8.RuneCountInString(text); column == 0 {
-				column = at
-			} else if at != column {
-				t.Errorf("%s: in column %d, not %d: %s", c.CommandPath(), at, column, line)
-			}
-			for _, none := range []string{"[= ]", "default [", "(default )"} {
-				if strings.Contains(line, none) {
-					t.Errorf("%s: %q in %s", c.CommandPath(), none, line)
-				}
-			}
-			if strings.Count(line, "(default") > 1 {
-				t.Errorf("%s: two defaults in %s", c.CommandPath(), line)
-			}
-		}
-		all := 0
-		count := func(f *pflag.Flag) {
-			if !f.Hidden {
-				all++
-			}
-		}
-		c.LocalFlags().VisitAll(count)
-		c.InheritedFlags().VisitAll(count)
-		if flags != all {
-			t.Errorf("%s: %d of %d flags looked at", c.CommandPath(), flags, all)
-		}
-		for _, sub := range c.Commands() {
-			visit(sub)
-		}
-	}
-	root := (&program{helpAll: true}).root()
-	visit(root)
-
-	// run must accept the values that its help lists.
+// TestHelpListsValues checks that run accepts the values that its help lists, and lists all.
+func TestHelpListsValues(t *testing.T) {
+	root := (&program{}).root()
 	run, _ := must.Get2(root.Find([]string{"run"}))(t)
 	for flag, values := range map[string][]string{
-		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": optimizers.Names(),
+		"noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": optimizers.Names(),
 	} {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
@@ -136,11 +46,9 @@ func TestHelp(t *testing.T) {
 				}
 			}
 			switch flag {
-			case "loss":
-				config.Loss = word
 			case "noise":
 				config.Noise = word
-			case "rule":
+			case "optimizer":
 				config.Optimizer = word
 			}
 			// A listed value may conflict with another setting. Only an error about an unknown value fails the test.
@@ -172,17 +80,11 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s has no --json", c.CommandPath())
 		}
 	}
-	root := (&program{helpAll: true}).root()
+	root := (&program{}).root()
 	root.InitDefaultHelpCmd()
 	visit(root)
 	if len(others) > 0 {
 		t.Errorf("there is no %v", others)
-	}
-	for _, name := range []string{"run", "train", "predict", "simulate", "corrupt"} {
-		c, _, err := root.Find([]string{name})
-		if err != nil || !strings.Contains(c.UsageString(), "\nInput Flags:\n") {
-			t.Errorf("%s: its flags are in no groups: %v", name, err)
-		}
 	}
 }
 

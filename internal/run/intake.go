@@ -21,7 +21,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/online"
-	"blankout/online/health"
 	"blankout/stream/labels"
 )
 
@@ -29,7 +28,6 @@ import (
 //
 //  1. Admit stores the records that cannot be used.
 //  2. Learn counts all records, and learns events, or measures held-out events.
-//  3. StoreMislabeled passes mislabeled events to Mislabeled; Flush returns once they are safe.
 //
 // A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
 // batch. Only Learner is required, and it may be replaced between batches.
@@ -37,7 +35,6 @@ type Intake struct {
 	Learner     *online.Learner
 	Refused     Policy // "" means PolicySkip
 	DeadLetters DeadLetters
-	Mislabeled  Mislabeled
 	Holdout     uint64       // see validate.HeldOut
 	Labels      *labels.Join // see Runner.Labels
 	Unnamed     bool         // see Config.Unnamed
@@ -56,15 +53,11 @@ type Intake struct {
 	stored    []float64         // prediction for the current event, stored until its label arrives
 	latest    online.Prediction // result of example, valid until the next event
 
-	// late has the late labels of the current batch, and mislabeled has the mislabeled events that StoreMislabeled has not
-	// passed on yet. Both are borrowed.
-	late       []event.Example
-	declined   []event.Example // events that the Learner refused, to be stored
-	mislabeled []mislabeledEvent
+	late     []event.Example // late labels of the current batch, borrowed
+	declined []event.Example // events that the Learner refused, to be stored
 
-	handedOn uint64 // number of mislabeled events passed on
-	broken   error  // set if a record is partly counted, so that the state must not be saved
-	unsafe   bool   // set if a dead letter could not be stored at the end, so that the state must not be saved
+	broken error // set if a record is partly counted, so that the state must not be saved
+	unsafe bool  // set if a dead letter could not be stored at the end, so that the state must not be saved
 }
 
 // Progress counts the records of a partition: an event.Position, or a group's Span.
@@ -74,17 +67,16 @@ type Progress interface {
 
 // Counts has the number of processed records by result.
 type Counts struct {
-	Learned, Unlabeled, Refused    uint64
-	HeldOut                        uint64          // number of events that were held out, not learned
-	Holdout                        measure.Classes // measures of held-out events
-	HoldoutNumbers                 measure.Numbers // measures of held-out events for regression
-	NotFinite                      uint64          // number of values that were NaN or infinite, and count as missing
-	RefusedBy                      map[event.Reason]uint64
-	DeadLetters                    map[event.Reason]uint64 // number of stored dead letters
-	DeadLetterFailures             uint64                  // number of failed attempts to store a dead letter
-	Mislabeled, MislabeledFailures uint64                  // numbers of stored events and of failed attempts
-	WaitingFailures                uint64                  // number of failed attempts to store waiting events
-	LearnTime                      time.Duration           // time spent in the Learner
+	Learned, Unlabeled, Refused uint64
+	HeldOut                     uint64          // number of events that were held out, not learned
+	Holdout                     measure.Classes // measures of held-out events
+	HoldoutNumbers              measure.Numbers // measures of held-out events for regression
+	NotFinite                   uint64          // number of values that were NaN or infinite, and count as missing
+	RefusedBy                   map[event.Reason]uint64
+	DeadLetters                 map[event.Reason]uint64 // number of stored dead letters
+	DeadLetterFailures          uint64                  // number of failed attempts to store a dead letter
+	WaitingFailures             uint64                  // number of failed attempts to store waiting events
+	LearnTime                   time.Duration           // time spent in the Learner
 	// NewestTime is the largest event time learned. NewestAge is the age of the last batch's newest event when it had
 	// been learned. Both are zero if events have no time.
 	NewestTime time.Time
@@ -109,23 +101,6 @@ type DeadLetters interface {
 	Flush(ctx context.Context) error
 }
 
-// Mislabeled stores events whose label is probably wrong, see online.Config.MislabeledBelow. These events are learned
-// like all other events.
-type Mislabeled interface {
-	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
-	// health.MislabeledEvent. If AddMislabeled returns an error, the event was not stored, and AddMislabeled may be
-	// called again.
-	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
-	// Flush returns nil once all added events are stored safely. If Flush returns an error, it may be called again.
-	Flush(ctx context.Context) error
-}
-
-// mislabeledEvent is a mislabeled event of the current batch.
-type mislabeledEvent struct {
-	index int
-	health.MislabeledEvent
-}
-
 // retry calls try, which stores records in a store, until it succeeds or ctx ends. about is logged.
 type retry func(ctx context.Context, in store, try func() error, about ...any) error
 
@@ -141,10 +116,6 @@ func (in *Intake) deadLetters() store {
 
 func (in *Intake) waiting() store {
 	return store{"events that wait for labels", &in.counts.WaitingFailures}
-}
-
-func (in *Intake) mislabeledStore() store {
-	return store{"mislabeled events", &in.counts.MislabeledFailures}
 }
 
 func (in *Intake) store(ctx context.Context, where store, try func() error, about ...any) error {
@@ -391,9 +362,6 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	in.confuse(e, p)
 	if s := p.Mislabeled; s != nil {
 		in.counts.MislabeledSamples = withSample(in.counts.MislabeledSamples, mislabeledSample(b, e, in.Learner.Schema().Classes[s.Class], *s))
-		if in.Mislabeled != nil {
-			in.mislabeled = append(in.mislabeled, mislabeledEvent{i, *s})
-		}
 	}
 	return p
 }
@@ -439,48 +407,6 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 		in.counts.HoldoutNumbers.Add(p.Loss, e.Target, e.Weight, p.Value, p.Low, p.High, 1)
 	}
 	return &p
-}
-
-// StoreMislabeled passes the mislabeled events of a batch to Mislabeled. If that fails, it keeps the events for another
-// attempt.
-func (in *Intake) StoreMislabeled(ctx context.Context, b *event.Batch) error {
-	if len(in.mislabeled) == 0 {
-		return nil
-	}
-	classes := in.Learner.Schema().Classes
-	return in.store(ctx, in.mislabeledStore(), func() error {
-		for ; len(in.mislabeled) > 0; in.mislabeled = in.mislabeled[1:] {
-			s := in.mislabeled[0]
-			if err := in.Mislabeled.AddMislabeled(ctx, b.Topic, b.Partition, &b.Examples[s.index], classes[s.Class], s.Score, s.Influence); err != nil {
-				return err
-			}
-			in.handedOn++
-		}
-		in.mislabeled = nil
-		return nil
-	})
-}
-
-// Flush returns nil once all mislabeled events so far are stored safely.
-func (in *Intake) Flush(ctx context.Context) error {
-	return in.store(ctx, in.mislabeledStore(), func() error { return in.tryFlush(ctx) })
-}
-
-func (in *Intake) tryFlush(ctx context.Context) error {
-	if n := len(in.mislabeled); n > 0 {
-		return fmt.Errorf("%d mislabeled events could not be stored", n)
-	}
-	if in.handedOn == in.counts.Mislabeled {
-		return nil
-	}
-	if err := failpoint.Here("run.mislabeled"); err != nil {
-		return err
-	}
-	if err := in.Mislabeled.Flush(ctx); err != nil {
-		return err
-	}
-	in.counts.Mislabeled = in.handedOn
-	return nil
 }
 
 // Counts returns a copy of the counts.

@@ -58,7 +58,7 @@ func newLoop(r *Runner) *loop {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	l.intake = Intake{
-		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Mislabeled: r.Mislabeled, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
+		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
 		retry: l.retry, Answer: r.Answer,
 	}
 	if !r.unread {
@@ -158,9 +158,6 @@ func (l *loop) runDueJobs(ctx context.Context) error {
 		l.publish()
 	}
 	if l.saver.due(l.records, now) {
-		if err := l.intake.Flush(ctx); err != nil {
-			return err
-		}
 		l.beginSave()
 	}
 	l.promoteAsked()
@@ -204,7 +201,6 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 			return errEnough
 		}
 		if len(rest.Examples) == 0 {
-			l.current.Batches++
 			return nil
 		}
 	}
@@ -251,9 +247,6 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	l.saver.moved = l.saver.moved || !found || *position != before
 	l.warn(false)
 	l.sayReadings(false)
-	if err := l.intake.StoreMislabeled(ctx, b); err != nil {
-		return err
-	}
 	if failed != nil {
 		return failed
 	}
@@ -373,7 +366,7 @@ func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()
 	s.NotReady = cmp.Or(notReady, l.saver.lastError)
-	s.Save, s.Published = l.saver.status, l.publisher.count
+	s.Save = l.saver.status
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {
 		high, ok := l.highWater[partition{p.Topic, p.Partition}]
@@ -389,7 +382,7 @@ func (l *loop) report(notReady string) {
 	s.Learner = l.Learner.Report()
 	s.Contest = l.contestStatus(&s.Learner)
 	s.FieldAlarms = s.Learner.Health.Raised - l.first.Fields
-	s.Suspected, s.DriftAlarms = s.Learner.Mislabeled-l.first.Mislabeled, s.Learner.Drift.Alarms-l.first.Drift.Alarms
+	s.DriftAlarms = s.Learner.Drift.Alarms - l.first.Drift.Alarms
 	l.reported, l.unreported = time.Now(), false
 	l.status.Store(&s)
 	if l.Observe != nil {

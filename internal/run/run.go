@@ -57,17 +57,13 @@ type Runner struct {
 	Commit func(context.Context, event.Offsets) error
 	// DeadLetters is required with PolicyDeadLetter.
 	DeadLetters DeadLetters
-	// Mislabeled stores mislabeled events; nil means that they are only counted. No checkpoint includes a mislabeled
-	// event that is not stored safely.
-	Mislabeled Mislabeled
 	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
 	// Validator compares the live weights with the exact solution while learning continues, and selects the held-out
 	// records. It may be nil. If its Open is nil, it only holds out records.
 	Validator *validate.Validator
 	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
-	// If Labels is set, the run cannot validate by Open or store Mislabeled events. These tasks would have to read the
-	// events or their bytes again.
+	// If Labels is set, the run cannot validate by Open, which would read the events again.
 	Labels *labels.Join
 	// Saved describes the checkpoint from which the run continues: its name, bytes and time.
 	Saved SaveStatus
@@ -196,8 +192,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but no topic or file for them is set")
 	}
-	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && r.Validator.Open != nil) {
-		return errors.New("events that wait for labels cannot be kept as mislabeled, and are read again by OpenJoined")
+	if r.Labels != nil && r.Validator != nil && r.Validator.Open != nil {
+		return errors.New("events that wait for labels are read again by OpenJoined")
 	}
 	if r.Labels != nil && r.Contest != nil {
 		return errors.New("events that wait for labels are learned by one learner")

@@ -87,7 +87,7 @@ func (l *loop) beginSave() {
 	pause := time.Since(began)
 	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
 	s.asked, s.urgent = s.urgent, false // later changes are not urgent
-	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
+	s.status.Pause = pause
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
 		if r.err == nil {
@@ -159,7 +159,7 @@ func firstError(err error, then func() error) error {
 // finish processes the result of a save.
 func (s *saver) finish(r saveResult) {
 	st := &s.status
-	st.Took, st.TookSum, s.err = r.took, st.TookSum+r.took, r.err
+	st.Took, s.err = r.took, r.err
 	if r.err != nil {
 		// Learning continues: the last checkpoint is valid, and the next due save tries again.
 		st.Failed++
@@ -200,9 +200,6 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 		case tried:
 			return fmt.Errorf("the last checkpoint could not be saved, a restart continues from the one before: %w", err)
 		default:
-			if err := l.intake.tryFlush(deadline); err != nil {
-				return fmt.Errorf("the last checkpoint was not written, a restart continues from the one before: %w", err)
-			}
 			tried = true
 			l.beginSave()
 		}

@@ -29,18 +29,16 @@ type Published struct {
 type Status struct {
 	// NotReady is the reason why the run does not consume events, "" if it does. NotReady is Ended if all events are
 	// consumed and Config.KeepServing is set.
-	NotReady               string
-	Started                time.Time
-	Counts                 // counts since Run started
-	Batches                uint64
-	Suspected, DriftAlarms uint64            // numbers of mislabeled events and drift alarms since Run started; Learner includes earlier ones
-	FieldAlarms            uint64            // number of alarms since Run started; Learner.Health includes earlier ones
-	Partitions             []PartitionStatus // ordered by topic and partition
-	Save                   SaveStatus
-	Published              uint64        // number of published Models
-	Learner                online.Report // report of the Learner
-	Warnings               []health.Warning
-	Validation             validate.Status
+	NotReady    string
+	Started     time.Time
+	Counts                        // counts since Run started
+	DriftAlarms uint64            // number of alarms since Run started; Learner includes earlier ones
+	FieldAlarms uint64            // number of alarms since Run started; Learner.Health includes earlier ones
+	Partitions  []PartitionStatus // ordered by topic and partition
+	Save        SaveStatus
+	Learner     online.Report // report of the Learner
+	Warnings    []health.Warning
+	Validation  validate.Status
 	// Labels has the counts of delayed labels; nil without delayed labels. AtLearning measures predictions made when
 	// their events were learned.
 	Labels     *LabelCounts
@@ -69,10 +67,10 @@ type SaveStatus struct {
 	Name          string // name of the latest checkpoint
 	Bytes         int64
 	At            time.Time     // time of the latest checkpoint
-	Took, TookSum time.Duration // time to encode and write, during which learning continues
+	Took          time.Duration // time to encode and write, during which learning continues
 	// Pause is the time during which learning waited for the copy.
-	Pause, PauseSum, PauseMax time.Duration
-	CommitFailures            uint64
+	Pause          time.Duration
+	CommitFailures uint64
 }
 
 // Ended is the value of NotReady after the events of a run with Config.KeepServing have ended.

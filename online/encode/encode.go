@@ -357,10 +357,7 @@ func (n *Encoder) Review() *Review {
 func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
 	fields, e := n.schema.Fields, in.Event
 	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
-	to.Fields, to.Rows, to.Usual, to.Of = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Table, n.Fields.Usual(in.Number), nil
-	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // Observe has encoded the event
-		to.Of = in.Rows
-	}
+	to.Fields, to.Usual = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Fields.Usual(in.Number)
 }
 
 // Read encodes an event without learning from it, and changes no state. It omits features whose column was in no

@@ -106,9 +106,6 @@ func (l *running) learn(ctx context.Context) error {
 	if err := w.intake.Learn(ctx, b, n, s); err != nil {
 		return err
 	}
-	if err := w.intake.StoreMislabeled(ctx, b); err != nil {
-		return err
-	}
 	s.To = b.Next
 	w.next[stream.TopicPartition{Topic: b.Topic, Partition: b.Partition}] = b.Next
 	w.events += uint64(len(b.Examples))
@@ -151,9 +148,6 @@ func (w *work) cut(precision int) (*Commit, *deltas.Delta) {
 func (l *running) publish(ctx context.Context) error {
 	if l.work.events == 0 || l.work.source == nil {
 		return nil
-	}
-	if err := l.work.intake.Flush(ctx); err != nil {
-		return err
 	}
 	began := time.Now()
 	l.committing = began

@@ -47,9 +47,6 @@ type Member struct {
 	// DeadLetters receives the records that cannot be used, before a commit counts them. If it is nil, such records are
 	// only counted.
 	DeadLetters run.DeadLetters
-	// Mislabeled receives the events whose label is probably wrong, before a commit counts them; see
-	// online.Config.MislabeledBelow. If it is nil, such events are only counted.
-	Mislabeled run.Mislabeled
 	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
 	// Until makes Run stop normally when it returns true. It may be nil.
@@ -129,7 +126,7 @@ func newRunning(m *Member) *running {
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
-	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Mislabeled: m.Mislabeled, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
+	l.work.intake = run.Intake{DeadLetters: m.DeadLetters, Log: l.log, Turns: run.Turns{Asked: &m.asked}}
 	if m.DeadLetters != nil {
 		l.work.intake.Refused = run.PolicyDeadLetter
 	}

@@ -35,14 +35,13 @@ type fieldChange struct {
 	comes        form // the form in which the field arrives now
 }
 
-// form is the form in which a missing field arrives: comesNull (null), comesNot or comesNoMore (absent), or comesAs
-// plus an event.Kind (another kind of value). For alarms that are not about missing fields it is 0.
+// form is the form in which a missing field arrives: comesNull (null), comesNot (absent), or comesAs plus an
+// event.Kind (another kind of value). For alarms that are not about missing fields it is 0.
 type form uint64
 
 const (
-	comesNull   form = 1 + iota
-	comesNot         // absent
-	comesNoMore      // absent, but usually absent from most events
+	comesNull form = 1 + iota
+	comesNot       // absent
 	comesAs
 )
 
@@ -54,8 +53,6 @@ func (f form) String() string {
 		return "null"
 	case comesNot:
 		return "left out"
-	case comesNoMore:
-		return "no more"
 	}
 	return event.Kind(f - comesAs).String()
 }

@@ -5,7 +5,6 @@
 // fields. Then it observes the event with its prediction ([LabeledEvent]), to compute measures and to detect drift and
 // mislabeled events.
 //
-// [Fields] monitors the health of fields. It measures four things of each field: how often the field is present with
-// its usual kind of value, how often its value is new, and for numbers the mean and the standard deviation. A measure
-// raises an alarm if it becomes unusual, unless it had the same unusual value at that hour of another day.
+// [Fields] monitors the health of fields. It measures how often a field is missing or has another kind of value
+// and, for numbers, the mean. A measure raises an alarm if it becomes unusual, and so does a number that is stuck.
 package health

@@ -28,8 +28,6 @@ type Met struct {
 	Named   bool
 	Present model.FieldSet
 	Fields  []event.Field  // fields of the stream so far, by id
-	Rows    *model.Table   // rows with the counts of columns, without this event
-	Of      [][]float64    // rows of the Event's features, including this event; nil if not available
 	Usual   *model.Missing // which fields are usual; nil until known
 	Error   float64        // expected error rate of complete events; -1 if unknown
 }

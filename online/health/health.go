@@ -1,7 +1,7 @@
 package health
 
-// This file monitors the health of fields. It detects that a field is missing or has another kind of value, that its
-// values are new, or that its mean or standard deviation has changed.
+// This file monitors the health of fields. It detects that a field is missing or has another kind of value, or that the
+// mean of its values has changed.
 
 import (
 	"math"
@@ -20,11 +20,10 @@ import (
 // see observed.step. On a stationary stream a sum reaches healthLimit at most once in e^healthLimit blocks, for any
 // distribution. docs/mathematics.md has the derivation, and TestHealthFalseAlarms simulates it.
 //
-// One measure is presence: the fraction of events without the field, or with a value of another kind. For a field that
-// most events have, presence is counted at every event. This costs nothing at events without missing fields. For other
-// fields presence is the fraction of stretches of consecutive events without the field. If an alarm was raised and
-// ended at an hour of the day, the same change raises no alarm at that hour of later days. Values are sampled at one
-// event in eight, selected by the number of the event.
+// One measure is presence: the fraction of events without the field, or with a value of another kind. Presence is
+// counted at every event, for each field that most events have. This costs nothing at events without missing fields.
+// The other measure is the mean of a number. Values are sampled at one event in eight, selected by the number of the
+// event.
 type Fields struct {
 	events uint64  // number of events in the current block
 	named  float64 // number of events in the block whose missing fields are known
@@ -52,15 +51,12 @@ type fieldHealth struct {
 	name    int  // 1 + index in Fields.alike, 0 if no other field has the same name
 	watched bool // whether it is in Fields.watched
 	// Counts of the current block. missing is the number of events without the field. For a field that is not in
-	// Fields.watched, held is the number of events with the field, and stretches is the number of stretches with it.
-	// null is the number of sampled events in which the field is null. The other counts are over sampled events with
-	// the field: the number of these events (seen), the number of new values (fresh), and sums of powers of the scaled
-	// value.
-	missing, held, stretches, null float64
-	seen, fresh                    float64
-	sum, square, fourth            float64
-	// The latest run of events without the field: its first event (run) and last event (last). For a field that is not
-	// in Fields.watched, run is the latest event with the field.
+	// Fields.watched, held is the number of events with the field. null is the number of sampled events in which the
+	// field is null. The other counts are over sampled events with the field: the number of these events (seen), and the
+	// sums of the scaled value and of its square.
+	missing, held, null float64
+	seen, sum, square   float64
+	// The latest run of events without the field: its first event (run) and last event (last).
 	run   Moment
 	last  uint64
 	usual float64 // decayed number of events with the field, over about usualEvents events
@@ -76,10 +72,8 @@ type fieldHealth struct {
 
 // The measures of a field.
 const (
-	measureMissing   = iota // fraction of events without the field with its usual kind of value
-	measureNew              // fraction of values that are new
-	measureMean             // mean of the scaled value u
-	measureDeviation        // mean of u^2 around the block's mean
+	measureMissing = iota // fraction of events without the field with its usual kind of value
+	measureMean           // mean of the scaled value u
 	fieldMeasures
 	alarmStuck = fieldMeasures // alarm that has no measure
 )
@@ -92,8 +86,6 @@ const (
 	recentEvents, usualEvents = 1000, 100_000
 	// Values are sampled at one event in 2^sampledBits.
 	sampledBits = 3
-	// A categorical value counts as new in the first newValues events that have it.
-	newValues = 100
 	// healthLimit is the cumulative sum that raises an alarm. A bound on a usual value is wrong with probability
 	// e^-healthLimit.
 	healthLimit = 28
@@ -106,9 +98,6 @@ const (
 	// referenceCheck values.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
-	// The presence of a field that is not in Fields.watched is counted by stretches of 2^stretchBits events, because
-	// such fields often arrive in bursts.
-	stretchBits, blockStretches = 6, healthBlock >> 6
 	// An alarm ends after calmBlocks consecutive blocks without a reason for an alarm. It also ends after alarmEvents
 	// events, because the change is then the usual state.
 	calmBlocks, alarmEvents = 4, 10_000_000
@@ -120,23 +109,14 @@ const (
 )
 
 // allowances has a function for each measure. The function returns how far above or below its usual value the mean must
-// be for an alarm, given the usual mean and variance. The presence of fields that are not in Fields.watched uses
-// rareAllowance instead.
-var allowances = [...]func(mean, variance float64) (above, below float64){
-	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
-	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
-	measureMean:      func(_, v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
-	measureDeviation: func(m, _ float64) (float64, float64) { m = max(m, 0.01); return m, 0.4 * m },
+// be for an alarm, given the usual variance.
+var allowances = [...]func(variance float64) (above, below float64){
+	measureMissing: func(float64) (float64, float64) { return 0.05, 0 },
+	measureMean:    func(v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
 }
 
 // ranges has the smallest and the largest value of each measure.
-var ranges = [...][2]float64{
-	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
-}
-
-// rareAllowance returns half of the usual fraction of stretches with a field. mean is the usual fraction without the
-// field, and off is the uncertainty of mean.
-func rareAllowance(mean, off float64) float64 { return (1 - mean - off) / 2 }
+var ranges = [...][2]float64{measureMissing: {0, 1}, measureMean: {-healthClip, healthClip}}
 
 // fieldMeasure monitors the mean of bounded observations.
 type fieldMeasure struct {
@@ -157,14 +137,11 @@ type fieldMeasure struct {
 	calm         float64 // number of consecutive blocks that would not have raised the alarm
 	until        Moment  // first event of the calm blocks
 	found        uint64  // event at which the alarm was raised
-	worst        float64 // block mean during the alarm that is farthest from the usual mean
 	before       float64 // expected error when the alarm was raised, -1 if unknown
-	hours        *hours  // nil until the first alarm has ended
 }
 
-// observed holds the observations of a measure in one block. moved, at least 0, is a part of sum that must not count as
-// evidence of a higher mean.
-type observed struct{ n, sum, square, moved float64 }
+// observed holds the observations of a measure in one block.
+type observed struct{ n, sum, square float64 }
 
 // usual returns the usual mean, a bound on its error (off), and an upper bound of the variance.
 //
@@ -199,32 +176,19 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare compares a block with the usual value of a measure, and returns whether the block raises or ends an alarm.
-// moved reports whether the mean of the field has an alarm, which would explain a change of squares. rare reports
-// whether the field is not in Fields.watched.
-func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) (change changeKind) {
+// compare compares a block, which begins at start, with the usual value of a measure. It returns whether the block
+// raises or ends an alarm.
+func (m *fieldMeasure) compare(kind int, o observed, start Moment) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
-	switch {
-	case o.n == 0:
-		return 0
-	case moved && m.alarm == 0:
-		m.above, m.below, m.pending = 0, 0, observed{}
+	if o.n == 0 {
 		return 0
 	}
-	risen := o
-	risen.sum -= o.moved
 	if m.n >= healthLeast {
 		low, high := ranges[kind][0], ranges[kind][1]
 		mean, off, variance := m.usual(low, high)
-		above, below := allowances[kind](mean, variance)
-		if rare {
-			if above = rareAllowance(mean, off); above <= 0 {
-				above = high // the field is nearly always absent, so its absence is no evidence
-			}
-		}
-		now := o.sum / o.n
-		up := risen.step(mean+off, variance, high-mean, above)
+		above, below := allowances[kind](variance)
+		up := o.step(mean+off, variance, high-mean, above)
 		down := 0.0
 		if below > 0 {
 			down = observed{n: o.n, sum: -o.sum}.step(off-mean, variance, mean-low, below)
@@ -232,22 +196,19 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 		switch {
 		case m.alarm != 0:
 			if m.alarm > 0 && up > 0 || m.alarm < 0 && down > 0 {
-				m.calm, m.worst = 0, m.alarm*max(m.alarm*m.worst, m.alarm*now)
+				m.calm = 0
 				break
 			}
 			if m.calm == 0 {
-				m.until, m.recentN, m.recentSum = at.start, o.n, o.sum
+				m.until, m.recentN, m.recentSum = start, o.n, o.sum
 			}
 			if m.calm++; m.calm == calmBlocks {
-				m.end()
+				m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0
 				change = alarmEnded
 			}
-		case (up > 0 && m.hours.expects(at, now, true, above) || down > 0 && m.hours.expects(at, now, false, below)) && m.above+m.below < healthStep:
-			m.above, m.below, m.pending = 0, 0, observed{} // at the hours of earlier alarms, usual values do not change
-			return 0
 		default:
 			if m.above == 0 && m.below == 0 {
-				m.since, m.sinceN, m.sinceSum, m.worst = at.start, 0, 0, now
+				m.since, m.sinceN, m.sinceSum = start, 0, 0
 			}
 			m.above, m.below = max(0, m.above+min(up, healthStep)), max(0, m.below+min(down, healthStep))
 			m.sinceN, m.sinceSum = m.sinceN*recent+o.n, m.sinceSum*recent+o.sum
@@ -256,7 +217,6 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 				if m.below > m.above {
 					m.alarm = -1
 				}
-				m.worst = now
 				m.above, m.below, m.calm, m.pending = 0, 0, 0, observed{}
 				m.recentN, m.recentSum = m.sinceN, m.sinceSum
 				return alarmRaised
@@ -275,15 +235,6 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 		*p = observed{}
 	}
 	return change
-}
-
-// end ends an alarm. The same change raises no alarm at the same hours of later days.
-func (m *fieldMeasure) end() {
-	if m.hours == nil {
-		m.hours = &hours{}
-	}
-	m.hours.learn(m.since, m.until, m.worst, m.alarm > 0)
-	m.alarm, m.calm, m.above, m.below = 0, 0, 0, 0
 }
 
 // grow adds new fields.
@@ -356,7 +307,7 @@ func (h *Fields) Take(m *Met) {
 			}
 			for word &^= watched; word != 0; word &= word - 1 {
 				if id := i<<6 | bits.TrailingZeros64(word); id < len(h.fields) {
-					h.fields[id].countPresent(m.Number, e.Time)
+					h.fields[id].held++
 				}
 			}
 		}
@@ -389,15 +340,6 @@ func (f *fieldHealth) countMissing(event uint64, time int64) {
 	f.last = event
 }
 
-// countPresent records an event that has the field f, for a field that is not in Fields.watched.
-func (f *fieldHealth) countPresent(event uint64, time int64) {
-	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
-		f.stretches++
-	}
-	f.held++
-	f.run, f.last = Moment{event, time}, event
-}
-
 // sampleValues processes the values of an event. It must be called before the rows count the event.
 func (h *Fields) sampleValues(m *Met) {
 	fields, e := h.fields, m.Event
@@ -411,27 +353,10 @@ func (h *Fields) sampleValues(m *Met) {
 			continue
 		}
 		f := &fields[id]
-		switch f.kind {
-		case event.Numeric:
+		if f.kind == event.Numeric {
 			f.number(e.Features.Value[i])
-		case event.Categorical:
-			f.seen++
-			if count := m.count(i); count < newValues {
-				f.fresh++
-			}
 		}
 	}
-}
-
-// count returns the number of earlier events that had the i-th feature of this event.
-func (m *Met) count(i int) float64 {
-	if i < len(m.Of) {
-		return m.Of[i][model.StatCount] - 1
-	}
-	if row := m.Rows.Row(m.Event.Features.Index[i]); row != nil {
-		return row[model.StatCount]
-	}
-	return 0
 }
 
 func (f *fieldHealth) number(x float64) {
@@ -440,11 +365,9 @@ func (f *fieldHealth) number(x float64) {
 		return
 	}
 	u := max(-healthClip, min(healthClip, (x-f.center)*f.inverse))
-	v := u * u
 	f.seen++
 	f.sum += u
-	f.square += v
-	f.fourth += v * v
+	f.square += u * u
 }
 
 // refer adds a value to the values from which the reference of the field is computed.
@@ -473,13 +396,8 @@ func (h *Fields) review(met *Met) {
 		if h.usualKind(id) {
 			h.reviewPresence(met, id)
 		}
-		switch f.kind {
-		case event.Categorical:
-			h.reviewMeasure(met, id, measureNew, observed{n: f.seen, sum: f.fresh, square: f.fresh}, run{})
-		case event.Numeric:
-			mean, deviation := f.numbers()
-			h.reviewMeasure(met, id, measureMean, mean, run{})
-			h.reviewMeasure(met, id, measureDeviation, deviation, run{})
+		if f.kind == event.Numeric {
+			h.reviewMeasure(met, id, measureMean, observed{f.seen, f.sum, f.square}, run{})
 			f.checkReference()
 		}
 	}
@@ -490,7 +408,7 @@ func (h *Fields) review(met *Met) {
 			// If most events have a field, its absence is counted from now on, and its usual missing rate is learned.
 			h.watch(id)
 		}
-		f.missing, f.held, f.stretches, f.null, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0, 0, 0, 0
+		f.missing, f.held, f.null, f.seen, f.sum, f.square = 0, 0, 0, 0, 0, 0
 	}
 	h.events, h.named = 0, 0
 	if m := met.Usual; m != nil && m != h.seen {
@@ -561,29 +479,22 @@ func (h *Fields) countKinds() {
 func (h *Fields) reviewPresence(met *Met, id int) {
 	f := &h.fields[id]
 	m := &f.measures[measureMissing]
-	if h.named == 0 {
-		return // missing fields were not known in these events
+	if h.named == 0 || !f.watched {
+		return // it is not known which of these events lack the field
 	}
-	o, r := observed{n: h.named, sum: f.missing, square: f.missing}, run{}
-	switch {
-	case !f.watched:
-		gone := blockStretches - min(f.stretches, blockStretches)
-		o, r = observed{n: blockStretches, sum: gone, square: gone}, run{since: f.run}
-	case f.last == met.Number:
+	r := run{}
+	if f.last == met.Number {
 		r = run{f.run, float64(met.Number - f.run.Event + 1)}
 	}
 	if m.alarm == 0 || m.calm == 0 { // otherwise the field may be recovering
 		f.comes = h.comes(id)
 	}
-	h.reviewMeasure(met, id, measureMissing, o, r)
+	h.reviewMeasure(met, id, measureMissing, observed{n: h.named, sum: f.missing, square: f.missing}, r)
 }
 
 // comes returns the form in which a missing field arrived in the block.
 func (h *Fields) comes(id int) form {
 	f := &h.fields[id]
-	if !f.watched {
-		return comesNoMore
-	}
 	other, most := id, 0.0
 	for _, of := range h.kindsOf(id) {
 		if n := h.present(int(of)); int(of) != id && n > most {
@@ -599,33 +510,25 @@ func (h *Fields) comes(id int) form {
 	return comesNot
 }
 
-// numbers returns a block's observations of the values of a number. deviation has squared differences from the mean of
-// the block, so that a changed mean does not count as a larger deviation.
-func (f *fieldHealth) numbers() (mean, deviation observed) {
-	return observed{n: f.seen, sum: f.sum, square: f.square},
-		observed{n: f.seen, sum: f.square, square: f.fourth, moved: f.sum * f.sum / max(f.seen, 1)}
-}
-
 // checkReference calls resetReference if the values of a number are far from its reference.
 func (f *fieldHealth) checkReference() {
-	m, d := &f.measures[measureMean], &f.measures[measureDeviation]
-	if m.n < referenceCheck || m.alarm != 0 || d.alarm != 0 {
+	m := &f.measures[measureMean]
+	if m.n < referenceCheck || m.alarm != 0 {
 		return
 	}
 	mean := m.sum / m.n
 	variance := m.square/m.n - mean*mean
-	if variance > 0 && (math.Abs(mean) > 1 || variance > 4 || variance < 0.1) && m.above+m.below+d.above+d.below == 0 {
+	if variance > 0 && (math.Abs(mean) > 1 || variance > 4 || variance < 0.1) && m.above+m.below == 0 {
 		f.resetReference()
 	}
 }
 
 // resetReference resets the measures of a number. Its next values become its reference.
 func (f *fieldHealth) resetReference() {
-	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
+	f.inverse, f.measures[measureMean] = 0, fieldMeasure{}
 }
 
-// run is a run of events, up to the current event, in which a field is unusual. For a field that is not in
-// Fields.watched, n is 0, and since is the latest event with the field.
+// run is a run of n events, up to the current event, in which a field is missing.
 type run struct {
 	since Moment
 	n     float64
@@ -636,16 +539,11 @@ type run struct {
 func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	f := &h.fields[id]
 	m := &f.measures[kind]
-	rare := kind == measureMissing && !f.watched
-	moved := kind == measureDeviation && f.measures[measureMean].alarm != 0
-	what := m.compare(kind, o, span{h.start, Moment{met.Number, met.Event.Time}}, moved, rare)
+	what := m.compare(kind, o, h.start)
 	switch {
 	case what == alarmRaised:
 		m.found, m.before, m.until = met.Number, -1, Moment{}
-		switch {
-		case rare:
-			m.since = r.since
-		case kind == measureMissing:
+		if kind == measureMissing {
 			m.before = met.Error
 			if r.n > 0 && r.since.Event >= m.since.Event && r.since.Event < m.since.Event+2*healthBlock {
 				m.since, m.recentN, m.recentSum = r.since, r.n, r.n
@@ -761,7 +659,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	f.run.state(c)
 	c.Uint(&f.last)
 	c.Each(
-		&f.missing, &f.held, &f.stretches, &f.null, &f.usual, &f.seen, &f.fresh, &f.sum, &f.square, &f.fourth, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
+		&f.missing, &f.held, &f.null, &f.usual, &f.seen, &f.sum, &f.square, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
 		&f.cost.n, &f.cost.with, &f.cost.missing, &f.cost.square)
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
@@ -772,28 +670,18 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 
 func (m *fieldMeasure) state(c *coder.Coder) {
 	c.Each(
-		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.worst, &m.before)
+		&m.n, &m.sum, &m.square, &m.pending.n, &m.pending.sum, &m.pending.square, &m.recentN, &m.recentSum, &m.above, &m.below, &m.sinceN, &m.sinceSum, &m.alarm, &m.calm, &m.before)
 	c.Uint(&m.found)
 	m.since.state(c)
 	m.until.state(c)
-	has := m.hours != nil
-	if c.Bool(&has); !has {
-		return
-	}
-	if m.hours == nil {
-		m.hours = &hours{}
-	}
-	m.hours.state(c)
 }
 
 // measuresOf returns the measures that apply to a field of this kind.
 func measuresOf(kind event.Kind) []int {
 	switch kind {
 	case event.Numeric:
-		return []int{measureMissing, measureMean, measureDeviation}
-	case event.Categorical:
-		return []int{measureMissing, measureNew}
-	case event.Boolean, event.Words:
+		return []int{measureMissing, measureMean}
+	case event.Categorical, event.Boolean, event.Words:
 		return []int{measureMissing}
 	}
 	return nil

@@ -34,16 +34,12 @@ type FieldHealth struct {
 	Field string     `json:"field"`
 	Kind  event.Kind `json:"kind"`
 	Group string     `json:"group,omitempty"`
-	// Missing is the fraction of events in which the field is null, absent, or of an unusual kind. For a field that
-	// fewer than half of the events have, it is nil. If such a field has disappeared, it is the fraction of stretches
-	// of 64 events without the field.
+	// Missing is the fraction of events in which the field is null, absent, or of an unusual kind. It is
+	// nil for a field that fewer than half of the events have.
 	Missing *Condition `json:"missing,omitempty"`
-	// NewValues is the fraction of a categorical field's values that occurred in fewer than 100 earlier events.
-	NewValues *Condition `json:"new_values,omitempty"`
-	// Mean and Deviation are the mean and standard deviation of a number. A reading more than three standard deviations
-	// from the mean is measured as three standard deviations.
-	Mean      *Condition `json:"mean,omitempty"`
-	Deviation *Condition `json:"deviation,omitempty"`
+	// Mean is the mean of a number. A reading more than three standard deviations from the mean is measured as three
+	// standard deviations.
+	Mean *Condition `json:"mean,omitempty"`
 	// ErrorWithout is the expected error, in percent, if the field were missing from all events. It is nil until there
 	// are enough samples.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
@@ -62,8 +58,7 @@ type FieldHealth struct {
 type Condition struct {
 	Now   float64 `json:"now"`
 	Usual float64 `json:"usual"`
-	// Change is Now minus Usual. The change of a mean is in usual standard deviations. For a standard deviation, Change
-	// is Now divided by Usual.
+	// Change is Now minus Usual. The change of a mean is in usual standard deviations.
 	Change float64 `json:"change"`
 }
 
@@ -72,8 +67,7 @@ type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
 	State string `json:"state"` // raised, ended or accepted
-	// Comes is the form in which a missing field arrives: null, absent, disappeared (for a field that most events never
-	// had), or another kind of field. It is "" for alarms that are not about missing fields.
+	// Comes is the form in which a missing field arrives: null, absent, or another kind of field. It is "" for alarms that are not about missing fields.
 	Comes string `json:"comes,omitempty"`
 	// Event is the number of the event at which the alarm was raised or ended. SinceEvent is the first unusual event,
 	// and UntilEvent is the first usual event after it. Since and Until are the times of these events, if events have
@@ -95,7 +89,7 @@ type FieldAlarm struct {
 }
 
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
-var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "new-values", "mean", "deviation", AlarmStuck}
+var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "mean", AlarmStuck}
 
 // AlarmStuck is the kind of alarm about a stuck field.
 const AlarmStuck = "stuck"
@@ -186,25 +180,21 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		}
 	}
 	for _, kind := range measuresOf(f.kind) {
-		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
-			continue // the deviation is relative to an old mean
-		}
-		on := f.measures[kind].alarm != 0
-		if kind == measureMissing && !f.watched && !on {
-			continue // absence of this field is no evidence
+		if !f.measures[kind].known() {
+			continue
 		}
 		field := r.field(id)
 		if field == nil {
 			return
 		}
-		if on {
+		if f.measures[kind].alarm != 0 {
 			x := h.alarm(id, kind)
 			field.Alarms = append(field.Alarms, alarmOf(r.fields, &x))
 		}
 		c := f.condition(kind)
 		*field.place(kind) = &c
 		field.strength = max(field.strength, strength(kind, c))
-		if now := forecast; kind == measureMissing && f.watched && now >= 0 && f.cost.known() {
+		if now := forecast; kind == measureMissing && now >= 0 && f.cost.known() {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
 				now = m.before // error before the field was missing
 			}
@@ -223,7 +213,7 @@ func percent(fraction float64) *float64 {
 }
 
 func (f *FieldHealth) place(kind int) **Condition {
-	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
+	return [...]**Condition{&f.Missing, &f.Mean}[kind]
 }
 
 // rise returns the increase of the error by the field's current alarms, in percentage points.
@@ -248,38 +238,22 @@ func (m *fieldMeasure) fraction() Condition {
 // condition returns the Condition of a measure.
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
-	if kind == measureMissing || kind == measureNew {
+	if kind == measureMissing {
 		return m.fraction()
 	}
 	now := m.recentSum / m.recentN
-	// The mean and deviation of a number are reported in the unit of the field.
-	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
-	u, v := mean.sum/mean.n, mean.square/mean.n
-	deviation := math.Sqrt(max(v-u*u, 0))
-	if kind == measureMean {
-		return Condition{f.center + now/f.inverse, f.center + u/f.inverse, (now - u) / max(deviation, 0.1)}
-	}
-	center := mean.recentSum / max(mean.recentN, 1)
-	recent := math.Sqrt(max(square.recentSum/square.recentN-center*center, 0))
-	change := recent / max(deviation, 0.1)
-	if deviation < 0.1 { // the deviation of a nearly constant number has not fallen
-		change = max(change, 1)
-	}
-	return Condition{recent / f.inverse, deviation / f.inverse, change}
+	// The mean of a number is reported in the unit of the field.
+	u := m.sum / m.n
+	deviation := math.Sqrt(max(m.square/m.n-u*u, 0))
+	return Condition{f.center + now/f.inverse, f.center + u/f.inverse, (now - u) / max(deviation, 0.1)}
 }
 
 // strength returns the size of a change divided by the smallest change that raises an alarm.
 func strength(kind int, c Condition) float64 {
-	switch kind {
-	case measureMean:
+	if kind == measureMean {
 		c.Change = math.Abs(c.Change)
-	case measureDeviation:
-		if c.Change = c.Change*c.Change - 1; c.Change < 0 {
-			_, below := allowances[kind](1, 0)
-			return -c.Change / below
-		}
 	}
-	above, _ := allowances[kind](1, 1)
+	above, _ := allowances[kind](1)
 	return c.Change / above
 }
 
@@ -327,15 +301,9 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		switch {
 		case x.comes >= comesAs && x.what != alarmEnded:
 			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), nowPercent, since, usualPercent)
-		case x.comes == comesNoMore && x.what == alarmEnded:
-			text = fmt.Sprintf("%s present since %s", field, since)
-		case x.comes == comesNoMore:
-			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, percentText(1-v.Usual), 1<<stretchBits)
 		default:
 			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, nowPercent, since, usualPercent)
 		}
-	case measureNew:
-		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, nowPercent, since, usualPercent)
 	case measureMean:
 		now, usual := measure.Apart(v.Now, v.Usual, 4)
 		text = fmt.Sprintf("mean of %s is %s since %s (usually %s): %+.2g of its deviations", field, now, since, usual, v.Change)
@@ -348,9 +316,6 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		if x.what == alarmRaised {
 			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, usualPercent)
 		}
-	case measureDeviation:
-		now, usual := measure.Apart(v.Now, v.Usual, 3)
-		text = fmt.Sprintf("deviation of %s is %s since %s (usually %s): %.2g times that", field, now, since, usual, v.Change)
 	}
 	switch {
 	case x.what == alarmEnded:

@@ -14,7 +14,6 @@ import (
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
-	rows   *model.Table
 	number uint64
 	time   int64 // time of the next event
 	every  int64 // interval in milliseconds
@@ -22,7 +21,7 @@ type events struct {
 }
 
 func newEvents(fields ...event.Field) *events {
-	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
+	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, time: 1_767_225_600_000, every: 1000}
 	for id := 1; id < len(v.fields); id++ {
 		if !slices.ContainsFunc(v.fields[:id], func(f event.Field) bool { return f.Name == v.fields[id].Name }) {
 			v.usual.Usual = append(v.usual.Usual, uint16(id))
@@ -42,7 +41,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Take(&Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Cost(id, 0, v.rise*float64(v.number/32%2))
@@ -52,7 +51,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 }
 
 // TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues with the same bits
-// as the original. The events include ends of blocks, alarms, expected nights and changes of kind.
+// as the original. The events include ends of blocks, alarms and changes of kind.
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(
@@ -95,14 +94,11 @@ func TestHealthStateIsWhole(t *testing.T) {
 				f := w.fields[id]
 				if m := &f.measures[measureMissing]; m.alarm != 0 {
 					seen[f.comes.String()] = true
-				} else if m.hours != nil {
-					copied := *m.hours // a copy, because expects changes it
-					seen["expected"] = seen["expected"] || copied.expects(span{Moment{v.number, v.time}, Moment{v.number, v.time}}, 1, true, 0)
 				}
 			}
 		}
 	}
-	for _, want := range []string{"null", "left out", "categorical", "no more", "expected"} {
+	for _, want := range []string{"null", "left out", "categorical"} {
 		if !seen[want] {
 			t.Errorf("the stream has no field that is %s, and so says nothing of its state", want)
 		}

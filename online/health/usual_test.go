@@ -17,7 +17,6 @@ import (
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
-	rows   *model.Table
 	number uint64
 	time   int64 // time of the next event
 	every  int64 // interval in milliseconds
@@ -25,7 +24,7 @@ type events struct {
 }
 
 func newEvents(fields ...event.Field) *events {
-	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, rows: model.NewTable(model.ScalerWidth), time: 1_767_225_600_000, every: 1000}
+	v := &events{fields: append([]event.Field{{}}, fields...), usual: &model.Missing{}, time: 1_767_225_600_000, every: 1000}
 	for id := 1; id < len(v.fields); id++ {
 		if !slices.ContainsFunc(v.fields[:id], func(f event.Field) bool { return f.Name == v.fields[id].Name }) {
 			v.usual.Usual = append(v.usual.Usual, uint16(id))
@@ -45,7 +44,7 @@ func (v *events) show(x float64, holds, null []uint16, to ...*health.Fields) {
 	present := model.NewFieldSet(len(v.fields))
 	present.Add(holds)
 	for _, w := range to {
-		w.Take(&health.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Rows: v.rows, Usual: v.usual, Error: 0.1})
+		w.Take(&health.Met{Event: e, Came: e, Number: v.number, Named: true, Present: present, Fields: v.fields, Usual: v.usual, Error: 0.1})
 		if v.rise >= 0 && v.number%32 == 0 {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Cost(id, 0, v.rise*float64(v.number/32%2))
@@ -135,66 +134,5 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 		if h := v.report(w); h.Raised > 0 {
 			t.Errorf("text in one of %d: %+v", every, h.Changes)
 		}
-	}
-}
-
-// TestRareFieldIsMissedInTime checks the absence of rare fields. A field that was present only a few times must raise
-// no alarm. A field that was in a fifth of the events for a long time must raise an alarm after about 2,100 events.
-func TestRareFieldIsMissedInTime(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &health.Fields{}
-	v.usual.Usual, v.rise = []uint16{1}, -1
-	feed := func(n int, few, many float64) {
-		for range n {
-			holds := []uint16{1}
-			if r.Float64() < few {
-				holds = append(holds, 2)
-			}
-			if r.Float64() < many {
-				holds = append(holds, 3)
-			}
-			v.show(0, holds, nil, w)
-		}
-	}
-	feed(5000, 0.01, 0.2)
-	feed(160_000, 0, 0.2)
-	if h := v.report(w); h.Raised > 0 {
-		t.Fatalf("%+v", h.Changes)
-	}
-	feed(2800, 0, 0)
-	if h := v.report(w); h.Raised != 1 || h.Changes[0].Field != "many" || h.Changes[0].Usual > 0.01 {
-		t.Errorf("%+v", h.Changes)
-	}
-}
-
-// TestRareFieldComesAndGoes checks a field that is repeatedly present for a while and then absent for longer. It must
-// raise an alarm only after an absence of several times its longest earlier absence.
-func TestRareFieldComesAndGoes(t *testing.T) {
-	r := rand.New(rand.NewPCG(4, 4))
-	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &health.Fields{}
-	v.usual.Usual, v.rise = []uint16{1}, -1
-	longest := 0
-	for range 200 {
-		for range 2000 {
-			holds := []uint16{1}
-			if r.Float64() < 0.3 {
-				holds = append(holds, 2)
-			}
-			v.show(0, holds, nil, w)
-		}
-		away := 8000 + r.IntN(4000)
-		longest = max(longest, away)
-		for range away {
-			v.show(0, []uint16{1}, nil, w)
-		}
-	}
-	if h := v.report(w); h.Raised > 0 {
-		t.Fatalf("%+v", h.Changes)
-	}
-	for range 6 * longest {
-		v.show(0, []uint16{1}, nil, w)
-	}
-	if h := v.report(w); h.Raised != 1 || h.Changes[0].Comes != "no more" {
-		t.Errorf("%+v", h)
 	}
 }

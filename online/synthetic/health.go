@@ -15,7 +15,6 @@ type Sensors struct {
 	Lost         float64 // fraction of events without b
 	Absent       bool    // b is absent instead of null
 	Shift, Scale float64 // change of c
-	Words        int     // number of the first word
 	Usual        float64 // fraction of events without a
 }
 
@@ -44,6 +43,6 @@ func (s *Sensors) Next() *event.Example {
 	}
 	add(3, 3, 50+2*(s.Shift+s.Scale*s.R.NormFloat64()))
 	add(5, 10+uint32(s.R.IntN(2)), 1)
-	add(4, uint32(20+s.Words+s.R.IntN(5)), 1)
+	add(4, uint32(20+s.R.IntN(5)), 1)
 	return e
 }

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 def test_python_md(program, monkeypatch, capsys):
     data = [{"label": c, "age": a, "color": k} for c, a, k in [("no", 20, "red"), ("yes", 60, "blue"), ("no", 30, "red"), ("yes", 50, None)]]
-    program("train", "-q", "-d", program.events("t.jsonl", data * 10), "-m", "model.blankout", "--standardize", "auto")
+    program("train", "-q", "-d", program.events("t.jsonl", data * 10), "-o", "model.blankout", "--standardize", "auto")
     monkeypatch.chdir(program.home)
     monkeypatch.setenv("BLANKOUT", str(program.path))
     examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -21,7 +21,7 @@ KEPT = ("near", "heavy", "color", "zip", "new", "words")
 def model(program):
     data = [{k: e[k] for k in ("label", *KEPT) if k in e} for e in events(400, 30)]
     args = ["--set", "record.categorical=zip", "--solver", "online"]
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "model", *args)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "model", *args)
     return blankout.load(program.home / "model")
 
 
@@ -54,7 +54,7 @@ def test_wrong_inputs(model, program):
         blankout.load(program.home / "model", missing="most")
     assert blankout.load(program.home / "model", missing="impute").predict([{"near": None}]).shape == (1,)
     x, y = rows(50, 1)
-    program("train", "-q", "-d", program.write("plain.svm", svmlight(x, y)), "-m", "plain")
+    program("train", "-q", "-d", program.write("plain.svm", svmlight(x, y)), "-o", "plain")
     with pytest.raises(ValueError, match="no covariance"):
         blankout.load(program.home / "plain", missing="impute")
     assert model.predict([]).shape == (0,) and model.predict_proba([]).shape == (0, 2)
@@ -62,7 +62,7 @@ def test_wrong_inputs(model, program):
 
 def test_columns_by_number_are_never_missing(program):
     x, y = rows(50, 1)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "model")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "model")
     model = blankout.load(program.home / "model")
     np.testing.assert_array_equal(model.decision_function(pd.DataFrame(x)), model.decision_function(x))
     x[1, 2] = np.nan

@@ -101,7 +101,7 @@ def test_a_live_learner(learner):
 def test_following_a_directory(program):
     """A file that takes another's place is a newer model."""
     for n in (100, 200):
-        program("train", "-q", "-d", program.events("t.jsonl", events(n, n)), "-m", f"m{n}", "--tol", "1e-2")
+        program("train", "-q", "-d", program.events("t.jsonl", events(n, n)), "-o", f"m{n}", "--tol", "1e-2")
     path = program.home / "m"
     (program.home / "m100").rename(path)
     live = blankout.follow(path, interval=None)

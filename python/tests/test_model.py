@@ -78,7 +78,7 @@ def test_every_model(program, name):
     args, record, classes = MODELS[name]
     config = program.write("c.toml", record)
     model_path = program.home / "model"
-    program("train", "-q", "-f", config, "-d", program.events("train.jsonl", events(600, 1, classes)), "-m", model_path, *args)
+    program("train", "-q", "-f", config, "-d", program.events("train.jsonl", events(600, 1, classes)), "-o", model_path, *args)
     asked = events(300, 2, classes, nulls=0.3) + [{}, {"user": None, "near": None}, {"words": ["nobody", "knows"]}]
     model = compare(program, model_path, asked)
     assert len(model.classes_) == classes
@@ -96,7 +96,7 @@ def test_every_model(program, name):
 def test_rules_answer(program):
     """Events with missing fields are answered by the rules for their share."""
     model_path = program.home / "model"
-    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", events(2000, 3)), "-m", model_path)
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", events(2000, 3)), "-o", model_path)
     asked = events(300, 4, nulls=0.5)
     model = compare(program, model_path, asked)
     assert "impute" in {a.missing_policy for a in model.answers(asked)}
@@ -109,7 +109,7 @@ def test_kernels(program, kernel, classes):
     model_path = program.home / "model"
     config = program.write("c.toml", RECORD)
     data = program.events("train.jsonl", [{k: v for k, v in e.items() if k != "heavy" and k != "far" and k != "signed"} for e in events(100, 5, classes)])
-    program("train", "-q", "-f", config, "-d", data, "-m", model_path, "--loss", "dropsvm", "--kernel", kernel)
+    program("train", "-q", "-f", config, "-d", data, "-o", model_path, "--loss", "dropsvm", "--kernel", kernel)
     asked = [{k: v for k, v in e.items() if k not in ("heavy", "far", "signed") and not k.startswith("odd")} for e in events(60, 6, classes)]
     for e in asked:
         if e.get("near") == 1e9:  # 1e9 squared leaves a kernel no digits
@@ -168,7 +168,7 @@ def test_columns_by_number(program, name):
         x[:, 0], asked[:, 0] = x[:, 0] % 5, asked[:, 0] % 5
     asked[3] = 0
     model_path = program.home / "model"
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y, first)), "-m", model_path, *args)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y, first)), "-o", model_path, *args)
     want = program.answers(model_path, program.write("a.svm", svmlight(asked, np.zeros(60, int), first)))
     model = blankout.load(model_path)
     for form in (asked, scipy.sparse.csr_matrix(asked), scipy.sparse.coo_array(asked), asked.astype(np.float64).tolist()):
@@ -189,7 +189,7 @@ def test_numbers(program, loss):
     data = [{k: v for k, v in e.items() if k in keep} for e in events(300, 7, label=label)]
     asked = [{k: v for k, v in e.items() if k in keep} for e in events(100, 8, nulls=0.3, label=label)]
     model_path = program.home / "model"
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", model_path, "--loss", loss, "--standardize", "auto")
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", model_path, "--loss", loss, "--standardize", "auto")
     model = compare(program, model_path, asked)
     scores = model.decision_function(asked)
     np.testing.assert_allclose(model.predict(asked), np.exp(scores) if loss == "poisson" else scores, rtol=1e-14)
@@ -216,7 +216,7 @@ def test_explanations(program):
     """What features add sums to the score, the largest first, under the names that the event gives them."""
     config = program.write("c.toml", RECORD)
     model_path = program.home / "model"
-    program("train", "-q", "-f", config, "-d", program.events("t.jsonl", events(400, 12)), "-m", model_path, "--standardize", "auto", *EXACT)
+    program("train", "-q", "-f", config, "-d", program.events("t.jsonl", events(400, 12)), "-o", model_path, "--standardize", "auto", *EXACT)
     model = blankout.load(model_path)
     asked = events(40, 13, nulls=0.2)
     scores = model.decision_function(asked)

@@ -42,7 +42,7 @@ def compare_graph(graph, model, feeds, x):
 @pytest.mark.parametrize("classes, solver", [(2, []), (4, []), (2, ["--solver", "online"])])
 def test_columns_by_number(program, mode, classes, solver):
     x, y = rows(300, 1, classes=classes)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardize", mode, *solver)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", "--standardize", mode, *solver)
     model = blankout.load(program.home / "m")
     asked, _ = rows(100, 2, classes=classes)
     asked[0, 1] = 1e9  # a wild reading
@@ -69,7 +69,7 @@ def test_link(program, classes):
     """A graph has the link that calibration puts over scores."""
     x, y = rows(800, 1, classes=classes)
     link = ["--set", "learner.calibrate=on", "--set", "learner.threshold=0.6"]
-    program("train", "-q", "--solver", "online", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *link)
+    program("train", "-q", "--solver", "online", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", *link)
     asked, labels = rows(200, 2, classes=classes)
     program("predict", "-q", "-m", "m", "-d", program.write("a.svm", svmlight(asked, labels)), "-o", "a.jsonl")
     program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx")
@@ -94,7 +94,7 @@ def test_faults(program):
 
     train = [event(i) for i in range(900)] + [event(i, 22.5) for i in range(60)]
     settings = ["--silent-missing", "0.3", "--set", "learner.calibrate=off", "--missing-policy", "rescale"]
-    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", train), "-m", "m", *settings)
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", train), "-o", "m", *settings)
     asked = [event(i, heat) for heat in (22.5, 0, -1e6, 1e6, None, 22.25) for i in range(5)]
     answers = program.answers(program.home / "m", program.events("a.jsonl", asked))
     assert [a.get("missing") for a in answers] == [["heat"]] * 20 + [None] * 10
@@ -127,7 +127,7 @@ def test_fields(program, args, classes):
         return e
 
     data, asked = ([one(e) for e in events(500, seed, classes, nulls=0.25)] for seed in (60, 61))
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", *args)
     model = blankout.load(program.home / "m")
     asked[0] |= {"near": None, "color": "never seen", "far": 1e25}
     asked[1] = dict.fromkeys(KEPT)
@@ -152,7 +152,7 @@ def test_empty_string(program, solver, other, null):
         c = ["", other, None, "blue"][int(r.integers(4))]
         label = int(r.random() < {"": 0.9, other: 0.1, None: 0.5, "blue": 0.3}[c])
         data.append({"label": label, "c": c, "d": "x" if r.random() < 0.5 else None, "near": float(r.normal())})
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--missing-policy", "rescale", *solver)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", "--missing-policy", "rescale", *solver)
     model = blankout.load(program.home / "m", missing="rescale")
     asked = [{k: e[k] for k in ("c", "d", "near")} for e in data[:100]] + [{"c": "new", "d": "", "near": None}]
     asked[-1]["d"] = None
@@ -173,7 +173,7 @@ def test_presence(program, solver):
     for i in range(1500):
         e = {"label": int(r.integers(2)), "near": float(r.normal()), "far": float(r.normal())}
         data.append(e | ({"heavy": 5 + float(r.normal())} if r.random() < 0.2 + 0.6 * e["label"] else {}))
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--standardize", "auto", *solver)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", "--standardize", "auto", *solver)
     model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
     asked = [{k: e.get(k) for k in ("near", "far", "heavy")} for e in data[:100]] + [dict.fromkeys(("near", "far", "heavy"))]
     feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
@@ -186,7 +186,7 @@ def test_presence_by_number(program):
     y = r.integers(2, size=1500)
     x = np.column_stack([r.normal(size=1500), 5 + r.normal(size=1500)])
     x[100:, 1] *= r.random(1400) < 0.2 + 0.6 * y[100:]
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", "--solver", "online", "--set", "learner.calibrate=off")
     model = blankout.load(program.home / "m")
     compare(program, model, {"x": x[-100:]}, x[-100:])
 
@@ -199,7 +199,7 @@ def test_curves(program, classes):
     for _ in range(3000):
         x = float(r.normal())
         data.append({"label": int(classes * r.random() ** (2 - abs(x) / 2 if abs(x) < 3 else 0.5)), "near": x, "far": float(r.normal())})
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", "--solver", "online")
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", "--solver", "online")
     model = blankout.load(program.home / "m", missing="rescale")  # and not fill, which is refused
     asked = [{k: e[k] for k in ("near", "far")} for e in data[:60]] + [{"near": 50.0, "far": None}, {"near": None, "far": -50.0}]
     feeds = {name: np.array([[np.nan if e[name] is None else e[name]] for e in asked]) for name in model.fields}
@@ -225,7 +225,7 @@ def refused(program, said):
 )
 def test_refused_by_name(program, args, said):
     x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", *args)
     refused(program, said)
 
 
@@ -241,5 +241,5 @@ def test_refused_by_name(program, args, said):
 def test_fields_refused_by_name(program, args, kept, said):
     program.write("c.toml", RECORD)
     data = [{k: v for k, v in e.items() if k in ("label", *kept)} for e in events(200, 62)]
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args, *EXACT)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", *args, *EXACT)
     refused(program, said)

@@ -21,7 +21,7 @@ from test_model import rows, svmlight
 @pytest.mark.parametrize("args", [[], ["--solver", "online", "--standardize", "none", "--noise", "dropout:0.2"]])
 def test_columns_by_number(program, classes, args):
     x, y = rows(300, 1, classes=classes)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", *args)
     model = blankout.load(program.home / "m")
     same = model.to_sklearn()
     np.testing.assert_array_equal(same.predict(x), model.predict(x).astype(str))
@@ -35,7 +35,7 @@ def test_columns_by_number(program, classes, args):
 def test_names(program):
     data = [{k: v for k, v in e.items() if k in ("label", "near", "count")} for e in events(500, 50, nulls=0)]
     args = ["--solver", "online", "--standardize", "none"]
-    program("train", "-q", "-d", program.events("t.jsonl", data), "-m", "m", *args)
+    program("train", "-q", "-d", program.events("t.jsonl", data), "-o", "m", *args)
     model = blankout.load(program.home / "m")
     same = model.to_sklearn()
     asked = pd.DataFrame([{"near": e.get("near", 0.0), "count": float(e.get("count", 0))} for e in data])[list(same.feature_names_in_)]
@@ -48,7 +48,7 @@ def test_names(program):
 def test_standardized(program, mode, classes):
     """A model that standardizes is a pipeline, which can be pickled; values far out are bounded, and zeros left out, as by the model."""
     x, y = rows(300, 1, classes=classes)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", "--standardize", mode)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", "--standardize", mode)
     model = blankout.load(program.home / "m")
     same = pickle.loads(pickle.dumps(model.to_sklearn()))
     asked, _ = rows(200, 2, classes=classes)
@@ -82,7 +82,7 @@ def test_names_are_those_for_types():
 
 def test_numbers(program):
     x, y = rows(100, 3)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y + x[:, 3])), "-m", "m", "--loss", "linear")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y + x[:, 3])), "-o", "m", "--loss", "linear")
     model = blankout.load(program.home / "m")
     np.testing.assert_allclose(model.to_sklearn().predict(x), model.predict(x), rtol=1e-9, atol=1e-9)
 
@@ -99,19 +99,19 @@ def test_numbers(program):
 )
 def test_refused_by_name(program, args, said):
     x, y = rows(100, 4, classes=3 if "ovo" in args else 2)
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-m", "m", *args)
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, y)), "-o", "m", *args)
     with pytest.raises(blankout.UnsupportedError, match=said):
         blankout.load(program.home / "m").to_sklearn()
 
 
 def test_curves_are_refused(program):
     x = np.random.default_rng(4).normal(size=(1200, 4))
-    program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (x[:, 0] > 0))), "-m", "m", "--solver", "online", "--set", "learner.calibrate=off")
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (x[:, 0] > 0))), "-o", "m", "--solver", "online", "--set", "learner.calibrate=off")
     with pytest.raises(blankout.UnsupportedError, match="curves, which are no lines"):
         blankout.load(program.home / "m").to_sklearn()
 
 
 def test_strings_are_refused(program):
-    program("train", "-q", "-d", program.events("t.jsonl", events(60, 5)), "-m", "m", "--tol", "1e-2")
+    program("train", "-q", "-d", program.events("t.jsonl", events(60, 5)), "-o", "m", "--tol", "1e-2")
     with pytest.raises(blankout.UnsupportedError, match="boolean, categorical, words"):
         blankout.load(program.home / "m").to_sklearn()

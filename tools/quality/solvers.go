@@ -93,7 +93,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if loss == "logistic" {
 		cost *= 2 // |w|^2 + c sum loss is twice |w|^2/2 + C sum loss, so c = 2 C
 	}
-	ours := []string{c.binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-m", filepath.Join(c.work, "ours")}
+	ours := []string{c.binary, "train", "-d", file, "--loss", loss, "-c", fmt.Sprint(cost), "--tol", fmt.Sprint(matched), "--quiet", "-o", filepath.Join(c.work, "ours")}
 	all := []*contestant{
 		{name: "blankout, --intercept penalized", args: append(slices.Clone(ours), "--intercept", "penalized")},
 		{name: "blankout, free intercept", args: ours},

@@ -125,7 +125,7 @@ func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestan
 	if err != nil {
 		return nil, err
 	}
-	train := append([]string{c.binary, "train", "-d", ours, "-m", filepath.Join(c.work, "ours"), "--solver", "online"}, d.ours...)
+	train := append([]string{c.binary, "train", "-d", ours, "-o", filepath.Join(c.work, "ours"), "--solver", "online"}, d.ours...)
 	vw := func(loss ...string) []string {
 		return append(append([]string{c.vw, "-d", theirs, "-f", filepath.Join(c.work, "theirs")}, d.vw...), vwOptions(s, loss)...)
 	}

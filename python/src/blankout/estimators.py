@@ -137,7 +137,7 @@ class _Dropout(_Weights):
                         if weight is not None:
                             event[WEIGHT] = float(weight[i])
                         f.write(_line(event))
-            done = subprocess.run([*args, *self.options, "-d", str(data), "-m", str(model)], capture_output=True, text=True)
+            done = subprocess.run([*args, *self.options, "-d", str(data), "-o", str(model)], capture_output=True, text=True)
             if done.returncode != 0:
                 raise FitError(f"{' '.join(args[1:2])}: {done.stderr.strip()}")
             self.model_: Model = load(model)
