@@ -128,7 +128,9 @@ func (s *solver) solve(ctx context.Context) (*Result, error) {
 		if !ok {
 			return nil, fmt.Errorf("solver newton: this objective has no second derivatives; use lbfgs")
 		}
-		err = s.newton(ctx, hv, false)
+		for err = s.newton(ctx, hv, false); err == nil && s.early(); err = s.newton(ctx, hv, false) {
+			s.converged, s.eps = false, 0.1*s.eps
+		}
 	case s.opt.Solver == SMO:
 		return nil, fmt.Errorf("solver smo: it is for the hinge loss without noise")
 	default:
@@ -138,6 +140,16 @@ func (s *solver) solve(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	return s.result(), nil
+}
+
+// early reports whether the solver has stopped because of a gap that is within the tolerance for the smoothed objective
+// but not for the objective. The smoothing can be most of the value, if the data are fitted almost exactly.
+func (s *solver) early() bool {
+	if s.smoother == nil || !s.converged || math.IsInf(s.gap, 1) || s.iterations >= s.opt.MaxIterations {
+		return false
+	}
+	s.smoother.Smooth(0)
+	return s.gap > s.opt.Tol*math.Abs(s.o.ValueGrad(s.w, nil))
 }
 
 // result returns the best point found so far.
@@ -153,6 +165,9 @@ func (s *solver) result() *Result {
 	r.Objective = s.o.ValueGrad(s.w, nil)
 	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
 		r.Gap, r.Converged = 0, true // the value equals the lower bound
+	}
+	if s.smoother != nil && !math.IsInf(r.Gap, 1) {
+		r.Converged = r.Gap <= s.opt.Tol*math.Abs(r.Objective)
 	}
 	r.Gap += 1e-15 * math.Abs(r.Objective) // rounding of the objective
 	if p, ok := s.o.(interface{ Passes() int }); ok {

@@ -15,7 +15,6 @@ import (
 type targetUnit struct {
 	target        loss.Target
 	center, scale float64
-	squared       bool // whether the loss is homogeneous of degree 2 in the targets, otherwise of degree 1
 }
 
 // unitClip is the largest distance of a target from the median, in deviations, that is used for the unit, as in
@@ -26,9 +25,7 @@ const unitClip = 8
 // the intercept is not free, it could not undo a shift. Then the center is 0, and for counts the scale is 1.
 func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
 	facts := l.Facts()
-	_, quadratic := l.(loss.Linear)
-	_, huber := l.(loss.Huber)
-	u := targetUnit{target: facts.Target, scale: 1, squared: quadratic || huber}
+	u := targetUnit{target: facts.Target, scale: 1}
 	var known []float64
 	for i, value := range y {
 		if !math.IsNaN(value) && weight(i) > 0 {
@@ -106,24 +103,25 @@ func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 	return out
 }
 
-// back converts a solution in the unit to the original targets.
+// back converts a solution in the unit to the original targets. The objective, which is lambda |w|^2 + kappa sum loss in
+// the unit, becomes with the scale s
+//
+//	lambda |w|^2 + kappa sum loss       of squared and huber, whose losses are multiplied by s^2,
+//	lambda |w|^2 + kappa s sum loss     of absolute and quantile, whose losses are multiplied by s,
+//	lambda |w|^2 + kappa/s sum (exp f - y (f - log s))   of counts.
 func (u targetUnit) back(r *Result, columns int) {
 	if u.target == loss.Count {
 		if len(r.W) > columns {
 			r.W[columns] += math.Log(u.scale)
 		}
-	} else {
-		for i := range r.W {
-			r.W[i] *= u.scale
-		}
-		if len(r.W) > columns {
-			r.W[columns] += u.center
-		}
+		return
 	}
-	factor := u.scale
-	if u.squared {
-		factor *= u.scale
+	for i := range r.W {
+		r.W[i] *= u.scale
 	}
-	r.Objective *= factor
-	r.Gap *= factor
+	if len(r.W) > columns {
+		r.W[columns] += u.center
+	}
+	r.Objective *= u.scale * u.scale
+	r.Gap *= u.scale * u.scale
 }

@@ -67,10 +67,10 @@ func TestTrainIsEquivariant(t *testing.T) {
 								t.Fatalf("event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 							}
 						}
-						// J and the gap scale with the unit of the target.
-						factor := a
-						if name == "linear" || name == "huber:1" {
-							factor *= a
+						// J and the gap scale with |w|^2.
+						factor := a * a
+						if counts {
+							factor = 1
 						}
 						if off := math.Abs(other.Objective/factor/fit.Objective - 1); !(off < 1e-4) {
 							t.Errorf("objective %v, want %v times %v", other.Objective, factor, fit.Objective)
@@ -139,6 +139,63 @@ func TestTrainOutlier(t *testing.T) {
 		}
 		if off > 0.05 {
 			t.Errorf("%s: predictions move by %.3f", name, off)
+		}
+	}
+}
+
+// TestStatedObjective compares the objective of a regression with its definition in docs/mathematics.md, computed from
+// the weights and the original targets.
+func TestStatedObjective(t *testing.T) {
+	for _, name := range []string{"linear", "absolute", "quantile:0.9", "huber:1", "poisson"} {
+		for _, l2 := range []float64{0, 3} {
+			rng := rand.New(rand.NewPCG(8, 9))
+			schema := event.NewSchema(8, nil, 0)
+			l := must.Get(loss.Parse(name))(t)
+			schema.Target = l.Facts().Target
+			counts := schema.Target == loss.Count
+			var b Builder
+			var xs, ys []float64
+			for range 300 {
+				x := rng.NormFloat64()
+				y := 10*x - 4 + 5*rng.NormFloat64()
+				if counts {
+					y = math.Round(math.Exp(1 + x/2 + rng.NormFloat64()/4))
+				}
+				xs, ys = append(xs, x), append(ys, y)
+				must.Do(t, b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Target: y, Weight: 1}))
+			}
+			c := DefaultConfig()
+			c.Loss, c.Noise, c.Cost, c.Tol, c.Intercept = name, "none", 2, 1e-9, FreeIntercept
+			if l2 > 0 {
+				c.L2 = l2
+			}
+			fit := must.Get(Train(t.Context(), b.Data(schema), c))(t)
+			scale := newTargetUnit(ys, func(int) float64 { return 1 }, l, FreeIntercept).scale
+			lambda, kappa := 1.0, 2.0
+			if l2 > 0 {
+				lambda, kappa = l2, 1
+			}
+			w := fit.Problems[0].W
+			want := lambda * w[0] * w[0]
+			for i, y := range ys {
+				f := w[0]*xs[i] + w[1]
+				off := math.Abs(y - f)
+				switch name {
+				case "linear":
+					want += kappa * off * off / 2
+				case "absolute":
+					want += kappa * scale * off
+				case "quantile:0.9":
+					want += kappa * scale * max(0.9*(y-f), -0.1*(y-f))
+				case "huber:1":
+					want += kappa * (min(off, scale)*off - min(off, scale)*min(off, scale)/2)
+				case "poisson":
+					want += kappa / scale * (math.Exp(f) - y*f + y*math.Log(scale))
+				}
+			}
+			if off := math.Abs(fit.Objective/want - 1); !(off < 1e-7) {
+				t.Errorf("%s, l2 %v: objective %v, want %v", name, l2, fit.Objective, want)
+			}
 		}
 	}
 }

@@ -62,8 +62,9 @@ func (p *program) train() *cobra.Command {
 certificate is an upper bound of the distance to the minimum.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
-other losses; with --l2 X it is X|w|^2 + sum loss, and --l1 X adds X|w|_1. The
-certificate bounds objective - minimum.
+other losses; with --l2 X it is X|w|^2 + sum loss, and --l1 X adds X|w|_1. The sum has
+the factor sd(y) for absolute and quantile, and 1/mean(y) for poisson. The certificate
+bounds objective - minimum.
 
 --solver online runs the online learner instead. It predicts every example before learning
 it, which gives the progressive error. With --json, or after several passes, it also

@@ -16,7 +16,7 @@ import (
 )
 
 // Refresh solves the latest events exactly, together with a quadratic summary of all earlier events. Every Size events
-// the iterate becomes
+// the iterate (with Pairs, that of the levels with refreshes, see trial) becomes
 //
 //	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
 //	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
@@ -79,7 +79,8 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 	return r.Center(row)
 }
 
-// Rescale adapts D, c and the differences of the weights at from <= j < to of a row to a change of the feature's scale by ratio.
+// Rescale adapts D, c and the differences (see trial) of the weights at from <= j < to of a row to a change of the
+// feature's scale by ratio.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	if r.Size == 0 {
 		return
@@ -102,8 +103,8 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// Shifted adapts c and the differences of the intercepts at from <= j < to. It must be called after shift times the weights of row have
-// been added to these intercepts.
+// Shifted adapts c and the differences of the intercepts at from <= j < to. It must be called after shift times the
+// weights of row have been added to these intercepts.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	if r.sliding() {
 		center := r.Center(intercepts)[from:to]
