@@ -14,12 +14,13 @@ import (
 
 // denseFinder finds the columns of sparse text formats that are treated as numeric. These columns are present in at
 // least nine of ten of the first denseEvents events, and of all later events. If absent columns are missing, the usual
-// columns are dense (see model.ColumnUse). Columns that are always 1 are excluded.
+// columns are dense (see model.ColumnUse). Columns that are always 1 are excluded. With standardize = auto they are dense
+// only if events have at least a tenth of all columns, as rows of a table have. The counts of usual words in texts are
+// not centered: experts of these few numbers would follow the labels of the latest texts.
 // It decides after 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
 //
 // It also finds "spread" columns, which are divided by their standard deviation over all events. Dividing them by their
-// largest value would make most readings tiny. It does so only if events have at least a tenth of all columns, as rows
-// of a table have and texts do not. Spread columns vary and are present in six of ten events. One event in 32 suffices
+// largest value would make most readings tiny. It does so only in tables too. Spread columns vary and are present in six of ten events. One event in 32 suffices
 // if their usual value is below a third of the largest.
 type denseFinder struct {
 	Events     uint64   // number of observed events
@@ -44,6 +45,12 @@ func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 // isTable reports whether an average event has at least a tenth of all columns, like a row of a table.
 func (d *denseFinder) isTable() bool {
 	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
+}
+
+// isNarrow reports whether the first events have half of all columns on the average. It decides about tables before
+// there are tableEvents events. A text has few of the words of ten texts.
+func (d *denseFinder) isNarrow() bool {
+	return d.Events < tableEvents && 2*d.held >= d.Events*uint64(len(d.candidates))
 }
 
 // isNumber reports whether a column of a table, in seen of n events, is divided by its standard deviation. Its readings
@@ -166,6 +173,7 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 	}
 	s.Read.Reviewed = true
 	table := s.Scaler.Mode == model.StandardizeAuto && s.isTable()
+	centers := table || s.Scaler.Mode != model.StandardizeAuto || s.Scaler.Unfilled || s.isNarrow()
 	for i, column := range s.candidates {
 		if _, already := slices.BinarySearch(was, column); already {
 			continue
@@ -175,7 +183,7 @@ func (s *Scaling) Review(usual []uint32, row func(column uint32) []float64, move
 			continue // always 1: one-hot category or constant
 		}
 		row := row(column)
-		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) || s.Scaler.Unfilled && isUsual(column) {
+		if seen := uint64(row[model.StatCount]); centers && isDense(seen, s.Events) || s.Scaler.Unfilled && isUsual(column) {
 			if i, spread := slices.BinarySearch(s.spread, column); spread {
 				s.spread = slices.Delete(slices.Clone(s.spread), i, i+1)
 			}
