@@ -22,7 +22,7 @@ import (
 func validated(t *testing.T, schema *event.Schema, all []event.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
-	config.Noise = "dropout:0.3"
+	config.Noise, config.Doubt = "dropout:0.3", "log" // a validation takes numbers as they are
 	change(&config)
 	learner := must.Get(online.New(config, schema))(t)
 	for i := range all {

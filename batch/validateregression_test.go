@@ -47,7 +47,7 @@ func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []event.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
-	config.Loss, config.Noise, config.MissingPolicy = lossName, "dropout:0.3", "none"
+	config.Loss, config.Noise, config.MissingPolicy, config.Doubt = lossName, "dropout:0.3", "none", "log"
 	change(&config)
 	var schema *event.Schema
 	schema, all = numbers(loss.LabelsOf(lossName), 3000)

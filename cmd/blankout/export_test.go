@@ -70,6 +70,7 @@ func TestExportsScore(t *testing.T) {
 			recordConfig.Format, recordConfig.Classes = c.format, c.classes
 			schema := recordConfig.Schema()
 			config := online.DefaultConfig()
+			config.Doubt = "log" // an export takes numbers as they are
 			config.Standardize = c.standardize
 			learner := must.Get(online.New(config, schema))(t)
 			decoder := must.Get(record.NewDecoder(recordConfig, schema))(t)

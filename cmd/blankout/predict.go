@@ -256,7 +256,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	if o.explain.form != "" {
 		p.printNames(read.Schema)
 	}
-	if text := reader.found(read); text != "" && !p.quiet {
+	if text := reader.found(read); text != "" && !p.quiet && deleted == nil {
 		p.warn(text)
 	}
 	if seen.onlyUnseen > 0 && seen.familiar == 0 {
