@@ -37,7 +37,7 @@ func TestRegressionLearned(t *testing.T) {
 					continue
 				}
 				t.Run(lossName+"/"+rule+"/"+noise, func(t *testing.T) {
-					c := online.DefaultConfig()
+					c := asIs(online.DefaultConfig()) // Learn takes numbers as they are
 					c.Loss, c.Optimizer, c.Noise = lossName, rule, noise
 					l := numberLearner(t, c)
 					events := synthetic.NumbersOf(3000, l.Schema().Target, 1)

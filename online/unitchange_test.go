@@ -72,7 +72,7 @@ func TestScalesComeDown(t *testing.T) {
 // TestUnlabeledEventsMoveNothing checks that unlabeled events change no weight and no scale. Only mixture weights that
 // were learned earlier may take effect.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
-	l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+	l, r := newLearner(t, asIs(online.DefaultConfig()), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		l.Learn(unitSensors(r, 1), nil)
 	}
