@@ -238,7 +238,7 @@ func TestAlarmsInBrowser(t *testing.T) {
 		"document.querySelectorAll('#health-alarms li').length":    1.0,
 		"document.querySelectorAll('#health-table td.bad').length": 1.0,
 		// A table shows unknown values as dashes.
-		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
+		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){2}\\s/.test(document.querySelector('#health-table').innerText)": true,
 		// The line since the beginning is dashed where the legend explains it. The recent line is solid.
 		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the startdashed",
 	})
