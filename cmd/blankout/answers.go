@@ -28,6 +28,7 @@ type answerWriter interface {
 // of ID, class and probabilities. Any other file gets lines of class and scores.
 type answers struct {
 	model      *served.Model
+	reader     *fillReader
 	schema     *event.Schema // schema of the examples
 	names      namer
 	regression bool
@@ -39,8 +40,8 @@ type answers struct {
 	row        []string
 }
 
-func newAnswers(out io.Writer, path string, m *served.Model, s *event.Schema, d *dataFlags) (*answers, error) {
-	a := &answers{model: m, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, classes: printable(m.Schema.Classes)}
+func newAnswers(out io.Writer, path string, m *served.Model, reader *fillReader, s *event.Schema, d *dataFlags) (*answers, error) {
+	a := &answers{model: m, reader: reader, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, classes: printable(m.Schema.Classes)}
 	switch filepath.Ext(path) {
 	case ".jsonl", ".ndjson":
 		a.json = json.NewEncoder(out)
@@ -85,7 +86,7 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 		if err != nil {
 			return err
 		}
-		answer, err := a.model.PredictionOf(e, a.schema, scores, own)
+		answer, err := a.model.PredictionOf(e, a.schema, scores, a.reader.doubted, own)
 		answer.Version = 0 // all predictions are of one model
 		if err != nil {
 			return err

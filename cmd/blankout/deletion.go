@@ -19,7 +19,7 @@ import (
 // example. They equal the masks of the first copies that the command corrupt writes.
 type deletion struct {
 	model     model.Model
-	reader    fillReader // scores examples with silent losses
+	reader    *fillReader // scores examples with silent losses
 	corrupter batch.Corrupter
 	declare   bool // whether predictions treat deleted features as declared missing, not as silently absent
 	rescale   bool // whether to predict by rescaling the survivors (--rescale)
@@ -38,7 +38,7 @@ type deletion struct {
 }
 
 // newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy.
-func newDeletion(m model.Model, reader fillReader, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
+func newDeletion(m model.Model, reader *fillReader, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
 		model: m, reader: reader, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
 		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},

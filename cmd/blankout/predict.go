@@ -210,7 +210,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
 	unmet, oddTime := unseen{model: read}, false
-	write, err := o.newWriter(out, read, schema)
+	write, err := o.newWriter(out, read, reader, schema)
 	if err != nil {
 		return errors.Join(err, out.Close())
 	}
@@ -301,9 +301,9 @@ var errEnough = errors.New("enough examples")
 
 // newWriter returns the writer of predictions. If the flags request explanations, it returns the writer of
 // explanations.
-func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema) (answerWriter, error) {
+func (o *predictFlags) newWriter(out io.Writer, m *served.Model, reader *fillReader, s *event.Schema) (answerWriter, error) {
 	if o.explain.form == "" {
-		return newAnswers(out, o.out, m, s, &o.data)
+		return newAnswers(out, o.out, m, reader, s, &o.data)
 	}
 	x, err := newExplainer(out, m, s, &o.data, &o.explain)
 	if err != nil {
@@ -393,26 +393,28 @@ func (x *examined) count(e *event.Example, schema *event.Schema) error {
 // fillReader scores the examples of a file with a model, and finds fill values among them.
 type fillReader struct {
 	model.Model
-	reader *model.Reader // nil for a model that is not linear
+	reader  *model.Reader  // nil for a model that is not linear
+	doubted *model.Doubted // in the last example; nil for nothing
 }
 
-func newFillReader(m model.Model) fillReader {
+func newFillReader(m model.Model) *fillReader {
 	linear, ok := m.(*model.Linear)
 	if !ok {
-		return fillReader{m, nil}
+		return &fillReader{Model: m}
 	}
-	return fillReader{m, model.NewReader(linear)}
+	return &fillReader{Model: m, reader: model.NewReader(linear)}
 }
 
-func (r fillReader) score(e *event.Example, out []float64) []float64 {
+func (r *fillReader) score(e *event.Example, out []float64) []float64 {
 	if r.reader == nil {
 		return r.Score(e, out)
 	}
-	return r.reader.For(e).Score(e, out)
+	out, r.doubted = r.reader.For(e).ScoreDoubted(e, out)
+	return out
 }
 
 // found describes the fill values that the model did not know, or returns "".
-func (r fillReader) found(m *served.Model) string {
+func (r *fillReader) found(m *served.Model) string {
 	if r.reader == nil {
 		return ""
 	}

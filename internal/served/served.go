@@ -560,12 +560,12 @@ func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 
 func joinNames(names []string) string { return strings.Join(names, " | ") }
 
-// PredictionOf returns the prediction for an event of the Schema s with the given scores. The event must have its
-// Value.
-func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
+// PredictionOf returns the prediction for an event of the Schema s with the given scores and doubted readings, which may
+// be nil. The event must have its Value.
+func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, doubted *model.Doubted, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Stuck = m.StuckFields(e)
-	_, p.Doubted = m.score(e, make([]float64, max(m.Outputs, len(m.Schema.Classes))))
+	p.Doubted = m.doubtedReadings(doubted)
 	if unknown, known := m.unknown(e); len(unknown) > 0 {
 		p.OnlyUnseen = !known
 		named, err := names.Of(e.Value, s, unknown)
@@ -589,17 +589,21 @@ func (m *Model) score(e *event.Example, out []float64) ([]float64, []DoubtedRead
 		return m.Score(e, out), nil
 	}
 	scores, x := linear.ScoreDoubted(e, out)
+	return scores, m.doubtedReadings(x)
+}
+
+// doubtedReadings lists the readings that are more likely no measurement than one. x may be nil.
+func (m *Model) doubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
 	if x == nil {
-		return scores, nil
+		return nil
 	}
-	var doubted []DoubtedReading
 	for _, r := range x.Readings {
 		if r.Probability <= 0.5 {
 			continue
 		}
 		doubted = append(doubted, DoubtedReading{m.ColumnName(r.Column), r.Value, r.Expected, r.Probability, string(r.Reason)})
 	}
-	return scores, doubted
+	return doubted
 }
 
 func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
