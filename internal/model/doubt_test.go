@@ -208,3 +208,26 @@ func TestDoubtFile(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveZero checks that a 0 in a column that is often 0 is doubted only if the other numbers do not predict it.
+func TestLiveZero(t *testing.T) {
+	m, next := doubtful(t, 8)
+	m.Doubt.Columns[0].Zeros, m.Doubt.Columns[0].Least = 0.3, true
+	for _, c := range []struct {
+		others float64
+		doubts bool
+	}{{1, false}, {9, true}} {
+		e := next()
+		for i := range e.Features.Value {
+			e.Features.Value[i] = c.others + 0.1*float64(i)
+		}
+		e.Features.Value[0] = 0
+		doubted := false
+		if x := m.Doubted(e); x != nil {
+			doubted = x.Kind == DoubtsZero && x.Readings[0].Column == 1 && x.Readings[0].Probability > doubtGone
+		}
+		if doubted != c.doubts {
+			t.Errorf("among readings of %v, doubted: %v", c.others, doubted)
+		}
+	}
+}

@@ -66,7 +66,8 @@ func TestFillValues(t *testing.T) {
 	if got := s.Columns()[1].Fills; !slices.Equal(got, []float64{3}) {
 		t.Errorf("amounts: %v", got)
 	}
-	// The state continues equally.
+	// The state continues equally, also within a block.
+	feed(37, func([]float64) {})
 	w := &coder.Coder{}
 	s.State(w)
 	var again Readings
