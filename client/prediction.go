@@ -43,8 +43,8 @@ type Prediction struct {
 	// current value.
 	Stuck []string `json:"stuck,omitempty"`
 
-	// Doubted lists the numbers that are more likely no measurement than one: they contradict the other numbers of the
-	// event, or repeat a value that dead sensors read.
+	// Doubted lists the numbers that are probably no measurements: they contradict the other numbers of the event, or
+	// repeat a value that dead sensors read.
 	Doubted []DoubtedReading `json:"doubted,omitempty"`
 
 	NoiseLevel string `json:"noise_level,omitempty"` // noise level of the learned weights, as "dropout:0.3"

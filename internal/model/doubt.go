@@ -50,8 +50,8 @@ var doubtEdges = [DoubtRanges - 1]float64{1, 3, 8, 20, 50}
 // it is with the readings as they are.
 const DoubtMost = 0.95
 
-// doubtGone is the probability from which a reading counts as missing; doubtSome is the least that corrects a reading.
-const doubtGone, doubtSome = 0.9, 0.02
+// DoubtGone is the probability above which a doubted reading counts as missing. Above doubtSome it is corrected.
+const DoubtGone, doubtSome = 0.9, 0.02
 
 // Doubted is what a Doubt finds in an event.
 type Doubted struct {
@@ -244,11 +244,11 @@ func (m *Linear) correct(x *cells, e *event.Example, t *cellEvent) *event.Exampl
 		}
 		has := at < len(gone) && e.Features.Index[at] == column
 		switch {
-		case t.r[i] > doubtGone && has:
+		case t.r[i] > DoubtGone && has:
 			if gone[at] = true; m.Covariance.Fields[i] == 0 {
 				columns = append(columns, column)
 			}
-		case t.r[i] > doubtGone:
+		case t.r[i] > DoubtGone:
 			columns = append(columns, column)
 		case has:
 			s := m.Scaler.Standardization(m.Stats(m.Rows.Row(column)))

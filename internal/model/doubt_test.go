@@ -76,7 +76,7 @@ func TestDoubted(t *testing.T) {
 			continue
 		}
 		for _, r := range x.Readings {
-			if r.Column == uint32(at+1) && r.Probability > doubtGone {
+			if r.Column == uint32(at+1) && r.Probability > DoubtGone {
 				found++
 				if r.Field != uint16(at+1) || r.Value != was+10 || math.Abs(r.Expected-was) > 4 || r.Reason != Contradicts {
 					t.Fatalf("%+v, was %v", r, was)
@@ -224,7 +224,7 @@ func TestLiveZero(t *testing.T) {
 		e.Features.Value[0] = 0
 		doubted := false
 		if x := m.Doubted(e); x != nil {
-			doubted = x.Kind == DoubtsZero && x.Readings[0].Column == 1 && x.Readings[0].Probability > doubtGone
+			doubted = x.Kind == DoubtsZero && x.Readings[0].Column == 1 && x.Readings[0].Probability > DoubtGone
 		}
 		if doubted != c.doubts {
 			t.Errorf("among readings of %v, doubted: %v", c.others, doubted)

@@ -196,7 +196,7 @@ type Prediction struct {
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
 	// Stuck names the fields in Missing that have the value at which they are stuck (model.Faults).
 	Stuck []string `json:"stuck,omitempty"`
-	// Doubted has the numbers that are more likely no measurement than one (model.Doubt).
+	// Doubted has the numbers that count as missing because they are hardly measurements (model.Doubt).
 	Doubted []DoubtedReading `json:"doubted,omitempty"`
 	// NoiseLevel is the noise with which the weights were learned, in the syntax of loss.ParseNoise, but without rates
 	// of single groups (loss.ShortNoise). For a learner with noise auto it is the noise level with the largest mixture
@@ -592,13 +592,13 @@ func (m *Model) score(e *event.Example, out []float64) ([]float64, []DoubtedRead
 	return scores, m.doubtedReadings(x)
 }
 
-// doubtedReadings lists the readings that are more likely no measurement than one. x may be nil.
+// doubtedReadings lists the readings that count as missing because they are doubted. x may be nil.
 func (m *Model) doubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
 	if x == nil {
 		return nil
 	}
 	for _, r := range x.Readings {
-		if r.Probability <= 0.5 {
+		if r.Probability <= model.DoubtGone {
 			continue
 		}
 		doubted = append(doubted, DoubtedReading{m.ColumnName(r.Column), r.Value, r.Expected, r.Probability, string(r.Reason)})
