@@ -405,7 +405,7 @@ func (r *reference) compare(s *event.Schema, e *event.Example, key []byte, maxFi
 	}
 	if r.label != nil && r.refused == "" {
 		want := *r.label
-		if want == "" || len(*r.label) > maxNameBytes {
+		if strings.TrimSpace(want) == "" || len(*r.label) > maxNameBytes {
 			r.refused = "an empty label, or a long one"
 		} else if e.Refused == nil && (e.Label < 0 || s.Classes[e.Label] != want) {
 			return fmt.Errorf("class %d of %q, want %q", e.Label, s.Classes, want)
