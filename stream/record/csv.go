@@ -167,7 +167,10 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 		}
 		return event.ReasonNotFinite, fmt.Sprintf("%s is not a number", text)
 	}
-	if !d.addString(n, wholeNumber(text), false) {
+	if !n.text {
+		text = wholeNumber(text)
+	}
+	if !d.addString(n, text, false) {
 		return event.ReasonTooMany, fmt.Sprintf(moreFeatures, d.c.MaxFeatures)
 	}
 	return "", ""

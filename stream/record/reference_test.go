@@ -359,6 +359,7 @@ func (r *reference) csv(data []byte) {
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
 	c.NaN = nanRefuse // encoding/json refuses NaN too
+	c.Infer = false   // the reference reads every value as it is
 	c.Format, c.Weight, c.ID, c.Drop, c.Bits = format, "w", "id", []string{"d", "a.d"}, 20
 	switch format {
 	case "json":
