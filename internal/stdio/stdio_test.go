@@ -372,6 +372,7 @@ func TestErrors(t *testing.T) {
 
 // TestOneEventAtATime checks that a request of one event costs one write and allocates nothing, whatever it asks for.
 func TestOneEventAtATime(t *testing.T) {
+	longtest.NotRaced(t) // under the race detector pools forget
 	s := New("test")
 	var frames bytes.Buffer
 	var writes countingWriter

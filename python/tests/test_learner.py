@@ -123,7 +123,7 @@ def test_predictions_agree():
     answers = learner.answers(dicts(x)[:20], explain=2)
     assert all(a.class_ == c and len(a.explanation) == 2 for a, c in zip(answers, choice))
     assert learner.explain(dicts(x)[0])[0]
-    linear = blankout.Learner(standardize="all", optimizer="adagrad", calibrate="off", noise="dropout:0.3")
+    linear = blankout.Learner(standardize="all", optimizer="adagrad", calibrate="off", noise="dropout:0.3", doubt="log")
     whole = np.nan_to_num(x)
     linear.partial_fit(whole, y)
     at = [list(linear.feature_names_in_).index(f"x{j}") for j in range(5)]

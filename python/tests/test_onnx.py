@@ -165,7 +165,7 @@ def test_empty_string(program, solver, other, null):
     compare(program, model, feeds, asked, "--missing-policy", "rescale")
 
 
-@pytest.mark.parametrize("solver", [["--solver", "online", "--set", "learner.calibrate=off"], EXACT])
+@pytest.mark.parametrize("solver", [["--solver", "online", "--set", "learner.calibrate=off", "--doubt", "log"], EXACT])
 def test_presence(program, solver):
     """What it tells that a number is there; that a column by number is there is that it is not 0."""
     r = np.random.default_rng(7)
