@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/longtest"
 	"blankout/internal/served"
 )
 
