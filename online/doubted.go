@@ -61,7 +61,7 @@ func (l *Learner) renewDoubt() {
 // prediction. It returns nil if the event is predicted as it is.
 func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64) {
 	c := l.predictor.imputer.Covariance()
-	if l.doubted == nil || c == nil {
+	if c == nil || !l.doubted.Corrects() {
 		return nil, 0
 	}
 	if l.doubtedBy != c {

@@ -80,6 +80,9 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 			out = append(out[:0], scores...)
 		}
 	}
+	if d.declare || d.rescale {
+		d.reader.doubted = nil // these are of the silent loss
+	}
 	if d.rescale {
 		d.corrupter.Vec(d.x, d.field, d.n, 0)
 		out = d.model.ScoreVec(d.x, out)

@@ -29,7 +29,7 @@ type correlation struct {
 	mean, sd []float64
 	s        []float64 // correlation, with a ridge on the diagonal
 	first    []float64 // (S + N)^-1 for the probability cellStart of every reading; nil if it cannot be computed
-	inverse  []float64 // S^-1
+	inverse  []float64 // S^-1; nil if it cannot be computed
 	idle     sync.Pool // of *cellEvent
 }
 
@@ -97,24 +97,11 @@ func newCorrelation(c *Covariance) *correlation {
 		}
 		x.s[i*n+i] = 1 + cellRidge
 	}
-	inverse := slices.Clone(x.s)
 	noisy := slices.Clone(x.s)
 	for i := range n {
 		noisy[i*n+i] += cellNoise(cellStart)
 	}
-	for _, to := range []*[]float64{&inverse, &noisy} {
-		u, ok := factorize(n, *to)
-		if !ok {
-			return x
-		}
-		*to = u.inverse()
-		for i := range n {
-			for j := range i {
-				(*to)[i*n+j] = (*to)[j*n+i]
-			}
-		}
-	}
-	x.inverse, x.first = inverse, noisy
+	x.inverse, x.first = inverseOf(n, slices.Clone(x.s)), inverseOf(n, noisy)
 	return x
 }
 
@@ -122,7 +109,7 @@ func newCorrelation(c *Covariance) *correlation {
 // Column. A column without an entry in known is never doubted.
 func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
 	of := c.correlation()
-	if of.first == nil {
+	if of.first == nil || of.inverse == nil {
 		return nil
 	}
 	x := &cells{correlation: of, columns: make([]CellColumn, of.n), usual: make([]float64, of.n), tail: newTail(freedom)}

@@ -116,6 +116,22 @@ func (u triangle) solveAll(x []float64, columns int) {
 	}
 }
 
+// inverseOf returns the inverse of a positive definite matrix, and overwrites the matrix. It returns nil if rounding makes
+// that impossible.
+func inverseOf(n int, matrix []float64) []float64 {
+	u, positive := factorize(n, matrix)
+	if !positive {
+		return nil
+	}
+	inverse := u.inverse()
+	for i := range n {
+		for j := range i {
+			inverse[i*n+j] = inverse[j*n+i]
+		}
+	}
+	return inverse
+}
+
 // inverse returns the inverse of U'U, stored on and above the diagonal.
 func (u triangle) inverse() []float64 {
 	n := u.n

@@ -216,17 +216,7 @@ func (c *Covariance) Imputation(p ColumnRoles) *Imputation {
 // inverse returns the inverse of shrunk, or nil if it cannot be computed.
 func (c *Covariance) inverse() []float64 {
 	c.invert.Do(func() {
-		n := len(c.Columns)
-		u, positive := factorize(n, slices.Clone(c.shrunk))
-		if !positive {
-			return // precision stays nil, and is not used
-		}
-		c.precision = u.inverse()
-		for i := range n {
-			for j := range i {
-				c.precision[i*n+j] = c.precision[j*n+i]
-			}
-		}
+		c.precision = inverseOf(len(c.Columns), slices.Clone(c.shrunk))
 	})
 	return c.precision
 }

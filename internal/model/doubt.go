@@ -122,6 +122,9 @@ func (m *Linear) Doubted(e *event.Example) *Doubted {
 // Weight returns the weight of the corrected prediction for an event with doubted readings.
 func (d *Doubt) Weight(x *Doubted) float64 { return d.Weights[x.Kind][x.Range] }
 
+// Corrects reports whether any weight is above 0.
+func (d *Doubt) Corrects() bool { return d != nil && d.Weights != [DoubtKinds][DoubtRanges]float64{} }
+
 // Examine is Doubted, and also returns the evidence for dead readings after the first round and at the end. The evidence
 // is infinite if the event has a fill value, and negative infinity at the end if the first round finds little. It is NaN
 // if nothing can be examined.

@@ -187,8 +187,11 @@ func (m *Linear) Norm() float64 {
 
 // Score writes the scores of an event to out and returns them. It implements Model.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
-	out, _ = m.ScoreDoubted(e, out)
-	return out
+	if m.Doubt.Corrects() {
+		out, _ = m.ScoreDoubted(e, out)
+		return out
+	}
+	return m.score(m.declared(e), out)
 }
 
 // ScoreDoubted is Score, and also returns the doubted readings of the event; nil if there are none.

@@ -145,7 +145,7 @@ func (d *Doubter) Note(e *event.Example, covariance *model.Covariance) {
 	}
 }
 
-// Doubt returns a Doubt with one of the Tails. It shares memory with d and is valid until the next call of a method of d.
+// doubt returns a Doubt with one of the Tails. It shares memory with d and is valid until the next call of a method of d.
 func (d *Doubter) doubt(tail int) *model.Doubt {
 	of := &d.tails[tail]
 	return &model.Doubt{
