@@ -54,7 +54,7 @@ func TestTrial(t *testing.T) {
 			t.Error("refreshes are in effect although they are misleading")
 		}
 	}
-	if losses[0][1] > 0.95*losses[0][0] || losses[1][1] > losses[1][0]+5*size*0.5 {
+	if losses[0][1] > 0.95*losses[0][0] || losses[1][1] > losses[1][0]+size {
 		t.Errorf("losses before the change and after it, without and with refreshes: %.1f", losses)
 	}
 	t.Logf("losses %.1f, %d failures", losses, x.Failures)
