@@ -40,7 +40,6 @@ func TestSets(t *testing.T) {
 		{"many, seldom", 5, 0, 0.7, 0.03, func(c *online.Config) { c.Coverage = 0.7 }},
 		{"hinge", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Loss = "hinge" }},
 		{"many, hinge", 5, 0.1, 0.9, 0.03, func(c *online.Config) { c.Loss = "hinge" }},
-		{"arow", 5, 0, 0.9, 0.03, func(c *online.Config) { c.Optimizer, c.Noise = "arow", "none" }},
 		{"two, threshold", 2, 0, 0.9, 0.05, func(c *online.Config) { c.Threshold = 0.8 }},
 		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
 		{"two, calibration", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Calibrate = "on" }},

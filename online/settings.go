@@ -14,7 +14,6 @@ import (
 	"blankout/online/encode"
 	"blankout/online/levels"
 	"blankout/online/newton"
-	"blankout/online/optimizers"
 	"blankout/online/refresh"
 )
 
@@ -45,7 +44,7 @@ func parse(c Config) (settings, error) {
 	if err := c.Check(); err != nil {
 		return s, err
 	}
-	rule, _ := optimizers.Find(c.Optimizer)
+	rule, _ := c.entry()
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		return s, err
@@ -59,7 +58,7 @@ func parse(c Config) (settings, error) {
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
-	s.likelihood = strings.HasPrefix(l.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
+	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
 	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto", Limits: c.SilentMissing > 0}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
@@ -115,15 +114,11 @@ func parse(c Config) (settings, error) {
 
 // encoded returns the settings of the Encoder.
 func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies) encode.Settings {
-	c := encode.Settings{
+	return encode.Settings{
 		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
 		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
 	}
-	if levels.Optimizer.Starts {
-		c.Start = levels.StartRow
-	}
-	return c
 }
 
 // width returns the number of values of a row for the given number of outputs.

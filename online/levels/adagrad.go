@@ -127,9 +127,6 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// StartRow initializes a new row, whose values must be 0.
-func (e *Expert) StartRow(row []float64) { e.optimizer.Start(row) }
-
 // Grow increases the number of outputs to one per class, and returns the function that converts a row. Existing outputs
 // keep their weights. If there was a single output for two classes, it becomes the output of the second class, and its
 // negation becomes the output of the first.
@@ -143,7 +140,6 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 		}
 	}
 	return func(to, from []float64) {
-		e.optimizer.Start(to)
 		for part := range e.parts() {
 			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
 			for v := range e.levels {
@@ -169,7 +165,6 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
 	}
 	return func(to, of []float64) {
-		e.optimizer.Start(to)
 		for part := range e.parts() {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
 		}

@@ -28,7 +28,7 @@ import (
 // Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. If only a were
 // used, frequent columns would shorten the steps of rare columns, which would then learn too little.
 type adagrad struct {
-	plain
+	Plain
 	fused rows.Fused
 	kappa []float64
 	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, and
@@ -46,7 +46,7 @@ func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
 func NewAdagrad(c Settings) Optimizer {
-	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
+	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
 		fraction: slices.Repeat([]float64{1}, c.count()), fractionOnce: slices.Repeat([]float64{1}, c.count())}
 }
 

@@ -1,10 +1,9 @@
-package optimizers
-
-// This file has the optimizer sgd.
+package comparators
 
 import (
 	"math"
 
+	"blankout/online/optimizers"
 	"blankout/online/rows"
 )
 
@@ -15,13 +14,16 @@ import (
 //
 // It is also shortened if it would change the score by more than mostMove. The ridge's part of a step moves no weight
 // past 0.
-type sgd struct{ plain }
+type sgd struct{ optimizers.Plain }
 
 // mostMove is the largest change of a score by a step. Standardized targets and log-odds are usually smaller than
 // mostMove.
 const mostMove = 16
 
-func newSGD(c Settings) Optimizer { return &sgd{plain{c}} }
+// SGD is the entry of stochastic gradient descent.
+var SGD = optimizers.Entry{Name: "sgd", Eta: 0.5, Parts: 3, Make: func(c optimizers.Settings) optimizers.Optimizer {
+	return &sgd{optimizers.Plain{Settings: c}}
+}}
 
 func (r *sgd) Step(s *rows.Step) {
 	rate := s.MinusEta // shortened below if necessary
