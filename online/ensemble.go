@@ -9,8 +9,8 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/levels"
 	"blankout/online/mixture"
 )
@@ -19,7 +19,7 @@ import (
 // lane, and the correcting experts together are one more lane. Lists of scores are by lane and output.
 type ensemble struct {
 	levels  *levels.Expert
-	experts *correct.Experts // nil if the settings exclude them
+	experts *experts.Experts // nil if the settings exclude them
 	mixture *mixture.Mixture
 	others  []float64 // scratch
 }
@@ -31,8 +31,8 @@ type scored struct {
 	// If some is false, the correcting experts have not scored the event, and the following fields are invalid.
 	some    bool
 	base    []float64 // mixed score of the noise levels by output, which is corrected
-	seen    correct.Input
-	experts correct.Scores
+	seen    experts.Input
+	experts []float64 // scores of each correcting expert, by component and output
 }
 
 // newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
@@ -41,7 +41,7 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 	s := scored{levels: levels, base: make([]float64, k)}
 	if x.experts != nil {
 		n += k
-		s.experts = x.experts.NewScores()
+		s.experts = make([]float64, x.experts.Size())
 	}
 	s.lanes = make([]float64, n)
 	return s
@@ -68,12 +68,12 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	}
 	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
+	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
 }
 
-// correctCopy is correct for a copy of nested copies of an event, see correct.Nested. corrects reports whether the
+// correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
 // correcting experts score the copy.
-func (x *ensemble) correctCopy(n *correct.Nested, copy int, silent, corrects bool, to *scored) {
+func (x *ensemble) correctCopy(n *experts.Nested, copy int, silent, corrects bool, to *scored) {
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
 	if to.some = corrects; !to.some {
 		return
@@ -101,7 +101,11 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	x.levels.PublishedIntercepts(of, lanes[:n])
 	if x.knows() { // also while the correcting experts rest, because lanes has earlier values
 		x.mixture.Base(lanes, x.levels.Active(), base)
-		x.experts.Linear(&correct.Input{One: 1}, base, lanes[n:])
+		x.experts.Intercepts(lanes[n:])
+		c := x.experts.Base()
+		for k, b := range base {
+			lanes[n+k] += c * b
+		}
 	}
 }
 
@@ -125,7 +129,7 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 // are results of weightsOf.
 func (x *ensemble) columnWeights(column uint32, row, levels []float64, own float64, to []float64) {
 	if clear(to); own > 0 {
-		x.experts.Weights(column, to)
+		x.experts.ColumnWeights(column, to)
 	}
 	for k := range x.levels.Active() {
 		to[k] = x.levels.Weight(row, levels, k) + own*to[k]
@@ -139,8 +143,10 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	if own == 0 {
 		return parts
 	}
-	for k := range x.levels.Active() {
-		intercepts[k] += own * x.experts.Intercept(k)
+	corrections := make([]float64, x.levels.Outputs)
+	x.experts.Intercepts(corrections)
+	for k, b := range corrections[:x.levels.Active()] {
+		intercepts[k] += own * b
 	}
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
@@ -157,7 +163,7 @@ func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) la
 	if earlier == nil {
 		out := laneScores{lanes: s.lanes}
 		if s.some {
-			out.experts = s.experts.Lanes
+			out.experts = s.experts
 		}
 		return out
 	}
@@ -176,7 +182,7 @@ func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) la
 func (x *ensemble) laneCount() int {
 	n := x.levels.Lanes()
 	if x.knows() {
-		n += x.experts.Lanes() * x.levels.Outputs
+		n += x.experts.Size()
 	}
 	return n
 }
@@ -185,7 +191,7 @@ func (x *ensemble) laneCount() int {
 func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	out = x.levels.AppendLanes(&s.levels, out)
 	if s.some {
-		out = append(out, s.experts.Lanes...)
+		out = append(out, s.experts...)
 	}
 	return out
 }
@@ -306,10 +312,10 @@ func (x *ensemble) alone() []float64 {
 // train updates the correcting experts with an event that has been scored.
 func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
-		if r := x.experts.Groups(); r > 0 {
+		if r := x.experts.Groups; r > 0 {
 			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
 		}
-		x.experts.Update(&s.seen, &s.experts, target, x.levels.Active(), weight)
+		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}
 }
 

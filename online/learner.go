@@ -10,14 +10,14 @@
 // Learn passes an event through the following packages. None of them imports a later package in this list, and none
 // imports package online:
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
-//  2. levels scores the Input with the weights of each noise level (dropout rate). correct has experts (second order,
+//  2. levels scores the Input with the weights of each noise level (dropout rate). experts has experts (second order,
 //     splines, discriminant) that correct those scores.
 //  3. impute estimates the missing numeric values.
 //  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
 //  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
 //     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
 //  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
-//  7. levels and correct learn the event.
+//  7. levels and experts learn the event.
 //
 // Several Learners may learn one model (group.go). A [deltas.Delta] contains what one of them has learned in an
 // interval.

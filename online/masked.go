@@ -7,8 +7,8 @@ package online
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/impute"
 	"blankout/online/levels"
 	"blankout/online/mixture"
@@ -33,7 +33,7 @@ type masked struct {
 	scored   scored
 	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
 	nested   levels.Nested // scores of the masked copies with silently missing features
-	parts    correct.Nested
+	parts    experts.Nested
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class

@@ -10,10 +10,12 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
+	"blankout/online/experts/additive"
+	"blankout/online/experts/discriminant"
+	"blankout/online/experts/newton"
 	"blankout/online/levels"
-	"blankout/online/newton"
 	"blankout/online/refresh"
 )
 
@@ -131,7 +133,7 @@ func (s *settings) width(outputs int) int {
 }
 
 // newExperts returns the experts that correct the noise levels, or nil if the settings exclude them.
-func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.Experts {
+func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.Experts {
 	if !s.corrects {
 		return nil
 	}
@@ -139,9 +141,14 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.
 		halfLife = correctHalfLife
 	}
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
-	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression && !s.levels.Grouped(), At: levels.End()}
-	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
-	return correct.New(c)
+	l, outputs := s.levels.Loss, levels.Outputs
+	c := experts.Settings{Outputs: outputs, At: levels.End(), Groups: groups}
+	second := newton.Settings{Loss: l, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
+	if c.List, c.Weights = []experts.Expert{newton.New(second, outputs)}, []float64{1}; !l.Facts().Regression && !s.levels.Grouped() {
+		c.List = append(c.List, additive.New(l, second.Strength, outputs), discriminant.New(outputs, halfLife))
+		c.Weights = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is idle
+	}
+	return experts.New(c)
 }
 
 const (
@@ -157,5 +164,5 @@ func (s *settings) knots() func(numbers int) int {
 	if !s.corrects {
 		return nil
 	}
-	return correct.Knots
+	return experts.Knots
 }

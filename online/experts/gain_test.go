@@ -1,4 +1,4 @@
-package correct
+package experts
 
 import (
 	"math"

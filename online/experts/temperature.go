@@ -1,4 +1,4 @@
-package correct
+package experts
 
 // This file learns a factor (temperature) for an expert's scores.
 

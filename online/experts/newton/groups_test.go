@@ -10,12 +10,13 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/online/experts"
 )
 
 // groups returns the groups of the current event: columns 3 and 8 form a group, 20 and 31 another, and column 9 is
 // alone. Each group, and a fourth group without columns, has a fraction of the base score.
-func (s *stream) groups() Groups {
-	g := Groups{Keys: []uint64{11, 12, 13, 14}, Sums: make([]float64, 4*len(s.y))}
+func (s *stream) groups() experts.Groups {
+	g := experts.Groups{Keys: []uint64{11, 12, 13, 14}, Sums: make([]float64, 4*len(s.y))}
 	for _, column := range s.at {
 		g.Of = append(g.Of, map[uint32]int{3: 0, 8: 0, 9: 1, 20: 2, 31: 2}[column])
 	}
@@ -198,8 +199,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 				continue
 			}
 			s := newStream(3, l, outputs)
-			e := New(Settings{Loss: l, Ridge: 1, Groups: 1}, outputs)
-			e.Follow(s.columns)
+			e := newTested(Settings{Loss: l, Ridge: 1, Groups: 1}, outputs)
+			e.follow(s.columns)
 			scores := make([]float64, outputs)
 			for range learnAll {
 				s.next()
@@ -207,7 +208,7 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 				e.Die(s.groups())
 				e.Learn(s.y, outputs, 1)
 			}
-			slope := func(e *Expert) (square float64) {
+			slope := func(e *tested) (square float64) {
 				s := newStream(3, l, outputs)
 				sums := make([][]float64, outputs)
 				for k, u := range e.u {
@@ -237,8 +238,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 				}
 				return math.Sqrt(square)
 			}
-			fresh := New(e.set, outputs)
-			fresh.Follow(s.columns)
+			fresh := newTested(e.set, outputs)
+			fresh.follow(s.columns)
 			if left := slope(e) / slope(fresh); left > 0.05 {
 				t.Errorf("%v, %d outputs: %.4f of the slope is left", l, outputs, left)
 			}
@@ -251,8 +252,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 func TestGroupNoiseFollowsScales(t *testing.T) {
 	run := func(when int) (last []float64) {
 		s := newStream(5, squared(t), 1)
-		e := New(Settings{Loss: squared(t), Ridge: 1, Groups: 0.5}, 1)
-		e.Follow(s.columns)
+		e := newTested(Settings{Loss: squared(t), Ridge: 1, Groups: 0.5}, 1)
+		e.follow(s.columns)
 		scores, column, unit := make([]float64, 1), 1.0, 1.0
 		for n := range 300 {
 			if n == when {

@@ -1,4 +1,4 @@
-package correct
+package experts_test
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 // TestNestedScores compares the mixed scores of nested copies with those of Score for each copy.
 func TestNestedScores(t *testing.T) {
 	const copies = 10
-	for _, outputs := range []int{1, 3, fewClasses + 1} {
+	for _, outputs := range []int{1, 3, 17} {
 		for _, silent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("outputs=%d silent=%v", outputs, silent), func(t *testing.T) {
-				x, s := New(settings(outputs, true)), newNumbers(3, 6, outputs)
+				x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
 				s.learn(x, 1200)
-				if x.numbers == len(x.columns) {
+				if x.Numbers() == len(x.Columns()) {
 					t.Fatal("there are no splines")
 				}
-				nested, scores, got, want := x.NewNested(copies), x.NewScores(), make([]float64, outputs), make([]float64, outputs)
+				nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
 				for range 20 {
 					s.next(x)
 					var last []int8
@@ -41,7 +41,7 @@ func TestNestedScores(t *testing.T) {
 						}
 						x.ScoreNested(&nested, copy, silent, s.base, got)
 						x.Read(&in, &s.seen)
-						x.Score(&s.seen, s.base, &scores, want)
+						x.Score(&s.seen, s.base, scores, want)
 						for k := range want {
 							if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
 								t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])

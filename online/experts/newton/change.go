@@ -7,12 +7,22 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/online/experts"
 )
 
-// Follow makes columns the columns of the expert. There must be at most MostColumns. New columns start with weight 0,
-// and columns that are not in the list are removed.
-func (e *Expert) Follow(columns []uint32) {
-	wanted := slices.Compact(slices.Sorted(slices.Values(columns)))
+// Follow implements experts.Expert. New columns start with weight 0.
+func (e *Expert) Follow(columns []uint32, numbers int) {
+	if !experts.PairsFit(len(columns), e.outputs) {
+		columns = columns[:numbers]
+	}
+	if !experts.PairsFit(len(columns), e.outputs) {
+		columns = nil
+	}
+	e.follow(columns)
+}
+
+// follow makes wanted, which must be ascending, the columns of the expert.
+func (e *Expert) follow(wanted []uint32) {
 	for i := len(e.columns) - 1; i >= 0; i-- {
 		if _, stays := slices.BinarySearch(wanted, e.columns[i]); !stays {
 			e.deaths.reset()
@@ -35,7 +45,7 @@ const certain = 1e12
 // remove removes variable i from z, and its row and column from A. The other weights do not change: refitting them to
 // past events without the variable could move them far away from the weights that fit later events.
 func (e *Expert) remove(i int) {
-	ev := e.event
+	ev := &e.event
 	ev.room(e.p.n)
 	ev.full[i] = 1
 	e.p.update(certain/e.p.leverage(ev.full, i), ev.gain)
@@ -89,32 +99,28 @@ func (e *Expert) Renew(column uint32) {
 }
 
 // Rescale replaces each target y by factor y + shift. It converts all scores in the same way, including the scores of
-// the base learner and of the current event. It is only for one output.
+// the base learner. It is only for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
 	e.deaths.rescale(factor)
-	for k, u := range e.u {
+	for _, u := range e.u {
 		for i := range u {
 			if i != 1 {
 				u[i] *= factor
 			}
 		}
 		u[0] -= u[1] * shift
-		e.event.scores[k] = factor*e.event.scores[k] + shift
-	}
-	if len(e.event.z) > 1 {
-		e.event.z[1] = factor*e.event.z[1] + shift
 	}
 }
 
-// Widen increases the number of outputs. If there was a single output for two classes, it becomes the output of the
-// second class, and its negation becomes the output of the first. The coefficient of the base score becomes 1. Widen
+// Grow increases the number of outputs. If there was a single output for two classes, it becomes the output of the
+// second class, and its negation becomes the output of the first. The coefficient of the base score becomes 1. Grow
 // returns its old value, and the caller must multiply scores by that value.
-func (e *Expert) Widen(outputs int) (coefficient float64) {
+func (e *Expert) Grow(outputs int) (coefficient float64) {
 	single := e.first == 2 && outputs > 1
 	coefficient = 1
 	if single {
-		if c := e.Weights(0).Base; c >= leastCoefficient {
+		if c := 1 + e.Base(0); c >= leastCoefficient {
 			coefficient = c
 		}
 		e.remove(1)
@@ -130,7 +136,7 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 			e.u[0][i], e.u[1][i] = -u, u
 		}
 	}
-	e.event = newEvent(outputs)
+	e.event.df, e.event.dv = make([]float64, outputs), make([]float64, outputs)
 	e.deaths.reset()
 	return coefficient
 }
@@ -153,11 +159,11 @@ func (e *Expert) Regroup(from [][]int) {
 		}
 		e.u = append(e.u, u)
 	}
-	e.event = newEvent(len(from))
+	e.event.df, e.event.dv = make([]float64, len(from)), make([]float64, len(from))
 	e.deaths.reset()
 }
 
-// leastCoefficient is the smallest coefficient of the base score by which Widen divides.
+// leastCoefficient is the smallest coefficient of the base score by which Grow divides.
 const leastCoefficient = 0.1
 
 // Forget multiplies A by keep. The weights do not change, but later steps are larger.
@@ -172,12 +178,12 @@ func (e *Expert) Forget(keep float64) {
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {
-		if len(columns) > MostColumns || !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) {
+		if len(columns) > experts.MostColumns || !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) {
 			c.Failed = true
 			return
 		}
 		e.begin(e.outputs)
-		e.Follow(columns)
+		e.follow(columns)
 	}
 	c.Uint(&e.met)
 	for _, list := range append([]*[]float64{&e.p.data, &e.noise}, pointers(e.u)...) {

@@ -1,4 +1,4 @@
-package correct
+package experts
 
 // This file finds the spline columns among the followed columns.
 

@@ -1,7 +1,6 @@
-package correct
-
-// This file has the linear discriminant (Fisher 1936), which uses class means and one covariance within classes. Of all
-// experts it learns fastest if there are many classes with few events each.
+// Package discriminant has an expert that is a linear discriminant (Fisher 1936). It uses class means and one covariance
+// within classes. Of all experts it learns fastest if there are many classes with few events each.
+package discriminant
 
 import (
 	"math"
@@ -9,17 +8,17 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
-	"blankout/online/newton"
+	"blankout/online/experts"
 )
 
-// discriminant scores classes by
+// Expert scores classes by
 //
 //	f_k = w_k'x + b_k - norm,  w_k = S^-1 m_k,  b_k = log(n_k/n) - w_k'm_k/2,
 //
 // where m_k is the mean of the numbers x over the n_k events of class k, and n is the number of all events. S is the
 // covariance within classes, and norm is the mean of log sum_k exp(f_k). The base score is not used. S decays with the
 // half-life of the second-order expert.
-type discriminant struct {
+type Expert struct {
 	outputs int
 	keep    float64 // decay factor of the scatter per event
 	columns []uint32
@@ -51,31 +50,33 @@ const (
 	unseen = 30
 )
 
-func newDiscriminant(s Settings) *discriminant {
-	d := &discriminant{outputs: s.Outputs, keep: 1}
-	if s.HalfLife > 0 {
-		d.keep = math.Exp2(-1 / s.HalfLife)
+// New returns an Expert without columns. halfLife is the half-life of the scatter in events, or 0 for no decay.
+func New(outputs int, halfLife float64) *Expert {
+	d := &Expert{outputs: outputs, keep: 1}
+	if halfLife > 0 {
+		d.keep = math.Exp2(-1 / halfLife)
 	}
 	d.begin(nil)
 	return d
 }
 
 // begin resets the expert, and sets its columns.
-func (d *discriminant) begin(columns []uint32) {
+func (d *Expert) begin(columns []uint32) {
 	n, k := len(columns), d.outputs
-	*d = discriminant{
+	*d = Expert{
 		outputs: k, keep: d.keep, columns: columns, counts: make([]float64, k), means: make([]float64, k*n), scatter: make([]float64, n*n),
 		weights: make([]float64, k*n), bias: make([]float64, k),
 	}
 }
 
-var discriminantLanes = []string{"discriminant"}
+var names = []string{"discriminant"}
 
-func (d *discriminant) Lanes() []string { return discriminantLanes }
+// Names implements experts.Expert.
+func (d *Expert) Names() []string { return names }
 
-// Follow implements Expert. A new column starts with variance 1, as if its value had been the mean in all events.
-func (d *discriminant) Follow(columns []uint32, numbers int) {
-	if columns = columns[:numbers]; d.outputs <= fewClasses || !newton.Fits(numbers, d.outputs) {
+// Follow implements experts.Expert. A new column starts with variance 1, as if its value had been the mean in all events.
+func (d *Expert) Follow(columns []uint32, numbers int) {
+	if columns = columns[:numbers]; d.outputs <= fewClasses || !experts.PairsFit(numbers, d.outputs) {
 		columns = nil
 	}
 	if slices.Equal(columns, d.columns) {
@@ -104,15 +105,14 @@ func (d *discriminant) Follow(columns []uint32, numbers int) {
 	}
 }
 
-func (d *discriminant) Asleep() bool { return len(d.columns) == 0 || d.learned < solveFirst }
+// Idle implements experts.Expert.
+func (d *Expert) Idle() bool { return len(d.columns) == 0 || d.learned < solveFirst }
 
-func (d *discriminant) NewMemo() any { return nil }
-
-// Score implements Expert.
-func (d *discriminant) Score(in *Input, _, out []float64, _ any) {
+// Sum implements experts.Expert.
+func (d *Expert) Sum(in *experts.Input, out []float64) {
 	n := len(d.columns)
 	for k := range out {
-		f, w := in.One*d.Intercept(0, k), d.weights[k*n:][:n]
+		f, w := in.One*(d.bias[k]-d.norm), d.weights[k*n:][:n]
 		for i, at := range in.Index {
 			if at >= n {
 				break
@@ -123,13 +123,13 @@ func (d *discriminant) Score(in *Input, _, out []float64, _ any) {
 	}
 }
 
-// Update implements Expert.
-func (d *discriminant) Update(in *Input, _ any, target []float64, active int, weight float64) {
+// Learn implements experts.Expert.
+func (d *Expert) Learn(in *experts.Input, _, scores, target []float64, active int, weight float64) {
 	class := slices.Index(target[:active], 1)
 	if class < 0 || len(d.columns) == 0 {
 		return
 	}
-	d.center(in, active, weight)
+	d.center(scores, active, weight)
 	n := len(d.columns)
 	off, mean := make([]float64, n), d.means[class*n:][:n]
 	for i, at := range in.Index {
@@ -152,9 +152,7 @@ func (d *discriminant) Update(in *Input, _ any, target []float64, active int, we
 }
 
 // center updates norm. Subtracting norm turns the scores into log-odds.
-func (d *discriminant) center(in *Input, active int, weight float64) {
-	f := make([]float64, d.outputs)
-	d.Score(in, nil, f, nil)
+func (d *Expert) center(f []float64, active int, weight float64) {
 	most, sum := slices.Max(f[:active]), 0.0
 	for _, x := range f[:active] {
 		sum += loss.Exp(x - most)
@@ -165,7 +163,7 @@ func (d *discriminant) center(in *Input, active int, weight float64) {
 }
 
 // add adds an event to the scatter. off holds the deviations of the event's values from its class mean.
-func (d *discriminant) add(off []float64, weight float64) {
+func (d *Expert) add(off []float64, weight float64) {
 	n := len(off)
 	d.total = d.keep*d.total + weight
 	for i, x := range off {
@@ -178,7 +176,7 @@ func (d *discriminant) add(off []float64, weight float64) {
 
 // solve computes the weights by a Cholesky factorization of the scatter. It shrinks the means of classes with few
 // events towards the overall mean.
-func (d *discriminant) solve() {
+func (d *Expert) solve() {
 	n, all := len(d.columns), 0.0
 	l := d.factor()
 	for _, count := range d.counts {
@@ -214,7 +212,7 @@ func (d *discriminant) solve() {
 }
 
 // factor returns L with L L' equal to the regularized scatter.
-func (d *discriminant) factor() []float64 {
+func (d *Expert) factor() []float64 {
 	n, l := len(d.columns), slices.Clone(d.scatter)
 	for j := range n {
 		l[j*n+j] += firstEvents + leastScatter*d.total
@@ -231,26 +229,11 @@ func (d *discriminant) factor() []float64 {
 	return l
 }
 
-func (d *discriminant) Base(int) float64 { return 0 }
+// Base implements experts.Expert.
+func (d *Expert) Base(int) float64 { return -1 }
 
-func (d *discriminant) Intercept(_, output int) float64 { return d.bias[output] - d.norm }
-
-// AddWeights implements Expert.
-func (d *discriminant) AddWeights(columns []int, x, parts, to []float64) {
-	n := len(d.columns)
-	for k := range to {
-		w, sum := d.weights[k*n:][:n], 0.0
-		for i, at := range columns {
-			if at < n {
-				sum += x[i] * w[at]
-			}
-		}
-		to[k] += parts[0] * sum
-	}
-}
-
-// Move implements Expert.
-func (d *discriminant) Move(column uint32, ratio, shift float64) {
+// Move implements experts.Expert.
+func (d *Expert) Move(column uint32, ratio, shift float64) {
 	i, known := slices.BinarySearch(d.columns, column)
 	if !known {
 		return
@@ -267,8 +250,8 @@ func (d *discriminant) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew implements Expert.
-func (d *discriminant) Renew(column uint32) {
+// Renew implements experts.Expert.
+func (d *Expert) Renew(column uint32) {
 	i, known := slices.BinarySearch(d.columns, column)
 	if !known {
 		return
@@ -284,10 +267,10 @@ func (d *discriminant) Renew(column uint32) {
 }
 
 // Rescale does nothing, because regression has no discriminant.
-func (d *discriminant) Rescale(float64, float64) {}
+func (d *Expert) Rescale(float64, float64) {}
 
-// Grow implements Expert. A discriminant for two classes does not exist.
-func (d *discriminant) Grow(outputs int) float64 {
+// Grow implements experts.Expert. A discriminant for two classes does not exist.
+func (d *Expert) Grow(outputs int) float64 {
 	from := make([][]int, outputs)
 	for k := range min(outputs, d.outputs) {
 		from[k] = []int{k}
@@ -296,8 +279,8 @@ func (d *discriminant) Grow(outputs int) float64 {
 	return 1
 }
 
-// Regroup implements Expert.
-func (d *discriminant) Regroup(from [][]int) {
+// Regroup implements experts.Expert.
+func (d *Expert) Regroup(from [][]int) {
 	was, n := *d, len(d.columns)
 	d.outputs = len(from)
 	d.begin(was.columns)
@@ -317,17 +300,18 @@ func (d *discriminant) Regroup(from [][]int) {
 }
 
 // Forget multiplies the scatter's weight by keep.
-func (d *discriminant) Forget(keep float64) {
+func (d *Expert) Forget(keep float64) {
 	d.total *= keep
 	for i := range d.scatter {
 		d.scatter[i] *= keep
 	}
 }
 
-func (d *discriminant) Restart() { d.begin(d.columns) }
+// Restart implements experts.Expert.
+func (d *Expert) Restart() { d.begin(d.columns) }
 
 // State encodes or decodes the expert. The reader must follow the same columns.
-func (d *discriminant) State(c *coder.Coder) {
+func (d *Expert) State(c *coder.Coder) {
 	c.Uint(&d.learned)
 	c.Float(&d.total)
 	c.Float(&d.norm)

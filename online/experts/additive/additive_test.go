@@ -1,4 +1,4 @@
-package additive_test
+package additive
 
 import (
 	"math"
@@ -7,7 +7,6 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
-	"blankout/online/additive"
 )
 
 // kinked is a loss without a slope or a curvature at some targets.
@@ -29,11 +28,10 @@ func (kinked) At(y, f, v float64) (value, df, dv float64) {
 
 // TestKinksChangeNothing checks that an event whose loss has no slope or no curvature changes no weight.
 func TestKinksChangeNothing(t *testing.T) {
-	e := additive.New(kinked{}, 0.1, 1)
-	e.Follow([]uint32{7})
+	e := newTested(kinked{}, 0.1, 1, 7)
 	learn := func(y float64) {
 		e.Score([]int{0}, []float64{1.5}, []float64{0.2})
-		e.Learn([]float64{y}, 1, 1)
+		e.learn([]float64{y}, 1, 1)
 	}
 	for range 10 {
 		learn(1)

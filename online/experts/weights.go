@@ -1,4 +1,4 @@
-package correct
+package experts
 
 // This file learns the mixture weights of the experts' lanes (mixed models).
 

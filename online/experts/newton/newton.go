@@ -29,6 +29,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/online/experts"
 )
 
 // Settings are the settings of an Expert.
@@ -41,9 +42,6 @@ type Settings struct {
 }
 
 const (
-	// MostColumns is the largest number of columns. mostCurvature is the largest product of columns and outputs, if
-	// there are several outputs.
-	MostColumns, mostCurvature = 256, 20_000
 	// The first learnAll events are learned. After them, one event in columns/everyColumns is learned, but at least one
 	// in learnEvery.
 	learnAll, learnEvery, everyColumns = 2000, 4, 64
@@ -67,13 +65,8 @@ func Wanted(l loss.Loss) bool {
 	return f.CleanConvex && f.Convex && !f.Falls
 }
 
-// Fits reports whether the package supports the given numbers of columns and outputs.
-func Fits(columns, outputs int) bool {
-	return columns <= MostColumns && (outputs == 1 || columns*outputs <= mostCurvature)
-}
-
-// Expert is a second-order learner of correlated columns. Learn learns the last event that was given to Score. An
-// Expert is not safe for concurrent use.
+// Expert is a second-order learner of correlated columns. If there is one output, it also learns a weight for the base
+// score. An Expert is not safe for concurrent use.
 type Expert struct {
 	set     Settings
 	kink    bool // the loss has a kink
@@ -88,17 +81,15 @@ type Expert struct {
 	noise  []float64   // by variable: diagonal of V that is summed but not applied yet
 	met    uint64      // number of calls of Learn
 	deaths deaths
-	event  *Event // the last scored event
+	event  event // scratch of Learn
 }
 
-// Event holds the intermediate results of a scored event that Learn needs.
-type Event struct {
+// event is the event that is learned, and scratch.
+type event struct {
 	at     []int // ascending indices of z
 	z      []float64
-	places []int     // result of Places
-	scores []float64 // scores by output
-	added  []float64 // scores minus base scores, by output
-	df, dv []float64
+	scores []float64 // by output
+	df, dv []float64 // by output
 	full   []float64 // z, and scratch for A^-1 z
 	gain   []float64
 }
@@ -106,7 +97,7 @@ type Event struct {
 // New returns an Expert without columns, whose score is the base score.
 func New(s Settings, outputs int) *Expert {
 	f := s.Loss.Facts()
-	e := &Expert{event: &Event{}, set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
+	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
 	e.begin(outputs)
 	return e
 }
@@ -122,18 +113,8 @@ func (e *Expert) begin(outputs int) {
 		e.insert(i)
 	}
 	e.deaths.reset()
-	*e.event = *newEvent(outputs)
+	e.event = event{df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
-
-func newEvent(outputs int) *Event {
-	return &Event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
-}
-
-// NewEvent returns memory for one scored event.
-func (e *Expert) NewEvent() *Event { return newEvent(e.outputs) }
-
-// On selects the Event that Score and Learn use from now on.
-func (e *Expert) On(ev *Event) { e.event = ev }
 
 // insert adds variable i to z. The value of the variable counts as 0 in all earlier events.
 func (e *Expert) insert(i int) {
@@ -144,112 +125,79 @@ func (e *Expert) insert(i int) {
 	}
 }
 
-// Columns returns the columns, ascending. The result is valid until the next call of Follow.
-func (e *Expert) Columns() []uint32 { return e.columns }
+var names = []string{"second order"}
 
-// Weights are the coefficients of the expert's score of one output: Intercept + Base b + sum Columns x, where b is the
-// base score.
-type Weights struct {
-	Intercept, Base float64
-	Columns         []float64 // in the order of Expert.Columns; valid until the next call of Learn
-}
+// Names implements experts.Expert.
+func (e *Expert) Names() []string { return names }
 
-// Weights returns the coefficients of output k.
-func (e *Expert) Weights(k int) Weights {
-	u := e.u[k]
-	w := Weights{Intercept: u[0], Base: 1, Columns: u[e.first:]}
+// Idle implements experts.Expert.
+func (e *Expert) Idle() bool { return len(e.columns) == 0 }
+
+// Base implements experts.Expert.
+func (e *Expert) Base(int) float64 {
 	if e.first == 2 {
-		w.Base += u[1]
+		return e.u[0][1]
 	}
-	return w
+	return 0
 }
 
-// Score writes the scores of an event to out. base holds the scores of the base learner. columns must ascend. Columns
-// that the Expert does not have are ignored, and known is the number of the other columns.
-func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
-	known, e.event.places = Locate(e.columns, columns, e.event.places[:0])
-	e.score(x, base, out)
-	return known
-}
-
-// ScoreAt is Score for columns whose indices in Columns are known. places holds these indices, or -1 for a column that
-// the Expert does not have. Indices after the end of Columns are ignored.
-func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
-	ev := e.event
-	ev.places = append(ev.places[:0], places...)
-	for n, at := range ev.places {
-		if at >= len(e.columns) {
-			ev.places[n] = -1
+// Sum implements experts.Expert.
+func (e *Expert) Sum(in *experts.Input, out []float64) {
+	for k, u := range e.u {
+		f, w := in.One*u[0], u[e.first:]
+		for n, at := range in.Index {
+			if at >= len(w) {
+				break
+			}
+			f += w[at] * in.X[n]
 		}
+		out[k] = f
 	}
-	e.score(x, base, out)
 }
 
-// Locate appends to places the index in followed of each column, or -1 if followed does not have the column. Both lists
-// of columns must ascend. Locate also returns the number of columns found.
-func Locate(followed, columns []uint32, places []int) (int, []int) {
-	at, known := 0, 0
-	for _, column := range columns {
-		for at < len(followed) && followed[at] < column {
-			at++
-		}
-		if at == len(followed) || followed[at] != column {
-			places = append(places, -1)
-			continue
-		}
-		places = append(places, at)
-		known++
-	}
-	return known, places
+// Learn implements experts.Expert. It skips some events, because only a sample of the events is learned.
+func (e *Expert) Learn(in *experts.Input, base, scores, target []float64, active int, weight float64) {
+	e.learn(in, base, scores, target, active, weight)
 }
 
-// score is Score for the columns whose indices are in event.places.
-func (e *Expert) score(x, base, out []float64) {
-	ev := e.event
-	e.deaths.groups, e.deaths.of = Groups{}, e.deaths.of[:0]
+// take makes an event the event that is learned.
+func (e *Expert) take(in *experts.Input, base, scores []float64) {
+	ev := &e.event
+	ev.scores = scores
 	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
 		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
 	}
-	for n, at := range ev.places {
-		if at >= 0 && x[n] != 0 {
-			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, x[n])
+	e.deaths.of = e.deaths.of[:0]
+	for range e.first {
+		e.deaths.of = append(e.deaths.of, -1)
+	}
+	for n, at := range in.Index {
+		if at < len(e.columns) && in.X[n] != 0 {
+			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, in.X[n])
+			if len(in.Groups.Keys) > 0 {
+				e.deaths.of = append(e.deaths.of, in.Groups.Of[n])
+			}
 		}
 	}
-	own := e.first - 1 // number of variables between the intercept and the columns
-	for k, u := range e.u {
-		f := u[0]
-		for n, i := range ev.at[1+own:] {
-			f += u[i] * ev.z[1+own+n]
-		}
-		ev.added[k] = f
-		if f += base[k]; e.first == 2 {
-			f += u[1] * base[k]
-		}
-		ev.scores[k], out[k] = f, f
-	}
+	e.setGroups(in.Groups)
 }
 
-// Places returns the index in Columns of each column of the last scored event, or -1. The result is valid until the
-// next call of Score.
-func (e *Expert) Places() []int { return e.event.places }
-
-// Learn learns the last scored event. targets is by output, and only the first active outputs are in use. importance is
-// the importance weight of the event. moved is false if the event was skipped, because only a sample of the events is
-// learned.
-func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
-	ev := e.event
+// learn is Learn. moved is false if the event was skipped.
+func (e *Expert) learn(in *experts.Input, base, scores, targets []float64, active int, importance float64) (moved bool) {
+	ev := &e.event
 	every := e.every()
-	if e.met++; e.met%every != 0 || len(ev.at) == 0 {
+	if e.met++; e.met%every != 0 {
 		return false
 	}
+	e.take(in, base, scores)
 	ev.room(e.p.n)
 	for n, i := range ev.at {
 		ev.full[i] = ev.z[n]
 	}
 	h := e.p.leverageAt(ev.full, ev.at)
 	if !(h > 0) || math.IsInf(h, 1) {
-		e.Restart()
+		e.restart()
 		return true
 	}
 	r, dv := 0.0, 0.0
@@ -271,7 +219,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) (moved
 		e.takeGroup()
 	}
 	if !(alpha > 0) || !e.bounded(active) {
-		e.Restart()
+		e.restart()
 	}
 	return true
 }
@@ -311,7 +259,7 @@ func (e *Expert) shrink(dv float64, turn int) {
 // fix adds a to A_ii. It changes the weights like a quadratic penalty of curvature a that pulls weight i of each output
 // towards 0.
 func (e *Expert) fix(i int, a float64) {
-	ev := e.event
+	ev := &e.event
 	ev.room(e.p.n)
 	ev.full[i] = 1
 	e.fixTo(a, i)
@@ -320,7 +268,7 @@ func (e *Expert) fix(i int, a float64) {
 // fixTo adds a v v' to A, where v is event.full, whose entries before index first are 0. It changes the weights like a
 // quadratic penalty that pulls v'u of each output towards 0.
 func (e *Expert) fixTo(a float64, first int) {
-	ev := e.event
+	ev := &e.event
 	e.p.leverage(ev.full, first)
 	alpha := e.p.update(a, ev.gain)
 	for k, u := range e.u {
@@ -341,19 +289,25 @@ func (e *Expert) Pull(first uint32, fractions []float64) {
 }
 
 // room prepares the memory for a z with n variables.
-func (ev *Event) room(n int) {
+func (ev *event) room(n int) {
 	if len(ev.full) != n {
 		ev.full, ev.gain = make([]float64, n), make([]float64, n)
 	}
 	clear(ev.full)
 }
 
-// Restart resets everything except the columns.
+// Restart implements experts.Expert. The current event counts as an event, but is not learned.
 func (e *Expert) Restart() {
+	e.restart()
+	e.met = 1
+}
+
+// restart resets everything except the columns.
+func (e *Expert) restart() {
 	columns := e.columns
 	e.begin(e.outputs)
 	e.met = 0
-	e.Follow(columns)
+	e.follow(columns)
 }
 
 // every returns the interval, in events, at which an event is learned.
@@ -383,7 +337,7 @@ func (e *Expert) variance(k int) (v float64) {
 		return v
 	}
 	own := 0.0
-	u, ev := e.u[k], e.event
+	u, ev := e.u[k], &e.event
 	for n, i := range ev.at {
 		if i >= e.first {
 			own += u[i] * ev.z[n] * u[i] * ev.z[n]

@@ -8,16 +8,8 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
+	"blankout/online/experts"
 )
-
-// Groups holds the groups of an event's columns. The noise removes each group as a whole.
-type Groups struct {
-	Keys []uint64 // key of each group
-	// Of has the index of the group of each column of the last scored event, or -1 for a column without a group.
-	Of []int
-	// Sums has, by group and output, the part of the base score from the columns of the group.
-	Sums []float64
-}
 
 // deaths holds the terms that noise of groups adds to A and that are not applied yet.
 //
@@ -46,7 +38,7 @@ type deaths struct {
 	wanted []float64 // w_k by output and column
 
 	// For the current event:
-	groups Groups
+	groups experts.Groups
 	total  []float64 // t by group and output
 	of     []int     // group of each variable in event.at, or -1
 	held   []float64 // number of columns of each group
@@ -101,22 +93,14 @@ func (b *block) join(variable, outputs int) {
 	}
 }
 
-// Learns reports whether Learn will learn the next event, and not skip it.
-func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
-
-// Die sets the groups of the last scored event. The Expert uses the memory of g until Learn returns.
-func (e *Expert) Die(g Groups) {
-	d, ev := &e.deaths, e.event
-	d.groups = g
-	d.total, d.of = append(d.total[:0], g.Sums...), d.of[:0]
-	for range e.first {
-		d.of = append(d.of, -1)
+// setGroups sets the groups of the event that is learned.
+func (e *Expert) setGroups(g experts.Groups) {
+	d, ev := &e.deaths, &e.event
+	if d.groups = g; len(g.Keys) == 0 {
+		d.of = d.of[:0]
+		return
 	}
-	for n, at := range ev.places {
-		if i := len(d.of); i < len(ev.at) && at >= 0 && ev.at[i] == e.first+at {
-			d.of = append(d.of, g.Of[n])
-		}
-	}
+	d.total = append(d.total[:0], g.Sums...)
 	for k, u := range e.u {
 		for j := range g.Keys {
 			if e.first == 2 {
@@ -142,7 +126,7 @@ func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 
 // sumGroups adds the noise of the current event to the sums.
 func (e *Expert) sumGroups(importance float64, active int) {
-	d, ev := &e.deaths, e.event
+	d, ev := &e.deaths, &e.event
 	most := 0.0
 	for _, dv := range ev.dv[:active] {
 		most = max(most, dv)
@@ -207,7 +191,7 @@ func (d *deaths) find(i, outputs int) {
 
 // takeGroup applies one column of the factor of a group.
 func (e *Expert) takeGroup() {
-	d, ev := &e.deaths, e.event
+	d, ev := &e.deaths, &e.event
 	if d.column >= len(d.places) {
 		if len(d.blocks) == 0 {
 			return

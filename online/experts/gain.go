@@ -1,4 +1,4 @@
-package correct
+package experts
 
 import (
 	"math"
@@ -27,8 +27,6 @@ const (
 	// The experts also rest after idleEnough events without mixture weight in predictions. This rule is needed because
 	// the mean gain decays slowly from the first events, when the experts learned faster than the base.
 	idleEnough = 4096
-	// RestEvery is the sampling rate of resting experts: they learn one event in RestEvery.
-	RestEvery = 16
 )
 
 // Take adds the losses of an event without the experts (alone) and with them (mixed).

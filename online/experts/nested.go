@@ -1,4 +1,4 @@
-package correct
+package experts
 
 // This file scores nested copies of an event. Each copy has more missing features than the copy before. The mixed score
 // is linear in the features, so all copies together need only one or two passes over the features.
@@ -14,8 +14,9 @@ type Nested struct {
 	// By copy and output: the part of the features in the mixed score. In copies of declared, missing features are
 	// omitted. In copies of silent, they have the values in Input.Dead. Copy 0 is not scored.
 	declared, silent [][]float64
-	one              float64 // value of the constant feature
+	constant         []float64 // by output: the mixed intercept times the value of the constant feature
 	seen             Input
+	part             Input        // scratch
 	dead             encode.Input // the event in which all features are silently missing
 	// The features in seen, sorted by copy. until has, by copy, the index after its features.
 	index []int
@@ -25,9 +26,9 @@ type Nested struct {
 
 // NewNested returns a Nested for the given number of copies.
 func (x *Experts) NewNested(copies int) Nested {
-	n := Nested{declared: make([][]float64, copies), silent: make([][]float64, copies), until: make([]int, copies+1)}
+	n := Nested{declared: make([][]float64, copies), silent: make([][]float64, copies), constant: make([]float64, x.Outputs), until: make([]int, copies+1)}
 	for i := range copies {
-		n.declared[i], n.silent[i] = make([]float64, x.outputs), make([]float64, x.outputs)
+		n.declared[i], n.silent[i] = make([]float64, x.Outputs), make([]float64, x.Outputs)
 	}
 	return n
 }
@@ -36,8 +37,11 @@ func (x *Experts) NewNested(copies int) Nested {
 // copy if last[i] is -1. If silent is true, Encoder.ImputeDead must have been called for the event.
 func (x *Experts) SumNested(in *encode.Input, last []int8, silent bool, n *Nested) {
 	features, copies := in.Features(), len(n.declared)
-	n.one = in.X[features]
 	x.Read(in, &n.seen)
+	x.Intercepts(n.constant)
+	for k := range n.constant {
+		n.constant[k] *= n.seen.One
+	}
 	n.arrange(func(source int) int { return max(int(last[source]), 0) }) // the last copy with the feature
 	x.sumCopies(n, n.declared)
 	for i := copies - 2; i > 0; i-- {
@@ -47,7 +51,7 @@ func (x *Experts) SumNested(in *encode.Input, last []int8, silent bool, n *Neste
 		return
 	}
 	n.dead.Columns, n.dead.Raw = in.Columns[:features], in.DeadRaw[:features]
-	n.dead.X = append(append(n.dead.X[:0], in.Dead[:features]...), n.one)
+	n.dead.X = append(append(n.dead.X[:0], in.Dead[:features]...), in.X[features])
 	x.Read(&n.dead, &n.seen)
 	n.arrange(func(source int) int { return min(int(last[source])+1, copies) }) // the first copy without the feature
 	x.sumCopies(n, n.silent)
@@ -68,7 +72,7 @@ func (x *Experts) ScoreNested(n *Nested, copy int, silent bool, base, out []floa
 	}
 	c := x.Base()
 	for k, b := range base {
-		out[k] = c*b + n.one*x.Intercept(k) + part[k]
+		out[k] = c*b + n.constant[k] + part[k]
 	}
 }
 
@@ -99,7 +103,10 @@ func (x *Experts) sumCopies(n *Nested, to [][]float64) {
 	for copy, sums := range to {
 		end := n.until[copy]
 		clear(sums)
-		x.AddWeights(n.index[from:end], n.x[from:end], sums)
+		if from < end {
+			n.part.Index, n.part.X = n.index[from:end], n.x[from:end]
+			x.addSums(&n.part, sums)
+		}
 		from = end
 	}
 }

@@ -1,4 +1,4 @@
-package correct
+package experts
 
 // This file adapts the experts to changes of columns, scales and outputs, writes their weights to rows, and encodes
 // their state.
@@ -9,13 +9,12 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/newton"
 )
 
 // fits reports whether any expert supports this many columns, or at least the numeric columns among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
-	return newton.Fits(numbers, x.outputs) || splinesFit(columns, x.outputs)
+	return PairsFit(numbers, x.Outputs) || ColumnsFit(len(columns), x.Outputs)
 }
 
 // UpdateColumns updates the columns of the experts from a labeled event, before the event is learned. It applies
@@ -42,7 +41,7 @@ func (x *Experts) UpdateColumns(in *encode.Input, n *encode.Encoder) (others boo
 
 // change calls f for each expert, and marks the rows as out of date.
 func (x *Experts) change(f func(e Expert)) {
-	for _, e := range x.list {
+	for _, e := range x.List {
 		f(e)
 	}
 	x.stale = true
@@ -85,7 +84,7 @@ func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	}
 	for _, column := range x.columns {
 		if _, stays := slices.BinarySearch(columns, column); !stays {
-			clear(t.Touch(column)[x.at:][:x.outputs])
+			clear(t.Touch(column)[x.At:][:x.Outputs])
 		}
 	}
 	for _, column := range columns {
@@ -101,7 +100,7 @@ func (x *Experts) set(columns []uint32) {
 	x.columns = columns
 	x.numbers, _ = slices.BinarySearch(columns, model.FirstBasisColumn)
 	x.splines.place(columns)
-	for _, e := range x.list {
+	for _, e := range x.List {
 		e.Follow(columns, x.numbers)
 	}
 	x.force()
@@ -117,27 +116,25 @@ func (x *Experts) Rescale(factor, shift float64) {
 // second class, and its negation becomes the output of the first. at is the new index of the published weights in the
 // rows. The rows have no published weights at that index yet.
 func (x *Experts) Grow(outputs, at int) {
-	lane := 0
-	for _, e := range x.list {
+	x.each(func(e Expert, from, _ int) {
 		if factor := e.Grow(outputs); factor != 1 {
-			x.weights.factors[lane] = NewTemperature(factor)
+			x.weights.factors[from] = NewTemperature(factor)
 		}
-		lane += len(e.Lanes())
-	}
+	})
 	x.resize(outputs, at)
 }
 
 // Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
 // and the new output starts as their mean. at is the new index of the published weights in the rows.
 func (x *Experts) Regroup(from [][]int, at int) {
-	for _, e := range x.list {
+	for _, e := range x.List {
 		e.Regroup(from)
 	}
 	x.resize(len(from), at)
 }
 
 func (x *Experts) resize(outputs, at int) {
-	x.outputs, x.at = outputs, at
+	x.Outputs, x.At = outputs, at
 	columns := x.columns
 	if !x.fits(columns) {
 		x.off, columns = true, nil
@@ -148,7 +145,7 @@ func (x *Experts) resize(outputs, at int) {
 // Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one
 // of its learning rates adapts fast.
 func (x *Experts) Forget(keep float64) {
-	x.list[0].Forget(keep)
+	x.List[0].Forget(keep)
 	x.stale = true
 }
 
@@ -158,8 +155,9 @@ const freshKeep = 0.1
 // StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes (mixed
 // models) get their initial mixture weights.
 func (x *Experts) StartFresh() {
-	x.list[0].Restart()
-	for _, e := range x.list[1:] {
+	x.List[0].Restart()
+	x.fresh = true
+	for _, e := range x.List[1:] {
 		e.Forget(freshKeep)
 	}
 	x.weights.mixture.Again()
@@ -173,10 +171,8 @@ func (x *Experts) Publish(t *model.Table) {
 		return
 	}
 	x.stale = false
-	for i, column := range x.columns {
-		own := t.Touch(column)[x.at:][:x.outputs]
-		clear(own)
-		x.addRow(i, own)
+	for _, column := range x.columns {
+		x.ColumnWeights(column, t.Touch(column)[x.At:][:x.Outputs])
 	}
 }
 
@@ -193,7 +189,7 @@ func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 		x.splines.splines = splines
 		x.set(columns)
 	}
-	for i, e := range x.list {
+	for i, e := range x.List {
 		e.State(c)
 		c.Uint(&x.idle[i])
 	}
@@ -201,7 +197,7 @@ func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 	c.Uint(&x.learned)
 	x.gain.State(c)
 	if c.Decode && !c.Failed {
-		for _, e := range x.list {
+		for _, e := range x.List {
 			e.Follow(x.columns, x.numbers)
 		}
 		x.force()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"blankout/internal/coder"
+	"blankout/online/experts"
 	"blankout/online/rows"
 )
 
@@ -35,19 +36,23 @@ func (e *Expert) Renew(column uint32) {
 	}
 }
 
-// Widen increases the number of outputs. A single output for two classes becomes the output of the second class, and
+// Rescale does nothing, because regression has no expert of splines.
+func (e *Expert) Rescale(float64, float64) {}
+
+// Grow increases the number of outputs. A single output for two classes becomes the output of the second class, and
 // its negation becomes the output of the first.
-func (e *Expert) Widen(outputs int) {
+func (e *Expert) Grow(outputs int) (factor float64) {
 	if outputs == e.outputs {
-		return
+		return 1
 	}
 	was := *e
 	e.begin(outputs)
-	e.Follow(was.columns)
+	e.Follow(was.columns, len(was.columns))
 	e.widenRow(e.bias, was.bias, was.layout)
 	for i, row := range was.table {
 		e.widenRow(e.table[i], row, was.layout)
 	}
+	return 1
 }
 
 // Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
@@ -55,7 +60,7 @@ func (e *Expert) Widen(outputs int) {
 func (e *Expert) Regroup(from [][]int) {
 	was := *e
 	e.begin(len(from))
-	e.Follow(was.columns)
+	e.Follow(was.columns, len(was.columns))
 	regroup := func(to, of []float64) {
 		for part := range parts {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.outputs)
@@ -85,12 +90,12 @@ func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {
-		if !Fits(len(columns), e.outputs) || !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) {
+		if !experts.ColumnsFit(len(columns), e.outputs) || !slices.IsSorted(columns) || len(slices.Compact(slices.Clone(columns))) != len(columns) {
 			c.Failed = true
 			return
 		}
 		e.begin(e.outputs)
-		e.Follow(columns)
+		e.Follow(columns, len(columns))
 	}
 	for _, row := range append(slices.Clone(e.table), e.bias) {
 		values := row[rows.FirstPart:][:2*e.layout.N]

@@ -11,8 +11,8 @@ import (
 // the event, and must learn the next event.
 func TestRestartsWhereNothingIsKnown(t *testing.T) {
 	for name, spoil := range map[string]float64{"zero": 0, "no number": math.NaN(), "negative": -1, "endless": math.Inf(1), "too large": 1e306} {
-		e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)
-		e.Follow([]uint32{3, 5})
+		e := newTested(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)
+		e.follow([]uint32{3, 5})
 		size := 1.0
 		learn := func() bool {
 			scores := make([]float64, 1)
