@@ -214,11 +214,10 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 // and compare overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Served(others)
-	x.mixture.ObserveCorrected(r, alone, by.Served(lane))
-	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
+	fraction := x.mixture.ObserveCorrected(r, alone, by.Served(lane))
+	if r > 0 && x.mixture.LearnsFromMasks(r) {
 		return // in this range only masked events measure the gain
 	}
-	fraction := x.mixture.Table.InForce[r].Second
 	for k, f := range lane[:by.Active] {
 		others[k] += fraction * (f - others[k])
 	}
@@ -247,7 +246,7 @@ func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
 	if x.experts != nil {
-		x.experts.Rested(number, x.mixture.Table.Counts())
+		x.experts.Rested(number, x.mixture.Counts())
 		x.mixture.Correct(x.experts.Counts())
 	}
 }

@@ -108,7 +108,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
 	levels := levels.New(set.levels)
 	mix := mixture.New(mixture.Settings{
-		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
+		Components: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
 	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
@@ -324,7 +324,7 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64)
 		if shown != p {
 			j = p.Decision.Judge(p.Scores, e.Label)
 		}
-		recordClass(&l.predictor.mixture.Table.Features, 0, e, j)
+		recordClass(&l.predictor.mixture.Features, 0, e, j)
 	}
 	l.judge(e, by, lanes)
 	if !l.member.inGroup() {
@@ -368,7 +368,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.awake, &r.imputed)
-			x.mixture.Table.Own(r.in.Range)
+			x.mixture.Own(r.in.Range)
 			x.observeMissing(&r.in, scores.lanes, scores.experts != nil, &r.imputed, by)
 		}
 	}
@@ -465,7 +465,7 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 		return
 	}
 	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture.Table, l.targets != nil)
+	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture, l.targets != nil)
 	l.act(l.monitors.Observe(seen))
 }
 

@@ -86,13 +86,13 @@ func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() ||
 // (missing fraction). If trains is true, mixture weights learn from the predictions.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	in := m.draw(e, groups)
-	splines, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
+	splines, silently := &m.mixture.Features, &m.mixture.SilentFeatures
 	if groups { // for single features, Learner.class measures point 0 at more events
-		splines, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
+		splines, silently = &m.mixture.Groups, &m.mixture.SilentGroups
 		m.record(splines, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
 	}
 	if trains {
-		m.mixture.Table.Masked()
+		m.mixture.Masked()
 	}
 	m.encoder.ImputeDead(in)
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
@@ -118,7 +118,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.scored.levels = m.declared.At[point]
 		m.correctCopy(&m.parts, point, false, corrects, &m.scored)
 		m.expect(&m.left, e.awake, &m.imputed)
-		learns := trains && m.left.Range > 0 && m.mixture.Table.LearnsFromMasks(m.left.Range)
+		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
 			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
 		}

@@ -103,7 +103,7 @@ func (x *Experts) set(columns []uint32) {
 	for _, e := range x.List {
 		e.Follow(columns, x.numbers)
 	}
-	x.force()
+	x.apply()
 }
 
 // Rescale adapts the experts to a new unit of regression targets: targets and scores are multiplied by factor and
@@ -118,7 +118,7 @@ func (x *Experts) Rescale(factor, shift float64) {
 func (x *Experts) Grow(outputs, at int) {
 	x.each(func(e Expert, from, _ int) {
 		if factor := e.Grow(outputs); factor != 1 {
-			x.weights.factors[from] = NewTemperature(factor)
+			x.mixture.Multiply(from, factor)
 		}
 	})
 	x.resize(outputs, at)
@@ -152,17 +152,17 @@ func (x *Experts) Forget(keep float64) {
 // freshKeep is the fraction of their memory that StartFresh keeps for the experts that are not second-order.
 const freshKeep = 0.1
 
-// StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes (mixed
-// models) get their initial mixture weights.
+// StartFresh resets the second-order expert. The other experts keep their weights but change faster. All components
+// get their initial mixture weights.
 func (x *Experts) StartFresh() {
 	x.List[0].Restart()
 	x.fresh = true
 	for _, e := range x.List[1:] {
 		e.Forget(freshKeep)
 	}
-	x.weights.mixture.Again()
+	x.mixture.Again()
 	x.gain = Gain{}
-	x.force()
+	x.apply()
 }
 
 // Publish writes the mixed weights of the experts, without the base scores, to the rows of their columns.
@@ -193,14 +193,14 @@ func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
 		e.State(c)
 		c.Uint(&x.idle[i])
 	}
-	x.weights.state(c)
+	x.mixture.State(c)
 	c.Uint(&x.learned)
 	x.gain.State(c)
 	if c.Decode && !c.Failed {
 		for _, e := range x.List {
 			e.Follow(x.columns, x.numbers)
 		}
-		x.force()
+		x.apply()
 	}
 }
 

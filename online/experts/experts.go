@@ -12,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/mixture"
 	"blankout/online/scaling"
 )
 
@@ -108,7 +109,7 @@ type Experts struct {
 	splines splines
 	off     bool // too many numeric columns
 	look    bool // there may be new numeric columns
-	weights weights
+	mixture mixture.Components
 	idle    []uint64 // by expert: consecutive events with little mixture weight, see learns
 	learned uint64
 	gain    Gain
@@ -141,14 +142,14 @@ const mostKnots, fewKnots = 5, 3
 
 // New returns Experts in their initial state.
 func New(s Settings) *Experts {
-	x := &Experts{Settings: s, look: true, weights: newWeights(s.Weights), idle: make([]uint64, len(s.List)), first: []int{0}}
+	x := &Experts{Settings: s, look: true, mixture: mixture.NewComponents(s.Weights), idle: make([]uint64, len(s.List)), first: []int{0}}
 	for i, e := range s.List {
 		for range e.Names() {
 			x.of = append(x.of, i)
 		}
 		x.first = append(x.first, len(x.of))
 	}
-	x.force()
+	x.apply()
 	return x
 }
 
@@ -208,23 +209,13 @@ func (x *Experts) Score(in *Input, base, scores, out []float64) {
 }
 
 // Mix mixes the scores of all components, and writes the mixed scores to out, by output.
-func (x *Experts) Mix(scores, out []float64) {
-	clear(out)
-	for i, part := range x.weights.parts {
-		if part == 0 {
-			continue
-		}
-		for k, f := range scores[i*x.Outputs:][:x.Outputs] {
-			out[k] += part * f
-		}
-	}
-}
+func (x *Experts) Mix(scores, out []float64) { x.mixture.Mix(scores, out) }
 
 // Base returns the factor with which the mixed scores contain the base scores.
 func (x *Experts) Base() (base float64) {
 	x.each(func(e Expert, from, to int) {
 		for i := from; i < to; i++ {
-			base += x.weights.parts[i] * (1 + e.Base(i-from))
+			base += x.mixture.Factors[i] * (1 + e.Base(i-from))
 		}
 	})
 	return base
@@ -246,7 +237,7 @@ var noFeatures = Input{One: 1}
 func (x *Experts) addSums(in *Input, to []float64) {
 	x.sums = slices.Grow(x.sums[:0], x.Size())[:x.Size()]
 	x.each(func(e Expert, from, until int) {
-		parts, sums := x.weights.parts[from:until], x.sums[from*x.Outputs:until*x.Outputs]
+		parts, sums := x.mixture.Factors[from:until], x.sums[from*x.Outputs:until*x.Outputs]
 		if !slices.ContainsFunc(parts, func(part float64) bool { return part != 0 }) {
 			return
 		}
@@ -279,7 +270,7 @@ func (x *Experts) each(f func(e Expert, from, to int)) {
 // argument scores multiplied by factor, and must not keep the slice. The new weights take effect after Learn.
 func (x *Experts) Observe(scores []float64, lost func(scores []float64, factor float64) float64) {
 	if len(x.Weights) > 1 || x.Outputs > 1 {
-		x.weights.observe(scores, x.Outputs, x.idles, lost)
+		x.mixture.Observe(scores, x.Outputs, x.idles, lost)
 	}
 }
 
@@ -291,9 +282,9 @@ func (x *Experts) idles(component int) bool {
 	return x.HasColumns() && x.List[x.of[component]].Idle()
 }
 
-// force makes the learned mixture weights take effect.
-func (x *Experts) force() {
-	x.weights.force(x.idles)
+// apply makes the learned mixture weights take effect.
+func (x *Experts) apply() {
+	x.mixture.Apply(x.idles)
 	x.stale = true
 }
 
@@ -302,15 +293,15 @@ func (x *Experts) force() {
 func (x *Experts) Learn(in *Input, base, scores, target []float64, active int, weight float64) {
 	for i, e := range x.List {
 		from, to := x.first[i], x.first[i+1]
-		if x.learns(i, x.weights.mix[from:to]) && !(x.fresh && i == 0) { // its scores are from before the reset
+		if x.learns(i, x.mixture.Weights[from:to]) && !(x.fresh && i == 0) { // its scores are from before the reset
 			e.Learn(in, base, scores[from*x.Outputs:to*x.Outputs], target, active, weight)
 			x.stale = true
 		}
 	}
 	x.learned++
 	x.center()
-	if x.weights.observed {
-		x.force()
+	if x.mixture.Observed() {
+		x.apply()
 	}
 }
 
@@ -352,7 +343,7 @@ func (x *Experts) Published(weight float64) (out []model.Expert) {
 	x.each(func(e Expert, from, _ int) {
 		for i, name := range e.Names() {
 			if !x.idles(from + i) {
-				out = append(out, model.Expert{Name: name, Weight: weight * x.weights.mix[from+i], Corrects: true})
+				out = append(out, model.Expert{Name: name, Weight: weight * x.mixture.Weights[from+i], Corrects: true})
 			}
 		}
 	})

@@ -40,7 +40,7 @@ func (x *Experts) Fractions(spline int) (fractions []float64, columns []uint32) 
 func (x *Experts) Numbers() int { return x.numbers }
 
 // Mixed returns the mixture weights in effect. The caller may change them.
-func (x *Experts) Mixed() []float64 { return x.weights.mix }
+func (x *Experts) Mixed() []float64 { return x.mixture.Weights }
 
 // Idled returns by how many events each expert is idle. The caller may change them.
 func (x *Experts) Idled() []uint64 { return x.idle }

@@ -54,9 +54,6 @@ func NewWeights(prior []float64, rates ...float64) Weights {
 	return s
 }
 
-// Taken returns the number of processed events.
-func (s *Weights) Taken() float64 { return s.taken }
-
 // Begin sets all mixture weights to with.
 func (s *Weights) Begin(with []float64) {
 	for r := range s.rates {

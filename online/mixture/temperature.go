@@ -1,4 +1,4 @@
-package experts
+package mixture
 
 // This file learns a factor (temperature) for an expert's scores.
 
