@@ -154,7 +154,7 @@ func (c Config) WithPreset() Config {
 	preset, was := DefaultConfig(), reflect.ValueOf(DefaultConfig())
 	set(&preset)
 	for i, v := 0, reflect.ValueOf(&c).Elem(); i < v.NumField(); i++ {
-		if reflect.DeepEqual(v.Field(i).Interface(), was.Field(i).Interface()) {
+		if v.Field(i).CanSet() && reflect.DeepEqual(v.Field(i).Interface(), was.Field(i).Interface()) {
 			v.Field(i).Set(reflect.ValueOf(preset).Field(i))
 		}
 	}
