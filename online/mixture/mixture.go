@@ -88,6 +88,8 @@ const (
 	// A range has its own weights if they differ from the weights for complete events by at least alike. Ranges with
 	// smaller differences share one set of weights, to make files smaller.
 	alike = 0.01
+	// leastPolicy is the smallest weight of a missing policy in effect; smaller weights count as 0.
+	leastPolicy = 0.1
 	// A range stops learning from masks after ownEnough events of the range arrived with missing fields. The count of
 	// these events decays over ownMemory masks.
 	ownEnough, ownMemory = 100, 1000
@@ -337,7 +339,7 @@ func (m *Mixture) Apply() {
 		}
 		if r > 0 {
 			m.room = of.policies.Mix(m.room[:0])
-			copy(of.missing[:], m.room)
+			of.missing = earned(m.room)
 		}
 		correction := &of.correction
 		if r > 0 && correction.taken == 0 && m.ranges[0].correction.taken > 0 {
@@ -347,6 +349,21 @@ func (m *Mixture) Apply() {
 		of.corrected = m.room[1]
 	}
 	m.weigh()
+}
+
+// earned returns the weights of policies without those below leastPolicy. Rescaling multiplies a score by up to ten, so
+// that even the weight that switching leaves a policy that loses would make predictions overconfident.
+func earned(weights []float64) (w model.PolicyWeights) {
+	kept := 0.0
+	for i, x := range weights {
+		if x >= leastPolicy {
+			w[i], kept = x, kept+x
+		}
+	}
+	for i := range w {
+		w[i] /= kept
+	}
+	return w
 }
 
 // sum returns the mixture weights of a range's components, summed over scales. The result is valid until the next call
