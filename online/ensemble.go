@@ -15,8 +15,8 @@ import (
 	"blankout/online/mixture"
 )
 
-// ensemble holds all experts and their mixture weights. A prediction mixes lanes (linear models). Each noise level is a
-// lane, and the correcting experts together are one more lane. Lists of scores are by lane and output.
+// ensemble holds all experts and their mixture weights. A prediction mixes components. Each noise level is a
+// component, and the correcting experts together are one more component. Lists of scores are by component and output.
 type ensemble struct {
 	levels  *levels.Expert
 	experts *experts.Experts // nil if the settings exclude them
@@ -26,8 +26,8 @@ type ensemble struct {
 
 // scored holds the scores of one event by all experts.
 type scored struct {
-	levels levels.Scores
-	lanes  []float64 // the noise levels' scores and, with correcting experts, the corrected score
+	levels     levels.Scores
+	components []float64 // the noise levels' scores and, with correcting experts, the corrected score
 	// If some is false, the correcting experts have not scored the event, and the following fields are invalid.
 	some    bool
 	base    []float64 // mixed score of the noise levels by output, which is corrected
@@ -43,30 +43,30 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 		n += k
 		s.experts = make([]float64, x.experts.Size())
 	}
-	s.lanes = make([]float64, n)
+	s.components = make([]float64, n)
 	return s
 }
 
 // corrected returns the scores of the correcting experts.
-func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
+func (s *scored) corrected() []float64 { return s.components[len(s.levels.Iterate):] }
 
-// score computes the scores of an event. If awake is true, the correcting experts score the event even if they have no
+// score computes the scores of an event. If learns is true, the correcting experts score the event even if they have no
 // weight in predictions.
-func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
+func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
 	x.levels.Score(in, &to.levels)
-	x.correct(in, awake, to)
+	x.correct(in, learns, to)
 }
 
-// corrects reports whether the correcting experts score events; awake is the argument of score.
-func (x *ensemble) corrects(awake bool) bool { return x.counts() || awake && x.knows() }
+// corrects reports whether the correcting experts score events; learns is the argument of score.
+func (x *ensemble) corrects(learns bool) bool { return x.counts() || learns && x.knows() }
 
-// correct completes score after the noise levels have scored the event. It uses in only if corrects(awake) is true.
-func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
-	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
-	if to.some = x.corrects(awake); !to.some {
+// correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
+func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
+	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
+	if to.some = x.corrects(learns); !to.some {
 		return
 	}
-	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
 	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
 }
@@ -74,11 +74,11 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 // correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
 // correcting experts score the copy.
 func (x *ensemble) correctCopy(n *experts.Nested, copy int, silent, corrects bool, to *scored) {
-	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
+	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
 	if to.some = corrects; !to.some {
 		return
 	}
-	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.ScoreNested(n, copy, silent, to.base, to.corrected())
 }
 
@@ -88,23 +88,23 @@ func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumn
 // counts reports whether the correcting experts may have weight in predictions.
 func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
 
-// awake reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
+// learns reports whether the correcting experts learn from the labeled event with this number.
+func (x *ensemble) learns(number uint64) bool { return x.counts() || x.knows() && learnsIdle(number) }
 
-// intercepts writes the scores of an event without features to lanes. of is the row of the intercepts. base is scratch
-// memory, by output.
-func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
-	n := len(lanes)
+// intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
+// scratch memory, by output.
+func (x *ensemble) intercepts(of []float64, base, components []float64) {
+	n := len(components)
 	if x.experts != nil {
 		n -= x.levels.Outputs
 	}
-	x.levels.PublishedIntercepts(of, lanes[:n])
-	if x.knows() { // also while the correcting experts rest, because lanes has earlier values
-		x.mixture.Base(lanes, x.levels.Active(), base)
-		x.experts.Intercepts(lanes[n:])
+	x.levels.PublishedIntercepts(of, components[:n])
+	if x.knows() { // also while the correcting experts rest, because components has earlier values
+		x.mixture.Base(components, x.levels.Active(), base)
+		x.experts.Intercepts(components[n:])
 		c := x.experts.Base()
 		for k, b := range base {
-			lanes[n+k] += c * b
+			components[n+k] += c * b
 		}
 	}
 }
@@ -151,45 +151,46 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
-// laneScores holds the scores by which the lanes (mixed models) and the correcting experts are compared.
-type laneScores struct {
-	lanes   []float64 // as in scored
-	experts []float64 // scores of each correcting expert; nil if they are not compared
+// componentScores holds the scores by which the components and the correcting experts are compared.
+type componentScores struct {
+	components []float64 // as in scored
+	experts    []float64 // scores of each correcting expert; nil if they are not compared
 }
 
-// laneScores returns the current scores of an event. If earlier is not nil, it returns the scores that appendLanes
-// recorded when the event arrived. lanes is scratch memory.
-func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) laneScores {
+// componentScores returns the current scores of an event. If earlier is not nil, it returns the scores that
+// appendComponents recorded when the event arrived. components is scratch memory.
+func (x *ensemble) componentScores(s *scored, earlier []float64, components *[]float64) componentScores {
 	if earlier == nil {
-		out := laneScores{lanes: s.lanes}
+		out := componentScores{components: s.components}
 		if s.some {
 			out.experts = s.experts
 		}
 		return out
 	}
 	n := len(s.levels.Iterate)
-	*lanes = append((*lanes)[:0], s.lanes...)
-	out := laneScores{lanes: *lanes}
-	x.levels.PublishedLanes(earlier[:2*n], out.lanes[:n])
-	if s.some && len(earlier) == x.laneCount() {
+	*components = append((*components)[:0], s.components...)
+	out := componentScores{components: *components}
+	x.levels.PublishedComponents(earlier[:2*n], out.components[:n])
+	if s.some && len(earlier) == x.componentCount() {
 		out.experts = earlier[2*n:]
-		x.experts.Mix(out.experts, out.lanes[n:])
+		x.experts.Mix(out.experts, out.components[n:])
 	}
 	return out
 }
 
-// laneCount returns the number of values that appendLanes appends for an event that the correcting experts have scored.
-func (x *ensemble) laneCount() int {
-	n := x.levels.Lanes()
+// componentCount returns the number of values that appendComponents appends for an event that the correcting experts
+// have scored.
+func (x *ensemble) componentCount() int {
+	n := x.levels.Components()
 	if x.knows() {
 		n += x.experts.Size()
 	}
 	return n
 }
 
-// appendLanes records the scores of an event, for laneScores when the label arrives.
-func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
-	out = x.levels.AppendLanes(&s.levels, out)
+// appendComponents records the scores of an event, for componentScores when the label arrives.
+func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
+	out = x.levels.AppendComponents(&s.levels, out)
 	if s.some {
 		out = append(out, s.experts...)
 	}
@@ -197,28 +198,28 @@ func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 }
 
 // judgeWhole updates the mixture weights for events without missing fields.
-func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
-	x.mixture.Observe(s.lanes, 0, by)
+func (x *ensemble) judgeWhole(s componentScores, by *mixture.Event) {
+	x.mixture.Observe(s.components, 0, by)
 	if s.experts == nil {
 		return
 	}
 	x.experts.Observe(s.experts, by.LostTimes)
-	lane := s.lanes[len(s.lanes)-by.Outputs:]
+	component := s.components[len(s.components)-by.Outputs:]
 	x.others = slices.Grow(x.others[:0], by.Outputs)[:by.Outputs]
-	mixture.Mix(x.mixture.Uncorrected(0), s.lanes, by.Active, x.others)
-	x.compare(0, x.others, lane, by)
+	mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
+	x.compare(0, x.others, component, by)
 }
 
 // compare updates the mixture weight and the gain of the correcting experts, for events in range r of the missing
-// fraction. others is the mixed score of the noise levels, and lane is the corrected score. Both slices are by output,
-// and compare overwrites others.
-func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
+// fraction. others is the mixed score of the noise levels, and component is the corrected score. Both slices are by
+// output, and compare overwrites others.
+func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event) {
 	alone := by.Served(others)
-	fraction := x.mixture.ObserveCorrected(r, alone, by.Served(lane))
+	fraction := x.mixture.ObserveCorrected(r, alone, by.Served(component))
 	if r > 0 && x.mixture.LearnsFromMasks(r) {
 		return // in this range only masked events measure the gain
 	}
-	for k, f := range lane[:by.Active] {
+	for k, f := range component[:by.Active] {
 		others[k] += fraction * (f - others[k])
 	}
 	x.experts.Gain(alone, by.Served(others))
@@ -312,7 +313,7 @@ func (x *ensemble) alone() []float64 {
 func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
 		if r := x.experts.Groups; r > 0 {
-			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
+			x.levels.GroupParts(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
 		}
 		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}

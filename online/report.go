@@ -79,7 +79,7 @@ func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), 
 // Warnings returns the warnings about the current state, in the order of health.WarningKinds. settings describes how
 // records are read. If final is true, the stream has ended, and there may also be a warning about too few records.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
-	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
+	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.rare.Outputs(), Settings: settings, Final: final})
 }
 
 // counted returns the counts from which warnings are computed.

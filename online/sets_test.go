@@ -215,7 +215,7 @@ func TestSetsOtherCoverage(t *testing.T) {
 			t.Errorf("coverage %v: it begins with sets %+v", coverage, again)
 		}
 		if p := l.Predict(s.Next()); p.Learned != l.Report().Events {
-			t.Errorf("lanes of %d events, of %d", p.Learned, l.Report().Events)
+			t.Errorf("components of %d events, of %d", p.Learned, l.Report().Events)
 		}
 		for range 900 {
 			l.Learn(s.Next(), nil)

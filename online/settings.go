@@ -24,7 +24,7 @@ type settings struct {
 	levels      levels.Settings
 	standardize model.Standardize
 	transform   func(field string) model.Transform
-	scales      []float64 // scales of the lanes (mixed models), see mixture.Settings
+	scales      []float64 // scales of the components, see mixture.Settings
 	policy      model.MissingPolicy
 	imputed     int // largest number of columns that are imputed
 	faulty      encode.Faulty

@@ -147,7 +147,7 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 				if copy(x, y); was.Outputs > 1 {
 					continue
 				}
-				if x[1] = y[0]; e.odd(part) {
+				if x[1] = y[0]; e.signed(part) {
 					x[0] = -y[0]
 				}
 			}
@@ -270,8 +270,8 @@ func (e *Expert) Published(s *Scores, out []float64) {
 	}
 }
 
-// AppendLanes appends the scores of the iterates, followed by the scores of the averages.
-func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
+// AppendComponents appends the scores of the iterates, followed by the scores of the averages.
+func (e *Expert) AppendComponents(s *Scores, out []float64) []float64 {
 	out = append(out, s.Iterate...)
 	for j, f := range s.Iterate {
 		out = append(out, f+e.levels[j/e.Outputs].Coefficient*s.Lag[j])
@@ -279,14 +279,14 @@ func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 	return out
 }
 
-// Lanes returns the number of values that AppendLanes appends.
-func (e *Expert) Lanes() int { return 2 * e.layout.N }
+// Components returns the number of values that AppendComponents appends.
+func (e *Expert) Components() int { return 2 * e.layout.N }
 
-// PublishedLanes is Published, computed from values that AppendLanes has appended.
-func (e *Expert) PublishedLanes(lanes, out []float64) {
+// PublishedComponents is Published, computed from values that AppendComponents has appended.
+func (e *Expert) PublishedComponents(components, out []float64) {
 	n := e.layout.N
-	for j, f := range lanes[:n] {
-		out[j] = f + e.levels[j/e.Outputs].AverageWeight()*(lanes[n+j]-f)
+	for j, f := range components[:n] {
+		out[j] = f + e.levels[j/e.Outputs].AverageWeight()*(components[n+j]-f)
 	}
 }
 

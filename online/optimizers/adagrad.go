@@ -21,8 +21,8 @@ import (
 //
 // so the rates are multiplied by the fraction a in [0, 1] for which a df is the derivative at f - a df kappa. a is far
 // below 1 if an event has many new features, as texts have, where the plain step overshoots. If there are several
-// outputs, which all share a row, only steps of events with new features (rows.Step.Young) are proximal. Otherwise the
-// sums would cost as much as the step.
+// outputs, which all share a row, only steps of events with new features (rows.Step.NoOvershoot) are proximal.
+// Otherwise the sums would cost as much as the step.
 //
 // A row may count c_i times, see rows.Step. It adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
 // Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. If only a were

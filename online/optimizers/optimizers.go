@@ -60,7 +60,7 @@ type Entry struct {
 	// ClassesOnly reports that the optimizer does not support regression.
 	Curvature, ClassesOnly bool
 	Ridges                 bool // Settings.StartSum can replace the ridge
-	Proximal               bool // supports proximal steps, see rows.Step.Young
+	Proximal               bool // supports proximal steps, see rows.Step.NoOvershoot
 	Second                 bool // the second-order expert can correct it
 	Make                   func(Settings) Optimizer
 }

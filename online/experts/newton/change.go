@@ -25,14 +25,14 @@ func (e *Expert) Follow(columns []uint32, numbers int) {
 func (e *Expert) follow(wanted []uint32) {
 	for i := len(e.columns) - 1; i >= 0; i-- {
 		if _, stays := slices.BinarySearch(wanted, e.columns[i]); !stays {
-			e.deaths.reset()
+			e.groupNoise.reset()
 			e.remove(e.first + i)
 			e.columns = slices.Delete(e.columns, i, i+1)
 		}
 	}
 	for i, column := range wanted {
 		if i == len(e.columns) || e.columns[i] != column {
-			e.deaths.reset()
+			e.groupNoise.reset()
 			e.columns = slices.Insert(e.columns, i, column)
 			e.insert(e.first + i)
 		}
@@ -79,7 +79,7 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 	e.p.scale(i, ratio, shift)
 	e.noise[i] /= ratio * ratio
-	e.deaths.scale(i, ratio)
+	e.groupNoise.scale(i, ratio)
 	for _, u := range e.u {
 		u[0] += shift * u[i]
 		u[i] *= ratio
@@ -92,7 +92,7 @@ const mostMove = 0.1
 // Renew resets the weights of a column, because the meaning of its values changes.
 func (e *Expert) Renew(column uint32) {
 	if i := e.place(column); i >= 0 {
-		e.deaths.reset()
+		e.groupNoise.reset()
 		e.remove(i)
 		e.insert(i)
 	}
@@ -102,7 +102,7 @@ func (e *Expert) Renew(column uint32) {
 // the base learner. It is only for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
-	e.deaths.rescale(factor)
+	e.groupNoise.rescale(factor)
 	for _, u := range e.u {
 		for i := range u {
 			if i != 1 {
@@ -137,7 +137,7 @@ func (e *Expert) Grow(outputs int) (coefficient float64) {
 		}
 	}
 	e.event.df, e.event.dv = make([]float64, outputs), make([]float64, outputs)
-	e.deaths.reset()
+	e.groupNoise.reset()
 	return coefficient
 }
 
@@ -160,7 +160,7 @@ func (e *Expert) Regroup(from [][]int) {
 		e.u = append(e.u, u)
 	}
 	e.event.df, e.event.dv = make([]float64, len(from)), make([]float64, len(from))
-	e.deaths.reset()
+	e.groupNoise.reset()
 }
 
 // leastCoefficient is the smallest coefficient of the base score by which Grow divides.
@@ -192,7 +192,7 @@ func (e *Expert) State(c *coder.Coder) {
 		c.Failed = c.Failed || len(*list) != n
 	}
 	if e.set.Groups > 0 {
-		e.deaths.state(c, e.p.n, e.outputs)
+		e.groupNoise.state(c, e.p.n, e.outputs)
 	}
 	if !c.Decode {
 		return

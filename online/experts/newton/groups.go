@@ -11,7 +11,7 @@ import (
 	"blankout/online/experts"
 )
 
-// deaths holds the terms that noise of groups adds to A and that are not applied yet.
+// groupNoise holds the terms that noise of groups adds to A and that are not applied yet.
 //
 // Let r = Settings.Groups, let B_g be the part of the base score from group g, and let m_g be the entries of z in the
 // group. (If there is one output, the entry of the base is B_g.) The score of output k has the variance
@@ -29,7 +29,7 @@ import (
 //	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
 //
 // where w_k is the value of l'u_k at the minimum of the quadratic (L^-1 c_gk is its slope there).
-type deaths struct {
+type groupNoise struct {
 	blocks []block
 	turn   int   // index of the block that is being applied
 	column int   // next column of factor to apply; len(places) if all are applied
@@ -56,13 +56,13 @@ type block struct {
 }
 
 // reset discards all sums and groups.
-func (d *deaths) reset() {
+func (d *groupNoise) reset() {
 	d.blocks, d.turn, d.column = nil, 0, 0
 	d.places, d.factor, d.wanted = nil, nil, nil
 }
 
 // block returns the index of a group's block.
-func (d *deaths) block(key uint64) int {
+func (d *groupNoise) block(key uint64) int {
 	i := slices.IndexFunc(d.blocks, func(b block) bool { return b.key == key })
 	if i < 0 {
 		i = len(d.blocks)
@@ -95,7 +95,7 @@ func (b *block) join(variable, outputs int) {
 
 // setGroups sets the groups of the event that is learned.
 func (e *Expert) setGroups(g experts.Groups) {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.groupNoise, &e.event
 	if d.groups = g; len(g.Keys) == 0 {
 		d.of = d.of[:0]
 		return
@@ -116,7 +116,7 @@ func (e *Expert) setGroups(g experts.Groups) {
 }
 
 // variance returns the variance of the score of output k under the noise.
-func (d *deaths) variance(k, outputs int, r float64) (v float64) {
+func (d *groupNoise) variance(k, outputs int, r float64) (v float64) {
 	for j := range d.groups.Keys {
 		t := d.total[j*outputs+k]
 		v += t * t
@@ -126,7 +126,7 @@ func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 
 // sumGroups adds the noise of the current event to the sums.
 func (e *Expert) sumGroups(importance float64, active int) {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.groupNoise, &e.event
 	most := 0.0
 	for _, dv := range ev.dv[:active] {
 		most = max(most, dv)
@@ -173,7 +173,7 @@ func (e *Expert) sumGroups(importance float64, active int) {
 const others = 0
 
 // find sets at to the indices, in the event, of the variables of block i. The base's variable belongs to every block.
-func (d *deaths) find(i, outputs int) {
+func (d *groupNoise) find(i, outputs int) {
 	b := &d.blocks[i]
 	for x, variable := range d.at {
 		at, there := slices.BinarySearch(b.places, variable)
@@ -191,7 +191,7 @@ func (d *deaths) find(i, outputs int) {
 
 // takeGroup applies one column of the factor of a group.
 func (e *Expert) takeGroup() {
-	d, ev := &e.deaths, &e.event
+	d, ev := &e.groupNoise, &e.event
 	if d.column >= len(d.places) {
 		if len(d.blocks) == 0 {
 			return
@@ -217,7 +217,7 @@ func (e *Expert) takeGroup() {
 
 // factorize computes the factor L of the next block, and the target w_k of each column of L.
 func (e *Expert) factorize(b *block) {
-	d := &e.deaths
+	d := &e.groupNoise
 	n := len(b.places)
 	d.column, d.places = 0, append(d.places[:0], b.places...)
 	d.factor, d.wanted = zeros(d.factor, n*n), zeros(d.wanted, e.outputs*n)
@@ -274,7 +274,7 @@ func zeros(x []float64, n int) []float64 {
 
 // scale adapts the sums to a new scale. It divides the values of a variable by ratio, and multiplies the weights of the
 // variable by ratio.
-func (d *deaths) scale(variable int, ratio float64) {
+func (d *groupNoise) scale(variable int, ratio float64) {
 	for i := range d.blocks {
 		b := &d.blocks[i]
 		n := len(b.places)
@@ -297,7 +297,7 @@ func (d *deaths) scale(variable int, ratio float64) {
 }
 
 // rescale multiplies all scores by factor. It is only for one output.
-func (d *deaths) rescale(factor float64) {
+func (d *groupNoise) rescale(factor float64) {
 	d.scale(1, 1/factor)
 	for i := range d.blocks {
 		for j := range d.blocks[i].c {
@@ -310,7 +310,7 @@ func (d *deaths) rescale(factor float64) {
 }
 
 // state encodes or decodes the state.
-func (d *deaths) state(c *coder.Coder, variables, outputs int) {
+func (d *groupNoise) state(c *coder.Coder, variables, outputs int) {
 	count := uint64(len(d.blocks))
 	if c.Uint(&count); c.Decode {
 		d.reset()

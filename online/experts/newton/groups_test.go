@@ -86,7 +86,7 @@ func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 			learn()
 			e.Learn(s.y, outputs, 1)
 		}
-		e.deaths.reset()
+		e.groupNoise.reset()
 		n := e.p.n
 		type sums struct {
 			s *mat.SymDense
@@ -137,14 +137,14 @@ func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 		for k := range u {
 			u[k] = slices.Clone(u[k])
 		}
-		if want := 3 + 2 - min(outputs, 2); len(e.deaths.blocks) != want {
-			t.Fatalf("%d outputs: %d blocks, want %d", outputs, len(e.deaths.blocks), want)
+		if want := 3 + 2 - min(outputs, 2); len(e.groupNoise.blocks) != want {
+			t.Fatalf("%d outputs: %d blocks, want %d", outputs, len(e.groupNoise.blocks), want)
 		}
-		for range e.deaths.blocks {
-			for e.takeGroup(); e.deaths.column < len(e.deaths.places); {
+		for range e.groupNoise.blocks {
+			for e.takeGroup(); e.groupNoise.column < len(e.groupNoise.places); {
 				e.takeGroup()
 			}
-			at := slow[e.deaths.blocks[e.deaths.turn].key]
+			at := slow[e.groupNoise.blocks[e.groupNoise.turn].key]
 			a.AddSym(a, at.s)
 			var c mat.Cholesky
 			if !c.Factorize(a) {
@@ -222,13 +222,13 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 						_, df, dv := l.At(s.y[k], scores[k], e.variance(k))
 						for n, i := range e.event.at {
 							sums[k][i] += df * e.event.z[n]
-							if of := e.deaths.of[n]; of >= 0 {
-								sums[k][i] += 2 * dv * e.set.Groups * e.deaths.total[of*outputs+k] * e.event.z[n]
+							if of := e.groupNoise.of[n]; of >= 0 {
+								sums[k][i] += 2 * dv * e.set.Groups * e.groupNoise.total[of*outputs+k] * e.event.z[n]
 							}
 						}
 						if outputs == 1 {
-							for j, b := range e.deaths.groups.Sums {
-								sums[k][1] += 2 * dv * e.set.Groups * e.deaths.total[j] * b
+							for j, b := range e.groupNoise.groups.Sums {
+								sums[k][1] += 2 * dv * e.set.Groups * e.groupNoise.total[j] * b
 							}
 						}
 					}

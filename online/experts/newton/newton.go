@@ -76,12 +76,12 @@ type Expert struct {
 	first   int      // index of the first column in z
 	columns []uint32 // columns of z from index first on, ascending
 
-	p      covariance  // A^-1
-	u      [][]float64 // weights by output
-	noise  []float64   // by variable: diagonal of V that is summed but not applied yet
-	met    uint64      // number of calls of Learn
-	deaths deaths
-	event  event // scratch of Learn
+	p          covariance  // A^-1
+	u          [][]float64 // weights by output
+	noise      []float64   // by variable: diagonal of V that is summed but not applied yet
+	met        uint64      // number of calls of Learn
+	groupNoise groupNoise
+	event      event // scratch of Learn
 }
 
 // event is the event that is learned, and scratch.
@@ -112,7 +112,7 @@ func (e *Expert) begin(outputs int) {
 	for i := range e.first {
 		e.insert(i)
 	}
-	e.deaths.reset()
+	e.groupNoise.reset()
 	e.event = event{df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
 
@@ -168,15 +168,15 @@ func (e *Expert) take(in *experts.Input, base, scores []float64) {
 	if e.first == 2 {
 		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
 	}
-	e.deaths.of = e.deaths.of[:0]
+	e.groupNoise.of = e.groupNoise.of[:0]
 	for range e.first {
-		e.deaths.of = append(e.deaths.of, -1)
+		e.groupNoise.of = append(e.groupNoise.of, -1)
 	}
 	for n, at := range in.Index {
 		if at < len(e.columns) && in.X[n] != 0 {
 			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, in.X[n])
 			if len(in.Groups.Keys) > 0 {
-				e.deaths.of = append(e.deaths.of, in.Groups.Of[n])
+				e.groupNoise.of = append(e.groupNoise.of, in.Groups.Of[n])
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func (e *Expert) forgets(every uint64) float64 {
 // base learner's.
 func (e *Expert) variance(k int) (v float64) {
 	if e.set.Groups > 0 {
-		v = e.deaths.variance(k, e.outputs, e.set.Groups)
+		v = e.groupNoise.variance(k, e.outputs, e.set.Groups)
 	}
 	if e.set.Strength == 0 {
 		return v

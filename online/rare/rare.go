@@ -1,8 +1,8 @@
-// Package young maps classes to outputs if classes with few events share an output. Such classes are called young. A
-// class is young if it is not one of the first [AlwaysSeparate] classes and has a shared output, at the latest until
-// its [SeparateAfter]-th event. The score of a young class is the score of the shared output plus the logarithm of a
-// fraction: the class's fraction of all events of young classes.
-package young
+// Package rare maps classes to outputs if classes with few events share an output. Such classes are called rare. A
+// class is rare if it is not one of the first [AlwaysSeparate] classes and has a shared output, at the latest until
+// its [SeparateAfter]-th event. The score of a rare class is the score of the shared output plus the logarithm of a
+// fraction: the class's fraction of all events of rare classes.
+package rare
 
 import (
 	"math"
@@ -16,7 +16,7 @@ const (
 	// much memory, this holds for fewer classes. Every other class gets a separate output at the latest at its
 	// SeparateAfter-th event, if there is memory.
 	AlwaysSeparate, SeparateAfter = 10, 8
-	// keep is the decay factor, per event, of the weights of all young classes. The weights decay because labels often
+	// keep is the decay factor, per event, of the weights of all rare classes. The weights decay because labels often
 	// repeat.
 	keep = 0.95
 	// prior is the weight of a class without events.
@@ -31,10 +31,10 @@ type Classes struct {
 	on     bool
 	shown  int       // smallest number of scores that Expand returns
 	output []int     // output of each class seen so far
-	weight []float64 // decayed number of each young class's events; 0 for a class with a separate output
+	weight []float64 // decayed number of each rare class's events; 0 for a class with a separate output
 	all    float64   // sum of all weights
 	offset []float64 // log(weight/all) of each class, 0 for a class with a separate output
-	shared int       // output of the young classes, if there are any
+	shared int       // output of the rare classes, if there are any
 	layout []int     // result of Outputs
 }
 
@@ -44,11 +44,11 @@ func (c *Classes) On() bool { return c.on }
 // Known returns the number of classes seen so far, or 0 before classes share an output.
 func (c *Classes) Known() int { return len(c.output) }
 
-// Merge makes the young classes share one output, the last, together with the classes that already share it. It
-// returns, for each new output, the old outputs whose mean is its initial value. young reports whether a class is
-// young, and events returns its number of events. Only the first call uses known, the number of classes seen so far,
+// Merge makes the rare classes share one output, the last, together with the classes that already share it. It
+// returns, for each new output, the old outputs whose mean is its initial value. rare reports whether a class is
+// rare, and events returns its number of events. Only the first call uses known, the number of classes seen so far,
 // and shown, the smallest number of scores that Expand returns.
-func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
+func (c *Classes) Merge(known, shown int, rare func(class int) bool, events func(class int) uint64) (from [][]int) {
 	was := *c
 	if was.on {
 		known, shown = len(was.output), was.shown
@@ -58,9 +58,9 @@ func (c *Classes) Merge(known, shown int, young func(class int) bool, events fun
 	for class := range known {
 		output, weight := was.Output(class), 0.0
 		switch {
-		case was.IsYoung(class):
+		case was.IsRare(class):
 			weight = was.weight[class]
-		case young(class):
+		case rare(class):
 			weight = prior + float64(events(class))
 		}
 		c.output, c.weight = append(c.output, len(from)), append(c.weight, weight)
@@ -83,8 +83,8 @@ func (c *Classes) Merge(known, shown int, young func(class int) bool, events fun
 	return from
 }
 
-// Young returns the number of classes that share an output.
-func (c *Classes) Young() (n int) {
+// Rare returns the number of classes that share an output.
+func (c *Classes) Rare() (n int) {
 	for _, w := range c.weight {
 		if w > 0 {
 			n++
@@ -93,13 +93,13 @@ func (c *Classes) Young() (n int) {
 	return n
 }
 
-// IsYoung reports whether a class is young: it uses the shared output.
-func (c *Classes) IsYoung(class int) bool { return class < len(c.weight) && c.weight[class] > 0 }
+// IsRare reports whether a class is rare: it uses the shared output.
+func (c *Classes) IsRare(class int) bool { return class < len(c.weight) && c.weight[class] > 0 }
 
-// Shared returns the index of the shared output of the young classes.
+// Shared returns the index of the shared output of the rare classes.
 func (c *Classes) Shared() int { return c.shared }
 
-// Add adds the next class, which is young. If it is the only young class, it gets the argument output, which must be a
+// Add adds the next class, which is rare. If it is the only rare class, it gets the argument output, which must be a
 // new output. shift is the amount by which the scores of the shared output must be shifted so that the scores of other
 // classes do not change.
 func (c *Classes) Add(output int) (shift float64) {
@@ -115,13 +115,13 @@ func (c *Classes) Add(output int) (shift float64) {
 	return math.Log(c.all / was)
 }
 
-// Promote gives a young class a separate output. If there is no other young class, the class gets the shared output.
+// Promote gives a rare class a separate output. If there is no other rare class, the class gets the shared output.
 // Otherwise it gets the output with the index output, which must be a copy of the shared output. It returns the shifts
 // of the class's output (own) and of the shared one with which all scores stay the same.
 func (c *Classes) Promote(class, output int) (own, shared float64) {
 	own, was := c.offset[class], c.all
 	c.weight[class] = 0
-	alone := c.Young() == 0
+	alone := c.Rare() == 0
 	if !alone {
 		c.output[class] = output
 	}
@@ -134,7 +134,7 @@ func (c *Classes) Promote(class, output int) (own, shared float64) {
 
 // Take counts an event of a known class.
 func (c *Classes) Take(class int) {
-	if !c.IsYoung(class) {
+	if !c.IsRare(class) {
 		return
 	}
 	for i, w := range c.weight {
@@ -254,7 +254,7 @@ func (c *Classes) State(to *coder.Coder) {
 // mostShown bounds the value of shown in a decoded state.
 const mostShown = 1 << 16
 
-// fits reports whether each output is valid: it belongs to a single class, or is the shared output of all young
+// fits reports whether each output is valid: it belongs to a single class, or is the shared output of all rare
 // classes.
 func (c *Classes) fits() bool {
 	known := len(c.output)
@@ -270,7 +270,7 @@ func (c *Classes) fits() bool {
 			return false
 		}
 	}
-	if c.Young() == 0 {
+	if c.Rare() == 0 {
 		return !slices.Contains(taken, false)
 	}
 	if taken[c.shared] {

@@ -1,4 +1,4 @@
-package young
+package rare
 
 import (
 	"bytes"
@@ -63,10 +63,10 @@ func (s *stream) next() (same int) {
 			s.outputs = outputs
 			break
 		}
-		if !s.IsYoung(class) {
+		if !s.IsRare(class) {
 			break
 		}
-		if s.Young() > 1 {
+		if s.Rare() > 1 {
 			s.outputs = append(s.outputs, s.outputs[s.Shared()])
 		}
 		own, shared := s.Promote(class, len(s.outputs)-1)
@@ -79,7 +79,7 @@ func (s *stream) next() (same int) {
 	return same
 }
 
-// TestClasses checks properties after random changes. The fractions of the young classes must sum to 1, and each other
+// TestClasses checks properties after random changes. The fractions of the rare classes must sum to 1, and each other
 // class must have a separate output. New classes and separate outputs must not change the scores of other classes.
 func TestClasses(t *testing.T) {
 	for seed := range uint64(20) {
@@ -96,14 +96,14 @@ func TestClasses(t *testing.T) {
 			sum, of := 0.0, map[int]int{}
 			for class, o := range s.Outputs() {
 				of[o]++
-				if s.Output(class) != o || after[class] != s.outputs[o]+s.offset[class] || s.IsYoung(class) == (s.Class(o) == class) {
-					t.Fatalf("seed %d, step %d: class %d, young %v, has output %d of class %d", seed, step, class, s.IsYoung(class), o, s.Class(o))
+				if s.Output(class) != o || after[class] != s.outputs[o]+s.offset[class] || s.IsRare(class) == (s.Class(o) == class) {
+					t.Fatalf("seed %d, step %d: class %d, rare %v, has output %d of class %d", seed, step, class, s.IsRare(class), o, s.Class(o))
 				}
-				if s.IsYoung(class) {
+				if s.IsRare(class) {
 					sum += math.Exp(s.offset[class])
 				}
 			}
-			if len(of) != len(s.outputs) || s.Count() != len(s.outputs) || s.Young() > 0 && (math.Abs(sum-1) > 1e-12 || of[s.Shared()] != s.Young()) {
+			if len(of) != len(s.outputs) || s.Count() != len(s.outputs) || s.Rare() > 0 && (math.Abs(sum-1) > 1e-12 || of[s.Shared()] != s.Rare()) {
 				t.Fatalf("seed %d, step %d: fractions sum to %v, outputs %v", seed, step, sum, of)
 			}
 		}
@@ -120,14 +120,14 @@ func TestMerge(t *testing.T) {
 	}
 	few := func(class int) bool { return class >= AlwaysSeparate && events[class] < SeparateAfter }
 	from := c.Merge(len(events), 17, few, func(class int) uint64 { return events[class] })
-	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Young() != 3 {
+	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Rare() != 3 {
 		t.Errorf("outputs of %v", from)
 	}
 	if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 12, 11, 12, -1, -1}; !slices.Equal(c.Outputs(), want) || c.Scores(13) != 17 {
 		t.Errorf("outputs %v, want %v", c.Outputs(), want)
 	}
 	got := c.Expand(make([]float64, 13), unseen, nil)
-	// The weight of a young class is its number of events plus one.
+	// The weight of a rare class is its number of events plus one.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {
 		if want := math.Log(of / 11); math.Abs(got[class]-want) > 1e-15 {
 			t.Errorf("class %d scores %v, want %v", class, got[class], want)
@@ -137,7 +137,7 @@ func TestMerge(t *testing.T) {
 	again.output, again.weight = slices.Clone(c.output), slices.Clone(c.weight)
 	again.Take(12)
 	if from := again.Merge(1, 1, func(class int) bool { return class == 13 }, func(int) uint64 { return 3 }); len(from) != 12 || !slices.Equal(from[11], []int{12, 11}) ||
-		again.Young() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
+		again.Rare() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
 		t.Errorf("once more %v, %+v", from, again)
 	}
 	if got[11] != 0 || got[15] != unseen || got[16] != unseen || c.Output(15) != -1 || c.Output(-1) != -1 {
@@ -150,8 +150,8 @@ func TestMerge(t *testing.T) {
 func TestTake(t *testing.T) {
 	var c Classes
 	c.Merge(12, 12, func(class int) bool { return class >= AlwaysSeparate }, func(int) uint64 { return 0 })
-	if !c.IsYoung(10) || !c.IsYoung(11) || c.IsYoung(9) {
-		t.Fatal("who is young?")
+	if !c.IsRare(10) || !c.IsRare(11) || c.IsRare(9) {
+		t.Fatal("who is rare?")
 	}
 	for range 6 {
 		c.Take(10)
@@ -159,7 +159,7 @@ func TestTake(t *testing.T) {
 	for range 6 {
 		c.Take(11)
 	}
-	c.Take(3) // 3 is not young, so this has no effect
+	c.Take(3) // 3 is not rare, so this has no effect
 	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
 		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
 	}
@@ -192,17 +192,17 @@ func TestState(t *testing.T) {
 		}
 	}
 	s := begin(1, 14)
-	young := slices.IndexFunc(s.weight, func(w float64) bool { return w > 0 })
+	rare := slices.IndexFunc(s.weight, func(w float64) bool { return w > 0 })
 	for name, spoil := range map[string]func(*Classes){
-		"no class":                     func(c *Classes) { c.output, c.weight = nil, nil },
-		"two classes of an output":     func(c *Classes) { c.output[1] = 0 },
-		"a negative output":            func(c *Classes) { c.output[1] = -1 },
-		"an output of nobody":          func(c *Classes) { c.output[1] = 13 },
-		"a young class of another one": func(c *Classes) { c.output[young] = 1 },
-		"a class alone on the shared":  func(c *Classes) { c.weight[young+1], c.output[young+1] = 0, c.shared },
-		"a small weight":               func(c *Classes) { c.weight[young] = 0.5 },
-		"a large output":               func(c *Classes) { c.output[1] = 1 << 40 },
-		"many scores":                  func(c *Classes) { c.shown = 1 << 30 },
+		"no class":                    func(c *Classes) { c.output, c.weight = nil, nil },
+		"two classes of an output":    func(c *Classes) { c.output[1] = 0 },
+		"a negative output":           func(c *Classes) { c.output[1] = -1 },
+		"an output of nobody":         func(c *Classes) { c.output[1] = 13 },
+		"a rare class of another one": func(c *Classes) { c.output[rare] = 1 },
+		"a class alone on the shared": func(c *Classes) { c.weight[rare+1], c.output[rare+1] = 0, c.shared },
+		"a small weight":              func(c *Classes) { c.weight[rare] = 0.5 },
+		"a large output":              func(c *Classes) { c.output[1] = 1 << 40 },
+		"many scores":                 func(c *Classes) { c.shown = 1 << 30 },
 	} {
 		c := s.Classes
 		c.output, c.weight = slices.Clone(c.output), slices.Clone(c.weight)

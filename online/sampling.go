@@ -11,14 +11,14 @@ import "blankout/online/monitor"
 const (
 	decidesAll, decidesSome = 8192, 65_536
 	// Updated mixture weights take effect every applyEvery events. After a request for a fresh expert, they take effect
-	// every hurriedEvery events during the next hurried events.
-	applyEvery, hurriedEvery, hurried = 256, 16, 1024
+	// every freshEvery events during the next fresh events.
+	applyEvery, freshEvery, fresh = 256, 16, 1024
 )
 
 // applies reports whether updated mixture weights take effect after the event with this number. Up to the event until
 // they take effect more often.
 func applies(number, until uint64) bool {
-	return number%applyEvery == 0 || number < until && number%hurriedEvery == 0
+	return number%applyEvery == 0 || number < until && number%freshEvery == 0
 }
 
 // sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
@@ -39,7 +39,7 @@ func decides(number, until uint64) bool {
 
 // wakes reports whether experts with negligible mixture weight take part in an event: they learn from the event, and
 // their losses are compared.
-func wakes(number uint64) bool { return sampled(number, 4) }
+func learnsIdle(number uint64) bool { return sampled(number, 4) }
 
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
@@ -89,8 +89,8 @@ func due(number uint64) monitor.Due {
 }
 
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
-// doubtsFirst that happens at one event in four, and later at one in sixteen and in 64. With more than doubtsFew columns
-// it happens at a quarter of these events.
+// doubtsFirst that happens at one event in four, and later at one in sixteen and in 64. With more than doubtsFew
+// columns it happens at a quarter of these events.
 const doubtsFirst, doubtsFew = 4096, 64
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
