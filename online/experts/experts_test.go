@@ -1,7 +1,6 @@
 package experts_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,7 +12,6 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/must"
 	"blankout/online/encode"
 	"blankout/online/experts"
 	"blankout/online/experts/additive"
@@ -176,64 +174,6 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// TestState checks that a decoded state continues bit by bit, and that invalid bytes are rejected.
-func TestState(t *testing.T) {
-	for _, outputs := range []int{1, 3} {
-		x, s := newExperts(settings(outputs, true)), newNumbers(3, 4, outputs)
-		s.learn(x, 1300)
-		written := func(x *experts.Experts) []byte {
-			c := &coder.Coder{}
-			x.State(c, s.n.Scaling.Scaler.Splines)
-			return c.Out
-		}
-		data := written(x)
-		other := newExperts(settings(outputs, true))
-		c := coder.Read(data)
-		if other.State(c, s.n.Scaling.Scaler.Splines); !c.Done() {
-			t.Fatal("the state is not read")
-		}
-		for k := range outputs {
-			for _, column := range x.Columns() {
-				if weight(x, column, k) != weight(other, column, k) {
-					t.Fatalf("column %d has other weights", column)
-				}
-			}
-		}
-		for range 200 {
-			s.next(x)
-			other.UpdateColumns(&s.in, s.n)
-			for _, x := range []*experts.Experts{x, other} {
-				scores, out := make([]float64, x.Size()), make([]float64, outputs)
-				x.Score(&s.seen, s.base, scores, out)
-				x.Observe(scores, s.lost)
-				x.Learn(&s.seen, s.base, scores, s.y, outputs, 1)
-			}
-		}
-		for _, x := range []*experts.Experts{x, other} {
-			x.Gain(3, 2)
-			x.Idled()[1] = 77
-		}
-		data = written(x)
-		again := newExperts(settings(outputs, true))
-		if again.State(coder.Read(data), s.n.Scaling.Scaler.Splines); again.Idled()[1] != 77 || !bytes.Equal(written(again), data) {
-			t.Errorf("an expert is idle for %v events", again.Idled())
-		}
-		if !bytes.Equal(written(x), written(other)) {
-			t.Error("it does not go on to the bit")
-		}
-		for cut := 0; cut < len(data); cut += 13 {
-			c := coder.Read(data[:cut])
-			if newExperts(settings(outputs, true)).State(c, s.n.Scaling.Scaler.Splines); c.Done() {
-				t.Fatalf("%d of %d bytes are read as a state", cut, len(data))
-			}
-		}
-		c = coder.Read(data)
-		if newExperts(settings(outputs, true)).State(c, nil); c.Done() {
-			t.Error("columns of splines are read without these")
-		}
-	}
-}
-
 // TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
 // only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
 func TestExpertsRestAndWake(t *testing.T) {
@@ -281,6 +221,25 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+// TestInvalidState checks that a part of a state, and a state whose splines are unknown, are rejected.
+func TestInvalidState(t *testing.T) {
+	for _, outputs := range []int{1, 17} {
+		x, s := newExperts(settings(outputs, true)), newNumbers(3, 4, outputs)
+		s.learn(x, 1300)
+		c := &coder.Coder{}
+		x.State(c, s.n.Scaling.Scaler.Splines)
+		for cut := 0; cut <= len(c.Out); cut += 13 {
+			d, splines := coder.Read(c.Out[:cut]), s.n.Scaling.Scaler.Splines
+			if cut+13 > len(c.Out) {
+				d, splines = coder.Read(c.Out), nil
+			}
+			if newExperts(settings(outputs, true)).State(d, splines); d.Done() {
+				t.Fatalf("%d of %d bytes are read as a state", cut, len(c.Out))
+			}
+		}
+	}
+}
+
 // TestMove checks that a change of a column's scale changes no score. If the unit of a column changes, the weights of
 // that column must be 0.
 func TestMove(t *testing.T) {
@@ -306,24 +265,6 @@ func TestMove(t *testing.T) {
 		if x.UpdateColumns(&s.in, s.n); weight(x, s.in.Columns[last], 0) != 0 {
 			t.Error("a column with another unit keeps its weight")
 		}
-	}
-}
-
-// TestStartFresh checks that a fresh start resets the second-order expert and the mixture weights.
-func TestStartFresh(t *testing.T) {
-	x, s := newExperts(settings(1, true)), newNumbers(6, 4, 1)
-	s.learn(x, 1500)
-	before := x.Published(1)
-	x.StartFresh()
-	if got := x.Published(1); got[0].Weight != 0.5 || before[0].Weight == 0.5 {
-		t.Errorf("experts count %v, before %v", got, before)
-	}
-	if b := x.List[0].Base(0); b != 0 {
-		t.Errorf("the base counts %v", b)
-	}
-	splines := make([]float64, 2)
-	if x.List[1].Sum(&experts.Input{One: 1}, splines); splines[0] == 0 {
-		t.Error("splines are forgotten")
 	}
 }
 
@@ -395,25 +336,6 @@ func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 			t.Errorf("columns %v: the experts see %v %v of %v, want %v %v of %v", event.columns, got.Index, got.X, got.Source, event.index, event.x, event.source)
 		}
 	}
-}
-
-// TestForceNeedsObservations checks that an update without a new observation leaves the weights in effect as they are. A
-// restored learner has only these weights until the next observation.
-func TestForceNeedsObservations(t *testing.T) {
-	x, s := newExperts(settings(1, true)), newNumbers(8, 4, 1)
-	s.learn(x, 800)
-	scores, out := make([]float64, x.Size()), make([]float64, 1)
-	s.next(x)
-	x.Score(&s.seen, s.base, scores, out)
-	for i := range x.Mixed() {
-		x.Mixed()[i] = float64(1+i) / 100 // not what the learned weights would give
-	}
-	was := slices.Clone(x.Mixed())
-	x.Learn(&s.seen, s.base, scores, s.y, 1, 1)
-	must.Require(t, slices.Equal(x.Mixed(), was), "without an observation the weights are %v, they were %v", x.Mixed(), was)
-	x.Observe(scores, s.lost)
-	x.Learn(&s.seen, s.base, scores, s.y, 1, 1)
-	must.Require(t, !slices.Equal(x.Mixed(), was), "an observation leaves the weights %v", was)
 }
 
 // weight returns the mixed weight of a column for an output.

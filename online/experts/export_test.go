@@ -38,9 +38,3 @@ func (x *Experts) Fractions(spline int) (fractions []float64, columns []uint32) 
 
 // Numbers returns the number of followed columns that are no spline columns.
 func (x *Experts) Numbers() int { return x.numbers }
-
-// Mixed returns the mixture weights in effect. The caller may change them.
-func (x *Experts) Mixed() []float64 { return x.mixture.Weights }
-
-// Idled returns by how many events each expert is idle. The caller may change them.
-func (x *Experts) Idled() []uint64 { return x.idle }

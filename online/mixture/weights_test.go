@@ -1,13 +1,11 @@
 package mixture
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
@@ -131,9 +129,9 @@ func TestMixtureWeightsRegret(t *testing.T) {
 	}
 }
 
-// TestMixtureMergesAndRestores checks that merging the events of several learners gives the same result as learning all
-// events. Decoding must return the encoded state, and an inconsistent state must be rejected.
-func TestMixtureMergesAndRestores(t *testing.T) {
+// TestMixtureMerges checks that merging the events of several learners gives the same result as learning all
+// events.
+func TestMixtureMerges(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	fold, together := New(settings()), New(settings())
 	base := fold.Sums()
@@ -198,38 +196,6 @@ func TestMixtureMergesAndRestores(t *testing.T) {
 	}
 	if fold.LearnsFromMasks(2) || !fold.LearnsFromMasks(1) {
 		t.Error("masks are heeded where enough events have come, or not where none has")
-	}
-	c := &coder.Coder{}
-	fold.State(c)
-	again := New(settings())
-	d := coder.Read(c.Out)
-	if again.State(d); !d.Done() {
-		t.Fatal("a state is not read")
-	}
-	if again.LearnsFromMasks(2) {
-		t.Error("how many events have come is lost")
-	}
-	if again.Masked(); !again.LearnsFromMasks(2) {
-		t.Error("events that came are not forgotten")
-	}
-	for r := range again.ranges {
-		again.ranges[r].own = fold.ranges[r].own
-	}
-	e := &coder.Coder{}
-	if again.State(e); !bytes.Equal(c.Out, e.Out) {
-		t.Error("a state is another once read")
-	}
-	for cut := 0; cut < len(c.Out); cut += 7 {
-		d := coder.Read(c.Out[:cut])
-		if New(settings()).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are taken", cut, len(c.Out))
-		}
-	}
-	d = coder.Read(c.Out)
-	two := settings()
-	two.Components = 2
-	if New(two).State(d); !d.Failed {
-		t.Error("a state of other answers is taken")
 	}
 }
 
@@ -315,7 +281,7 @@ func TestMixtureScales(t *testing.T) {
 
 // TestMixtureCorrected checks the mixture weight of the correcting experts, relative to the other components, by
 // range. Before any evidence a range with missing fields has a small weight, and then starts with the weight for complete
-// events. The weight must be part of the state.
+// events.
 func TestMixtureCorrected(t *testing.T) {
 	make := func() *Mixture {
 		c := settings()
@@ -351,25 +317,6 @@ func TestMixtureCorrected(t *testing.T) {
 	}
 	if !slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)) {
 		t.Error("the shares of the levels have moved")
-	}
-	c := &coder.Coder{}
-	table.State(c)
-	again, d := make(), coder.Read(c.Out)
-	if again.State(d); !d.Done() {
-		t.Fatal("a state is not read")
-	}
-	for range 5 {
-		table.ObserveCorrected(2, 1, 0)
-		again.ObserveCorrected(2, 1, 0)
-	}
-	table.Apply()
-	again.Apply()
-	if a, b := table.Corrected(2), again.Corrected(2); a != b || a == own {
-		t.Errorf("the share is %v, and %v of the one that was read", a, b)
-	}
-	d = coder.Read(c.Out)
-	if New(settings()).State(d); d.Done() {
-		t.Error("a table without an expert takes the state")
 	}
 	table.Correct(false)
 	if table.Corrected(0) != 0 || !table.Counts() {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"blankout/internal/coder"
@@ -161,39 +160,6 @@ func TestMove(t *testing.T) {
 	e.Renew(3)
 	if got := e.Weights(1, 0); got[0] != 0 || got[1] != 0 {
 		t.Errorf("weights of a column that is renewed: %v", got)
-	}
-}
-
-// TestMove checks that Move changes no score. If keeping the scores would extrapolate too far, Move must keep the
-// weights instead. Renew must set the column's weights to 0.
-func TestGrow(t *testing.T) {
-	e, score := taught(1)
-	was := score(e, []float64{0.3, -0.2})[0]
-	sum := e.layout.Accumulators(e.table[0])[0]
-	e.Grow(3)
-	if got := score(e, []float64{0.3, -0.2}); math.Abs(got[1]-was) > 1e-12 || math.Abs(got[0]+was) > 1e-12 || got[2] != 0 {
-		t.Errorf("the score was %v, those of three outputs are %v", was, got)
-	}
-	if p := e.layout.Accumulators(e.table[0]); p[0] != sum || p[1] != sum || p[2] != 0 {
-		t.Errorf("the sum of squares was %v, those of three outputs are %v", sum, p[:3])
-	}
-	wide, _ := taught(2)
-	w := slices.Clone(wide.Weights(1, 1))
-	if wide.Grow(5); !slices.Equal(wide.Weights(1, 1)[:2], w) || wide.Weights(1, 1)[0] == 0 {
-		t.Errorf("weights %v have become %v", w, wide.Weights(1, 1))
-	}
-}
-
-// TestFollow checks that new columns start at 0, and that the other columns keep their weights.
-func TestFollow(t *testing.T) {
-	e, _ := taught(1)
-	first, second := e.Weights(0, 0)[0], e.Weights(0, 1)[0]
-	e.Follow([]uint32{3, 5, 8}, 3)
-	if got := []float64{e.Weights(0, 0)[0], e.Weights(0, 1)[0], e.Weights(0, 2)[0]}; !slices.Equal(got, []float64{first, 0, second}) {
-		t.Errorf("weights %v", got)
-	}
-	if e.Follow([]uint32{8}, 1); e.Weights(0, 0)[0] != second || second == 0 {
-		t.Error("the weight that stays is another")
 	}
 }
 
