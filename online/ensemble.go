@@ -19,7 +19,7 @@ import (
 // component, and the correcting experts together are one more component. Lists of scores are by component and output.
 type ensemble struct {
 	levels  *levels.Expert
-	experts *experts.Experts // nil if the settings exclude them
+	experts *experts.Experts
 	mixture *mixture.Mixture
 	others  []float64 // scratch
 }
@@ -39,9 +39,8 @@ type scored struct {
 func (x *ensemble) newScored(levels levels.Scores) scored {
 	n, k := len(levels.Iterate), x.levels.Outputs
 	s := scored{levels: levels, base: make([]float64, k)}
-	if x.experts != nil {
+	if s.experts = make([]float64, x.experts.Size()); x.mixture.Correctable {
 		n += k
-		s.experts = make([]float64, x.experts.Size())
 	}
 	s.components = make([]float64, n)
 	return s
@@ -83,10 +82,10 @@ func (x *ensemble) correctCopy(n *experts.Nested, copy int, silent, corrects boo
 }
 
 // knows reports whether there are correcting experts with columns to learn from.
-func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumns() }
+func (x *ensemble) knows() bool { return x.experts.HasColumns() }
 
 // counts reports whether the correcting experts may have weight in predictions.
-func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
+func (x *ensemble) counts() bool { return x.experts.Counts() }
 
 // learns reports whether the correcting experts learn from the labeled event with this number.
 func (x *ensemble) learns(number uint64) bool { return x.counts() || x.knows() && learnsIdle(number) }
@@ -95,7 +94,7 @@ func (x *ensemble) learns(number uint64) bool { return x.counts() || x.knows() &
 // scratch memory, by output.
 func (x *ensemble) intercepts(of []float64, base, components []float64) {
 	n := len(components)
-	if x.experts != nil {
+	if x.mixture.Correctable {
 		n -= x.levels.Outputs
 	}
 	x.levels.PublishedIntercepts(of, components[:n])
@@ -228,44 +227,32 @@ func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event
 // followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
 // reports whether the columns have changed. If so, the event must be scored again.
 func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
-	if x.experts != nil {
-		changed = x.experts.UpdateColumns(in, n)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	changed = x.experts.UpdateColumns(in, n)
+	x.mixture.Correct(x.experts.Counts())
 	return changed
 }
 
 // review updates the correcting experts after the encoder has reviewed which columns are numeric.
 func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
-	if x.experts != nil {
-		x.experts.Review(r, n.Table)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.Review(r, n.Table)
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // apply makes the mixture weights learned so far take effect, at the event with this number.
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
-	if x.experts != nil {
-		x.experts.Rested(number, x.mixture.Counts())
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.Rested(number, x.mixture.Counts())
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // rescaleTargets multiplies the weights of the correcting experts by factor and adds shift to their intercepts, because
 // the unit of regression targets has changed.
-func (x *ensemble) rescaleTargets(factor, shift float64) {
-	if x.experts != nil {
-		x.experts.Rescale(factor, shift)
-	}
-}
+func (x *ensemble) rescaleTargets(factor, shift float64) { x.experts.Rescale(factor, shift) }
 
 // grow increases the number of outputs of all experts. It returns the function that converts a row.
 func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	fill = x.levels.Grow(outputs)
-	if x.experts != nil {
-		x.experts.Grow(outputs, x.levels.End())
-	}
+	x.experts.Grow(outputs, x.levels.End())
 	return fill
 }
 
@@ -273,34 +260,22 @@ func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 // old outputs, and the new output starts as their mean. regroup returns the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
-	if x.experts != nil {
-		x.experts.Regroup(from, x.levels.End())
-	}
+	x.experts.Regroup(from, x.levels.End())
 	return fill
 }
 
 // forget multiplies the memory of the correcting experts by keep.
-func (x *ensemble) forget(keep float64) {
-	if x.experts != nil {
-		x.experts.Forget(keep)
-	}
-}
+func (x *ensemble) forget(keep float64) { x.experts.Forget(keep) }
 
 // startFresh resets the second-order expert and gives it its initial mixture weight.
 func (x *ensemble) startFresh() {
-	if x.experts != nil {
-		x.experts.StartFresh()
-		x.mixture.CorrectAgain()
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.StartFresh()
+	x.mixture.CorrectAgain()
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // publish writes the correcting experts' own weights, without the base scores, to the rows.
-func (x *ensemble) publish(t *model.Table) {
-	if x.experts != nil {
-		x.experts.Publish(t)
-	}
-}
+func (x *ensemble) publish(t *model.Table) { x.experts.Publish(t) }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
 func (x *ensemble) alone() []float64 {
@@ -321,8 +296,6 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 
 // correctState encodes or decodes the state of the correcting experts.
 func (x *ensemble) correctState(c *coder.Coder, splines *model.Splines) {
-	if x.experts != nil {
-		x.experts.State(c, splines)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.State(c, splines)
+	x.mixture.Correct(x.experts.Counts())
 }

@@ -42,14 +42,11 @@ type masked struct {
 }
 
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
-	m := masked{
+	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
 		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		parts: x.experts.NewNested(mixture.Points),
 	}
-	if x.experts != nil {
-		m.parts = x.experts.NewNested(mixture.Points)
-	}
-	return m
 }
 
 // labeled is a labeled event that has been encoded and scored, but not learned yet.

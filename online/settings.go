@@ -132,17 +132,18 @@ func (s *settings) width(outputs int) int {
 	return s.levels.Width(outputs, more)
 }
 
-// newExperts returns the experts that correct the noise levels, or nil if the settings exclude them.
+// newExperts returns the experts that correct the noise levels. There are none if the settings exclude them.
 func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.Experts {
+	c := experts.Settings{Outputs: levels.Outputs, At: levels.End()}
 	if !s.corrects {
-		return nil
+		return experts.New(c)
 	}
 	if halfLife == 0 {
 		halfLife = correctHalfLife
 	}
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
 	l, outputs := s.levels.Loss, levels.Outputs
-	c := experts.Settings{Outputs: outputs, At: levels.End(), Groups: groups}
+	c.Groups = groups
 	second := newton.Settings{Loss: l, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	if c.List, c.Weights = []experts.Expert{newton.New(second, outputs)}, []float64{1}; !l.Facts().Regression && !s.levels.Grouped() {
 		c.List = append(c.List, additive.New(l, second.Strength, outputs), discriminant.New(outputs, halfLife))

@@ -145,7 +145,9 @@ func (x *Experts) resize(outputs, at int) {
 // Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one
 // of its learning rates adapts fast.
 func (x *Experts) Forget(keep float64) {
-	x.List[0].Forget(keep)
+	for _, e := range x.List[:min(1, len(x.List))] {
+		e.Forget(keep)
+	}
 	x.stale = true
 }
 
@@ -155,6 +157,9 @@ const freshKeep = 0.1
 // StartFresh resets the second-order expert. The other experts keep their weights but change faster. All components
 // get their initial mixture weights.
 func (x *Experts) StartFresh() {
+	if len(x.List) == 0 {
+		return
+	}
 	x.List[0].Restart()
 	x.fresh = true
 	for _, e := range x.List[1:] {
@@ -178,6 +183,9 @@ func (x *Experts) Publish(t *model.Table) {
 
 // State encodes or decodes the experts. splines are the splines of the model that is read with the state.
 func (x *Experts) State(c *coder.Coder, splines *model.Splines) {
+	if len(x.List) == 0 {
+		return
+	}
 	c.Bool(&x.off)
 	c.Bool(&x.look)
 	columns := x.columns

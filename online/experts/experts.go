@@ -91,7 +91,7 @@ func ColumnsFit(columns, outputs int) bool { return columns*outputs <= mostWeigh
 
 // Settings are the settings of Experts.
 type Settings struct {
-	List    []Expert  // the second-order expert is first
+	List    []Expert  // the second-order expert is first; the list may be empty
 	Weights []float64 // initial mixture weight of each component; the sum is 1
 	Outputs int
 	At      int     // index in a row of the weights that Publish writes
@@ -107,7 +107,7 @@ type Experts struct {
 	columns []uint32 // all followed columns, ascending
 	numbers int      // number of columns that are not spline columns
 	splines splines
-	off     bool // too many numeric columns
+	off     bool // there are no experts, or too many numeric columns
 	look    bool // there may be new numeric columns
 	mixture mixture.Components
 	idle    []uint64 // by expert: consecutive events with little mixture weight, see learns
@@ -142,7 +142,7 @@ const mostKnots, fewKnots = 5, 3
 
 // New returns Experts in their initial state.
 func New(s Settings) *Experts {
-	x := &Experts{Settings: s, look: true, mixture: mixture.NewComponents(s.Weights), idle: make([]uint64, len(s.List)), first: []int{0}}
+	x := &Experts{Settings: s, off: len(s.List) == 0, look: true, mixture: mixture.NewComponents(s.Weights), idle: make([]uint64, len(s.List)), first: []int{0}}
 	for i, e := range s.List {
 		for range e.Names() {
 			x.of = append(x.of, i)
