@@ -221,6 +221,17 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
+func TestPairsFit(t *testing.T) {
+	for _, x := range []struct {
+		columns, outputs int
+		want             bool
+	}{{256, 1, true}, {257, 1, false}, {200, 100, true}, {201, 100, false}, {256, 78, true}, {256, 79, false}} {
+		if experts.PairsFit(x.columns, x.outputs) != x.want {
+			t.Errorf("%d columns of %d outputs: %v", x.columns, x.outputs, !x.want)
+		}
+	}
+}
+
 // TestInvalidState checks that a part of a state, and a state whose splines are unknown, are rejected.
 func TestInvalidState(t *testing.T) {
 	for _, outputs := range []int{1, 17} {
