@@ -306,7 +306,7 @@ func (o *predictFlags) newWriter(out io.Writer, m *served.Model, reader *fillRea
 	if o.explain.form == "" {
 		return newAnswers(out, o.out, m, reader, s, &o.data)
 	}
-	x, err := newExplainer(out, m, s, &o.data, &o.explain)
+	x, err := newExplainer(out, m, reader, s, &o.data, &o.explain)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}

@@ -295,8 +295,8 @@ function drawHealth(h) {
   $("health-alarms").style.marginBottom = alarms.length ? "8px" : "0";
   const two = (f, kind, c) => [cell(f, kind, c && percent(c.now)), c ? percent(c.usual) : none];
   const cell = (f, kind, text) => el("td", (f.alarms || []).some(a => a.kind === kind) ? {class: "bad"} : {}, text || none);
-  $("health-table").replaceChildren(rows(["field", "missing", "usually", "mean moved by", "error without"], h.fields.map(f => [
-    f.field, ...two(f, "missing", f.missing),
+  $("health-table").replaceChildren(rows(["field", "missing", "usually", "doubted", "usually", "mean moved by", "error without"], h.fields.map(f => [
+    f.field, ...two(f, "missing", f.missing), ...two(f, "doubted", f.doubted),
     cell(f, "mean", f.mean && (f.mean.change < 0 ? "−" : "+") + Math.abs(f.mean.change).toFixed(2)),
     f.error_without == null ? none : f.error_without.toFixed(1) + " %"])));
   text("health-note", (h.watched > h.fields.length ? `The worst ${h.fields.length} of ${whole(h.watched)} fields. ` : "") +
