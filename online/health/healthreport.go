@@ -195,6 +195,9 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		}
 		if f.measures[kind].alarm != 0 {
 			x := h.alarm(id, kind)
+			if f.measures[kind].calm == 0 {
+				x.until = Moment{}
+			}
 			field.Alarms = append(field.Alarms, alarmOf(r.fields, &x))
 		}
 		c := f.condition(kind)
@@ -300,7 +303,8 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 // text describes an alarm in a sentence.
 func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
-	if x.what == alarmEnded {
+	calming := x.what == alarmRaised && x.until != Moment{} // it will end if its current state lasts
+	if x.what == alarmEnded || calming {
 		since = x.until.String()
 	}
 	text, nowPercent, usualPercent := "", percentText(v.Now), percentText(v.Usual)
@@ -321,7 +325,7 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		text = fmt.Sprintf("mean of %s is %s since %s (usually %s): %+.2g of its deviations", field, now, since, usual, v.Change)
 	case measureDoubted:
 		text = fmt.Sprintf("%s doubted in %s of its examined readings since %s (usually %s)", field, nowPercent, since, usualPercent)
-		if reads, others := measure.Apart(v.at, v.expected, 4); x.what == alarmRaised {
+		if reads, others := measure.Apart(v.at, v.expected, 4); x.what == alarmRaised && !calming {
 			text += fmt.Sprintf(": reads %s, the other fields say about %s; check its sensor", reads, others)
 		}
 	case alarmStuck:
@@ -339,6 +343,8 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		text = fmt.Sprintf("back to normal: %s; the alarm began at %v", text, x.since)
 	case x.what == alarmAccepted:
 		text += fmt.Sprintf("; after %d events this is the new normal, and the alarm has ended", alarmEvents)
+	case calming:
+		text += fmt.Sprintf("; the alarm began at %v, and ends if this lasts", x.since)
 	default:
 		if v.before >= 0 {
 			text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)
