@@ -272,7 +272,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.weight = l.weights.Observe(e.Weight)
 	}
 	r := &l.room
-	l.doubt(e)
+	l.doubt(e, &r.seen.Met)
 	l.readLack(e)
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)

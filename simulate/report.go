@@ -74,11 +74,11 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	if r.Numbers {
 		first, second = "rmse", "mae"
 	}
-	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted"}}
+	rows := [][]string{{"model", "nightmare", "severity", "loss", "rescale", "repeats", first, "low", "high", second, "deleted"}}
 	for _, spline := range r.Curves {
 		for _, p := range spline.Points {
 			first, second := p.errors()
-			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Dead), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
+			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Loss), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
 				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted)})
 		}
 	}
@@ -106,7 +106,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 			b.WriteByte('\n')
 		}
 		points := splines[0].Points
-		row("model", "the dead are", func(p *Point) string { return p.Nightmare }, points)
+		row("model", "loss", func(p *Point) string { return p.Nightmare }, points)
 		b.WriteString("|---|---|" + strings.Repeat("---|", len(points)) + "\n")
 		for _, c := range splines {
 			row(c.name(), c.Treatment.String(), cell, c.Points)

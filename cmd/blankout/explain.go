@@ -75,9 +75,10 @@ type explanation struct {
 	Why           string              `json:"why,omitempty"`
 	// Imputed is the contribution of imputed fields. It is in addition to the contributions of the features from which
 	// the fields are imputed.
-	Imputed float64         `json:"filled,omitempty"`
-	Terms   []explainedTerm `json:"terms"`
-	Rest    float64         `json:"rest"` // contribution of the features that are not listed
+	Imputed float64                 `json:"filled,omitempty"`
+	Doubted []served.DoubtedReading `json:"doubted,omitempty"` // numbers that count as missing, and why
+	Terms   []explainedTerm         `json:"terms"`
+	Rest    float64                 `json:"rest"` // contribution of the features that are not listed
 }
 
 type explainedTerm struct {
@@ -97,6 +98,7 @@ type explainedTerm struct {
 type explainer struct {
 	flags  *explainFlags
 	model  *model.Linear
+	reader *fillReader
 	schema *event.Schema // schema of the examples
 	class  int           // class to explain; -1 to choose it for each example
 	names  namer
@@ -104,12 +106,12 @@ type explainer struct {
 	json   *json.Encoder // nil if explanations are text
 }
 
-func newExplainer(out io.Writer, m *served.Model, s *event.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
+func newExplainer(out io.Writer, m *served.Model, reader *fillReader, s *event.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
 		return nil, m.Explains()
 	}
-	x := &explainer{flags: o, model: linear, schema: s, class: -1, names: namer{model: m, data: d}, out: bufio.NewWriter(out)}
+	x := &explainer{flags: o, model: linear, reader: reader, schema: s, class: -1, names: namer{model: m, data: d}, out: bufio.NewWriter(out)}
 	if o.class != "" {
 		if loss.IsRegression(m.Loss) {
 			return nil, usageError{fmt.Errorf("--class %q: this is a regression model without classes", o.class)}
@@ -186,6 +188,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 		x.Stuck = m.StuckFields(e)
 		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Imputed = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Imputed
 	}
+	x.Doubted = a.names.model.DoubtedReadings(a.reader.doubted)
 	var listed []served.Feature
 	for i, t := range why.Terms {
 		if !t.Known {
@@ -299,6 +302,13 @@ func (x *explanation) print(w io.Writer) {
 		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Imputed)
 	}
 	t.Flush()
+	for _, d := range x.Doubted {
+		why := "which contradicts the other numbers"
+		if d.Reason == string(model.Repeated) {
+			why = "a value that began to repeat, not what the other numbers say"
+		}
+		fmt.Fprintf(w, "  doubted: %s reads %v, %s: they predict %.4g (no measurement with probability %.4g); the terms take it as it is\n", event.Printable(d.Field), d.Value, why, d.Expected, d.Probability)
+	}
 	if len(x.Missing) > 0 {
 		how := fmt.Sprintf("the score of the other fields is multiplied by %.4g", x.Factor)
 		if x.Imputed != 0 {

@@ -42,7 +42,7 @@ func printFeatures(out *bufio.Writer, h *health.Health) {
 		return
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tmean\tusually\terror % without\t")
+	fmt.Fprintln(t, "field\tkind\tmissing %\tusually\tdoubted %\tusually\tmean\tusually\terror % without\t")
 	two := func(c *health.Condition, factor float64) string {
 		if c == nil {
 			return "\t"
@@ -54,7 +54,7 @@ func printFeatures(out *bufio.Writer, h *health.Health) {
 		if f.ErrorWithout != nil {
 			without = fmt.Sprintf("%.1f", *f.ErrorWithout)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", event.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.Mean, 1), without)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", event.Printable(f.Field), f.Kind, two(f.Missing, 100), two(f.Doubted, 100), two(f.Mean, 1), without)
 	}
 	t.Flush()
 	var never []string

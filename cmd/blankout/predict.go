@@ -68,9 +68,10 @@ Without the feature the score would lose its contribution. Features that share a
 share a line. --explain=json writes one object for each example.
 
 --delete D deletes each feature with probability D, --delete-groups D each group. predict
-measures both kinds of loss. Declared: the deleted features are missing, and the missing
-policy applies. Silent: a deleted number reads its mean or 0, other features are absent, and
-nothing is declared. Predictions and other measures are silent, or declared with --declared.
+measures three kinds of loss. Declared: the features are missing, and the missing policy
+applies. Dead: a number reads its mean or 0, other features are absent. Stale: a number or
+category is that of an earlier example. Predictions and other measures are for dead features,
+or for declared ones with --declared.
 --rescale drops the deleted features and multiplies the survivors by 1/(1-D).`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
@@ -305,7 +306,7 @@ func (o *predictFlags) newWriter(out io.Writer, m *served.Model, reader *fillRea
 	if o.explain.form == "" {
 		return newAnswers(out, o.out, m, reader, s, &o.data)
 	}
-	x, err := newExplainer(out, m, s, &o.data, &o.explain)
+	x, err := newExplainer(out, m, reader, s, &o.data, &o.explain)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}

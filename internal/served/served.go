@@ -565,7 +565,7 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, doubted *model.Doubted, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Stuck = m.StuckFields(e)
-	p.Doubted = m.doubtedReadings(doubted)
+	p.Doubted = m.DoubtedReadings(doubted)
 	if unknown, known := m.unknown(e); len(unknown) > 0 {
 		p.OnlyUnseen = !known
 		named, err := names.Of(e.Value, s, unknown)
@@ -589,11 +589,11 @@ func (m *Model) score(e *event.Example, out []float64) ([]float64, []DoubtedRead
 		return m.Score(e, out), nil
 	}
 	scores, x := linear.ScoreDoubted(e, out)
-	return scores, m.doubtedReadings(x)
+	return scores, m.DoubtedReadings(x)
 }
 
-// doubtedReadings lists the readings that count as missing because they are doubted. x may be nil.
-func (m *Model) doubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
+// DoubtedReadings lists the readings that count as missing because they are doubted. x may be nil.
+func (m *Model) DoubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
 	if x == nil {
 		return nil
 	}
