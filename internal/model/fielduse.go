@@ -118,7 +118,8 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 // out.
 func (u *FieldUse) lists(fields []event.Field) {
 	u.usually, u.nullIsValue = u.usually[:0], u.nullIsValue[:0]
-	little := 2*sum(u.Null) > sum(u.Null)+sum(u.Present)
+	nulls := sum(u.Null)
+	little := u.Events < tellingLeast || nulls > mostlyNull*(nulls+sum(u.Present))
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
 		present, null := uint64(0), uint64(0)
 		if id < len(u.Present) {
@@ -137,9 +138,12 @@ func (u *FieldUse) lists(fields []event.Field) {
 	}
 }
 
-func sum(counts []uint64) (sum uint64) {
+// Most fields are null if more than the fraction mostlyNull of them is. Fewer than tellingLeast events tell little.
+const mostlyNull, tellingLeast = 0.45, 64
+
+func sum(counts []uint64) (sum float64) {
 	for _, n := range counts {
-		sum += n
+		sum += float64(n)
 	}
 	return sum
 }
