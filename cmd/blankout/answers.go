@@ -164,3 +164,11 @@ func (a *answers) flush() error {
 	a.csv.Flush()
 	return a.csv.Error()
 }
+
+// printable returns names in a form that is safe to print.
+func printable(names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, event.Printable(name))
+	}
+	return out
+}

@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout/internal/event"
@@ -134,8 +133,11 @@ func (x *explainer) add(e *event.Example, scores, probabilities []float64, place
 	if x.json != nil {
 		return x.json.Encode(why)
 	}
-	why.print(x.out)
-	return nil
+	if err := printText(x.out, why, math.MaxInt); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(x.out)
+	return err
 }
 
 func (x *explainer) flush() error { return x.out.Flush() }
@@ -255,64 +257,4 @@ func className(classes []string, class int) string {
 		return fmt.Sprintf("class %d", class)
 	}
 	return classes[class]
-}
-
-func (x *explanation) print(w io.Writer) {
-	fmt.Fprint(w, event.Printable(x.Event))
-	if x.Key != "" {
-		fmt.Fprintf(w, " key %q", x.Key)
-	}
-	separator := ": "
-	if x.Predicted != "" {
-		fmt.Fprintf(w, ": %s predicted", event.Printable(x.Predicted))
-		separator = ", "
-	}
-	if x.Label != nil {
-		fmt.Fprintf(w, "%slabeled %s", separator, event.Printable(*x.Label))
-	}
-	fmt.Fprint(w, "\n  score ")
-	if x.Class != "" {
-		fmt.Fprintf(w, "of %s ", event.Printable(x.Class))
-	}
-	fmt.Fprintf(w, "%.4g", x.Score)
-	if x.Prob != nil {
-		fmt.Fprintf(w, ", probability %.4g", *x.Prob)
-	}
-	if x.Variance > 0 {
-		fmt.Fprintf(w, ", variance %.4g under %s", x.Variance, x.Noise)
-	}
-	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  adds\tweight\tvalue\tas given\tvariance\t  feature")
-	for _, f := range x.Terms {
-		name := event.Printable(f.Name)
-		if !f.Known {
-			name += " (not seen)"
-		}
-		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Fraction, name)
-	}
-	if n := x.Features - len(x.Terms); n > 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  %s other features\n", x.Rest, humanize.Comma(int64(n)))
-	}
-	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
-	if x.Imputed != 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Imputed)
-	}
-	t.Flush()
-	if len(x.Missing) > 0 {
-		how := fmt.Sprintf("the score of the other fields is multiplied by %.4g", x.Factor)
-		if x.Imputed != 0 {
-			how += ", and for the numbers computed from it"
-		}
-		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
-		if len(x.Stuck) > 0 {
-			fmt.Fprintf(w, "  stuck: %s\n", event.Printable(strings.Join(x.Stuck, ", ")))
-		}
-		if x.Features == 0 && x.Imputed == 0 {
-			fmt.Fprintln(w, "  the model knows no feature of the event: the score is the intercept")
-		} else {
-			fmt.Fprintf(w, "  scored by policy %s, %s: %s\n", x.MissingPolicy, how, x.Why)
-		}
-	}
-	fmt.Fprintln(w)
 }

@@ -3,12 +3,8 @@ package main
 // This file formats the error measures of regression.
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
-
-	"github.com/dustin/go-humanize"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -20,9 +16,8 @@ import (
 
 // numberMeasures measures regression predictions.
 type numberMeasures struct {
-	loss     loss.Loss
-	examples int // number of examples, labeled or not
-	sums     measure.Numbers
+	loss loss.Loss
+	sums measure.Numbers
 }
 
 func newNumberMeasures(lossName string) (*numberMeasures, error) {
@@ -32,30 +27,11 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 
 // add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
 func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
-	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)
 		low, high := h.Interval(value, by)
 		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
 	}
-}
-
-func (m *numberMeasures) print(w io.Writer) {
-	fmt.Fprintf(w, "%-20s %s\n", "examples", humanize.Comma(int64(m.examples)))
-	if m.sums.Weight > 0 {
-		fmt.Fprintln(w, numbersLine(m.sums.Report(m.loss)))
-	}
-}
-
-// encode writes the JSON output.
-func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, deleted deletionReport) error {
-	return json.NewEncoder(w).Encode(struct {
-		Examples int `json:"examples"`
-		measure.NumbersReport
-		deletionReport
-		Unseen  unseenReport `json:"unseen"`
-		Refused int          `json:"refused"` // number of rejected and skipped records
-	}{m.examples, m.sums.Report(m.loss), deleted, unmet, refused})
 }
 
 // recentError formats the recent error of a learner.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -214,9 +213,6 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 		screen.done(fmt.Sprintf("%s events, %d curves, %.1f s", humanize.Comma(int64(result.Events)), len(result.Curves), time.Since(begin).Seconds()))
 		if err := result.Markdown(p.stderr); err != nil {
 			return err
-		}
-		if isTerminal(p.stderr) {
-			drawResult(p.stderr, result)
 		}
 		if text := result.SilentLoss().String(); text != "" {
 			fmt.Fprintf(p.stderr, "\n%s\n", text)
@@ -431,24 +427,4 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 		return nil, refusedError{fmt.Errorf("%s: no events", strings.Join(paths, " "))}
 	}
 	return out, nil
-}
-
-// drawResult prints the error of each curve with several points as bars of text.
-func drawResult(out io.Writer, r *simulate.Result) {
-	fmt.Fprintln(out)
-	for _, c := range r.Curves {
-		var values []float64
-		for i := range c.Points {
-			p := &c.Points[i]
-			if r.Numbers {
-				values = append(values, float64(p.RMSE))
-			} else {
-				values = append(values, float64(p.Error))
-			}
-		}
-		if len(values) > 1 {
-			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, dead features %s: %s\n", sparkline(values), values[0], values[len(values)-1],
-				event.Printable(c.Subject), c.Treatment, event.Printable(c.Nightmare))
-		}
-	}
 }
