@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout/batch"
@@ -325,6 +324,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
+	var look learning
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
@@ -340,7 +340,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
-				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive %s", pass+1, humanize.Comma(int64(s.Learned)), recentError(&s.Learner)))
+				screen.progress(fmt.Sprintf("pass %d  %s", pass+1, progressText(look.look(s))))
 			}
 		},
 	}
