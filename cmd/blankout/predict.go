@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -61,10 +60,9 @@ replaces them by [record] of a configuration; --set and flags override both.
 --refused skip counts unusable records and continues. An example without a feature that the
 model knows is unusable, unless you give --unseen answer.
 
---explain writes a line for each feature instead: name, standardized value, weight,
-contribution to the score, and fraction of the score's variance under the model's noise.
-Without the feature the score would lose its contribution. Features that share a column
-share a line. --explain=json writes one object for each example.
+--explain writes the prediction of the HTTP server instead, with the contributions to the
+score: standardized value times weight. Features that share a column share a line.
+--explain=json writes one object for each example.
 
 --delete D deletes each feature with probability D, --delete-groups D each group. predict
 measures both kinds of loss. Declared: the deleted features are missing, and the missing
@@ -201,9 +199,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
 	unmet, oddTime := unseen{model: read}, false
-	write, err := o.newWriter(out, read, reader, schema)
+	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
 	if err != nil {
-		return errors.Join(err, out.Close())
+		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
 	}
 	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		if o.maxEvents > 0 && seen.n == o.maxEvents {
@@ -296,19 +294,6 @@ type predicted struct {
 
 // errEnough stops the reading of examples. It is not reported as an error.
 var errEnough = errors.New("enough examples")
-
-// newWriter returns the writer of predictions. If the flags request explanations, it returns the writer of
-// explanations.
-func (o *predictFlags) newWriter(out io.Writer, m *served.Model, reader *fillReader, s *event.Schema) (answerWriter, error) {
-	if o.explain.form == "" {
-		return newAnswers(out, o.out, m, reader, s, &o.data)
-	}
-	x, err := newExplainer(out, m, s, &o.data, &o.explain)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.model, err)
-	}
-	return x, nil
-}
 
 // printNames prints the number of names in the model's dictionary.
 func (p *program) printNames(s *event.Schema) {
