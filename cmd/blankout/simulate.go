@@ -49,7 +49,7 @@ func (p *program) simulate() *cobra.Command {
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events while features die, and measure the error",
 		Long: `simulate replays recorded events to models and learners in nightmares: features die, drift
-or become noisy. -o writes results.json, results.csv, results.md and figures (PNG and SVG)
+or become noisy. -o writes results.json, results.csv and figures (PNG and SVG)
 of the error by the level of the nightmare and over time.
 
 Dead features have two curves with the same masks. Declared: the features are missing, and
@@ -211,7 +211,7 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	}
 	if !p.quiet {
 		screen.done(fmt.Sprintf("%s events, %d curves, %.1f s", humanize.Comma(int64(result.Events)), len(result.Curves), time.Since(begin).Seconds()))
-		if err := result.Markdown(p.stderr); err != nil {
+		if err := result.WriteTable(p.stderr); err != nil {
 			return err
 		}
 		if text := result.SilentLoss().String(); text != "" {
