@@ -209,7 +209,8 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 		if present := in.Missing.Named + in.Missing.AlwaysPresent; present > 0 {
 			rescaled += (in.Missing.Null + in.Missing.Absent) / present
 		}
-		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
+		none := by.Lost(m.answer(1, 0))
+		losses := model.PolicyWeights{none, math.NaN(), none} // without imputed values, impute predicts as none
 		if !regression { // regression does not rescale
 			losses[1] = by.Lost(m.answer(rescaled, 0))
 		}

@@ -64,13 +64,9 @@ func (s PolicyWeights) Largest() MissingPolicy {
 	return missingPolicies[best]
 }
 
-// Plain returns the weights to use if nothing can be imputed: the weights of none and rescale, scaled to the sum 1.
-func (s PolicyWeights) Plain() PolicyWeights {
-	if plain := s[0] + s[1]; plain > 0 {
-		return PolicyWeights{s[0] / plain, s[1] / plain, 0}
-	}
-	return PolicyWeights{1, 0, 0}
-}
+// Plain returns the weights to use if nothing can be imputed. Imputation then changes nothing, as the policy none, which
+// gets its weight.
+func (s PolicyWeights) Plain() PolicyWeights { return PolicyWeights{s[0] + s[2], s[1], 0} }
 
 // valid reports whether s are nonnegative weights with the sum 1.
 func (s PolicyWeights) valid() bool {

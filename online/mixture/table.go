@@ -254,7 +254,7 @@ func (t *Table) Apply() {
 			}
 		}
 		t.weights = t.policies[r].Mix(t.weights[:0])
-		copy(m.Policies[:], t.weights)
+		m.Policies = earned(t.weights)
 		t.InForce[r] = m
 	}
 	if t.second == nil {
@@ -269,6 +269,23 @@ func (t *Table) Apply() {
 		t.InForce[r].Second = t.weights[1]
 	}
 }
+
+// earned returns the weights of policies without those below leastPolicy. Rescaling multiplies a score by up to ten, so
+// that even the weight that switching leaves a policy that loses would make answers too sure.
+func earned(weights []float64) (w model.PolicyWeights) {
+	kept := 0.0
+	for i, x := range weights {
+		if x >= leastPolicy {
+			w[i], kept = x, kept+x
+		}
+	}
+	for i := range w {
+		w[i] /= kept
+	}
+	return w
+}
+
+const leastPolicy = 0.1
 
 // apart returns the largest difference between two lists of weights.
 func apart(a, b []float64) (most float64) {

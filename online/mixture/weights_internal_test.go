@@ -273,3 +273,26 @@ func TestMixtureWeightsRecover(t *testing.T) {
 		t.Errorf("where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
 	}
 }
+
+// TestPoliciesEarn checks that a missing policy that loses is not in effect, and that imputation without imputed values
+// counts as none. Rescaling multiplies scores, so that a small weight of it makes answers too sure.
+func TestPoliciesEarn(t *testing.T) {
+	m := New(Settings{Lanes: 1, Scales: []float64{1}, Policy: model.MissingAuto, Imputes: true})
+	for range 2000 {
+		m.ObservePolicies(4, model.PolicyWeights{0.68, 0.72, 0.68}) // nothing was imputed: the loss of none
+	}
+	m.Apply()
+	in := m.Policies()[3]
+	if in[1] != 0 || math.Abs(in[0]+in[2]-1) > 1e-12 {
+		t.Errorf("rescaling loses and is in effect: %v", in)
+	}
+	if got := (model.PolicyWeights{0.02, 0.08, 0.9}).Plain(); got != (model.PolicyWeights{0.92, 0.08, 0}) {
+		t.Errorf("without imputed values the weights are %v", got)
+	}
+	for range 200 {
+		m.ObservePolicies(4, model.PolicyWeights{0.70, 0.60, 0.70})
+	}
+	if m.Apply(); m.Policies()[3][1] < 0.5 {
+		t.Errorf("rescaling is best now, with weights %v", m.Policies()[3])
+	}
+}
