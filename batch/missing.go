@@ -135,7 +135,7 @@ func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	for _, at := range p.rows.of {
 		clear(set)
 		set.Add(kinds[at].present)
-		use.Count(set, kinds[at].null)
+		use.Count(set, kinds[at].null, -1)
 	}
 	return use
 }

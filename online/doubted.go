@@ -50,6 +50,24 @@ func (l *Learner) lossOf(e *event.Example) float64 {
 	return (p.Value - e.Target) * (p.Value - e.Target)
 }
 
+// readLack compares, at some labeled events that lack a field, the losses if the lack is read as a value and as a loss.
+// It must be called before the event is encoded.
+func (l *Learner) readLack(e *event.Example) {
+	n := &l.encoder.Fields
+	if l.member.inGroup() {
+		return
+	}
+	id, asks := n.Ask(e, l.encoder.Schema().Fields, l.events)
+	if !asks {
+		return
+	}
+	missing, loss := n.Missing, l.lossOf(e)
+	n.Missing = missing.Otherwise(id)
+	other := l.lossOf(e)
+	n.Missing = missing
+	n.Answer(id, loss, other)
+}
+
 // renewDoubt makes what has been learned about doubtful numbers take effect in predictions.
 func (l *Learner) renewDoubt() {
 	if l.doubts() {

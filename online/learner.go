@@ -249,7 +249,11 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		return p
 	}
 	now := stuck.Moment{Event: l.events, Time: e.Time}
-	l.monitors.Stuck(l.encoder.Find(e, now), now)
+	changes, found := l.encoder.Find(e, now)
+	if l.monitors.Stuck(changes, now); found != nil {
+		l.move(found.Moves)
+		l.predictor.imputer.Review(found, l.encoder)
+	}
 	if applies(l.events, l.hurried) {
 		l.predictor.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
@@ -269,6 +273,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 	r := &l.room
 	l.doubt(e)
+	l.readLack(e)
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
 	l.predict(p, l.predictor.awake(l.events))

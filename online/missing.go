@@ -211,7 +211,7 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 		}
 		none := by.Lost(m.answer(1, 0))
 		losses := model.PolicyWeights{none, math.NaN(), none} // without imputed values, impute predicts as none
-		if !regression { // regression does not rescale
+		if !regression {                                      // regression does not rescale
 			losses[1] = by.Lost(m.answer(rescaled, 0))
 		}
 		if f.some {

@@ -85,7 +85,7 @@ func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
 // counted returns the counts from which warnings are computed.
 func (l *Learner) counted() monitor.Counted {
 	s, c := l.encoder.Schema(), l.monitors.Counted()
-	c.Others = slices.Concat(c.Others, health.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met))
+	c.Others = slices.Concat(c.Others, health.MixedKinds(&l.encoder.Fields.Kinds, s.Fields), NoRate(l.levels.Noises[0], l.levels.Observed, l.levels.Grouping.Met), placeholders(l.encoder.Faults(), s))
 	if l.events > 0 {
 		c.Others = append(c.Others, l.config.Undeclared(s)...)
 	}

@@ -60,7 +60,7 @@ func parse(c Config) (settings, error) {
 		s.imputed = c.CovarianceMaxFields
 	}
 	s.likelihood = strings.HasPrefix(l.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
-	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto", Limits: c.SilentMissing > 0}
+	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto"}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
 			return model.Transform(t)
@@ -116,7 +116,7 @@ func parse(c Config) (settings, error) {
 // encoded returns the settings of the Encoder.
 func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies) encode.Settings {
 	c := encode.Settings{
-		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
+		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
 		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
 	}

@@ -184,27 +184,3 @@ func TestSilentLateClass(t *testing.T) {
 		}
 	}
 }
-
-// TestSilentLimits checks that silent_missing declares two kinds of readings missing: a 0 in a field that has never
-// been 0, and a reading far outside all other readings.
-func TestSilentLimits(t *testing.T) {
-	for _, missing := range []float64{0, 0.3} {
-		c := plain()
-		c.SilentMissing = missing
-		schema, draw := readingsOf(13, 2)
-		l := newLearner(t, c, schema)
-		for range 600 {
-			l.Learn(draw(), nil)
-		}
-		m := l.Snapshot().Model()
-		if (m.Faults != nil) != (missing > 0) {
-			t.Fatalf("silent_missing %v: %+v", missing, m.Faults)
-		}
-		e := draw()
-		e.Features.Value[0], e.Features.Value[3] = 0, 1e9
-		if lack := m.CountMissing(e); (lack.Null == 2) != (missing > 0) {
-			t.Errorf("silent_missing %v: %v fields are missing", missing, lack.Null)
-		}
-		agree(t, l, e)
-	}
-}

@@ -126,8 +126,8 @@ func TestStuck(t *testing.T) {
 			if got := l.Predict(null).Scores[0]; got != p {
 				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
 			}
-			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.UsuallyNull != nil {
-				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.UsuallyNull)
+			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.NullIsValue != nil {
+				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.NullIsValue)
 			}
 		}
 		l.Learn(e, nil)
@@ -176,8 +176,8 @@ func TestStuckIsNotLearned(t *testing.T) {
 	if after := stats(); !slices.Equal(before, after) || before[model.StatCount] > 2100 {
 		t.Errorf("a stuck field's statistics were %v and are %v", before, after)
 	}
-	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.UsuallyNull != nil {
-		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.UsuallyNull)
+	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.NullIsValue != nil {
+		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.NullIsValue)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/model"
 	"blankout/online/health"
 )
 
@@ -50,4 +51,16 @@ func (c *Config) Undeclared(s *event.Schema) []health.Warning {
 		return nil
 	}
 	return []health.Warning{{Kind: health.WarnUndeclared, Text: key + " is for declared loss, but these events have no field that can be declared missing: set silent_missing"}}
+}
+
+// placeholders returns a warning about each value that counts as missing because it stands for no reading.
+func placeholders(f *model.Faults, s *event.Schema) (out []health.Warning) {
+	if f == nil {
+		return nil
+	}
+	for _, x := range f.Placeholders {
+		out = append(out, health.Warning{Kind: health.WarnPlaceholder, Text: fmt.Sprintf(
+			"field %s often reads %v, far from all its other readings: this value counts as missing; send null in its place", strconv.Quote(s.Fields[x.Field].Name), x.Value)})
+	}
+	return out
 }

@@ -43,11 +43,11 @@ func (u *run) modelOf() model.Model {
 			stuck = append(stuck, model.StuckField{Field: id, Value: n.B})
 		}
 	}
-	var limits []model.FieldLimits
+	var placeholders []model.StuckField
 	if m.Faults != nil {
-		limits = m.Faults.Limits
+		placeholders = m.Faults.Placeholders
 	}
-	return m.WithFaults(model.NewFaults(stuck, limits))
+	return m.WithFaults(model.NewFaults(stuck, placeholders))
 }
 
 // learnerOf is modelOf for a learner: it returns the learner of a run.

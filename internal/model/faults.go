@@ -1,11 +1,11 @@
 package model
 
-// This file declares readings without information as missing: the readings of stuck fields, and values outside limits.
+// This file declares readings without information as missing: the readings of stuck fields, and placeholders.
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"math"
 	"slices"
 
 	"blankout/internal/event"
@@ -18,39 +18,27 @@ type Faults struct {
 	// Stuck lists stuck fields and the value at which each is stuck, in the order of the fields. Other values of a
 	// stuck field are not missing.
 	Stuck []StuckField `json:"stuck,omitempty"`
-	// Limits lists the limits of fields, in the order of the fields.
-	Limits []FieldLimits `json:"limits,omitempty"`
+	// Placeholders lists fields and a value of each that stands for no reading, in the order of the fields.
+	Placeholders []StuckField `json:"placeholders,omitempty"`
 
 	byField []fault // indexed by field id; later fields have no faults
 }
 
-// StuckField is a numeric field that is stuck at a value.
+// StuckField is a numeric field and a value at which it has no information.
 type StuckField struct {
 	Field uint16  `json:"field"`
 	Value float64 `json:"value"`
 }
 
-// FieldLimits has the bounds of a numeric field: a reading outside them is missing. If NoZero is set, a reading of
-// exactly 0 is missing too.
-type FieldLimits struct {
-	Field  uint16  `json:"field"`
-	Low    float64 `json:"low"`
-	High   float64 `json:"high"`
-	NoZero bool    `json:"no_zero,omitempty"`
-}
-
-// fault combines the stuck value and the limits of one field.
-type fault struct {
-	stuck, limited, noZero bool
-	value, low, high       float64
-}
+// fault has the values of one field that count as missing; NaN for none.
+type fault struct{ stuck, placeholder float64 }
 
 // NewFaults returns a Faults that owns its arguments. It returns nil if both are empty.
-func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
-	if len(stuck)+len(limits) == 0 {
+func NewFaults(stuck, placeholders []StuckField) *Faults {
+	if len(stuck)+len(placeholders) == 0 {
 		return nil
 	}
-	f := &Faults{Stuck: stuck, Limits: limits}
+	f := &Faults{Stuck: stuck, Placeholders: placeholders}
 	f.index()
 	return f
 }
@@ -58,22 +46,19 @@ func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
 // index builds byField. It reports whether the fields of both lists ascend.
 func (f *Faults) index() (ascending bool) {
 	ascending, f.byField = true, nil
-	last := -1
-	of := func(id uint16) *fault {
-		ascending, last = ascending && int(id) > last, int(id)
-		if n := int(id) + 1 - len(f.byField); n > 0 {
-			f.byField = append(f.byField, make([]fault, n)...)
+	for i, list := range [2][]StuckField{f.Stuck, f.Placeholders} {
+		last := -1
+		for _, s := range list {
+			ascending, last = ascending && int(s.Field) > last, int(s.Field)
+			for len(f.byField) <= last {
+				f.byField = append(f.byField, fault{math.NaN(), math.NaN()})
+			}
+			if t := &f.byField[s.Field]; i == 0 {
+				t.stuck = s.Value
+			} else {
+				t.placeholder = s.Value
+			}
 		}
-		return &f.byField[id]
-	}
-	for _, s := range f.Stuck {
-		x := of(s.Field)
-		x.stuck, x.value = true, s.Value
-	}
-	last = -1
-	for _, l := range f.Limits {
-		x := of(l.Field)
-		x.limited, x.noZero, x.low, x.high = true, l.NoZero, l.Low, l.High
 	}
 	return ascending
 }
@@ -87,11 +72,6 @@ func (f *Faults) UnmarshalJSON(data []byte) error {
 	if !f.index() {
 		return errors.New("faults: the fields do not ascend")
 	}
-	for _, l := range f.Limits {
-		if !(l.Low <= l.High) {
-			return fmt.Errorf("faults: the limits %v and %v of field %d", l.Low, l.High, l.Field)
-		}
-	}
 	return nil
 }
 
@@ -101,7 +81,7 @@ func (f *Faults) at(id uint16, x float64) bool {
 		return false
 	}
 	t := &f.byField[id]
-	return t.stuck && x == t.value || t.limited && (!(x >= t.low && x <= t.high) || t.noZero && x == 0)
+	return x == t.stuck || x == t.placeholder
 }
 
 // in returns the index of the first reading of an event that counts as missing, or -1.
@@ -190,7 +170,7 @@ func (h *Head) StuckFields(e *event.Example) (names []string) {
 	}
 	of := h.Faults.byField
 	for i, id := range e.Field {
-		if int(id) < min(len(of), len(h.Schema.Fields)) && of[id].stuck && of[id].value == e.Features.Value[i] {
+		if int(id) < min(len(of), len(h.Schema.Fields)) && of[id].stuck == e.Features.Value[i] {
 			names = append(names, h.Schema.Fields[id].Name)
 		}
 	}

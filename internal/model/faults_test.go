@@ -27,16 +27,16 @@ func TestDeclare(t *testing.T) {
 	changed := 0
 	for range 5000 {
 		var stuck []StuckField
-		var limits []FieldLimits
+		var placeholders []StuckField
 		for id := uint16(2); id <= 4; id++ {
 			if r.IntN(3) == 0 {
 				stuck = append(stuck, StuckField{id, values[r.IntN(4)]})
 			}
 			if r.IntN(3) == 0 {
-				limits = append(limits, FieldLimits{id, -5, 100, r.IntN(2) == 0})
+				placeholders = append(placeholders, StuckField{id, values[r.IntN(4)]})
 			}
 		}
-		h := Head{Schema: schema, Faults: NewFaults(stuck, limits)}
+		h := Head{Schema: schema, Faults: NewFaults(stuck, placeholders)}
 		e := &event.Example{Key: []byte("k"), Weight: 2, Label: 1}
 		for id := uint16(1); id < 8; id++ {
 			if r.IntN(4) > 0 {
@@ -48,11 +48,7 @@ func TestDeclare(t *testing.T) {
 		wantMissing, dead := slices.Clone(e.Missing), map[string]bool{}
 		var wantStuck []string
 		faulty := func(id uint16, x float64) bool {
-			bad := slices.Contains(stuck, StuckField{id, x})
-			for _, l := range limits {
-				bad = bad || l.Field == id && (x < l.Low || x > l.High || l.NoZero && x == 0)
-			}
-			return bad
+			return slices.Contains(stuck, StuckField{id, x}) || slices.Contains(placeholders, StuckField{id, x})
 		}
 		for i, id := range e.Field {
 			if faulty(id, e.Features.Value[i]) {
@@ -131,16 +127,16 @@ func TestDeclareAfterDelete(t *testing.T) {
 
 // TestFaultsJSON checks that a Faults round-trips through JSON, and that an inconsistent Faults is an error.
 func TestFaultsJSON(t *testing.T) {
-	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
+	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []StuckField{{1, -999}, {2, 0}})
 	data := must.Get(json.Marshal(f))(t)
 	var again Faults
-	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Limits, f.Limits) || !again.at(2, 0.1) || !again.at(9, 0) || !again.at(1, 0) || again.at(1, 2) || !again.at(1, -2) {
+	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Placeholders, f.Placeholders) || !again.at(2, 0.1) || !again.at(2, 0) || !again.at(9, 0) || !again.at(1, -999) || again.at(1, 0.1) || again.at(3, 0) {
 		t.Errorf("%s: %+v, %v", data, again, err)
 	}
 	if NewFaults(nil, nil) != nil {
 		t.Error("no fault is not nil")
 	}
-	for _, text := range []string{`{"stuck":[{"field":2},{"field":2}]}`, `{"stuck":[{"field":2},{"field":1}]}`, `{"limits":[{"field":1,"low":2,"high":1}]}`, `{"limits":[{"field":3},{"field":1}]}`} {
+	for _, text := range []string{`{"stuck":[{"field":2},{"field":2}]}`, `{"stuck":[{"field":2},{"field":1}]}`, `{"placeholders":[{"field":3},{"field":1}]}`} {
 		if err := json.Unmarshal([]byte(text), &Faults{}); err == nil {
 			t.Errorf("%s is taken", text)
 		}

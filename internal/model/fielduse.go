@@ -17,11 +17,18 @@ type FieldUse struct {
 	// Memory limits how long events count: all counts are halved when Events reaches 2 Memory. 0 means that old events
 	// count fully.
 	Memory uint64
+	// Classes has the number of events of each of the first mostClasses classes. Lacked has these numbers for the events in
+	// which a field is null, by field id.
+	Classes []uint64
+	Lacked  [][]uint64
 	// AbsentIsZero means that absent fields are not missing, see event.AbsentZero.
 	AbsentIsZero bool
+	// Gains and Squares have, by field id, the sum of how much better a lack of the field is predicted if it is read as a
+	// loss than as a value, in nats, and the sum of the squares.
+	Gains, Squares []float64
 
-	// usually, usuallyNull and also are reused by Review, so that Review allocates only if something has changed.
-	usually, usuallyNull []uint16
+	// usually, nullIsValue and also are reused by Review, so that Review allocates only if something has changed.
+	usually, nullIsValue []uint16
 	also                 [][2]uint16
 	first                map[string]uint16 // first field id of each name
 	named                int               // number of fields in first
@@ -30,9 +37,16 @@ type FieldUse struct {
 // usualFields is the largest number of fields that are counted.
 const usualFields = 4096
 
-// Count counts an event, given its present fields and its null fields.
-func (u *FieldUse) Count(present FieldSet, null []uint16) {
+// mostClasses is the number of classes that are counted.
+const mostClasses = 32
+
+// Count counts an event, given its present fields, its null fields and its class, which is negative if it is not known.
+func (u *FieldUse) Count(present FieldSet, null []uint16, class int) {
 	u.Events++
+	if class >= 0 && class < mostClasses {
+		u.Classes = atLeast(u.Classes, class)
+		u.Classes[class]++
+	}
 	present.Each(func(id int) {
 		if id < usualFields {
 			u.Present = atLeast(u.Present, id)
@@ -42,12 +56,18 @@ func (u *FieldUse) Count(present FieldSet, null []uint16) {
 	for _, id := range null {
 		if id < usualFields && !present.Has(id) {
 			u.Null = atLeast(u.Null, int(id))
-			u.Null[id]++
+			if u.Null[id]++; class >= 0 && class < mostClasses {
+				for int(id) >= len(u.Lacked) {
+					u.Lacked = append(u.Lacked, nil)
+				}
+				u.Lacked[id] = atLeast(u.Lacked[id], class)
+				u.Lacked[id][class]++
+			}
 		}
 	}
 	if u.Memory > 0 && u.Events == 2*u.Memory {
 		u.Events /= 2
-		for _, list := range [][]uint64{u.Present, u.Null} {
+		for _, list := range append([][]uint64{u.Present, u.Null, u.Classes}, u.Lacked...) {
 			for i := range list {
 				list[i] /= 2
 			}
@@ -82,20 +102,23 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 			u.first[f.Name] = id
 		}
 	}
-	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.usuallyNull, was.UsuallyNull) && slices.Equal(u.also, was.Also) {
+	if slices.Equal(u.usually, was.Usual) && slices.Equal(u.nullIsValue, was.NullIsValue) && slices.Equal(u.also, was.Also) {
 		return was
 	}
 	m := *was
-	m.Usual, m.UsuallyNull, m.Also = slices.Clone(u.usually), slices.Clone(u.usuallyNull), slices.Clone(u.also)
+	m.Usual, m.NullIsValue, m.Also = slices.Clone(u.usually), slices.Clone(u.nullIsValue), slices.Clone(u.also)
 	m.index()
 	return &m
 }
 
-// lists sets usuallyNull to the fields that are null more often than present, and usually to the other fields that are
-// present in most events in which they are not null. A field is never in both: a usually null field that is left out of
-// an event is read as null.
+// lists sets nullIsValue to the fields whose null is a value, and usually to the fields that an event lacks if it leaves
+// them out. A field is in at most one of the two, so that null and left out are read alike. Losses decide (reads). Where
+// they are even, null is a value of a field that is mostly null if it says something about the class (telling), or if
+// most of all fields are null, so that little is left to make up for a loss; otherwise it is a loss. A field that most events have when it is not null, or that is null in most, is lacking if it is left
+// out.
 func (u *FieldUse) lists(fields []event.Field) {
-	u.usually, u.usuallyNull = u.usually[:0], u.usuallyNull[:0]
+	u.usually, u.nullIsValue = u.usually[:0], u.nullIsValue[:0]
+	little := 2*sum(u.Null) > sum(u.Null)+sum(u.Present)
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
 		present, null := uint64(0), uint64(0)
 		if id < len(u.Present) {
@@ -104,13 +127,97 @@ func (u *FieldUse) lists(fields []event.Field) {
 		if id < len(u.Null) {
 			null = u.Null[id]
 		}
+		loss, value := u.reads(id)
 		switch {
-		case null > present:
-			u.usuallyNull = append(u.usuallyNull, uint16(id))
-		case !u.AbsentIsZero && fields[id].Kind.Named() && 2*present > u.Events-min(null, u.Events):
+		case value, !loss && null > present && (little || u.telling(id)):
+			u.nullIsValue = append(u.nullIsValue, uint16(id))
+		case !u.AbsentIsZero && fields[id].Kind.Named() && (loss || null > present || 2*present > u.Events-min(null, u.Events)):
 			u.usually = append(u.usually, uint16(id))
 		}
 	}
+}
+
+func sum(counts []uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// telling reports whether null in a field says something about the class: a test of independence, by likelihood ratio. It
+// also returns true if no class is known.
+func (u *FieldUse) telling(id int) bool {
+	if id >= len(u.Lacked) {
+		return true
+	}
+	var all, null, g, classes float64
+	for class, n := range u.Classes {
+		all += float64(n)
+		if class < len(u.Lacked[id]) {
+			null += float64(u.Lacked[id][class])
+		}
+	}
+	for class, n := range u.Classes {
+		lacked := 0.0
+		if class < len(u.Lacked[id]) {
+			lacked = float64(u.Lacked[id][class])
+		}
+		if n > 0 {
+			classes++
+		}
+		for _, x := range [2][2]float64{{lacked, null}, {float64(n) - lacked, all - null}} {
+			if x[0] > 0 {
+				g += 2 * x[0] * math.Log(x[0]*all/(x[1]*float64(n)))
+			}
+		}
+	}
+	return g > classes+tellingDeviations*math.Sqrt(2*classes)
+}
+
+// AppendTelling appends, in ascending order, the fields that are mostly null and whose null says something about the class.
+func (u *FieldUse) AppendTelling(ids []uint16) []uint16 {
+	for id, n := range u.Null[:min(len(u.Null), len(u.Lacked))] {
+		if (id >= len(u.Present) || n > u.Present[id]) && u.telling(id) {
+			ids = append(ids, uint16(id))
+		}
+	}
+	return ids
+}
+
+// tellingDeviations is by how many standard deviations of chance null must depend on the class.
+const tellingDeviations = 5
+
+// reads reports whether losses show that a lack of a field is better read as a loss, or as a value.
+func (u *FieldUse) reads(id int) (loss, value bool) {
+	if id >= len(u.Gains) {
+		return false, false
+	}
+	doubt := readingDeviations * math.Sqrt(u.Squares[id])
+	return u.Gains[id] > doubt, u.Gains[id] < -doubt
+}
+
+// Gain adds a comparison of both readings of a field.
+func (u *FieldUse) Gain(id uint16, gain float64) {
+	for int(id) >= len(u.Gains) {
+		u.Gains, u.Squares = append(u.Gains, 0), append(u.Squares, 1)
+	}
+	gain = min(max(gain, -mostGain), mostGain)
+	u.Gains[id] = (1-1.0/gainMemory)*u.Gains[id] + gain
+	u.Squares[id] = (1-1.0/gainMemory)*u.Squares[id] + gain*gain
+}
+
+// Gains cover gainMemory comparisons, each of at most mostGain. A reading is better if the sum differs from 0 by
+// readingDeviations standard deviations.
+const gainMemory, mostGain, readingDeviations = 2048, 3, 3
+
+// AppendAmbiguous appends the fields whose lack may be read in two ways: fields that some events have, and others lack.
+func (u *FieldUse) AppendAmbiguous(ids []uint32, fields []event.Field) []uint32 {
+	for id := range min(len(u.Present), len(fields)) {
+		if n := u.Present[id]; fields[id].Kind.Named() && n >= 8 && 20*n >= u.Events && n < u.Events {
+			ids = append(ids, uint32(id))
+		}
+	}
+	return ids
 }
 
 // maxRate is the largest missing rate of a group, so that the remaining features are scaled by at most ten.

@@ -38,7 +38,7 @@ func TestRates(t *testing.T) {
 		put(8, i == 0, true)
 		set := NewFieldSet(len(s.Fields))
 		set.Add(present)
-		use.Count(set, null)
+		use.Count(set, null, -1)
 	}
 	want := map[string]float64{"a": 0.25, "b": 0.05, "text": 0.02, "dead": 0.9}
 	if got := use.Rates(s.Fields); !maps.Equal(got, want) {

@@ -137,10 +137,10 @@ func EveryRange(policy MissingPolicy) (r MissingPolicies) {
 type Missing struct {
 	// Policies has the policy weights of each range of the fraction of the event's fields that is null or absent.
 	Policies MissingPolicies `json:"policies"`
-	// Usual lists, in ascending order, the fields that are missing if they are absent. UsuallyNull lists the fields
-	// that are not missing if they are null.
+	// Usual lists, in ascending order, the fields that are missing if they are absent. NullIsValue lists the fields
+	// that are not missing if they are null or absent: that is one of their values.
 	Usual       []uint16 `json:"usual,omitempty"`
-	UsuallyNull []uint16 `json:"usually_null,omitempty"`
+	NullIsValue []uint16 `json:"null_is_value,omitempty"`
 	// Also lists fields with one name and several kinds of values, as pairs (later id, first id). The fields of one
 	// name count as one field, and an event declares only the first id null.
 	Also [][2]uint16 `json:"also,omitempty"`
@@ -155,7 +155,7 @@ type Missing struct {
 	// Head.Levels[i-1]. Nil selects the Head's weights everywhere.
 	Levels []int `json:"levels,omitempty"`
 
-	usual, usuallyNull FieldSet // Usual and UsuallyNull as sets
+	usual, nullIsValue FieldSet // Usual and NullIsValue as sets
 }
 
 // DefaultMissingPolicies selects rescale, until there is evidence for other policies. Rescale suits weights that were
@@ -163,13 +163,13 @@ type Missing struct {
 func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
-func NewMissing(policies MissingPolicies, usual, usuallyNull []uint16, also [][2]uint16) *Missing {
-	m := &Missing{Policies: policies, Usual: usual, UsuallyNull: usuallyNull, Also: also}
+func NewMissing(policies MissingPolicies, usual, nullIsValue []uint16, also [][2]uint16) *Missing {
+	m := &Missing{Policies: policies, Usual: usual, NullIsValue: nullIsValue, Also: also}
 	m.index()
 	return m
 }
 
-func (m *Missing) index() { m.usual, m.usuallyNull = setOf(m.Usual), setOf(m.UsuallyNull) }
+func (m *Missing) index() { m.usual, m.nullIsValue = setOf(m.Usual), setOf(m.NullIsValue) }
 
 func setOf(ids []uint16) FieldSet {
 	if len(ids) == 0 {
@@ -212,6 +212,26 @@ func (m *Missing) WithPolicies(policies MissingPolicies) *Missing {
 	with := *m
 	with.Policies = policies
 	return &with
+}
+
+// Otherwise returns m with the other reading of a lack of a field: as a value in place of a loss, or the reverse.
+func (m *Missing) Otherwise(id uint16) *Missing {
+	without := func(list []uint16) []uint16 {
+		return slices.DeleteFunc(slices.Clone(list), func(x uint16) bool { return x == id })
+	}
+	with := *m
+	if with.Usual, with.NullIsValue = without(m.Usual), without(m.NullIsValue); m.usual.Has(id) {
+		with.NullIsValue = insert(with.NullIsValue, id)
+	} else {
+		with.Usual = insert(with.Usual, id)
+	}
+	with.index()
+	return &with
+}
+
+func insert(ids []uint16, id uint16) []uint16 {
+	at, _ := slices.BinarySearch(ids, id)
+	return slices.Insert(ids, at, id)
 }
 
 // WithLevels returns m with other Levels, which it owns.
@@ -346,7 +366,7 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 		}
 		usually, usual := uint64(0), uint64(0)
 		if m != nil {
-			usually, usual = m.usuallyNull.word(i), m.usual.word(i)
+			usually, usual = m.nullIsValue.word(i), m.usual.word(i)
 		}
 		k.Null += float64(bits.OnesCount64(w &^ usually))
 		k.Absent -= float64(bits.OnesCount64(w & usual)) // null fields that are usual were counted as absent above
@@ -450,8 +470,8 @@ func (h *Head) AllRoles(e *event.Example, present FieldSet, room ColumnRoles) (r
 	null := FieldSet(words[:]).Room(len(h.Schema.Fields))
 	null.Add(e.Missing)
 	if m != nil {
-		for i := range m.usuallyNull[:min(len(m.usuallyNull), len(null))] {
-			null[i] &^= m.usuallyNull[i]
+		for i := range m.nullIsValue[:min(len(m.nullIsValue), len(null))] {
+			null[i] &^= m.nullIsValue[i]
 		}
 	}
 	for i, id := range c.Fields {
@@ -539,7 +559,7 @@ func (h *Head) MissingFields(e *event.Example) (names []string) {
 	missing := slices.Clone(e.Missing)
 	if m != nil {
 		missing = append(slices.DeleteFunc(missing, func(id uint16) bool {
-			_, usually := slices.BinarySearch(m.UsuallyNull, id)
+			_, usually := slices.BinarySearch(m.NullIsValue, id)
 			return usually
 		}), m.Usual...)
 		slices.Sort(missing)

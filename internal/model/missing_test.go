@@ -172,7 +172,7 @@ func TestMissingCountByDefinition(t *testing.T) {
 			m = NewMissing(DefaultMissingPolicies(), draw(1, n, 0.5), draw(1, n, 0.3), nil)
 		}
 		e := &event.Example{Field: draw(1, n, 0.6), Missing: draw(1, n+5, 0.4)}
-		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
+		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.NullIsValue, id) }
 		var want MissingCount
 		c := &Covariance{}
 		var roles ColumnRoles

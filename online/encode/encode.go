@@ -32,6 +32,7 @@ type Encoder struct {
 	inverseDecay float64 // see deltas.Interval.Note
 	known        int     // number of fields that events have had so far
 	due          bool    // dense columns must be reviewed
+	turns        bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
 }
 
 // Settings are the settings of an Encoder.
@@ -40,6 +41,7 @@ type Settings struct {
 	Transform   func(field string) model.Transform // returns the transform of a numeric field
 	Width       int                                // number of values in a row
 	Policies    model.MissingPolicies
+	Numbers     bool // labels are numbers, not classes
 	Faulty      Faulty
 	Silence     Silence
 	Presence    bool                // numeric columns that are absent from many events get a presence column
@@ -65,7 +67,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent, c.Numbers),
 		start: c.Start, together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {
@@ -101,7 +103,8 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	var rates map[string]float64
 	if !n.inGroup() {
 		rates = n.count(came, e, number)
-		n.Scaling.CountForKnots(e, n.Table.Len())
+		n.Scaling.CountForKnots(e, n.Table.Len(), n.Fields.Telling)
+		n.turns = n.Scaling.WatchCounts(e)
 	}
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
@@ -265,7 +268,13 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 			}
 			model.AddReading(stats, count, x)
 			xs[i] = z
-		case event.Cross, event.Sparse:
+		case event.Cross:
+			z := x * stats[model.StatInverse]
+			if !(stats[model.StatInverse] > 0 && z >= -1 && z <= 1) || !model.CountWithin(stats, count, math.Abs(x)) {
+				return i
+			}
+			xs[i] = z
+		case event.Sparse:
 			return i
 		default:
 			if stats[model.StatInverse] != 1 || stats[model.StatCenter] != 0 || !(x >= -model.ScalerClip && x <= model.ScalerClip) {
@@ -340,15 +349,21 @@ type Review struct {
 // Call it after an event has been learned.
 func (n *Encoder) Review() *Review {
 	n.Fields.Review(n.schema.Fields)
-	if !n.due {
+	if !n.due && !n.turns {
 		return nil
 	}
 	r := &Review{}
-	n.due = false
-	n.Scaling.Read.Reviewed = false
-	r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.touch, func(row []float64, ratio, shift float64) {
+	move := func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
-	})
+	}
+	n.Scaling.Read.Reviewed = false
+	if n.due {
+		r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.touch, move)
+	}
+	if n.turns {
+		r.Removed = append(r.Removed, n.Scaling.TurnCounts(n.touch, move)...)
+	}
+	n.due, n.turns = false, false
 	r.Some = n.Scaling.Read.Reviewed
 	return r
 }

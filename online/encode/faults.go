@@ -1,8 +1,7 @@
 package encode
 
-// This file declares readings missing that carry no information. These are readings of stuck fields. If silently
-// missing fields are expected, they are also the first zeros of a field and readings far outside its limits. The file
-// also estimates the values that features have when they are silently missing.
+// This file declares readings missing that carry no information: readings of stuck fields, and placeholders. It also
+// estimates the values that features have when they are silently missing.
 
 import (
 	"math"
@@ -20,16 +19,15 @@ import (
 type Faulty struct {
 	Stuck    bool // detect stuck fields
 	Declares bool // declare stuck fields missing
-	Limits   bool // detect readings beyond a field's limits, if silently missing fields are expected; other streams have such readings
 }
 
 // faults detects faulty readings.
 type faults struct {
 	Faulty
-	detector stuck.Detector
-	limits   stuck.Limits
-	found    *model.Faults // the detected faults in effect, as in the model
-	declared event.Example // scratch for the event that declare returns
+	detector     stuck.Detector
+	placeholders stuck.Placeholders
+	found        *model.Faults // the detected faults in effect, as in the model
+	declared     event.Example // scratch for the event that declare returns
 }
 
 // Faults returns the rules by which readings are declared missing, or nil if there are none.
@@ -52,49 +50,50 @@ func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
 	return n.faults.detector.Repeats(id)
 }
 
-// Find updates the detectors of stuck fields from a learned event in its raw form. It returns the fields that have
-// become stuck or have recovered.
-func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change) {
-	f, changed := &n.faults, false
-	if f.Limits {
-		changed = f.limits.Take(e, n.schema.Fields)
-	}
+// Find looks for stuck fields and placeholders in a learned event in its raw form. It returns the fields that have become
+// stuck or have recovered. If it has found a placeholder, the statistics of that column begin again with its other
+// readings, and r has the changes.
+func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change, r *Review) {
+	f := &n.faults
+	found := f.placeholders.Take(e, n.schema.Fields)
 	if f.Stuck {
 		changes = f.detector.Take(e, n.schema.Fields, now)
 	}
-	if changed || len(changes) > 0 {
+	if len(found)+len(changes) > 0 {
 		f.enforce()
 	}
-	return changes
+	for _, x := range found {
+		if r == nil {
+			r = &Review{}
+		}
+		row := n.touch(x.Column)
+		ratio, shift := n.Scaling.Restart(row, x.Others)
+		r.Moves, r.Removed = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1}), append(r.Removed, x.Column)
+	}
+	return changes, r
 }
 
 // enforce makes the detected faults take effect.
 func (f *faults) enforce() {
-	var fields []model.StuckField
+	var stuckAt, placeholders []model.StuckField
 	if f.Declares {
 		for _, r := range f.detector.Stuck() {
-			fields = append(fields, model.StuckField{Field: r.Field, Value: r.Value})
+			stuckAt = append(stuckAt, model.StuckField{Field: r.Field, Value: r.Value})
 		}
 	}
-	var limits []model.FieldLimits
-	if f.Limits {
-		f.limits.Each(func(b stuck.Bounds) { limits = append(limits, model.FieldLimits(b)) })
-	}
-	f.found = model.NewFaults(fields, limits)
+	f.placeholders.Each(func(s model.StuckField) { placeholders = append(placeholders, s) })
+	f.found = model.NewFaults(stuckAt, placeholders)
 }
 
-// state encodes or decodes the detectors. It resets detectors that the settings disable.
+// state encodes or decodes the detectors. It resets a detector that the settings disable.
 func (f *faults) state(c *coder.Coder) {
 	f.detector.State(c)
-	f.limits.State(c)
+	f.placeholders.State(c)
 	if !c.Decode {
 		return
 	}
 	if !f.Stuck {
 		f.detector = stuck.Detector{}
-	}
-	if !f.Limits {
-		f.limits = stuck.Limits{}
 	}
 	f.enforce()
 }

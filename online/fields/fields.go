@@ -3,6 +3,9 @@
 package fields
 
 import (
+	"math"
+	"slices"
+
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -22,6 +25,8 @@ type Fields struct {
 	kinds   model.FieldSet // fields of the current event, if several share a name
 	came    model.FieldSet // see PresentIn
 	due     bool           // Review has something to do
+	numbers bool           // labels are numbers, not classes
+	asked   []uint32       // fields whose lack may be read in two ways, see Ask
 	Current
 }
 
@@ -41,11 +46,11 @@ const (
 )
 
 // New returns the Fields of a new stream. absent is Schema.Absent.
-func New(policies model.MissingPolicies, absent string) Fields {
+func New(policies model.MissingPolicies, absent string, regression bool) Fields {
 	m := model.NewMissing(policies, nil, nil, nil)
 	m.ColumnsCanBeMissing = absent == event.AbsentMissing
 	return Fields{
-		Missing: m,
+		Missing: m, numbers: regression,
 		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == event.AbsentZero},
 		Kinds:   model.FieldUse{Memory: usualMemory},
 		columns: model.ColumnUse{Memory: usualMemory},
@@ -98,12 +103,20 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 		f.columns.Count(fields, e)
 		return false
 	}
-	f.usual.Count(f.PresentIn(came, e, fields), came.Missing)
+	f.usual.Count(f.PresentIn(came, e, fields), came.Missing, f.class(came))
 	clear(f.kinds)
 	f.kinds = f.kinds.Room(len(fields))
 	f.kinds.Add(came.Field)
-	f.Kinds.Count(f.kinds, nil)
+	f.Kinds.Count(f.kinds, nil, -1)
 	return f.due
+}
+
+// class returns the class of an event, or -1 if it has none or labels are numbers.
+func (f *Fields) class(e *event.Example) int {
+	if e.Label == event.Unlabeled || f.numbers {
+		return -1
+	}
+	return e.Label
 }
 
 // Review makes the counts take effect if that is due. Call it after the counted event has been predicted, so that the
@@ -111,7 +124,44 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 func (f *Fields) Review(fields []event.Field) {
 	if f.due {
 		f.Missing, f.due = f.usual.Review(f.columns.Review(f.Missing), fields), false
+		f.asked = f.usual.AppendAmbiguous(f.asked[:0], fields)
 	}
+}
+
+// After asksFrom events, one in askFirst is asked about a field that it lacks, and after asksFirst events one in askEvery.
+// Earlier predictions say little about what is better later.
+const asksFrom, asksFirst, askFirst, askEvery = 1024, 8192, 4, 32
+
+// Telling returns, in ascending order, the fields that are mostly null and whose null says something about the class.
+func (f *Fields) Telling() []uint16 { return f.usual.AppendTelling(nil) }
+
+// Ask returns a field that an event lacks and whose lack may be read in two ways: as a value, or as a loss. The caller
+// compares the losses of both readings (model.Missing.Otherwise), for Answer. ok is false for most events.
+func (f *Fields) Ask(e *event.Example, fields []event.Field, number uint64) (id uint16, ok bool) {
+	every := uint64(askFirst)
+	if number > asksFirst {
+		every = askEvery
+	}
+	random := event.Mix(number)
+	if number <= asksFrom || len(f.asked) == 0 || random%every != 0 || len(e.Field) == 0 && len(e.Missing) == 0 || f.sparse(e, fields) {
+		return 0, false
+	}
+	from := int(random >> 32 % uint64(len(f.asked)))
+	for i := range f.asked {
+		if id = uint16(f.asked[(from+i)%len(f.asked)]); !slices.Contains(e.Field, id) {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// Answer takes the losses of an event that lacks a field, with the reading in effect and with the other reading.
+func (f *Fields) Answer(id uint16, loss, other float64) {
+	gain := loss - other // of the other reading
+	if slices.Contains(f.Missing.Usual, id) {
+		gain = -gain
+	}
+	f.usual.Gain(id, gain)
 }
 
 // Rates returns the rate at which each group has been missing, and the rate of each field without a group.
@@ -158,6 +208,22 @@ func (f *Fields) State(c *coder.Coder) {
 	c.Uint(&f.usual.Events)
 	c.Uints(&f.usual.Present)
 	c.Uints(&f.usual.Null)
+	c.Floats(&f.usual.Gains)
+	c.Floats(&f.usual.Squares)
+	c.Failed = c.Failed || len(f.usual.Gains) != len(f.usual.Squares)
+	c.Uint32s(&f.asked)
+	c.Uints(&f.usual.Classes)
+	n := uint64(len(f.usual.Lacked))
+	if c.Uint(&n); c.Decode && !c.Failed {
+		if n > math.MaxUint16 {
+			c.Failed = true
+			return
+		}
+		f.usual.Lacked = make([][]uint64, n)
+	}
+	for id := range f.usual.Lacked {
+		c.Uints(&f.usual.Lacked[id])
+	}
 	c.Uint(&f.Kinds.Events)
 	c.Uints(&f.Kinds.Present)
 }

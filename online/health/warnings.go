@@ -22,7 +22,7 @@ type Warning struct {
 }
 
 // WarningKinds lists the kinds of Warnings.
-var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
+var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnPlaceholder, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
 // OfRecords reports whether a Warning is about the records, rather than about the learned model. When the same records
 // are read again, such a Warning is redundant.
@@ -31,20 +31,21 @@ func (w Warning) OfRecords() bool {
 }
 
 const (
-	WarnUnlabeled  = "no-labels"        // no event has had a label
-	WarnRefused    = "refused"          // more than the fraction maxRefused of the records were rejected
-	WarnStrayLabel = "stray-label"      // a very rare label uses a class
-	WarnSpelling   = "label-spelling"   // labels are the same number in different spellings
-	WarnKinds      = "mixed-kinds"      // a field has values of several kinds
-	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is its own category
-	WarnOneClass   = "one-class"        // all labels are the same class
-	WarnNoRate     = "no-rate"          // the noise has rates for unknown groups, or nothing is missing
-	WarnUndeclared = "none-declared"    // missing fields are expected to be declared, but no field can be declared missing
-	WarnCoverage   = "low-coverage"     // prediction sets or intervals have less than learner.coverage
-	WarnTime       = "odd-time"         // the times of records are probably in another unit
-	WarnStale      = "worse-when-stale" // weights of some age have a higher loss than the class frequencies
-	WarnPrior      = "worse-than-prior" // the class frequencies, or the mean, predict better
-	WarnLast       = "worse-than-last"  // the last label predicts better
+	WarnUnlabeled   = "no-labels"        // no event has had a label
+	WarnRefused     = "refused"          // more than the fraction maxRefused of the records were rejected
+	WarnStrayLabel  = "stray-label"      // a very rare label uses a class
+	WarnSpelling    = "label-spelling"   // labels are the same number in different spellings
+	WarnKinds       = "mixed-kinds"      // a field has values of several kinds
+	WarnText        = "numbers-as-text"  // the texts of a field are numbers, and each is its own category
+	WarnPlaceholder = "placeholder"      // a value far from all other readings of a field repeats, and counts as missing
+	WarnOneClass    = "one-class"        // all labels are the same class
+	WarnNoRate      = "no-rate"          // the noise has rates for unknown groups, or nothing is missing
+	WarnUndeclared  = "none-declared"    // missing fields are expected to be declared, but no field can be declared missing
+	WarnCoverage    = "low-coverage"     // prediction sets or intervals have less than learner.coverage
+	WarnTime        = "odd-time"         // the times of records are probably in another unit
+	WarnStale       = "worse-when-stale" // weights of some age have a higher loss than the class frequencies
+	WarnPrior       = "worse-than-prior" // the class frequencies, or the mean, predict better
+	WarnLast        = "worse-than-last"  // the last label predicts better
 )
 
 const (

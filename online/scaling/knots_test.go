@@ -16,7 +16,7 @@ func TestKnotsAgain(t *testing.T) {
 	s.AddField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
-		s.CountForKnots(&event.Example{}, 9)
+		s.CountForKnots(&event.Example{}, 9, func() []uint16 { return nil })
 		z := s.Scaler.Deviations(stats, x)
 		s.Reading(5, 0, x, z)
 		s.Observe(5, stats, x, z, scaling.Numeric, 0)

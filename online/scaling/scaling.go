@@ -16,6 +16,7 @@ type Scaling struct {
 	Settings
 	Scaler model.Scaler
 	denseFinder
+	counts     countFinder
 	recent     recentReadings
 	shrinks    map[uint32]*shrink
 	again      map[uint32][]float64 // readings for new knots by column, see readAgain
@@ -46,6 +47,9 @@ func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 
 // AddField adds a field, with the transform of its numeric values.
 func (s *Scaling) AddField(k event.Kind, t model.Transform) {
+	if id := len(s.Kinds); id < len(s.counts.fields) && s.counts.fields[id].counts {
+		k = countKind // in a decoded state
+	}
 	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
 
@@ -131,6 +135,9 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 	_, dense := slices.BinarySearch(s.Scaler.Dense, column)
 	_, spread := slices.BinarySearch(s.spread, column)
+	if s.counts.isCount(column) {
+		k = countKind
+	}
 	switch s.Treat(k, dense, spread, true) {
 	case Numeric:
 		model.Renew(stats)
@@ -149,8 +156,11 @@ func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers
 	return x.Index, x.Value, numbers
 }
 
-// DenseState encodes or decodes the state that determines the dense columns.
-func (s *Scaling) DenseState(c *coder.Coder) { s.denseFinder.state(c) }
+// DenseState encodes or decodes the state that determines the dense columns and the fields that count.
+func (s *Scaling) DenseState(c *coder.Coder) {
+	s.denseFinder.state(c)
+	s.countsState(c)
+}
 
 // ReadingsState encodes or decodes the readings that determine restarts.
 func (s *Scaling) ReadingsState(c *coder.Coder) {

@@ -58,7 +58,7 @@ func TestKnots(t *testing.T) {
 		s.AddField(event.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
-		if s.CountForKnots(&event.Example{}, 9) {
+		if s.CountForKnots(&event.Example{}, 9, func() []uint16 { return nil }) {
 			if n != KnotEvents+1 {
 				t.Errorf("knots after %d events", n)
 			}

@@ -76,15 +76,17 @@ func (c *earlyReadings) seldom(i int) bool {
 }
 
 // fix returns the Splines of the columns whose readings vary, with at most most knots. A column that is often absent
-// gets a single knot, its presence column, if presence is true for its field. fix discards the readings.
-func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.Splines {
+// gets a single knot, its presence column, if presence is true for its field; so does a column whose null is telling
+// (values, ascending fields). fix discards the readings.
+func (c *earlyReadings) fix(most int, values []uint16, presence func(field uint32) bool) *model.Splines {
 	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
-		present := c.seldom(i) && presence(c.fields[i])
+		_, value := slices.BinarySearch(values, uint16(c.fields[i]))
+		present := (value || c.seldom(i)) && presence(c.fields[i])
 		switch {
 		case present:
 			knots = model.Present()
@@ -139,8 +141,8 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 }
 
 // CountForKnots counts an observed event. After enough events it finds the knots. rows is the number of the learner's
-// rows. found reports whether the event has added splines.
-func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
+// rows, and values returns the fields whose null is telling, ascending. found reports whether the event has added splines.
+func (s *Scaling) CountForKnots(e *event.Example, rows int, values func() []uint16) (found bool) {
 	if !s.SeeksKnots() {
 		return false
 	}
@@ -148,14 +150,14 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 		s.knots.count(e)
 		return false
 	}
-	return s.FindKnots(rows)
+	return s.FindKnots(rows, values)
 }
 
 // FindKnots computes the knots from the gathered readings. A learner with many rows, which is usual for texts, gets no
 // presence columns: they would slow down every event but help only a few numbers.
-func (s *Scaling) FindKnots(rows int) (found bool) {
+func (s *Scaling) FindKnots(rows int, values func() []uint16) (found bool) {
 	s.KnotsFound = true
-	splines := s.knots.fix(s.most(), func(field uint32) bool {
+	splines := s.knots.fix(s.most(), values(), func(field uint32) bool {
 		named := int(field) < len(s.Kinds) && s.Kinds[field] == event.Numeric
 		return s.Presence && rows <= mostPresent && (named || !s.Named)
 	})

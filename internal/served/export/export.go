@@ -113,6 +113,9 @@ func (x *weights) print(to io.Writer) error {
 		for _, s := range f.Stuck {
 			fmt.Fprintf(w, "# %s is stuck at %v: this value counts as missing, like null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
 		}
+		for _, s := range f.Placeholders {
+			fmt.Fprintf(w, "# %s has %v in place of a reading: this value counts as missing, like null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
+		}
 	}
 	if l := x.Link; l != nil {
 		fmt.Fprintln(w, "# The log-odds of a class are a function of its score, linear between these points and constant beyond; probabilities of several classes are divided by their sum.")

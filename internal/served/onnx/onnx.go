@@ -190,20 +190,10 @@ func (w *writer) withFaultsNull(x string, field uint16) string {
 		return x
 	}
 	var faults []string
-	is := func(op string, value float64) { faults = append(faults, w.add(op, []string{x, w.doubles(0, value)})) }
-	for _, s := range f.Stuck {
+	for _, s := range slices.Concat(f.Stuck, f.Placeholders) {
 		if s.Field == field {
-			is("Equal", s.Value)
+			faults = append(faults, w.add("Equal", []string{x, w.doubles(0, s.Value)}))
 		}
-	}
-	for _, l := range f.Limits {
-		if l.Field != field {
-			continue
-		}
-		if is("Less", l.Low); l.NoZero {
-			is("Equal", 0)
-		}
-		is("Greater", l.High)
 	}
 	if len(faults) == 0 {
 		return x
@@ -419,7 +409,7 @@ func (w *writer) missingScale(nulls []string) (factor, level string) {
 	if m := w.Missing; m != nil {
 		policies = m.Policies
 		copy(levels, m.Levels)
-		for _, id := range m.UsuallyNull {
+		for _, id := range m.NullIsValue {
 			counts[id-1] = 0
 		}
 	}

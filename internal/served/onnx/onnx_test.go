@@ -72,7 +72,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGraphOfFaults checks that the graph compares its input with the stuck value and the limits of the model's Faults.
+// TestGraphOfFaults checks that the graph compares its input with the stuck value and the placeholders of the model's Faults.
 // The tests of the Python package compare the predictions.
 func TestGraphOfFaults(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -93,14 +93,14 @@ func TestGraphOfFaults(t *testing.T) {
 	}
 	plain := operators(nil)
 	for _, c := range []struct {
-		faults                    *model.Faults
-		equal, less, greater, nan int
+		faults     *model.Faults
+		equal, nan int
 	}{
-		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, nil), 1, 0, 0, 1},
-		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.FieldLimits{{Field: 1, Low: 0, High: 9, NoZero: true}, {Field: 2, Low: 0, High: 1}}), 2, 2, 2, 2},
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, nil), 1, 1},
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.StuckField{{Field: 1, Value: -999}, {Field: 2, Value: -1}}), 3, 2},
 	} {
 		got := operators(c.faults)
-		if got["Equal"] != plain["Equal"]+c.equal || got["Less"] != plain["Less"]+c.less || got["Greater"] != plain["Greater"]+c.greater || got["Where"] != plain["Where"]+c.nan {
+		if got["Equal"] != plain["Equal"]+c.equal || got["Where"] != plain["Where"]+c.nan {
 			t.Errorf("%+v: %v, without %v", c.faults, got, plain)
 		}
 	}
