@@ -232,7 +232,7 @@ func (o *Expected) move(t float64) bool {
 	return !slices.Contains(canceled, true)
 }
 
-// GradientGap implements GradientGapper.
+// GradientGap returns how much a gradient adds to Gap.
 func (o *Expected) GradientGap(r []float64) float64 {
 	return o.p.Penalty.GradientGap(r, o.FreeIntercept())
 }

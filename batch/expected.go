@@ -325,7 +325,7 @@ func (o *Expected) lower(y float64) float64 {
 	return o.facts.Lower(y)
 }
 
-// floor implements floored: it returns a lower bound of the objective.
+// floor returns a lower bound of the objective.
 func (o *Expected) floor() float64 {
 	if o.facts.Lower != nil {
 		return math.Inf(-1)
@@ -822,8 +822,9 @@ func (d *Data) FirstNegative() int {
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
 
-// direction implements director. It solves in the dual if dual is set and the dual is faster. Otherwise it uses
-// Cholesky's method if forming the matrix is worth its cost.
+// direction writes the solution p of H p = -grad. It solves in the dual if dual is set and the dual is faster. Otherwise
+// it uses Cholesky's method if forming the matrix is worth its cost. The result ok is false if conjugate gradients are
+// faster.
 func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error) {
 	if dual {
 		if d := o.dual(); d != nil {

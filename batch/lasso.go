@@ -29,7 +29,7 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	if _, ok := o.(HessianVector); !ok {
 		return nil, fmt.Errorf("loss %s has no second derivatives, which --l1 needs", c.Loss)
 	}
-	if k, ok := o.(Smoother); ok && k.Kinked() {
+	if k, ok := o.(*Expected); ok && k.Kinked() {
 		switch noise.(type) {
 		case loss.Silent:
 			return nil, fmt.Errorf("loss %s has kinks where nothing has died, which --l1 is not solved for: take a loss such as squared-hinge", c.Loss)

@@ -103,9 +103,8 @@ func newSolver(o Objective, opt Options) *solver {
 		copy(s.w, opt.Start)
 	}
 	s.certifier, _ = o.(Certifier)
-	if k, ok := o.(Smoother); ok && k.Kinked() {
-		s.smoother = k
-		s.eps = 1
+	if s.expected, _ = o.(*Expected); s.expected != nil && s.expected.Kinked() {
+		s.smoother, s.eps = s.expected, 1
 	}
 	return s
 }
@@ -117,13 +116,12 @@ func (s *solver) solve(ctx context.Context) (*Result, error) {
 	case s.opt.Solver == LBFGS || s.opt.Solver == "" && !s.newtonFits():
 		err = s.lbfgs(ctx)
 	case s.opt.Solver == IRLS:
-		m, ok := s.o.(majoriser)
-		if !ok {
+		if s.expected == nil {
 			return nil, fmt.Errorf("solver irls: this objective has no quadratic majoriser; use newton or lbfgs")
 		}
-		m.Majorise(true)
-		err = s.newton(ctx, m, true)
-		m.Majorise(false)
+		s.expected.Majorise(true)
+		err = s.newton(ctx, s.expected, true)
+		s.expected.Majorise(false)
 	case s.opt.Solver == Newton || s.opt.Solver == "":
 		if !ok {
 			return nil, fmt.Errorf("solver newton: this objective has no second derivatives; use lbfgs")
@@ -163,7 +161,7 @@ func (s *solver) result() *Result {
 	}
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = s.o.ValueGrad(s.w, nil)
-	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
+	if s.expected != nil && r.Objective == s.expected.floor() {
 		r.Gap, r.Converged = 0, true // the value equals the lower bound
 	}
 	if s.smoother != nil && !math.IsInf(r.Gap, 1) {
@@ -209,7 +207,8 @@ type solver struct {
 	o         Objective
 	opt       Options
 	certifier Certifier // nil if there is no certificate
-	smoother  Smoother  // nil if there are no kinks
+	expected  *Expected // nil for other objectives
+	smoother  *Expected // expected if it has kinks, else nil
 	dim       int
 
 	w, grad     []float64
@@ -239,8 +238,8 @@ func (s *solver) newtonFits() bool {
 // step along a Newton direction, or 0 if there was no such step.
 func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
-	if g, ok := s.o.(stepGapper); ok && step > 0 {
-		s.gap = g.stepGap(s.w, step)
+	if s.expected != nil && step > 0 {
+		s.gap = s.expected.stepGap(s.w, step)
 	}
 	// If rounding errors exceed the gap, the certificate is not a bound: it is a sum of small terms of the rows.
 	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
@@ -407,8 +406,8 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 // gradients. Conjugate gradients stop when the residual has decreased by the factor forcing. They also stop if the
 // residual, as a gradient, would leave a gap below enough. The slice diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
-	if d, ok := h.(director); ok {
-		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
+	if s.expected != nil {
+		if ok, err := s.expected.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
 			return err
 		}
 	}
@@ -419,8 +418,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 			diag[i] = 1
 		}
 	}
-	g, ok := h.(GradientGapper)
-	if !ok || enough == 0 {
+	g := s.expected
+	if g == nil || enough == 0 {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
 	}
 	if !g.FreeIntercept() {
@@ -451,9 +450,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 // belong to s.w, the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
-	if l, ok := s.o.(Liner); ok {
-		phi := l.Line(p)
-		return searchLine(phi, s.value, slope, fullStep)
+	if s.expected != nil {
+		return searchLine(s.expected.Line(p), s.value, slope, fullStep)
 	}
 	u := make([]float64, s.dim)
 	t = 1

@@ -209,7 +209,7 @@ func TestForecastIsSimulation(t *testing.T) {
 						for range held[i].Features.Index {
 							dead = append(dead, draw.Float64() < d)
 						}
-						model.DeleteSilently(live, &held[i], held[i].Features.Index, dead, &left)
+						model.LossesOf(live, 0).Lose(model.LossDead, &held[i], 0, held[i].Features.Index, dead, &left)
 						if model.Predict(live.Score(&left, make([]float64, live.Outputs))) != held[i].Label {
 							silently++
 						}

@@ -44,9 +44,9 @@ func (a *ablation) measure(e *labeled) {
 	if len(a.field) != e.in.Features() {
 		return
 	}
-	a.intercepts(a.encoder.Intercepts, a.out, a.scored.lanes)
-	a.mixture.Score(a.scored.lanes, e.in.Range, a.levels.Active(), a.base)
-	with, all := a.wrong(e, e.scored.lanes, e.in.Scale), a.encoder.Fields.All(e.in.Event, schema.Fields)
+	a.intercepts(a.encoder.Intercepts, a.out, a.scored.components)
+	a.mixture.Score(a.scored.components, e.in.Range, a.levels.Active(), a.base)
+	with, all := a.wrong(e, e.scored.components, e.in.Scale), a.encoder.Fields.All(e.in.Event, schema.Fields)
 	for _, id := range a.list {
 		a.dead = a.dead[:0]
 		for _, field := range a.field {
@@ -64,15 +64,16 @@ func (a *ablation) measure(e *labeled) {
 			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.ImputeWeight(lack))
 		}
 		a.score(&a.left, false, &a.scored)
-		a.monitors.Cost(id, with, a.wrong(e, a.scored.lanes, scale))
+		a.monitors.Cost(id, with, a.wrong(e, a.scored.components, scale))
 	}
 }
 
-// wrong returns 1 if the predicted class of e is not its label, else 0. lanes holds the scores of the mixed models.
-// wrong multiplies the contribution of the features to the scores by scale, which makes up for missing features.
-func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
+// wrong returns 1 if the predicted class of e is not its label, else 0. components holds the scores of the mixed
+// models. wrong multiplies the contribution of the features to the scores by scale, which makes up for missing
+// features.
+func (a *ablation) wrong(e *labeled, components []float64, scale float64) float64 {
 	active := a.levels.Active()
-	a.mixture.Score(lanes, e.in.Range, active, a.out)
+	a.mixture.Score(components, e.in.Range, active, a.out)
 	for k, b := range a.base[:active] {
 		a.out[k] = b + scale*(a.out[k]-b)
 	}

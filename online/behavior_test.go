@@ -500,7 +500,7 @@ func columnEvents(n int, column func(i int) uint32) (events []*event.Example, sc
 
 // TestHugeDimension checks that column numbers up to 2^32-1 work, and that only their order matters.
 func TestHugeDimension(t *testing.T) {
-	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
+	for _, optimizer := range []string{"auto", "adagrad", "ftrl"} {
 		c := online.DefaultConfig()
 		c.Optimizer = optimizer
 		var all [][]float64
@@ -527,7 +527,7 @@ func TestHugeDimension(t *testing.T) {
 
 // TestUnseenColumns checks that columns without a learned weight do not affect a prediction.
 func TestUnseenColumns(t *testing.T) {
-	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
+	for _, optimizer := range []string{"auto", "adagrad", "ftrl", "dropout-descent"} {
 		c := online.DefaultConfig()
 		if c.Optimizer = optimizer; optimizer == "dropout-descent" {
 			c.Noise = "dropout:0.3"

@@ -273,7 +273,7 @@ func paired() (out []setting) {
 			all = append(all, candidate{setting{c, classes}, [][2]string{{optimizer, lossName}, {optimizer, noise}, {optimizer, k}, {lossName, noise}, {lossName, k}, {noise, k}}})
 		}
 	}
-	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"} {
+	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent", "ftrl", "irls"} {
 		for _, noise := range []string{"auto", "none", "dropout:0.3", "gaussian:0.3", "laplace:0.1", "poisson", "dropout:0.2+group:0.4", "observed", "silent:0.5", "silent-group:0.3", "auto and silent"} {
 			for _, lossName := range []string{"logistic", "logistic:chen", "logistic:quadratic-noising", "hinge", "hinge:chen:0.5", "quadratic", "t-logistic:1.5"} {
 				for _, classes := range []int{2, 3} {

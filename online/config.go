@@ -57,7 +57,8 @@ type Config struct {
 	// is no ridge.
 	C float64 `toml:"c"`
 	// Optimizer is a name in optimizers.Table.
-	Optimizer string `toml:"optimizer"`
+	Optimizer string            `toml:"optimizer"`
+	custom    *optimizers.Entry // see Use
 	// NoisyGradient holds settings of the optimizer dropout-descent.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
 	LearningRate  float64       `toml:"learning_rate"`
@@ -153,7 +154,7 @@ func (c Config) WithPreset() Config {
 	preset, was := DefaultConfig(), reflect.ValueOf(DefaultConfig())
 	set(&preset)
 	for i, v := 0, reflect.ValueOf(&c).Elem(); i < v.NumField(); i++ {
-		if reflect.DeepEqual(v.Field(i).Interface(), was.Field(i).Interface()) {
+		if v.Field(i).CanSet() && reflect.DeepEqual(v.Field(i).Interface(), was.Field(i).Interface()) {
 			v.Field(i).Set(reflect.ValueOf(preset).Field(i))
 		}
 	}
@@ -212,7 +213,7 @@ func (s *checked) parseParts(c Config) error {
 		return err
 	}
 	var known bool
-	if s.optimizer, known = optimizers.Find(c.Optimizer); !known {
+	if s.optimizer, known = c.entry(); !known {
 		return event.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(optimizers.Names(), ", "))
 	}
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
@@ -364,8 +365,8 @@ func (s *checked) parseRefresh(c Config) error {
 			return event.KeyErrorf("irls_batch", "irls_batch: does not support group noise %q; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
 			return event.KeyErrorf("irls_batch", "irls_batch: does not support noise %q; use dropout, auto or none", c.Noise)
-		case c.Optimizer == "ftrl" || c.Optimizer == "arow":
-			return event.KeyErrorf("irls_batch", "irls_batch: does not support optimizer %s; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
+		case c.Optimizer == "ftrl":
+			return event.KeyErrorf("irls_batch", "irls_batch: does not support optimizer %s; use adagrad, dropout-descent or irls", c.Optimizer)
 		case (c.Optimizer == "adagrad" || c.Optimizer == "auto") && c.IRLSWindow <= c.IRLSBatch:
 			return event.KeyErrorf("irls_batch", "irls_batch = %d without a window makes AdaGrad's weights worse; set irls_window to a multiple of it, such as %d, or optimizer = \"irls\"", c.IRLSBatch, 10*c.IRLSBatch)
 		}
@@ -584,7 +585,7 @@ func (c Config) fingerprint() Fingerprint {
 	f := Fingerprint{}
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
-		if key := keyOf(v.Type().Field(i)); !slices.Contains(mayChange, key) {
+		if key := keyOf(v.Type().Field(i)); v.Type().Field(i).IsExported() && !slices.Contains(mayChange, key) {
 			f[key] = fmt.Sprint(v.Field(i).Interface()) // fmt sorts map keys
 		}
 	}
@@ -712,7 +713,7 @@ func (c Config) checkNumbers(s checked) error {
 		wrong bool
 		why   string
 	}{
-		{"optimizer", s.optimizer.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"optimizer", s.optimizer.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent or ftrl", c.Optimizer, c.Loss)},
 		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: needs classes, but loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: group noise needs classes, but loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
@@ -775,6 +776,17 @@ func (c Config) ForGroup() Config {
 		c.Optimizer = "adagrad"
 	}
 	return c
+}
+
+// Use sets the optimizer to an entry that need not be in optimizers.Table. It is for experiments.
+func (c *Config) Use(e optimizers.Entry) { c.Optimizer, c.custom = e.Name, &e }
+
+// entry returns the entry of the optimizer. known is false if there is none.
+func (c Config) entry() (e optimizers.Entry, known bool) {
+	if c.custom != nil && c.custom.Name == c.Optimizer {
+		return *c.custom, true
+	}
+	return optimizers.Find(c.Optimizer)
 }
 
 // Check returns an error that names the first invalid setting.

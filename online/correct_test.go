@@ -102,7 +102,7 @@ func TestCorrected(t *testing.T) {
 					var prior *online.Prediction
 					if r.IntN(4) == 0 { // its label is delayed
 						p := l.Predict(e)
-						p.Scores, p.Lanes = slices.Clone(p.Scores), slices.Clone(p.Lanes)
+						p.Scores, p.Components = slices.Clone(p.Scores), slices.Clone(p.Components)
 						if later = append(later, [2]any{e, &p}); len(later) < 5 {
 							continue
 						}
@@ -194,11 +194,11 @@ func TestCorrectedPrior(t *testing.T) {
 				e.Features.Index, e.Features.Value, e.Field, e.Missing = e.Features.Index[1:], e.Features.Value[1:], e.Field[1:], e.Field[:1]
 			}
 			p := l.Predict(e)
-			prior := online.Prediction{Scores: slices.Clone(p.Scores), Lanes: slices.Clone(p.Lanes)}
-			for i := range prior.Lanes {
+			prior := online.Prediction{Scores: slices.Clone(p.Scores), Components: slices.Clone(p.Components)}
+			for i := range prior.Components {
 				if i >= 2 { // indices 0 and 1 are the iterate and the average
-					if prior.Lanes[i] = -4; (e.Label == 1) == good[kind] {
-						prior.Lanes[i] = 4
+					if prior.Components[i] = -4; (e.Label == 1) == good[kind] {
+						prior.Components[i] = 4
 					}
 				}
 			}

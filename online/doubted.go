@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/doubt"
+	"blankout/online/health"
 )
 
 // doubts reports whether numbers are doubted at all.
@@ -24,13 +25,18 @@ func (l *Learner) reader(d *model.Doubt) *model.Linear {
 	return m
 }
 
-// doubt examines a labeled event whose class is known. It must be called before the event is encoded.
-func (l *Learner) doubt(e *event.Example) {
+// doubt examines a labeled event whose class is known, and tells the health of fields what it finds. It must be called
+// before the event is encoded.
+func (l *Learner) doubt(e *event.Example, to *health.Met) {
 	covariance := l.predictor.imputer.Covariance()
-	if covariance == nil || !l.doubts() {
+	if to.Examined, to.Doubted = false, nil; covariance == nil || !l.doubts() {
 		return
 	}
 	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
+		if l.doubted != nil {
+			now := l.reader(l.doubtNow(covariance))
+			to.Doubted, to.Examined = now.Contradicted(now.Declare(e, &l.room.declared))
+		}
 		m := l.reader(nil)
 		l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
 	}
@@ -75,6 +81,14 @@ func (l *Learner) renewDoubt() {
 	}
 }
 
+// doubtNow returns the Doubt in effect, for the current Covariance.
+func (l *Learner) doubtNow(c *model.Covariance) *model.Doubt {
+	if l.doubtedBy != c {
+		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
+	}
+	return l.doubted
+}
+
 // corrected returns the scores of an event with its doubted numbers missing or corrected, and their weight in the
 // prediction. It returns nil if the event is predicted as it is.
 func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64) {
@@ -82,10 +96,7 @@ func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64)
 	if c == nil || !l.doubted.Corrects() {
 		return nil, 0
 	}
-	if l.doubtedBy != c {
-		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
-	}
-	m := l.reader(l.doubted)
+	m := l.reader(l.doubtNow(c))
 	x := m.Doubted(m.Declare(e, &l.room.declared))
 	if x == nil {
 		return nil, 0

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/health"
 )
 
 // likeReadings draws events of eight numbers that a common cause moves; the label is its sign. lost changes readings.
@@ -153,5 +154,33 @@ func TestDoubtEnds(t *testing.T) {
 	after, _ := wrong(m, s, 2000)
 	if doubted > 0.1 || float64(after) > 1.15*float64(before)+3*math.Sqrt(float64(before)) {
 		t.Errorf("doubt %.3f; %d errors, %d before", doubted, after, before)
+	}
+}
+
+// TestDoubtedField checks that a number which begins to contradict the others raises an alarm, and ends it once its new
+// relation to the others has been learned. The alarm has the reading and what the others say. No other field raises one.
+func TestDoubtedField(t *testing.T) {
+	t.Parallel()
+	s := &likeReadings{Rand: rand.New(rand.NewPCG(5, 1))}
+	l := newLearner(t, online.DefaultConfig(), likeReadingsSchema())
+	learn := func(n int) *health.Health {
+		for range n {
+			l.Learn(s.next(), nil)
+		}
+		return l.Report().Health
+	}
+	if h := learn(6000); h.Raised != 0 || h.Fields[0].Doubted == nil || h.Fields[0].Doubted.Usual > 0.03 {
+		t.Fatalf("%d alarms: %+v", h.Raised, h.Fields[0])
+	}
+	s.lost = func(s *likeReadings, x []float64) { x[2] = 40 - x[2] } // as plausible alone as before
+	h := learn(2500)
+	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "c" {
+		t.Fatalf("%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Fields[0])
+	}
+	if a := h.Changes[0]; a.Kind != "doubted" || a.SinceEvent < 5700 || a.Now < 0.1 || a.Usual > 0.03 || math.Abs(*a.Value-20) > 30 || math.Abs(*a.Expected-20) > 30 || (*a.Value-20)*(*a.Expected-20) > 0 {
+		t.Errorf("%+v reads %v, expected %v", a, *a.Value, *a.Expected)
+	}
+	if h = learn(12000); h.Alarms != 0 || h.Raised != 1 || h.Changes[len(h.Changes)-1].State != "ended" {
+		t.Errorf("%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Changes)
 	}
 }

@@ -9,99 +9,102 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/levels"
 	"blankout/online/mixture"
 )
 
-// ensemble holds all experts and their mixture weights. A prediction mixes lanes (linear models). Each noise level is a
-// lane, and the correcting experts together are one more lane. Lists of scores are by lane and output.
+// ensemble holds all experts and their mixture weights. A prediction mixes components. Each noise level is a
+// component, and the correcting experts together are one more component. Lists of scores are by component and output.
 type ensemble struct {
 	levels  *levels.Expert
-	experts *correct.Experts // nil if the settings exclude them
+	experts *experts.Experts
 	mixture *mixture.Mixture
 	others  []float64 // scratch
 }
 
 // scored holds the scores of one event by all experts.
 type scored struct {
-	levels levels.Scores
-	lanes  []float64 // the noise levels' scores and, with correcting experts, the corrected score
+	levels     levels.Scores
+	components []float64 // the noise levels' scores and, with correcting experts, the corrected score
 	// If some is false, the correcting experts have not scored the event, and the following fields are invalid.
 	some    bool
 	base    []float64 // mixed score of the noise levels by output, which is corrected
-	seen    correct.Input
-	experts correct.Scores
+	seen    experts.Input
+	experts []float64 // scores of each correcting expert, by component and output
 }
 
 // newScored returns memory for the scores of one event. levels is the memory for the scores of the noise levels.
 func (x *ensemble) newScored(levels levels.Scores) scored {
 	n, k := len(levels.Iterate), x.levels.Outputs
 	s := scored{levels: levels, base: make([]float64, k)}
-	if x.experts != nil {
+	if s.experts = make([]float64, x.experts.Size()); x.mixture.Correctable {
 		n += k
-		s.experts = x.experts.NewScores()
 	}
-	s.lanes = make([]float64, n)
+	s.components = make([]float64, n)
 	return s
 }
 
 // corrected returns the scores of the correcting experts.
-func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
+func (s *scored) corrected() []float64 { return s.components[len(s.levels.Iterate):] }
 
-// score computes the scores of an event. If awake is true, the correcting experts score the event even if they have no
+// score computes the scores of an event. If learns is true, the correcting experts score the event even if they have no
 // weight in predictions.
-func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
+func (x *ensemble) score(in *encode.Input, learns bool, to *scored) {
 	x.levels.Score(in, &to.levels)
-	x.correct(in, awake, to)
+	x.correct(in, learns, to)
 }
 
-// corrects reports whether the correcting experts score events; awake is the argument of score.
-func (x *ensemble) corrects(awake bool) bool { return x.counts() || awake && x.knows() }
+// corrects reports whether the correcting experts score events; learns is the argument of score.
+func (x *ensemble) corrects(learns bool) bool { return x.counts() || learns && x.knows() }
 
-// correct completes score after the noise levels have scored the event. It uses in only if corrects(awake) is true.
-func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
-	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
-	if to.some = x.corrects(awake); !to.some {
+// correct completes score after the noise levels have scored the event. It uses in only if corrects(learns) is true.
+func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
+	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
+	if to.some = x.corrects(learns); !to.some {
 		return
 	}
-	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.Read(in, &to.seen)
-	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
+	x.experts.Score(&to.seen, to.base, to.experts, to.corrected())
 }
 
-// correctCopy is correct for a copy of nested copies of an event, see correct.Nested. corrects reports whether the
+// correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
 // correcting experts score the copy.
-func (x *ensemble) correctCopy(n *correct.Nested, copy int, silent, corrects bool, to *scored) {
-	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
+func (x *ensemble) correctCopy(n *experts.Nested, copy int, silent, corrects bool, to *scored) {
+	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
 	if to.some = corrects; !to.some {
 		return
 	}
-	x.mixture.Base(to.lanes, x.levels.Active(), to.base)
+	x.mixture.Base(to.components, x.levels.Active(), to.base)
 	x.experts.ScoreNested(n, copy, silent, to.base, to.corrected())
 }
 
 // knows reports whether there are correcting experts with columns to learn from.
-func (x *ensemble) knows() bool { return x.experts != nil && x.experts.HasColumns() }
+func (x *ensemble) knows() bool { return x.experts.HasColumns() }
 
 // counts reports whether the correcting experts may have weight in predictions.
-func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
+func (x *ensemble) counts() bool { return x.experts.Counts() }
 
-// awake reports whether the correcting experts learn from the labeled event with this number.
-func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
+// learns reports whether the correcting experts learn from the labeled event with this number.
+func (x *ensemble) learns(number uint64) bool { return x.counts() || x.knows() && learnsIdle(number) }
 
-// intercepts writes the scores of an event without features to lanes. of is the row of the intercepts. base is scratch
-// memory, by output.
-func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
-	n := len(lanes)
-	if x.experts != nil {
+// intercepts writes the scores of an event without features to components. of is the row of the intercepts. base is
+// scratch memory, by output.
+func (x *ensemble) intercepts(of []float64, base, components []float64) {
+	n := len(components)
+	if x.mixture.Correctable {
 		n -= x.levels.Outputs
 	}
-	x.levels.PublishedIntercepts(of, lanes[:n])
-	if x.knows() { // also while the correcting experts rest, because lanes has earlier values
-		x.mixture.Base(lanes, x.levels.Active(), base)
-		x.experts.Linear(&correct.Input{One: 1}, base, lanes[n:])
+	x.levels.PublishedIntercepts(of, components[:n])
+	if x.knows() { // also while the correcting experts rest, because components has earlier values
+		x.mixture.Base(components, x.levels.Active(), base)
+		x.experts.Intercepts(components[n:])
+		c := x.experts.Base()
+		for k, b := range base {
+			components[n+k] += c * b
+		}
 	}
 }
 
@@ -125,7 +128,7 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 // are results of weightsOf.
 func (x *ensemble) columnWeights(column uint32, row, levels []float64, own float64, to []float64) {
 	if clear(to); own > 0 {
-		x.experts.Weights(column, to)
+		x.experts.ColumnWeights(column, to)
 	}
 	for k := range x.levels.Active() {
 		to[k] = x.levels.Weight(row, levels, k) + own*to[k]
@@ -139,81 +142,83 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	if own == 0 {
 		return parts
 	}
-	for k := range x.levels.Active() {
-		intercepts[k] += own * x.experts.Intercept(k)
+	corrections := make([]float64, x.levels.Outputs)
+	x.experts.Intercepts(corrections)
+	for k, b := range corrections[:x.levels.Active()] {
+		intercepts[k] += own * b
 	}
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
-// laneScores holds the scores by which the lanes (mixed models) and the correcting experts are compared.
-type laneScores struct {
-	lanes   []float64 // as in scored
-	experts []float64 // scores of each correcting expert; nil if they are not compared
+// componentScores holds the scores by which the components and the correcting experts are compared.
+type componentScores struct {
+	components []float64 // as in scored
+	experts    []float64 // scores of each correcting expert; nil if they are not compared
 }
 
-// laneScores returns the current scores of an event. If earlier is not nil, it returns the scores that appendLanes
-// recorded when the event arrived. lanes is scratch memory.
-func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) laneScores {
+// componentScores returns the current scores of an event. If earlier is not nil, it returns the scores that
+// appendComponents recorded when the event arrived. components is scratch memory.
+func (x *ensemble) componentScores(s *scored, earlier []float64, components *[]float64) componentScores {
 	if earlier == nil {
-		out := laneScores{lanes: s.lanes}
+		out := componentScores{components: s.components}
 		if s.some {
-			out.experts = s.experts.Lanes
+			out.experts = s.experts
 		}
 		return out
 	}
 	n := len(s.levels.Iterate)
-	*lanes = append((*lanes)[:0], s.lanes...)
-	out := laneScores{lanes: *lanes}
-	x.levels.PublishedLanes(earlier[:2*n], out.lanes[:n])
-	if s.some && len(earlier) == x.laneCount() {
+	*components = append((*components)[:0], s.components...)
+	out := componentScores{components: *components}
+	x.levels.PublishedComponents(earlier[:2*n], out.components[:n])
+	if s.some && len(earlier) == x.componentCount() {
 		out.experts = earlier[2*n:]
-		x.experts.Mix(out.experts, out.lanes[n:])
+		x.experts.Mix(out.experts, out.components[n:])
 	}
 	return out
 }
 
-// laneCount returns the number of values that appendLanes appends for an event that the correcting experts have scored.
-func (x *ensemble) laneCount() int {
-	n := x.levels.Lanes()
+// componentCount returns the number of values that appendComponents appends for an event that the correcting experts
+// have scored.
+func (x *ensemble) componentCount() int {
+	n := x.levels.Components()
 	if x.knows() {
-		n += x.experts.Lanes() * x.levels.Outputs
+		n += x.experts.Size()
 	}
 	return n
 }
 
-// appendLanes records the scores of an event, for laneScores when the label arrives.
-func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
-	out = x.levels.AppendLanes(&s.levels, out)
+// appendComponents records the scores of an event, for componentScores when the label arrives.
+func (x *ensemble) appendComponents(s *scored, out []float64) []float64 {
+	out = x.levels.AppendComponents(&s.levels, out)
 	if s.some {
-		out = append(out, s.experts.Lanes...)
+		out = append(out, s.experts...)
 	}
 	return out
 }
 
 // judgeWhole updates the mixture weights for events without missing fields.
-func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
-	x.mixture.Observe(s.lanes, 0, by)
+func (x *ensemble) judgeWhole(s componentScores, by *mixture.Event) {
+	x.mixture.Observe(s.components, 0, by)
 	if s.experts == nil {
 		return
 	}
 	x.experts.Observe(s.experts, by.LostTimes)
-	lane := s.lanes[len(s.lanes)-by.Outputs:]
+	component := s.components[len(s.components)-by.Outputs:]
 	x.others = slices.Grow(x.others[:0], by.Outputs)[:by.Outputs]
-	mixture.Mix(x.mixture.Uncorrected(0), s.lanes, by.Active, x.others)
-	x.compare(0, x.others, lane, by)
+	mixture.Mix(x.mixture.Uncorrected(0), s.components, by.Active, x.others)
+	x.compare(0, x.others, component, by)
 }
 
 // compare updates the mixture weight and the gain of the correcting experts, for events in range r of the missing
-// fraction. others is the mixed score of the noise levels, and lane is the corrected score. Both slices are by output,
-// and compare overwrites others.
-func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
+// fraction. others is the mixed score of the noise levels, and component is the corrected score. Both slices are by
+// output, and compare overwrites others.
+func (x *ensemble) compare(r int, others, component []float64, by *mixture.Event) {
 	alone := by.Served(others)
-	x.mixture.ObserveCorrected(r, alone, by.Served(lane))
-	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
+	fraction := x.mixture.ObserveCorrected(r, alone, by.Served(component))
+	if r > 0 && x.mixture.LearnsFromMasks(r) {
 		return // in this range only masked events measure the gain
 	}
-	fraction := x.mixture.Table.InForce[r].Second
-	for k, f := range lane[:by.Active] {
+	for k, f := range component[:by.Active] {
 		others[k] += fraction * (f - others[k])
 	}
 	x.experts.Gain(alone, by.Served(others))
@@ -222,44 +227,32 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 // followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
 // reports whether the columns have changed. If so, the event must be scored again.
 func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
-	if x.experts != nil {
-		changed = x.experts.UpdateColumns(in, n)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	changed = x.experts.UpdateColumns(in, n)
+	x.mixture.Correct(x.experts.Counts())
 	return changed
 }
 
 // review updates the correcting experts after the encoder has reviewed which columns are numeric.
 func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
-	if x.experts != nil {
-		x.experts.Review(r, n.Table)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.Review(r, n.Table)
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // apply makes the mixture weights learned so far take effect, at the event with this number.
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
-	if x.experts != nil {
-		x.experts.Rested(number, x.mixture.Table.Counts())
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.Rested(number, x.mixture.Counts())
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // rescaleTargets multiplies the weights of the correcting experts by factor and adds shift to their intercepts, because
 // the unit of regression targets has changed.
-func (x *ensemble) rescaleTargets(factor, shift float64) {
-	if x.experts != nil {
-		x.experts.Rescale(factor, shift)
-	}
-}
+func (x *ensemble) rescaleTargets(factor, shift float64) { x.experts.Rescale(factor, shift) }
 
 // grow increases the number of outputs of all experts. It returns the function that converts a row.
 func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	fill = x.levels.Grow(outputs)
-	if x.experts != nil {
-		x.experts.Grow(outputs, x.levels.End())
-	}
+	x.experts.Grow(outputs, x.levels.End())
 	return fill
 }
 
@@ -267,34 +260,22 @@ func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 // old outputs, and the new output starts as their mean. regroup returns the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
-	if x.experts != nil {
-		x.experts.Regroup(from, x.levels.End())
-	}
+	x.experts.Regroup(from, x.levels.End())
 	return fill
 }
 
 // forget multiplies the memory of the correcting experts by keep.
-func (x *ensemble) forget(keep float64) {
-	if x.experts != nil {
-		x.experts.Forget(keep)
-	}
-}
+func (x *ensemble) forget(keep float64) { x.experts.Forget(keep) }
 
 // startFresh resets the second-order expert and gives it its initial mixture weight.
 func (x *ensemble) startFresh() {
-	if x.experts != nil {
-		x.experts.StartFresh()
-		x.mixture.CorrectAgain()
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.StartFresh()
+	x.mixture.CorrectAgain()
+	x.mixture.Correct(x.experts.Counts())
 }
 
 // publish writes the correcting experts' own weights, without the base scores, to the rows.
-func (x *ensemble) publish(t *model.Table) {
-	if x.experts != nil {
-		x.experts.Publish(t)
-	}
-}
+func (x *ensemble) publish(t *model.Table) { x.experts.Publish(t) }
 
 // alone returns mixture weights that are 1 for the correcting experts and 0 for the noise levels.
 func (x *ensemble) alone() []float64 {
@@ -306,17 +287,15 @@ func (x *ensemble) alone() []float64 {
 // train updates the correcting experts with an event that has been scored.
 func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	if s.some {
-		if r := x.experts.Groups(); r > 0 {
-			x.levels.Deaths(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
+		if r := x.experts.Groups; r > 0 {
+			x.levels.GroupParts(&s.levels, x.mixture.Uncorrected(0), math.Sqrt(r), s.seen.Source, &s.seen.Groups)
 		}
-		x.experts.Update(&s.seen, &s.experts, target, x.levels.Active(), weight)
+		x.experts.Learn(&s.seen, s.base, s.experts, target, x.levels.Active(), weight)
 	}
 }
 
 // correctState encodes or decodes the state of the correcting experts.
 func (x *ensemble) correctState(c *coder.Coder, splines *model.Splines) {
-	if x.experts != nil {
-		x.experts.State(c, splines)
-		x.mixture.Correct(x.experts.Counts())
-	}
+	x.experts.State(c, splines)
+	x.mixture.Correct(x.experts.Counts())
 }

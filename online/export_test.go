@@ -7,7 +7,7 @@ import (
 
 // Forecasts returns the forecast losses of events with declared missing and with silently missing features.
 func (l *Learner) Forecasts() (declared, silent *mixture.ErrorCurves) {
-	return &l.predictor.mixture.Table.Features, &l.predictor.mixture.Table.SilentFeatures
+	return &l.predictor.mixture.Features, &l.predictor.mixture.SilentFeatures
 }
 
 // Pairs returns the pairs of features that are dropped together in the last encoded event. MaskLast returns, for each

@@ -73,7 +73,7 @@ func TestForecastAsMeasured(t *testing.T) {
 			whole += miss
 			var left event.Example
 			if c.silent {
-				model.DeleteSilently(m, e, x.Index, dead, &left)
+				model.LossesOf(m, 0).Lose(model.LossDead, e, 0, x.Index, dead, &left)
 				scores = m.Score(&left, scores)
 			} else {
 				m.Delete(e, x, field, dead, true, &left)

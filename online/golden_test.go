@@ -11,6 +11,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/papers/comparators"
 )
 
 // golden is a problem of testdata/golden_*.json, with the weights of an independent implementation of
@@ -98,7 +99,10 @@ func TestGolden(t *testing.T) {
 			config.LearningRate, config.C = c.Params.Eta, 2/c.Params.H0
 		},
 		"adagrad": func(config *online.Config, c *goldenCase) { config.LearningRate, config.C = c.Params.Eta, math.Inf(1) },
-		"arow":    func(config *online.Config, c *goldenCase) { config.LearningRate = c.Params.R },
+		"arow": func(config *online.Config, c *goldenCase) {
+			config.Use(comparators.AROW)
+			config.LearningRate = c.Params.R
+		},
 	} {
 		eachGolden(t, optimizer, func(t *testing.T, g golden, c goldenCase) {
 			config := plainConfig(optimizer)

@@ -136,13 +136,13 @@ type sums struct {
 	events, dense, compared uint64 // compared is the number of comparisons of averages with iterates
 	levels                  levels.Sums
 	measured                *monitor.Sums
-	mixture                 *mixture.Table
+	mixture                 *mixture.Sums
 	bias                    []float64 // intercepts and their accumulators
 }
 
 // sums returns a copy of the Learner's sums.
 func (l *Learner) sums() *sums {
-	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), mixture: l.predictor.mixture.Table.Sums()}
+	s := &sums{events: l.events, dense: l.encoder.Scaling.Events, levels: l.levels.Sums(), measured: l.monitors.Sums(), mixture: l.predictor.mixture.Sums()}
 	if l.member != nil {
 		s.compared = l.member.Compared
 	}
@@ -155,7 +155,7 @@ func (s *sums) state(c *coder.Coder) {
 	c.Uint(&s.compared)
 	s.levels.State(c)
 	s.measured.State(c)
-	s.mixture.SumsState(c)
+	s.mixture.State(c)
 	c.Floats(&s.bias)
 }
 

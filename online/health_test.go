@@ -200,17 +200,19 @@ func TestHealthDrift(t *testing.T) {
 				learnSensors(l, s, 1)
 			}
 			h := l.Report().Health
-			if h.Alarms != 1 {
+			alarms := slices.DeleteFunc(slices.Clone(h.Fields[0].Alarms), func(a health.FieldAlarm) bool { return a.Kind == "doubted" }) // such a mean contradicts the other fields
+			if len(alarms) != 1 || h.Alarms != len(h.Fields[0].Alarms) {
 				t.Fatalf("%d alarms %q", h.Alarms, alarmTexts(l))
 			}
-			a := h.Fields[0].Alarms[0]
+			a := alarms[0]
 			if a.Kind != c.kind || math.Abs(a.Now-c.now) > c.off || int64(a.SinceEvent) < since-2*healthBlock || int64(a.SinceEvent) > since+2*healthBlock || !strings.Contains(a.Text, c.contains) || a.ErrorAfter != nil {
 				t.Errorf("%+v", a)
 			}
 			t.Log(s.N-since, a.Text)
 			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1}
 			learnSensors(l, s, 8000)
-			if got := alarmTexts(l); l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
+			got := slices.DeleteFunc(alarmTexts(l), func(text string) bool { return strings.Contains(text, " doubted in ") })
+			if l.Report().Health.Alarms != 0 || len(got) != 2 || !strings.HasPrefix(got[1], "ended: ") {
 				t.Errorf("%q", got)
 			} else {
 				t.Log(got[1])

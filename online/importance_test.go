@@ -18,7 +18,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	if c.Optimizer = rule; rule == "irls" {
 		c.IRLSBatch = 200
 	}
-	if rule == "dropout-descent" || rule == "arow" || rule == "irls" {
+	if rule == "dropout-descent" || rule == "irls" {
 		c.Noise = "dropout:0.3"
 	}
 	return newLearner(t, c, eventtest.Schema(2, "", []string{"a", "b", "c"}[:classes]...))

@@ -10,14 +10,14 @@
 // Learn passes an event through the following packages. None of them imports a later package in this list, and none
 // imports package online:
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
-//  2. levels scores the Input with the weights of each noise level (dropout rate). correct has experts (second order,
+//  2. levels scores the Input with the weights of each noise level (dropout rate). experts has experts (second order,
 //     splines, discriminant) that correct those scores.
 //  3. impute estimates the missing numeric values.
 //  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
 //  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
 //     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
-//  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
-//  7. levels and correct learn the event.
+//  6. At some events (sampling.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
+//  7. levels and experts learn the event.
 //
 // Several Learners may learn one model (group.go). A [deltas.Delta] contains what one of them has learned in an
 // interval.
@@ -58,7 +58,7 @@ type Learner struct {
 	weight    float64  // importance weight of the current event, without its class weight
 	targets   *targets // nil for classification
 	clock     schedule.Clock
-	hurried   uint64 // up to this event, mixture weights take effect more often
+	fresh     uint64 // up to this event, mixture weights take effect more often
 	masked    masked
 	ablation  ablation
 	doubter   doubt.Doubter
@@ -71,21 +71,21 @@ type Learner struct {
 
 // room holds reusable memory for one event.
 type room struct {
-	in       encode.Input
-	seen     monitor.Event
-	scored   scored
-	earlier  []float64 // scores of all lanes (mixed models) when the event arrived
-	target   []float64 // targets by output
-	out      []float64 // scores by output
-	lanes    []float64 // values of ensemble.appendLanes
-	shown    []float64 // scores that were predicted when the event arrived
-	standard []float64 // scores of all lanes (mixed models) in the unit of regression targets
-	imputed  imputed
-	byClass  []float64 // scores by class
-	by       mixture.Event
-	reader   model.Linear  // of method reader
-	declared event.Example // the event without readings that are known to be faulty
-	labeled  labeled
+	in         encode.Input
+	seen       monitor.Event
+	scored     scored
+	earlier    []float64 // scores of all components when the event arrived
+	target     []float64 // targets by output
+	out        []float64 // scores by output
+	components []float64 // values of ensemble.appendComponents
+	shown      []float64 // scores that were predicted when the event arrived
+	standard   []float64 // scores of all components in the unit of regression targets
+	imputed    imputed
+	byClass    []float64 // scores by class
+	by         mixture.Event
+	reader     model.Linear  // of method reader
+	declared   event.Example // the event without readings that are known to be faulty
+	labeled    labeled
 }
 
 // New returns a Learner for events of the Schema s. The decoder owns s, and may add fields to it before it passes an
@@ -108,7 +108,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	set.levels.Grouping, set.levels.Outputs = model.NewGrouping(s), outputs
 	levels := levels.New(set.levels)
 	mix := mixture.New(mixture.Settings{
-		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
+		Components: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Imputes: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
 	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
@@ -133,7 +133,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 // setOutputs allocates all memory whose size depends on the number of outputs.
 func (l *Learner) setOutputs() {
 	k, x := l.levels.Outputs, l.predictor
-	l.monitors.SetOutputs(k, l.outputs.young.On())
+	l.monitors.SetOutputs(k, l.outputs.rare.On())
 	l.room.scored = x.newScored(l.levels.NewOwn())
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
 	l.room.imputed, x.mixed = newImputed(&x.ensemble), newMixed(x)
@@ -141,8 +141,8 @@ func (l *Learner) setOutputs() {
 	l.ablation = newAblation(x, l.monitors)
 }
 
-// Lost returns the names of the fields that are missing in an event with named fields, as the model of now sees it. stuck
-// names those of them that have the value at which they are stuck.
+// Lost returns the names of the fields that are missing in an event with named fields, as the model of now sees it.
+// stuck names those of them that have the value at which they are stuck.
 func (l *Learner) Lost(e *event.Example) (missing, stuck []string) {
 	if len(e.Field) == 0 {
 		return nil, nil
@@ -178,12 +178,12 @@ func (l *Learner) predictAsIs(e *event.Example) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
 	if l.predict(&p, true); l.mixes() && !l.member.inGroup() {
-		r.lanes = l.predictor.appendLanes(&r.scored, r.lanes[:0])
-		p.Lanes = r.lanes
+		r.components = l.predictor.appendComponents(&r.scored, r.components[:0])
+		p.Components = r.components
 	}
 	if t := l.targets; t != nil {
-		for i, f := range p.Lanes {
-			p.Lanes[i] = t.unit.Score(f)
+		for i, f := range p.Components {
+			p.Components[i] = t.unit.Score(f)
 		}
 		l.interval(&p)
 	}
@@ -193,30 +193,30 @@ func (l *Learner) predictAsIs(e *event.Example) Prediction {
 // interval completes the prediction of a number by its value and interval.
 func (l *Learner) interval(p *Prediction) {
 	r, t := &l.room, l.targets
-	missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
+	missing := l.predictor.missingVariance(&r.in, r.scored.components, &r.imputed)
 	if t.predicted(p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
 		p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, missing)
 	}
 }
 
-// mixes reports whether predictions mix several lanes (mixed models).
+// mixes reports whether predictions mix several components.
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
 
 // predict scores the current Input and writes the scores to p.
-func (l *Learner) predict(p *Prediction, awake bool) {
+func (l *Learner) predict(p *Prediction, learns bool) {
 	r := &l.room
-	l.predictor.score(&r.in, awake, &r.scored)
-	l.predictor.impute(&r.in, l.predictor.awake(l.events), &r.imputed)
-	p.Scores = l.predictor.answer(&r.in, r.scored.lanes, &r.imputed, r.out, &r.byClass)
+	l.predictor.score(&r.in, learns, &r.scored)
+	l.predictor.impute(&r.in, l.predictor.learns(l.events), &r.imputed)
+	p.Scores = l.predictor.answer(&r.in, r.scored.components, &r.imputed, r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.monitors.Decision()
 	}
 }
 
 // Learn scores an event, learns from it, and returns what Predict would have returned if it took all numbers as they
-// are (see Config.Doubt): to doubt the numbers of every event would cost more than learning it. If the label is delayed, prior
-// must be the prediction made when the event arrived, else nil. The monitors measure the prior, and mixture weights are
-// updated with it.
+// are (see Config.Doubt): to doubt the numbers of every event would cost more than learning it. If the label is
+// delayed, prior must be the prediction made when the event arrived, else nil. The monitors measure the prior, and
+// mixture weights are updated with it.
 //
 // An event with importance weight 0 changes nothing. An integer weight up to 16 has the effect of that many equal
 // events. An event without a label changes no model weight. An invalid event is rejected: it is counted but not
@@ -254,7 +254,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		l.move(found.Moves)
 		l.predictor.imputer.Review(found, l.encoder)
 	}
-	if applies(l.events, l.hurried) {
+	if applies(l.events, l.fresh) {
 		l.predictor.apply(l.events)
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 		l.renewDoubt()
@@ -272,33 +272,33 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.weight = l.weights.Observe(e.Weight)
 	}
 	r := &l.room
-	l.doubt(e)
+	l.doubt(e, &r.seen.Met)
 	l.readLack(e)
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
-	l.predict(p, l.predictor.awake(l.events))
+	l.predict(p, l.predictor.learns(l.events))
 	f, known := p.Scores[0], true
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
-	shown, lanes := p, []float64(nil)
+	shown, components := p, []float64(nil)
 	if prior != nil && len(prior.Scores) > 0 {
 		earlier := *prior
-		shown, lanes = &earlier, l.shown(&earlier, p)
+		shown, components = &earlier, l.shown(&earlier, p)
 	}
 	if l.targets == nil {
-		l.class(e, p, shown, lanes)
+		l.class(e, p, shown, components)
 	} else {
-		r.target[0], lanes = l.number(e, f, shown, lanes)
+		r.target[0], components = l.number(e, f, shown, components)
 		known = l.targets.unit.Known()
 	}
 	l.rescale()
 	if known { // while all targets are equal, there is nothing to learn
-		l.update(l.weight*l.classes[e.Label], lanes)
+		l.update(l.weight*l.classes[e.Label], components)
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
-	if l.outputs.young.Take(e.Label); l.member.inGroup() {
+	if l.outputs.rare.Take(e.Label); l.member.inGroup() {
 		return
 	}
 	l.predictor.imputer.Gather(&r.in, l.encoder, gathers(l.events))
@@ -313,7 +313,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 
 // class processes the label of a classified event. p is its current prediction, and shown is the prediction that
 // readers received. class passes shown to the monitors, and updates the mixture weights.
-func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64) {
+func (l *Learner) class(e *event.Example, p, shown *Prediction, components []float64) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
 	seen.Labeled, seen.Missing, seen.Influence = true, model.MissingVariance{Range: r.in.Range}, l.influence(e.Label, p.Scores)
@@ -322,16 +322,16 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64)
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
 	l.observe(e, seen)
 	p.Mislabeled = l.monitors.Mislabeled()
-	output := l.outputs.young.Output(e.Label)
+	output := l.outputs.rare.Output(e.Label)
 	by := &r.by
 	by.Outputs, by.Active, by.Label, by.Lose, by.Decision = l.levels.Outputs, l.levels.Active(), output, nil, p.Decision
 	if forecasts(l.events) {
 		if shown != p {
 			j = p.Decision.Judge(p.Scores, e.Label)
 		}
-		recordClass(&l.predictor.mixture.Table.Features, 0, e, j)
+		recordClass(&l.predictor.mixture.Features, 0, e, j)
 	}
-	l.judge(e, by, lanes)
+	l.judge(e, by, components)
 	if !l.member.inGroup() {
 		l.ablation.measure(&r.labeled)
 	}
@@ -346,50 +346,50 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	if l.config.MislabeledBelow == 0 {
 		return 0
 	}
-	r, output, k := &l.room, l.outputs.young.Output(label), 0
+	r, output, k := &l.room, l.outputs.rare.Output(label), 0
 	if len(r.target) > 1 {
 		k = output
 	}
 	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// judge updates the mixture weights by the losses of the lanes (mixed models), at the current event and at masked
+// judge updates the mixture weights by the losses of the components, at the current event and at masked
 // copies of it.
-func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
+func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
-		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, awake: x.awake(l.events),
+		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, learns: x.learns(l.events),
 		trains: !l.member.inGroup() && !l.levels.Passed(),
 	}
-	if decides(l.events, l.hurried) {
-		scores := x.laneScores(&r.scored, lanes, &r.earlier)
+	if decides(l.events, l.fresh) {
+		scores := x.componentScores(&r.scored, components, &r.earlier)
 		switch k := &r.in.Missing; {
 		case l.member.inGroup():
 			if r.in.Range == 0 {
-				x.mixture.ObservePart(scores.lanes, by)
+				x.mixture.ObservePart(scores.components, by)
 			}
-		case l.levels.Passed(): // all lanes (mixed models) have learned the event in an earlier pass
+		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.AlwaysPresent > 0:
-			x.expect(&r.in, r.labeled.awake, &r.imputed)
-			x.mixture.Table.Own(r.in.Range)
-			x.observeMissing(&r.in, scores.lanes, scores.experts != nil, &r.imputed, by)
+			x.expect(&r.in, r.labeled.learns, &r.imputed)
+			x.mixture.Own(r.in.Range)
+			x.observeMissing(&r.in, scores.components, scores.experts != nil, &r.imputed, by)
 		}
 	}
 	l.masked.evaluate(&r.labeled)
 }
 
 // shown completes earlier, a prediction made when the event arrived, by scores for classes that have been added since.
-// lanes has the scores of the lanes (mixed models) by which the noise levels are compared, or is nil if the current
+// components has the scores of the components by which the noise levels are compared, or is nil if the current
 // scores are used.
-func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
+func (l *Learner) shown(earlier, now *Prediction) (components []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
-	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
-		lanes = earlier.Lanes
+	if n := len(earlier.Components); (n == l.levels.Components() || n == l.predictor.componentCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.rare.Changed {
+		components = earlier.Components
 	}
 	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
-	return lanes
+	return components
 }
 
 // unlabeled predicts an event without a label, and adds the expected curvature of the loss to the accumulators.
@@ -415,13 +415,13 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 }
 
 // update trains the noise levels with the current event. If the weight is above 1, it makes several steps.
-func (l *Learner) update(weight float64, lanes []float64) {
+func (l *Learner) update(weight float64, components []float64) {
 	r, first := &l.room, true
-	if lanes != nil {
-		lanes = lanes[:l.levels.Lanes()]
+	if components != nil {
+		components = components[:l.levels.Components()]
 	}
 	if weight > 0 && weight <= 1 { // usual weights need a single step
-		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, components, r.target, weight, l.encoder.Table)
 		return
 	}
 	schedule.Parts(weight, l.set.levels.Optimizer.Proximal, func(part float64) {
@@ -429,7 +429,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 			l.levels.Score(&r.in, &r.scored.levels)
 		}
 		first = false
-		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, part, l.encoder.Table)
+		l.levels.Update(&r.in, &r.scored.levels, components, r.target, part, l.encoder.Table)
 	})
 }
 
@@ -437,7 +437,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 func (l *Learner) solve(weight float64) {
 	if n := l.encoder; l.levels.Windows() {
 		m := &model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Layout: model.Layout{Width: n.Table.Width()}}, Rows: n.Table}
-		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.young.Output, n.ReadsWhenDead)
+		l.levels.Learned(l.room.in.Event, weight, m, n.Intercepts, l.outputs.rare.Output, n.ReadsWhenDead)
 	}
 }
 
@@ -451,7 +451,7 @@ func (l *Learner) rescale() {
 	}
 	l.move(r.in.Moves)
 	if l.predictor.followNumbers(&r.in, l.encoder) || r.in.Rescales {
-		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
+		l.predictor.score(&r.in, l.predictor.learns(l.events), &r.scored)
 	}
 }
 
@@ -470,7 +470,7 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 		return
 	}
 	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture.Table, l.targets != nil)
+	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture, l.targets != nil)
 	l.act(l.monitors.Observe(seen))
 }
 
@@ -486,7 +486,7 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 	if asked.Fresh {
 		l.predictor.startFresh()
-		l.hurried = l.events + hurried
+		l.fresh = l.events + fresh
 	}
 }
 

@@ -62,8 +62,6 @@ var configs = map[string]func(*online.Config){
 	"descent, clean": func(c *online.Config) {
 		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", "gaussian:0.3", "false"
 	},
-	"sgd":  func(c *online.Config) { c.Optimizer, c.Presence = "sgd", "auto" },
-	"arow": func(c *online.Config) { c.Optimizer = "arow" },
 	"ftrl": func(c *online.Config) { c.Optimizer, c.L1 = "ftrl", 0.01 },
 	"irls": func(c *online.Config) {
 		c.Optimizer, c.IRLSBatch, c.Noise, c.Presence = "irls", 40, "dropout:0.3", "auto"

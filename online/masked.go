@@ -7,8 +7,8 @@ package online
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
 	"blankout/online/impute"
 	"blankout/online/levels"
 	"blankout/online/mixture"
@@ -33,7 +33,7 @@ type masked struct {
 	scored   scored
 	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
 	nested   levels.Nested // scores of the masked copies with silently missing features
-	parts    correct.Nested
+	parts    experts.Nested
 	imputed  imputed
 	out      []float64 // scores by output
 	byClass  []float64 // scores by class
@@ -42,14 +42,11 @@ type masked struct {
 }
 
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
-	m := masked{
+	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
 		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		parts: x.experts.NewNested(mixture.Points),
 	}
-	if x.experts != nil {
-		m.parts = x.experts.NewNested(mixture.Points)
-	}
-	return m
 }
 
 // labeled is a labeled event that has been encoded and scored, but not learned yet.
@@ -60,7 +57,7 @@ type labeled struct {
 	scored  *scored
 	imputed *imputed
 	by      *mixture.Event
-	awake   bool // experts without weight in predictions also score masked copies
+	learns  bool // experts without weight in predictions also score masked copies
 	trains  bool // masked copies train mixture weights
 }
 
@@ -86,18 +83,18 @@ func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() ||
 // (missing fraction). If trains is true, mixture weights learn from the predictions.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	in := m.draw(e, groups)
-	splines, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
+	splines, silently := &m.mixture.Features, &m.mixture.SilentFeatures
 	if groups { // for single features, Learner.class measures point 0 at more events
-		splines, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
-		m.record(splines, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
+		splines, silently = &m.mixture.Groups, &m.mixture.SilentGroups
+		m.record(splines, 0, e, m.answer(e.in, e.scored.components, e.imputed, m.out, &m.byClass))
 	}
 	if trains {
-		m.mixture.Table.Masked()
+		m.mixture.Masked()
 	}
 	m.encoder.ImputeDead(in)
 	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
 	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
-	corrects, silentlyCorrects := m.corrects(e.awake), m.corrects(false)
+	corrects, silentlyCorrects := m.corrects(e.learns), m.corrects(false)
 	if corrects || silentlyCorrects {
 		m.experts.SumNested(in, m.mask.Last, silentlyCorrects, &m.parts)
 	}
@@ -117,17 +114,17 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.removeDead(whole, point)
 		m.scored.levels = m.declared.At[point]
 		m.correctCopy(&m.parts, point, false, corrects, &m.scored)
-		m.expect(&m.left, e.awake, &m.imputed)
-		learns := trains && m.left.Range > 0 && m.mixture.Table.LearnsFromMasks(m.left.Range)
+		m.expect(&m.left, e.learns, &m.imputed)
+		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
-			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
+			m.observeMissing(&m.left, m.scored.components, e.learns, &m.imputed, e.by)
 		}
 		if sparse && !m.encoder.Fields.Missing.ColumnsCanBeMissing {
-			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The policies
-			// above serve deletions that are declared.
+			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The
+			// policies above serve deletions that are declared.
 			m.left.Missing, m.left.Range, m.left.Scale, learns = model.MissingCount{}, 0, 1, false
 		}
-		scores := m.answer(&m.left, m.scored.lanes, &m.imputed, m.out, &m.byClass)
+		scores := m.answer(&m.left, m.scored.components, &m.imputed, m.out, &m.byClass)
 		if j := m.record(splines, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
 			m.monitor(e, scores, j)
 		}
@@ -171,7 +168,7 @@ func (m *masked) removeDead(all model.MissingCount, point int) {
 // monitor passes the prediction of a masked event to the monitors.
 func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 	seen := &m.seen
-	seen.Again, seen.Missing = m.levels.Passed(), m.missingVariance(&m.left, m.scored.lanes, &m.imputed)
+	seen.Again, seen.Missing = m.levels.Passed(), m.missingVariance(&m.left, m.scored.components, &m.imputed)
 	if t := m.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {
@@ -186,18 +183,18 @@ func (m *masked) evaluateSilent(e *labeled, corrects bool, splines *mixture.Erro
 	m.silently.Range, m.silently.Scale = 0, 1
 	m.scored.levels = m.nested.At[point]
 	m.correctCopy(&m.parts, point, true, corrects, &m.scored)
-	m.record(splines, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
+	m.record(splines, point, e, m.answer(&m.silently, m.scored.components, &m.imputed, m.out, &m.byClass))
 }
 
-// judged returns the scores by which lanes (mixed models) are compared at an event without missing fields. If a level
+// judged returns the scores by which components are compared at an event without missing fields. If a level
 // has silent noise, they are the scores of a copy in which some features are silently missing. Otherwise they are the
 // scores of the event.
-func (m *masked) judged(e *labeled, s laneScores) laneScores {
+func (m *masked) judged(e *labeled, s componentScores) componentScores {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s
 	}
 	m.score(&m.silently, s.experts != nil, &m.scored)
-	return m.laneScores(&m.scored, nil, nil)
+	return m.componentScores(&m.scored, nil, nil)
 }
 
 // drawSilent sets silently to a copy of an event in which some features are silently missing. These features are drawn

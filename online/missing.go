@@ -41,26 +41,26 @@ func newImputed(x *ensemble) imputed {
 	return imputed{scored: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
 }
 
-// impute imputes the missing numeric values of the last encoded event, if the prediction depends on them. If awake is
+// impute imputes the missing numeric values of the last encoded event, if the prediction depends on them. If learns is
 // true, experts without weight in predictions also score the imputed values.
-func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
+func (x *predictor) impute(in *encode.Input, learns bool, f *imputed) {
 	f.some, f.numbers.SomeMissing = false, false
 	if in.Range == 0 {
 		return
 	}
 	// The width of a regression interval depends on the imputed values under every policy.
 	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.mixture.Policies()[in.Range-1][2] > 0 {
-		x.expect(in, awake, f)
+		x.expect(in, learns, f)
 	}
 }
 
 // expect imputes the missing numeric values that f.numbers lists.
-func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
+func (x *predictor) expect(in *encode.Input, learns bool, f *imputed) {
 	if f.some = f.numbers.SomeMissing && in.Range > 0; !f.some {
 		return
 	}
 	x.imputer.Expect(&f.numbers, x.encoder, &f.expected)
-	x.score(&f.expected.Input, awake, &f.scored)
+	x.score(&f.expected.Input, learns, &f.scored)
 	levels, own := x.weightsOf(in.Range, f.weights)
 	f.weights = levels
 	e, outputs := &f.expected.Input, len(f.variance)
@@ -84,42 +84,42 @@ func (x *predictor) policy(in *encode.Input, f *imputed) model.MissingHandling {
 
 // mixed holds the mixed scores of an event with missing fields, by output.
 type mixed struct {
-	base     []float64 // scores of only the intercepts
-	left     []float64 // scores of the intercepts and the present features
-	add      []float64 // scores that the imputed values add
-	variance []float64 // variance of add; borrowed
-	active   int       // number of outputs in use
-	widen    func(f, v float64) float64
-	bases    []float64 // intercepts by lane (mixed model) and output
-	lanes    []float64 // scratch, by lane (mixed model) and output
-	out      []float64
-	others   []float64
+	base       []float64 // scores of only the intercepts
+	left       []float64 // scores of the intercepts and the present features
+	add        []float64 // scores that the imputed values add
+	variance   []float64 // variance of add; borrowed
+	active     int       // number of outputs in use
+	widen      func(f, v float64) float64
+	bases      []float64 // intercepts by component and output
+	components []float64 // scratch, by component and output
+	out        []float64
+	others     []float64
 }
 
 func newMixed(x *predictor) mixed {
 	k := x.levels.Outputs
-	n := len(x.newScored(x.levels.NewScores()).lanes)
+	n := len(x.newScored(x.levels.NewScores()).components)
 	return mixed{
 		widen: x.widen,
 		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k),
-		bases: make([]float64, n), lanes: make([]float64, n),
+		bases: make([]float64, n), components: make([]float64, n),
 	}
 }
 
-// mix mixes the scores of all lanes (mixed models) with the mixture weights for the event's range of the missing
+// mix mixes the scores of all components with the mixture weights for the event's range of the missing
 // fraction. The result is valid until the next call.
-func (x *predictor) mix(in *encode.Input, lanes []float64, f *imputed) *mixed {
+func (x *predictor) mix(in *encode.Input, components []float64, f *imputed) *mixed {
 	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
-	return x.mixBy(x.mixture.Weights(in.Range), lanes, f)
+	return x.mixBy(x.mixture.Weights(in.Range), components, f)
 }
 
 // mixBy is mix with the given mixture weights. It uses the intercepts that the last call of mix has computed.
-func (x *predictor) mixBy(weights, lanes []float64, f *imputed) *mixed {
+func (x *predictor) mixBy(weights, components []float64, f *imputed) *mixed {
 	m, active := &x.mixed, x.levels.Active()
 	mixture.Mix(weights, m.bases, active, m.base)
-	mixture.Mix(weights, lanes, active, m.left)
+	mixture.Mix(weights, components, active, m.left)
 	if f.some {
-		mixture.Mix(weights, f.scored.lanes, active, m.add)
+		mixture.Mix(weights, f.scored.components, active, m.add)
 	}
 	m.active, m.variance = active, f.variance
 	return m
@@ -160,19 +160,19 @@ func (m *mixed) answer(scale, fraction float64) []float64 {
 	return out
 }
 
-// answer returns the scores that the model predicts for an event, by class. lanes holds the scores of all lanes (mixed
-// models). Regression scores are in the Learner's unit. The result is in out, which must have room for all outputs. If
-// classes share an output, the result is in byClass instead.
-func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
+// answer returns the scores that the model predicts for an event, by class. components holds the scores of all
+// components. Regression scores are in the Learner's unit. The result is in out, which must have room
+// for all outputs. If classes share an output, the result is in byClass instead.
+func (x *predictor) answer(in *encode.Input, components []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
-		x.mixture.Score(lanes, in.Range, x.levels.Active(), out)
+		x.mixture.Score(components, in.Range, x.levels.Active(), out)
 		return x.outputs.byClass(out, byClass)
 	}
-	how, m := x.policy(in, f), x.mix(in, lanes, f)
+	how, m := x.policy(in, f), x.mix(in, components, f)
 	fraction := how.Weights[2]
 	scores := x.outputs.byClass(m.sum(how.Scale, fraction, out), byClass)
 	if fraction > 0 { // classes that share an output have different scores, so each is widened separately
-		of := x.outputs.young.Outputs()
+		of := x.outputs.rare.Outputs()
 		for class, score := range scores {
 			k := class
 			if of != nil {
@@ -189,20 +189,20 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 // missingVariance returns how much the missing fields of an event widen a regression interval. It is the variance of
 // the imputed values. For the fraction of the mixture that does not impute, it includes the square of the omitted part
 // of the score.
-func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *imputed) model.MissingVariance {
+func (x *predictor) missingVariance(in *encode.Input, components []float64, f *imputed) model.MissingVariance {
 	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
-		off := (1 - x.policy(in, f).Weights[2]) * x.mix(in, lanes, f).add[0]
+		off := (1 - x.policy(in, f).Weights[2]) * x.mix(in, components, f).add[0]
 		by.Variance = x.targets.unit.Variance(f.variance[0] + off*off)
 	}
 	return by
 }
 
 // observeMissing updates the mixture weights for the event's range of the missing fraction. Policies are compared by
-// the mixture of the lanes, and lanes are compared by the mixture of the policies. If corrected is true, the correcting
-// experts are also compared.
-func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected bool, f *imputed, by *mixture.Event) {
-	how, m := x.policy(in, f), x.mix(in, lanes, f)
+// the mixture of the components, and components are compared by the mixture of the policies. If corrected is true, the
+// correcting experts are also compared.
+func (x *predictor) observeMissing(in *encode.Input, components []float64, corrected bool, f *imputed, by *mixture.Event) {
+	how, m := x.policy(in, f), x.mix(in, components, f)
 	regression := by.Lose != nil
 	if x.mixture.Chooses() {
 		rescaled := 1.0
@@ -224,15 +224,15 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 	}
 	fraction, outputs := how.Weights[2], len(m.out)
 	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {
-		score := b + how.Scale*(lanes[j]-b)
+		score := b + how.Scale*(components[j]-b)
 		if f.some && fraction > 0 {
-			score = m.widen(score+fraction*f.scored.lanes[j], fraction*fraction*m.variance[j%outputs])
+			score = m.widen(score+fraction*f.scored.components[j], fraction*fraction*m.variance[j%outputs])
 		}
-		m.lanes[j] = score
+		m.components[j] = score
 	}
-	x.mixture.Observe(m.lanes, in.Range, by)
+	x.mixture.Observe(m.components, in.Range, by)
 	if corrected {
-		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), lanes, f).answer(how.Scale, fraction))
-		x.compare(in.Range, m.others, x.mixBy(x.alone(), lanes, f).answer(how.Scale, fraction), by)
+		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), components, f).answer(how.Scale, fraction))
+		x.compare(in.Range, m.others, x.mixBy(x.alone(), components, f).answer(how.Scale, fraction), by)
 	}
 }

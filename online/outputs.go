@@ -1,7 +1,7 @@
 package online
 
 // This file assigns classes to outputs. If separate outputs for all classes would need too much memory, classes with
-// few events ("young" classes) share one output, see package young.
+// few events share one output, see package rare.
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 	"blankout/online/encode"
 	"blankout/online/health"
 	"blankout/online/memory"
+	"blankout/online/rare"
 	"blankout/online/rows"
-	"blankout/online/young"
 )
 
 // outputs maps classes to outputs.
 type outputs struct {
-	young   young.Classes
-	bytes   int64                  // memory limit, in bytes, beyond which young classes share an output
+	rare    rare.Classes
+	bytes   int64                  // memory limit, in bytes, beyond which rare classes share an output
 	events  func(class int) uint64 // number of labeled events of a class
 	most    int                    // largest number of classes with a separate output: Schema.MaxClasses
 	width   func(outputs int) int  // returns the number of values of a row
@@ -33,9 +33,9 @@ type outputs struct {
 	resized  bool // set by addClass
 }
 
-// youngBytes is the default memory limit for separate outputs. If the limit is exceeded, young classes share an output.
-// The young classes with the most events keep separate outputs, up to half of the limit.
-const youngBytes = 64 << 20
+// rareBytes is the default memory limit for separate outputs. If the limit is exceeded, rare classes share an output.
+// The rare classes with the most events keep separate outputs, up to half of the limit.
+const rareBytes = 64 << 20
 
 // collectBytes is the size of rows from which replaced rows are freed at once.
 const collectBytes = 8 << 20
@@ -45,7 +45,7 @@ const leastSeparate = 3
 
 func (l *Learner) newOutputs() *outputs {
 	return &outputs{
-		bytes: youngBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
+		bytes: rareBytes, most: l.encoder.Schema().MaxClasses, memory: memory.Bound(l.config.MaxMemory), several: l.targets == nil,
 		width: l.set.width, ensemble: &l.predictor.ensemble, encoder: l.encoder,
 		events: func(class int) uint64 {
 			if n := l.monitors.Measures.Classes; class < len(n) {
@@ -57,12 +57,12 @@ func (l *Learner) newOutputs() *outputs {
 }
 
 // after returns the number of outputs after an event whose class is label. k is the current number of outputs, and
-// columns is the largest number of columns after the event. begins reports whether young classes start to share an
+// columns is the largest number of columns after the event. begins reports whether rare classes start to share an
 // output. full reports that the limit on classes or on memory forces them to.
 func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) {
 	switch {
-	case o.young.On():
-		if label >= o.young.Known() && o.young.Young() == 0 || o.promotes(label, k, columns) && o.young.Young() > 1 {
+	case o.rare.On():
+		if label >= o.rare.Known() && o.rare.Rare() == 0 || o.promotes(label, k, columns) && o.rare.Rare() > 1 {
 			return k + 1, false, false
 		}
 		return k, false, false
@@ -82,25 +82,25 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 }
 
 // separate returns the number of first classes that have a separate output whatever their number of events. It is
-// leastSeparate if young.AlwaysSeparate outputs alone exceed the limit for young classes.
+// leastSeparate if rare.AlwaysSeparate outputs alone exceed the limit for rare classes.
 func (o *outputs) separate(columns int) int {
-	if o.cost(columns, young.AlwaysSeparate) > o.bytes {
+	if o.cost(columns, rare.AlwaysSeparate) > o.bytes {
 		return leastSeparate
 	}
-	return young.AlwaysSeparate
+	return rare.AlwaysSeparate
 }
 
 // alone returns how many of the first classes have too few events for a separate output, but have one.
 func (o *outputs) alone(classes, columns int) (n int) {
 	for class := o.separate(columns); class < classes; class++ {
-		if o.events(class) < young.SeparateAfter && !o.young.IsYoung(class) {
+		if o.events(class) < rare.SeparateAfter && !o.rare.IsRare(class) {
 			n++
 		}
 	}
 	return n
 }
 
-// room returns for how many young classes separate outputs fit into half of the limit, besides the other outputs.
+// room returns for how many rare classes separate outputs fit into half of the limit, besides the other outputs.
 func (o *outputs) room(outputs, classes, columns int) int {
 	return max(0, int(o.bytes/max(1, 2*o.cost(columns, 1)))-(outputs-o.alone(classes, columns)))
 }
@@ -118,36 +118,36 @@ func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns
 // event. From its second event on, a class gets a separate output if separate outputs then use at most half of their
 // limit. From its eighth event on, any free memory is sufficient.
 func (o *outputs) promotes(label, k, columns int) bool {
-	if label < 0 || !o.young.IsYoung(label) {
+	if label < 0 || !o.rare.IsRare(label) {
 		return false
 	}
-	events, alone := 1+o.events(label), o.alone(o.young.Known(), columns)
+	events, alone := 1+o.events(label), o.alone(o.rare.Known(), columns)
 	own := k - 1 // every other output belongs to one class
 	switch {
-	case events < 2 || o.young.Young() > 1 && !o.fits(k+1, columns):
+	case events < 2 || o.rare.Rare() > 1 && !o.fits(k+1, columns):
 		return false
-	case events < young.SeparateAfter:
+	case events < rare.SeparateAfter:
 		return own < o.most && 2*o.cost(columns, k) <= o.bytes
 	}
 	return own < o.most || alone > 0
 }
 
-// merge assigns young classes (classes with few events) to a shared output. The young classes with the most events, at
+// merge assigns rare classes (classes with few events) to a shared output. The rare classes with the most events, at
 // most but of them, are excepted. known is the number of classes, and k the number of outputs. For each new output
 // merge returns the old outputs whose mean it starts as.
 func (o *outputs) merge(known, k, but, columns int) (from [][]int) {
-	least := uint64(young.SeparateAfter) // classes with fewer events share an output
-	var count [young.SeparateAfter]int
+	least := uint64(rare.SeparateAfter) // classes with fewer events share an output
+	var count [rare.SeparateAfter]int
 	first := o.separate(columns)
 	for class := first; class < known; class++ {
-		if n := o.events(class); n < least && !o.young.IsYoung(class) {
+		if n := o.events(class); n < least && !o.rare.IsRare(class) {
 			count[n]++
 		}
 	}
 	for ; least > 1 && count[least-1] <= but; least-- {
 		but -= count[least-1]
 	}
-	return o.young.Merge(known, k, func(class int) bool { return class >= first && o.events(class) < least }, o.events)
+	return o.rare.Merge(known, k, func(class int) bool { return class >= first && o.events(class) < least }, o.events)
 }
 
 // addClass prepares the Learner for the class of an event, before the event is scored.
@@ -169,10 +169,10 @@ func (l *Learner) addClass(e *event.Example) {
 // of columns that have rows after the event. resized reports whether the number of outputs has changed.
 func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	o.resized = false
-	if max(label+1, o.ensemble.levels.Outputs) > leastSeparate || o.young.On() {
+	if max(label+1, o.ensemble.levels.Outputs) > leastSeparate || o.rare.On() {
 		o.share(label, columns, number)
 	}
-	if o.young.On() {
+	if o.rare.On() {
 		return o.resized
 	}
 	levels := o.ensemble.levels
@@ -201,50 +201,50 @@ func (o *outputs) share(label, columns int, number uint64) {
 		if full {
 			but = 0
 		}
-		o.mergeYoung(but, columns, number)
-	case !o.young.On():
+		o.mergeRare(but, columns, number)
+	case !o.rare.On():
 		return
-	case o.cost(columns, levels.Outputs-1) > o.bytes && o.alone(o.young.Known(), columns) > 0:
-		o.mergeYoung(o.room(levels.Outputs, o.young.Known(), columns), columns, number)
+	case o.cost(columns, levels.Outputs-1) > o.bytes && o.alone(o.rare.Known(), columns) > 0:
+		o.mergeRare(o.room(levels.Outputs, o.rare.Known(), columns), columns, number)
 	}
-	for label >= o.young.Known() {
-		if o.young.Young() == 0 {
+	for label >= o.rare.Known() {
+		if o.rare.Rare() == 0 {
 			o.add(levels.Outputs + 1)
 			levels.Activate(levels.Outputs, o.encoder.Intercepts)
 		}
-		levels.Shift(o.young.Shared(), o.young.Add(levels.Outputs-1), o.encoder.Intercepts)
+		levels.Shift(o.rare.Shared(), o.rare.Add(levels.Outputs-1), o.encoder.Intercepts)
 	}
 	if o.promotes(label, levels.Outputs, columns) {
 		if levels.Outputs-1 >= o.most { // another class loses its own output
-			o.mergeYoung(0, columns, number)
+			o.mergeRare(0, columns, number)
 		}
 		o.promote(label, number)
 	}
 }
 
-// mergeYoung makes young classes share one output. At most but young classes, those with the most events, keep a
+// mergeRare makes rare classes share one output. At most but rare classes, those with the most events, keep a
 // separate output. The shared output starts as the mean of the outputs of the merged classes, with the total
 // probability of these classes.
-func (o *outputs) mergeYoung(but, columns int, number uint64) {
+func (o *outputs) mergeRare(but, columns int, number uint64) {
 	levels := o.ensemble.levels
 	known := levels.Active()
-	if o.young.On() {
-		known = o.young.Known()
+	if o.rare.On() {
+		known = o.rare.Known()
 	}
 	from := o.merge(known, levels.Outputs, but, columns)
 	last := from[len(from)-1]
 	together := levels.Together(last, o.encoder.Intercepts)
 	o.regroup(from, number)
 	if len(last) > 1 {
-		levels.Place(o.young.Shared(), together, o.encoder.Intercepts)
+		levels.Place(o.rare.Shared(), together, o.encoder.Intercepts)
 	}
 }
 
 // promote gives a class that shares an output a separate output. If no other class uses the shared output, it becomes
 // the separate output of the class.
 func (o *outputs) promote(class int, number uint64) {
-	levels, y := o.ensemble.levels, &o.young
-	if y.Young() > 1 {
+	levels, y := o.ensemble.levels, &o.rare
+	if y.Rare() > 1 {
 		from := make([][]int, levels.Outputs, levels.Outputs+1)
 		for k := range from {
 			from[k] = []int{k}
@@ -260,7 +260,7 @@ func (o *outputs) promote(class int, number uint64) {
 // and the new output starts as their mean.
 func (o *outputs) regroup(from [][]int, number uint64) {
 	o.resize(len(from), o.ensemble.regroup(from))
-	o.young.Changed = number
+	o.rare.Changed = number
 }
 
 // add increases the number of outputs. Existing outputs keep their weights.
@@ -278,17 +278,17 @@ func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
 // byClass converts scores by output to scores by class. If each class has an output, it returns scores. Otherwise the
 // result uses the memory of room.
 func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
-	if !o.young.On() {
+	if !o.rare.On() {
 		return scores
 	}
-	*room = o.young.Expand(scores, rows.NoClass, (*room)[:0])
+	*room = o.rare.Expand(scores, rows.NoClass, (*room)[:0])
 	return *room
 }
 
 // active returns the number of classes seen so far, given the number of outputs in use.
 func (o *outputs) active(outputs int) int {
-	if o.young.On() {
-		return o.young.Known()
+	if o.rare.On() {
+		return o.rare.Known()
 	}
 	return outputs
 }
@@ -356,7 +356,7 @@ func quoted(name string) string {
 // and share an output, so they do not displace other classes. It is for unnamed classes in a stream that is learned by
 // a single Learner.
 func TakeMoreClasses(s *event.Schema) {
-	if s.Target == loss.Sign && s.MaxClasses > young.AlwaysSeparate {
+	if s.Target == loss.Sign && s.MaxClasses > rare.AlwaysSeparate {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }

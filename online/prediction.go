@@ -21,9 +21,10 @@ type Prediction struct {
 	Learned uint64
 	// Scores has one score for two classes or for regression, else one score per class.
 	Scores []float64
-	// Lanes holds the scores that were mixed into Scores. First come the scores of iterates and averages by noise level
-	// and output, then the scores of the correcting experts by output. Predict sets Lanes only if Learn will need them.
-	Lanes []float64
+	// Components holds the scores that were mixed into Scores. First come the scores of iterates and averages by noise
+	// level and output, then the scores of the correcting experts by output. Predict sets Components only if Learn will
+	// need them.
+	Components []float64
 
 	Decision model.Decision // how Scores become a class
 
@@ -55,7 +56,7 @@ func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 // Learn needs of a prior.
 func (p *Prediction) Append(out []float64) []float64 {
 	out = append(out, float64(p.Learned), float64(len(p.Scores)))
-	return append(append(out, p.Scores...), p.Lanes...)
+	return append(append(out, p.Scores...), p.Components...)
 }
 
 // ReadPrediction decodes the result of Append. The Prediction shares the memory of stored.
@@ -64,5 +65,5 @@ func ReadPrediction(stored []float64) (p Prediction, err error) {
 		return p, fmt.Errorf("%d numbers that are no prediction", len(stored))
 	}
 	scores := 2 + int(stored[1])
-	return Prediction{Learned: uint64(stored[0]), Scores: stored[2:scores:scores], Lanes: stored[scores:], Refused: scores == 2}, nil
+	return Prediction{Learned: uint64(stored[0]), Scores: stored[2:scores:scores], Components: stored[scores:], Refused: scores == 2}, nil
 }

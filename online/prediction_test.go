@@ -26,9 +26,9 @@ func kept(p online.Prediction) *online.Prediction {
 // TestReadPrediction checks that a stored Prediction is decoded unchanged. Values that Append cannot have written must
 // be rejected.
 func TestReadPrediction(t *testing.T) {
-	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Lanes: []float64{3, 4}}} {
+	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Components: []float64{3, 4}}} {
 		got := kept(p)
-		if got.Learned != p.Learned || !slices.Equal(got.Scores, p.Scores) || !slices.Equal(got.Lanes, p.Lanes) || got.Refused != p.Refused {
+		if got.Learned != p.Learned || !slices.Equal(got.Scores, p.Scores) || !slices.Equal(got.Components, p.Components) || got.Refused != p.Refused {
 			t.Errorf("%+v, want %+v", got, p)
 		}
 	}
@@ -73,7 +73,7 @@ func TestLearnDelayed(t *testing.T) {
 			waits.Label = 0
 		}
 		prior := kept(later.Predict(&waits))
-		prior.Lanes = nil                  // lanes would change the mixture weights
+		prior.Components = nil             // components would change the mixture weights
 		prior.Learned = uint64(len(first)) // predictions before the first target are not measured
 		for _, e := range first {
 			later.Learn(e, nil)
@@ -96,8 +96,8 @@ func TestLearnDelayed(t *testing.T) {
 	}
 }
 
-// TestPriorMovesMixture checks that mixture weights are updated with the lanes (mixed models) of the stored prediction,
-// not with the scores when the label arrives. A prediction without lanes must also be accepted.
+// TestPriorMovesMixture checks that mixture weights are updated with the components of the stored prediction,
+// not with the scores when the label arrives. A prediction without components must also be accepted.
 func TestPriorMovesMixture(t *testing.T) {
 	fraction := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
@@ -111,19 +111,19 @@ func TestPriorMovesMixture(t *testing.T) {
 		return l.Report().Experts
 	}
 	as := fraction(func(*event.Example, *online.Prediction) {})
-	alone := fraction(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
-	// The stored lanes (mixed models) are right for noise level .7, and wrong for the other levels.
+	alone := fraction(func(_ *event.Example, prior *online.Prediction) { prior.Components = nil })
+	// The stored components are right for noise level .7, and wrong for the other levels.
 	prophet := fraction(func(e *event.Example, prior *online.Prediction) {
-		for i := range prior.Lanes {
-			prior.Lanes[i] = float64(1-2*e.Label) * 3
+		for i := range prior.Components {
+			prior.Components[i] = float64(1-2*e.Label) * 3
 		}
-		prior.Lanes[2] *= -1
-		prior.Lanes[3+2] *= -1
+		prior.Components[2] *= -1
+		prior.Components[3+2] *= -1
 		prior.Learned = synthetic.Long
 	})
 	fools := fraction(func(e *event.Example, prior *online.Prediction) {
-		for i := 6; i < len(prior.Lanes); i++ {
-			prior.Lanes[i] = float64(1-2*e.Label) * 3
+		for i := 6; i < len(prior.Components); i++ {
+			prior.Components[i] = float64(1-2*e.Label) * 3
 		}
 		prior.Learned = synthetic.Long
 	})

@@ -231,60 +231,55 @@ func TestFixedPoint(t *testing.T) {
 			}
 			c := online.DefaultConfig()
 			c.Loss, c.Noise, c.C, c.Standardize, c.Average = name, noise, 0.5, "none", 0.3
-			best := math.NaN()
-			for _, rule := range []string{"adagrad", "sgd"} {
-				c.Optimizer = rule
-				schema := event.NewSchema(4, []string{"0", "1"}, 2)
-				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
-				l := start(t, c, schema)
-				learned := must.Get(loss.ParseNoise(noise))(t)
-				lossOf := must.Get(loss.Parse(name))(t)
-				grouped, inGroups := learned.(loss.GroupDropout)
-				objective := func(w []float64, b float64) float64 {
-					j := 0.0
-					c0, c1, c2 := learned.Coefficients()
-					norm := 0.0
-					for _, w := range w {
-						norm += w * w
-					}
-					for i := range events {
-						f, v := b, c0*norm
-						var groups [][]string
-						var parts []float64
-						for n, d := range events[i].Features.Index {
-							x := events[i].Features.Value[n]
-							f += w[d] * x
-							v += w[d] * w[d] * (c1*x + c2*x*x)
-							if inGroups {
-								groups, parts = append(groups, []string{fmt.Sprint(d / 2)}), append(parts, w[d]*x)
-							}
-						}
+			c.Optimizer = "adagrad"
+			schema := event.NewSchema(4, []string{"0", "1"}, 2)
+			schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
+			l := start(t, c, schema)
+			learned := must.Get(loss.ParseNoise(noise))(t)
+			lossOf := must.Get(loss.Parse(name))(t)
+			grouped, inGroups := learned.(loss.GroupDropout)
+			objective := func(w []float64, b float64) float64 {
+				j := 0.0
+				c0, c1, c2 := learned.Coefficients()
+				norm := 0.0
+				for _, w := range w {
+					norm += w * w
+				}
+				for i := range events {
+					f, v := b, c0*norm
+					var groups [][]string
+					var parts []float64
+					for n, d := range events[i].Features.Index {
+						x := events[i].Features.Value[n]
+						f += w[d] * x
+						v += w[d] * w[d] * (c1*x + c2*x*x)
 						if inGroups {
-							v = synthetic.SlowVariance(grouped, groups, events[i].Features.Index, parts)
+							groups, parts = append(groups, []string{fmt.Sprint(d / 2)}), append(parts, w[d]*x)
 						}
-						value, _, _ := lossOf.At(float64(2*events[i].Label-1), f, v)
-						j += value
 					}
-					return norm + loss.Cost(lossOf, c.C)*j
-				}
-				if rule == "adagrad" { // the objective is the same for all optimizers
-					best = minimize(objective, dim)
-				}
-				const passes = 200
-				for range passes {
-					for i := range events {
-						l.learn(&events[i])
+					if inGroups {
+						v = synthetic.SlowVariance(grouped, groups, events[i].Features.Index, parts)
 					}
-					l.EndPass()
+					value, _, _ := lossOf.At(float64(2*events[i].Label-1), f, v)
+					j += value
 				}
-				published := l.model()
-				w := make([]float64, dim)
-				for d := range w {
-					w[d] = published.Weight(uint32(d), 0)
+				return norm + loss.Cost(lossOf, c.C)*j
+			}
+			best := minimize(objective, dim)
+			const passes = 200
+			for range passes {
+				for i := range events {
+					l.learn(&events[i])
 				}
-				if got := objective(w, published.Intercept[0]); got > best*1.002+1e-9 {
-					t.Errorf("%s, %s, %s: objective %v after %d passes, optimum %v", rule, name, noise, got, passes, best)
-				}
+				l.EndPass()
+			}
+			published := l.model()
+			w := make([]float64, dim)
+			for d := range w {
+				w[d] = published.Weight(uint32(d), 0)
+			}
+			if got := objective(w, published.Intercept[0]); got > best*1.002+1e-9 {
+				t.Errorf("%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
 			}
 		}
 	}

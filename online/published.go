@@ -13,7 +13,7 @@ import (
 // weightsOf. intercept has the mixed intercepts by class.
 func (x *predictor) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
 	intercept = make([]float64, x.levels.Outputs)
-	y := &x.outputs.young
+	y := &x.outputs.rare
 	out = model.Layout{Width: x.encoder.Table.Width(), Mix: x.parts(levels, own, x.encoder.Intercepts, intercept), Outputs: y.Outputs()}
 	if p := out.Mix[0]; len(out.Mix) == 1 && p.Factor == 1 {
 		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil

@@ -31,7 +31,7 @@ func TestRegressionLearned(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for i, lossName := range synthetic.NumberLosses {
-		for j, rule := range []string{"adagrad", "sgd", "ftrl", "dropout-descent"} {
+		for j, rule := range []string{"adagrad", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {
 				if fixed := rule == "dropout-descent"; fixed && noise == "auto" || !fixed && (i+j+k)%2 > 0 {
 					continue
@@ -69,7 +69,7 @@ func TestRegressionLearned(t *testing.T) {
 					if lossName == "quantile:0.8" || l.Schema().Target == loss.Count {
 						bar = 0.85
 					}
-					if rule == "sgd" || rule == "dropout-descent" {
+					if rule == "dropout-descent" {
 						bar += 0.1
 					}
 					baselines := l.Report().Baselines
@@ -97,7 +97,7 @@ func TestRegressionLearned(t *testing.T) {
 func TestRegressionUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
-		for _, rule := range []string{"adagrad", "sgd", "ftrl"} {
+		for _, rule := range []string{"adagrad", "ftrl"} {
 			c := online.DefaultConfig()
 			c.Loss, c.Optimizer = lossName, rule
 			small, large := numberLearner(t, c), numberLearner(t, c)

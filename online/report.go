@@ -15,7 +15,7 @@ import (
 
 // Report returns all measures and counts so far.
 func (l *Learner) Report() Report {
-	expected := forecastError(l.predictor.mixture.Table, l.targets != nil)
+	expected := forecastError(l.predictor.mixture, l.targets != nil)
 	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
 	r.Noise = l.predictor.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
@@ -28,7 +28,7 @@ func (l *Learner) Report() Report {
 			r.LevelsByMissing = append(r.LevelsByMissing, name)
 		}
 	}
-	r.Forecast = forecast(r.Level, l.predictor.mixture.Table, l.masked.evaluatesGroups(), l.targets != nil)
+	r.Forecast = forecast(r.Level, l.predictor.mixture, l.masked.evaluatesGroups(), l.targets != nil)
 	if l.targets != nil {
 		r.Numbers.Loss = l.loss()
 	}
@@ -37,7 +37,7 @@ func (l *Learner) Report() Report {
 
 // forecast returns the expected error at each fraction of missing features. If groups is true, it also returns the
 // expected error at each fraction of missing groups.
-func forecast(level string, t *mixture.Table, groups, regression bool) Forecast {
+func forecast(level string, t *mixture.Mixture, groups, regression bool) Forecast {
 	f := Forecast{Level: level}
 	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
 	if groups {
@@ -65,7 +65,7 @@ func forecastPoints(declared, silent *mixture.ErrorCurves, regression bool) (d, 
 
 // forecastError returns the expected error rate for complete events. It returns -1 for regression, or if the error rate
 // is not known yet.
-func forecastError(t *mixture.Table, regression bool) float64 {
+func forecastError(t *mixture.Mixture, regression bool) float64 {
 	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
 	}
@@ -79,7 +79,7 @@ func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), 
 // Warnings returns the warnings about the current state, in the order of health.WarningKinds. settings describes how
 // records are read. If final is true, the stream has ended, and there may also be a warning about too few records.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []health.Warning {
-	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
+	return l.counted().Warnings(l.encoder.Schema(), health.Stream{Events: l.events, Outputs: l.outputs.rare.Outputs(), Settings: settings, Final: final})
 }
 
 // counted returns the counts from which warnings are computed.

@@ -40,7 +40,6 @@ func TestSets(t *testing.T) {
 		{"many, seldom", 5, 0, 0.7, 0.03, func(c *online.Config) { c.Coverage = 0.7 }},
 		{"hinge", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Loss = "hinge" }},
 		{"many, hinge", 5, 0.1, 0.9, 0.03, func(c *online.Config) { c.Loss = "hinge" }},
-		{"arow", 5, 0, 0.9, 0.03, func(c *online.Config) { c.Optimizer, c.Noise = "arow", "none" }},
 		{"two, threshold", 2, 0, 0.9, 0.05, func(c *online.Config) { c.Threshold = 0.8 }},
 		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
 		{"two, calibration", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Calibrate = "on" }},
@@ -216,7 +215,7 @@ func TestSetsOtherCoverage(t *testing.T) {
 			t.Errorf("coverage %v: it begins with sets %+v", coverage, again)
 		}
 		if p := l.Predict(s.Next()); p.Learned != l.Report().Events {
-			t.Errorf("lanes of %d events, of %d", p.Learned, l.Report().Events)
+			t.Errorf("components of %d events, of %d", p.Learned, l.Report().Events)
 		}
 		for range 900 {
 			l.Learn(s.Next(), nil)

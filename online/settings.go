@@ -10,11 +10,12 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/correct"
 	"blankout/online/encode"
+	"blankout/online/experts"
+	"blankout/online/experts/additive"
+	"blankout/online/experts/discriminant"
+	"blankout/online/experts/newton"
 	"blankout/online/levels"
-	"blankout/online/newton"
-	"blankout/online/optimizers"
 	"blankout/online/refresh"
 )
 
@@ -23,7 +24,7 @@ type settings struct {
 	levels      levels.Settings
 	standardize model.Standardize
 	transform   func(field string) model.Transform
-	scales      []float64 // scales of the lanes (mixed models), see mixture.Settings
+	scales      []float64 // scales of the components, see mixture.Settings
 	policy      model.MissingPolicy
 	imputed     int // largest number of columns that are imputed
 	faulty      encode.Faulty
@@ -45,7 +46,7 @@ func parse(c Config) (settings, error) {
 	if err := c.Check(); err != nil {
 		return s, err
 	}
-	rule, _ := optimizers.Find(c.Optimizer)
+	rule, _ := c.entry()
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		return s, err
@@ -59,7 +60,7 @@ func parse(c Config) (settings, error) {
 	if s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll {
 		s.imputed = c.CovarianceMaxFields
 	}
-	s.likelihood = strings.HasPrefix(l.String(), "logistic") && c.Optimizer != "arow" || c.Calibrate == "on"
+	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
 	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto"}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
@@ -115,15 +116,11 @@ func parse(c Config) (settings, error) {
 
 // encoded returns the settings of the Encoder.
 func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies) encode.Settings {
-	c := encode.Settings{
+	return encode.Settings{
 		Standardize: s.standardize, Transform: s.transform, Width: s.width(levels.Outputs), Policies: policies, Numbers: levels.Loss.Facts().Regression, Faulty: s.faulty, Silence: s.silence, Presence: s.presence,
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
 		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
 	}
-	if levels.Optimizer.Starts {
-		c.Start = levels.StartRow
-	}
-	return c
 }
 
 // width returns the number of values of a row for the given number of outputs.
@@ -135,18 +132,24 @@ func (s *settings) width(outputs int) int {
 	return s.levels.Width(outputs, more)
 }
 
-// newExperts returns the experts that correct the noise levels, or nil if the settings exclude them.
-func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.Experts {
+// newExperts returns the experts that correct the noise levels. There are none if the settings exclude them.
+func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *experts.Experts {
+	c := experts.Settings{Outputs: levels.Outputs, At: levels.End()}
 	if !s.corrects {
-		return nil
+		return experts.New(c)
 	}
 	if halfLife == 0 {
 		halfLife = correctHalfLife
 	}
 	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
-	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression && !s.levels.Grouped(), At: levels.End()}
-	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
-	return correct.New(c)
+	l, outputs := s.levels.Loss, levels.Outputs
+	c.Groups = groups
+	second := newton.Settings{Loss: l, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
+	if c.List, c.Weights = []experts.Expert{newton.New(second, outputs)}, []float64{1}; !l.Facts().Regression && !s.levels.Grouped() {
+		c.List = append(c.List, additive.New(l, second.Strength, outputs), discriminant.New(outputs, halfLife))
+		c.Weights = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is idle
+	}
+	return experts.New(c)
 }
 
 const (
@@ -162,5 +165,5 @@ func (s *settings) knots() func(numbers int) int {
 	if !s.corrects {
 		return nil
 	}
-	return correct.Knots
+	return experts.Knots
 }

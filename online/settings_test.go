@@ -44,7 +44,6 @@ func TestSettingsAreRefused(t *testing.T) {
 		{func(c *online.Config) { c.Doubt = "perhaps" }, `doubt "perhaps"`},
 		{func(c *online.Config) { c.UnlabeledWeight = -0.1 }, "unlabeled_weight"},
 		{func(c *online.Config) { c.UnlabeledWeight = 1.1 }, "unlabeled_weight"},
-		{regression(func(c *online.Config) { c.Optimizer = "arow" }), "arow"},
 		{regression(func(c *online.Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }), "irls"},
 		{regression(func(c *online.Config) { c.IRLSBatch = 100 }), "irls_batch"},
 		{regression(func(c *online.Config) { c.Noise = "group:0.3" }), "group"},
@@ -86,7 +85,7 @@ func TestSettingsAreRefused(t *testing.T) {
 			t.Errorf("case %d: %v has no key", i, err)
 		}
 	}
-	for _, change := range []func(*online.Config){gradient("dropout-descent", "true"), gradient("dropout-descent", "false"), gradient("sgd", "auto"), gradient("auto", "auto")} {
+	for _, change := range []func(*online.Config){gradient("dropout-descent", "true"), gradient("dropout-descent", "false"), gradient("ftrl", "auto"), gradient("auto", "auto")} {
 		if c := with(change); c.Check() != nil {
 			t.Errorf("%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
 		}

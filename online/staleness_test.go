@@ -280,7 +280,7 @@ func TestStalenessOfDelayedLabels(t *testing.T) {
 			for i, e := range c.events {
 				if i == 200 { // the labels of earlier events have arrived
 					arrival = l.Predict(e)
-					arrival.Scores, arrival.Lanes = slices.Clone(arrival.Scores), slices.Clone(arrival.Lanes)
+					arrival.Scores, arrival.Components = slices.Clone(arrival.Scores), slices.Clone(arrival.Components)
 				}
 				if i < 200 {
 					l.Learn(e, nil)

@@ -18,7 +18,7 @@ import (
 	"blankout/internal/model"
 	"blankout/online/health"
 	"blankout/online/monitor"
-	"blankout/online/young"
+	"blankout/online/rare"
 )
 
 // Snapshot is the state of a Learner at one instant. It is immutable. While learning continues, other goroutines may
@@ -167,7 +167,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // stateVersion is the version of the layout of the block "learner". If the layout changes, stateVersion must change.
-const stateVersion = 24
+const stateVersion = 25
 
 // encode returns the block "learner".
 func (l *Learner) encode() []byte {
@@ -178,13 +178,13 @@ func (l *Learner) encode() []byte {
 	c := &coder.Coder{Version: stateVersion, Out: binary.LittleEndian.AppendUint32(nil, stateVersion)}
 	c.Bytes(&fingerprint)
 	k := l.levels.Outputs
-	outputsState(c, &k, &l.outputs.young)
+	outputsState(c, &k, &l.outputs.rare)
 	l.state(c, nil)
 	return c.Out
 }
 
 // outputsState encodes or decodes the number of outputs, and the assignment of classes to outputs.
-func outputsState(c *coder.Coder, outputs *int, y *young.Classes) {
+func outputsState(c *coder.Coder, outputs *int, y *rare.Classes) {
 	c.Int(outputs)
 	on := y.On()
 	if c.Bool(&on); on {
@@ -215,7 +215,7 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	if l.targets != nil {
 		l.targets.state(c)
 	}
-	c.Uint(&l.hurried)
+	c.Uint(&l.fresh)
 	l.monitors.State(c)
 }
 
@@ -246,7 +246,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("restoring the learner: %w", err)
 	}
-	if l.outputs.young.Scores(l.levels.Outputs) != m.Outputs {
+	if l.outputs.rare.Scores(l.levels.Outputs) != m.Outputs {
 		return nil, fmt.Errorf("restoring the learner: block learner: its outputs do not fit the model's")
 	}
 	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
@@ -273,7 +273,7 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 	if diff := now.Diff(was); len(diff) > 0 {
 		return nil, &MismatchError{Differences: diff}
 	}
-	outputs, classes := 0, young.Classes{}
+	outputs, classes := 0, rare.Classes{}
 	if outputsState(d, &outputs, &classes); d.Failed || outputs < 1 {
 		return nil, fmt.Errorf("block learner: its outputs do not fit")
 	}
@@ -285,7 +285,7 @@ func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) 
 	if err != nil {
 		return nil, err
 	}
-	l.outputs.young = classes
+	l.outputs.rare = classes
 	l.encoder.Scaling.Scaler, l.encoder.Table = b.Scaler, t
 	if l.doubts() {
 		l.doubted = b.Doubt

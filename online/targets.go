@@ -54,43 +54,43 @@ func (t *targets) state(c *coder.Coder) {
 
 // number processes a regression label. f is the predicted score in the current unit, and shown is the prediction that
 // the reader received. number measures shown, updates the mixture weights, and updates the unit, which may convert all
-// weights. It returns the target to learn, and the scores of lanes (mixed models) by which averages are chosen.
-func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
+// weights. It returns the target to learn, and the scores of components by which averages are chosen.
+func (l *Learner) number(e *event.Example, f float64, shown *Prediction, components []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	missing := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
+	missing := l.predictor.missingVariance(&r.in, r.scored.components, &r.imputed)
 	clipped := t.clip(e.Target, f, missing.Variance)
 	value := t.unit.ValueOf(shown.Scores[0])
 	l.observeNumber(e, value, t.unit.Value(f), missing, shown.Learned)
 	target = t.standard(clipped)
-	if lanes != nil {
+	if components != nil {
 		r.standard = r.standard[:0]
-		for _, f := range lanes {
+		for _, f := range components {
 			r.standard = append(r.standard, t.unit.Own(f))
 		}
-		lanes = r.standard
+		components = r.standard
 	}
 	if forecasts(l.events) {
-		recordSquare(&l.predictor.mixture.Table.Features, 0, e, t.unit.Value(f))
+		recordSquare(&l.predictor.mixture.Features, 0, e, t.unit.Value(f))
 	}
 	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
 		lost, _, _ := t.loss.At(target, f, 0)
 		return lost
-	}}, lanes)
+	}}, components)
 	if l.levels.Passed() {
-		return t.standard(clipped), lanes
+		return t.standard(clipped), components
 	}
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case regression.Moves:
 		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Optimizer.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.predictor.rescaleTargets(factor, shift)
-		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
-		lanes = nil // these scores are in the old unit
+		l.predictor.score(&r.in, l.predictor.learns(l.events), &r.scored)
+		components = nil // these scores are in the old unit
 	case regression.Follows:
-		t.unit, lanes = next, nil
+		t.unit, components = next, nil
 		t.residual = next.Residual()
 	}
-	return t.standard(clipped), lanes
+	return t.standard(clipped), components
 }
 
 // observeNumber passes a regression prediction to the monitors. value is the value that the reader received, and fresh

@@ -84,7 +84,6 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
 		func(c *online.Config) { c.ClassWeight = map[string]float64{"c1": 30} },
-		func(c *online.Config) { c.Optimizer = "arow" },
 		func(c *online.Config) {},
 	} {
 		r := rand.New(rand.NewPCG(2, 2))

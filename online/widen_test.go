@@ -19,8 +19,6 @@ func grownClasses() map[string]online.Config {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
 		switch r.Name {
-		case "arow":
-			c.Loss, c.Noise = "hinge", "none"
 		case "irls":
 			c.IRLSBatch = 20
 		case "adagrad":

@@ -17,6 +17,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/simulate"
 )
 
@@ -148,7 +149,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 				return cifarCell{}, err
 			}
 			replay := simulate.Replay{Families: []simulate.Family{{Name: "none", Levels: []simulate.Level{{Nightmare: simulate.None{}, X: math.NaN()}}}},
-				Treatments: []simulate.Treatment{{Dead: simulate.Declared}}, Repeat: 1, Threads: 1}
+				Treatments: []simulate.Treatment{{Loss: model.LossDeclared}}, Repeat: 1, Threads: 1}
 			result, err := replay.Run(ctx, []*simulate.Subject{{Examples: examples.validation, Schema: d.Schema, Model: fit.Model}})
 			if err != nil {
 				return cifarCell{}, err

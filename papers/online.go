@@ -10,6 +10,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/papers/comparators"
 	"blankout/simulate"
 )
 
@@ -56,9 +57,15 @@ type onlineOptimizer struct {
 }
 
 var comparedOptimizers = []onlineOptimizer{
-	{"SGD", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "sgd", "none" }},
+	{"SGD", true, false, false, func(c *online.Config, _ float64) {
+		c.Use(comparators.SGD)
+		c.Noise = "none"
+	}},
 	{"AdaGrad", true, false, false, func(c *online.Config, _ float64) { c.Optimizer, c.Noise = "adagrad", "none" }},
-	{"AROW", false, false, true, func(c *online.Config, _ float64) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
+	{"AROW", false, false, true, func(c *online.Config, _ float64) {
+		c.Use(comparators.AROW)
+		c.Noise, c.Loss = "none", "hinge"
+	}},
 	{"dropout descent", true, true, false, func(c *online.Config, q float64) {
 		c.Optimizer, c.Noise, c.NoisyGradient = "dropout-descent", loss.Dropout{Q: q}.String(), "false"
 	}},

@@ -581,7 +581,7 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 			}
 			var each []float64
 			for mask := range masks {
-				bad, err := simulate.Mistakes(ctx, told, events, nightmare, simulate.Treatment{Dead: simulate.Declared, Rescale: way.rescale}, seed, mask)
+				bad, err := simulate.Mistakes(ctx, told, events, nightmare, simulate.Treatment{Loss: model.LossDeclared, Rescale: way.rescale}, seed, mask)
 				if err != nil {
 					return o, err
 				}

@@ -80,7 +80,7 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	b.eachLook(t, url, "document.querySelectorAll('#confusion-table tbody tr').length === 3", func(t *testing.T, l look) {
 		b.until(t, "document.querySelector('#try-answer .bigclass') != null", true)
 		b.shows(t, map[string]any{
-			"[...document.querySelectorAll('#confusion-table th')].map(e => e.textContent).join('|').replace(/ /g, '')":      "is|→apple|→pear|→plum|recall",
+			"[...document.querySelectorAll('#confusion-table th')].map(e => e.textContent).join('|').replace(/ /g, '')":      "actual/predicted|apple|pear|plum|recall",
 			"document.querySelector('#confusion').hidden":                                                                    false,
 			"document.querySelector('#aside').hidden":                                                                        false,
 			"document.querySelector('#aside-tables pre.record').textContent":                                                 "{spoilt <b>607</b>",

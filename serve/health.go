@@ -12,12 +12,18 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, mean or stuck; /v1/features names the fields.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, mean, doubted or stuck; /v1/features names the fields.",
 		alarmsByKind},
 	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
 	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Fraction of events in which the field is null, omitted or of an unusual kind: now or usual.",
 		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
+	{"blankout_field_doubted_ratio", gauge, []string{"field"}, "Fraction of the examined numbers of the field that are probably no measurements.",
+		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
+			if f.Doubted != nil {
+				emit(f.Doubted.Now)
+			}
+		})},
 	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.doubt is auto.",
 		ofField(func(f *health.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {

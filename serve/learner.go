@@ -4,9 +4,14 @@ package serve
 // fields, and ablations.
 
 import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"blankout/batch"
@@ -15,6 +20,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online/health"
+	"blankout/stream/record"
 )
 
 // newestEvent is the JSON response to GET /v1/newest.
@@ -22,6 +28,8 @@ type newestEvent struct {
 	Format string `json:"format"` // format in which POST /v1/predict accepts the event
 	Event  string `json:"event"`
 	Label  string `json:"label"` // name of the field with the label
+	// Unused lists fields that are not features: weight, ID, time and dropped fields.
+	Unused []string `json:"unused,omitempty"`
 	// Groups lists fields that fail together, by the name of the group.
 	Groups map[string][]string `json:"groups,omitempty"`
 }
@@ -38,7 +46,40 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 	if !utf8.Valid(event) {
 		format, event = "json", []byte("{}") // the records are binary, so prediction requests are JSON
 	}
-	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, m.Record.Groups})
+	if object := objectOf(&m.Record, event); object != nil {
+		format, event = "json", object
+	}
+	unused := slices.DeleteFunc(append([]string{m.Record.Weight, m.Record.ID, m.Record.Time}, m.Record.Drop...), func(name string) bool {
+		return name == "" || slices.Contains(m.Record.TimeFeatures, name)
+	})
+	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, unused, m.Record.Groups})
+}
+
+// objectOf returns a line of CSV as a JSON object, which POST /v1/predict accepts too. It returns nil for other records,
+// and if the names of the columns are not known.
+func objectOf(c *record.Config, line []byte) []byte {
+	if c.Format != "csv" || len(c.Columns) == 0 {
+		return nil
+	}
+	in := csv.NewReader(bytes.NewReader(line))
+	in.Comma, in.LazyQuotes = rune(c.Separator[0]), true
+	values, err := in.Read()
+	if err != nil || len(values) != len(c.Columns) {
+		return nil
+	}
+	var pairs [][]byte
+	for i, value := range values {
+		name, _ := json.Marshal(c.Columns[i])
+		text, _ := json.Marshal(value)
+		switch {
+		case value == "" || slices.Contains(c.Missing, value):
+			text = []byte("null")
+		case strings.Trim(value, "-0123456789.eE+") == "" && json.Valid([]byte(value)):
+			text = []byte(value)
+		}
+		pairs = append(pairs, fmt.Appendf(name, ":%s", text))
+	}
+	return fmt.Appendf(nil, "{%s}", bytes.Join(pairs, []byte(",")))
 }
 
 // measured is the JSON response to GET /v1/measures: the quality of progressive predictions, each made before its event

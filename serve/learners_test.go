@@ -115,9 +115,10 @@ func TestLearners(t *testing.T) {
 		b.shows(t, map[string]any{
 			"document.querySelector('#learners').hidden":                                                    false,
 			"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (lead)",
-			"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24\u202f345",
+			"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24,345",
 			"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
 			"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                    "–",
+			"[...document.querySelectorAll('#learners-table button')].map(e => e.textContent).join()":       "Promote",
 			"document.documentElement.scrollWidth <= innerWidth":                                            true,
 		})
 		b.picture(t, "learners-"+l.name)

@@ -91,12 +91,17 @@ func TestPageInBrowser(t *testing.T) {
 			"getComputedStyle(document.body).backgroundColor":                                                     map[string]any{"light": "rgb(246, 247, 249)", "dark": "rgb(18, 21, 26)"}[l.scheme],
 			"[...document.querySelectorAll('.tile .v')].every(e => e.scrollWidth <= e.parentElement.clientWidth)": true,
 		})
+		added := `(() => { const was = now.classes; now.classes = [{name: "a"}, {name: "b"}];
+			const text = doubted => completed({explanation: [{feature: "x", score: 2}, {feature: "(intercept)", score: -1}], scores: [1], score: doubted ? 1.2 : 1, class: "b", probability: .8, probabilities: {a: .2, b: .8}, doubted}).map(c => c.feature + " " + c.score.toFixed(2)).join("|");
+			const both = text() + " " + text([{}]); now.classes = was; return both; })()`
+		must.Equal(t, b.value(t, added), "x 2.00|(intercept) -1.00|(calibration) 0.39|log-odds of 80.0 % 1.39 x 2.00|(intercept) -1.00|(doubted numbers) 0.20|(calibration) 0.19|log-odds of 80.0 % 1.39", "the contributions that the page shows")
+		must.Equal(t, b.value(t, `ticks([2017, 2017.25, 2017.5], v => +v.toPrecision(4) + "").join("|")`), "2017|2017.3|2017.5", "ticks")
 		aged := `(() => { measures.by_staleness = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
 			return [...document.querySelectorAll("#by-age td")].map(e => e.textContent).join("|"); })()`
-		must.Equal(t, b.value(t, aged), "1\u202f000|25.5 %|5.77 %|0.9566|0.1836", "by age the page shows")
+		must.Equal(t, b.value(t, aged), "1,000|25.5 %|5.77 %|0.9566|0.1836", "by age the page shows")
 		covered := `(() => { measures.coverage_by_class = [{class: "a", events: 1200, recent: .912}, {class: "b", events: 30, recent: .87}, {class: "c", events: 0, recent: 0}]; drawClassCoverage();
 			return [...document.querySelectorAll("#class-coverage td")].map(e => e.textContent).join("|"); })()`
-		must.Equal(t, b.value(t, covered), "b|87 %|30|a|91 %|1\u202f200", "sets by class the page shows")
+		must.Equal(t, b.value(t, covered), "b|87 %|30|a|91 %|1,200", "sets by class the page shows")
 		b.picture(t, "page-"+l.name)
 		alarm := `(() => { now.health = {alarms: 1, watched: 2, fields: [{field: "x", alarms: [{field: "x", kind: "missing", text: "x is missing", error_before: 11, error_after: 25.4}]}]}; draw();
 			return ["alarms", "field-alarms", "field-alarms-note"].map(id => document.getElementById(id).textContent).join("|"); })()`
@@ -204,8 +209,8 @@ func TestHealthInBrowser(t *testing.T) {
 		first := "document.querySelector('#health-table tbody tr')"
 		b.shows(t, map[string]any{
 			"document.querySelector('#health').hidden":                                                                   false,
-			"document.querySelectorAll('#health-alarms li').length":                                                      1.0,
-			"document.querySelector('#health-alarms li').textContent":                                                    told,
+			"document.querySelectorAll('#alarms li').length":                                                             1.0,
+			"document.querySelector('#alarms li').textContent":                                                           told,
 			first + ".children[0].textContent":                                                                           "vibration",
 			first + ".children[1].textContent":                                                                           "100.0 %",
 			first + ".children[1].className":                                                                             "bad",
@@ -215,7 +220,7 @@ func TestHealthInBrowser(t *testing.T) {
 			"document.querySelector('#health-table').innerText.includes('<b>x')":                                         true,
 			"document.documentElement.scrollWidth <= innerWidth":                                                         true,
 			"document.querySelector('#health-table').scrollWidth <= document.querySelector('#health-table').clientWidth": true,
-			"document.querySelector('#health-alarms li').getBoundingClientRect().right <= innerWidth":                    true,
+			"document.querySelector('#alarms li').getBoundingClientRect().right <= innerWidth":                           true,
 		})
 		b.picture(t, "health-"+l.name)
 	})
@@ -235,7 +240,7 @@ func TestAlarmsInBrowser(t *testing.T) {
 	b.shows(t, map[string]any{
 		"document.querySelector('#alarms').innerText":              "gone is missing",
 		"document.querySelector('#field-alarms').innerText":        "1",
-		"document.querySelectorAll('#health-alarms li').length":    1.0,
+		"document.querySelectorAll('#alarms li').length":           1.0,
 		"document.querySelectorAll('#health-table td.bad').length": 1.0,
 		// A table shows unknown values as dashes.
 		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){2}\\s/.test(document.querySelector('#health-table').innerText)": true,
@@ -272,7 +277,7 @@ func TestGroupInBrowser(t *testing.T) {
 			note := "document.querySelector('#group-note').textContent"
 			b.shows(t, map[string]any{
 				"document.querySelector('#group').hidden":                                                                  false,
-				row + ".startsWith('11111111 (this one)|12\u202f345|10|1|1|')":                                             true,
+				row + ".startsWith('11111111 (this one)|12,345|10|1|1|')":                                                  true,
 				note + ".startsWith('3 learn, 1 stand by. This one learns 2 partitions; 5 commits')":                       true,
 				note + ".includes('30 were accepted and 10 rejected (25.0 %)')":                                            true,
 				note + ".includes('Latest snapshot 40, 0123456789abcdef')":                                                 true,

@@ -59,6 +59,9 @@ type Stage struct {
 	corrupter batch.Corrupter // used by Random and Groups
 }
 
+// losses returns a seed for model.Losses. In repetition 0 it is that of blankout predict --delete.
+func (s *Stage) losses() uint64 { return s.Seed ^ uint64(s.Repeat)<<32 }
+
 // random returns a generator that depends on the seed, the repetition, the event and the salt. Different salts give
 // different sequences for the same event. The generator is valid until the next call for any event of the Stage,
 // because all events share its memory.

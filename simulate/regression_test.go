@@ -52,7 +52,7 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 func TestRegressionClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)
-	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Repeat: repeat, Seed: 3}
+	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Repeat: repeat, Seed: 3}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
 	if err != nil || !result.Numbers {
 		t.Fatal(result, err)
@@ -92,7 +92,7 @@ func TestRegressionClosedForm(t *testing.T) {
 func TestRegressionMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
-		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 3}
+		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Loss: model.LossDeclared}}, Repeat: 2, Bins: 3}
 		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}}))(t)
 		for k, p := range result.Curves[0].Points {
 			var weight, squared, absolute [4]float64
@@ -141,7 +141,7 @@ func TestRegressionLearningQuiet(t *testing.T) {
 		m, examples := numberStream(lossName, 600, 5)
 		c := online.DefaultConfig()
 		c.Loss = lossName
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 1}
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Loss: model.LossDeclared}}, Repeat: 1}
 		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))(t)
 		learner := must.Get(online.New(c, m.Schema.Clone()))(t)
 		for i := range examples {
@@ -159,7 +159,7 @@ func TestRegressionLearningQuiet(t *testing.T) {
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}
-	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 2,
+	r := &Replay{Families: []Family{family(t, "drift:all:1,1e4"), family(t, "random:0,0.5@30-60")}, Treatments: []Treatment{{Loss: model.LossDeclared}}, Repeat: 2, Bins: 2,
 		Groups: map[string][]event.Span{"all": {{From: 0, To: 100}}}}
 	var first *Result
 	for _, threads := range []int{1, 2} {
@@ -173,7 +173,7 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	var table, text bytes.Buffer
 	must.Do(t, first.WriteCSV(&table))
-	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,dead,rescale,repeats,rmse,low,high,mae,deleted" {
+	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted" {
 		t.Error(header)
 	}
 	must.Do(t, first.WriteTable(&text))
@@ -199,7 +199,7 @@ func TestNumbersFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "m predicts numbers and c classes") {
 		t.Error(err)
 	}
-	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Dead: Declared}, 0, 0); err == nil {
+	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0); err == nil {
 		t.Error("mistakes of numbers")
 	}
 }

@@ -48,26 +48,17 @@ func (s *Subject) loss() string {
 	return s.Model.About().Loss
 }
 
-// Dead is the way in which a removed feature appears to the model.
-type Dead string
-
+// Found and NotFound are for nightmares that hold fields at a value. With Found, the learner has detected that the fields
+// are stuck, and they count as missing. With NotFound, it has not detected it.
 const (
-	// Declared features are declared missing. The model applies its missing policy to them. A learner receives events
-	// in which their fields are null.
-	Declared Dead = "declared"
-	// Silent features are not declared missing. A silently missing number has its neutral value (model.Dead), and other
-	// features are absent.
-	Silent Dead = "silent"
-	// Found and NotFound are for nightmares that hold fields at a value. With Found, the learner has detected that the
-	// fields are stuck, and they count as missing. With NotFound, it has not detected it.
-	Found    Dead = "found"
-	NotFound Dead = "not found"
+	Found    model.LossKind = "found"
+	NotFound model.LossKind = "not found"
 )
 
 // Treatment describes what happens to removed features and to the remaining ones.
 type Treatment struct {
-	Dead Dead `json:"dead"`
-	// Rescale removes Declared features and divides the remaining features by the fraction that remains. The mean of
+	Loss model.LossKind `json:"loss"` // how the model loses features
+	// Rescale removes declared features and divides the remaining features by the fraction that remains. The mean of
 	// the score then does not change. The missing policy is not used. Rescale does not apply to learners, which score
 	// an event as it arrives.
 	Rescale bool `json:"rescale"`
@@ -75,9 +66,9 @@ type Treatment struct {
 
 func (t Treatment) String() string {
 	if t.Rescale {
-		return string(t.Dead) + ", rescaled"
+		return string(t.Loss) + ", rescaled"
 	}
-	return string(t.Dead)
+	return string(t.Loss)
 }
 
 // Replay runs subjects through families of nightmares. Its Result depends only on the fields of the Replay, bit by bit.
@@ -257,10 +248,10 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		for _, s := range subjects {
 			treatments := r.Treatments
 			if r.Stuck && len(stuckFields(family, s.Schema)) > 0 {
-				treatments = []Treatment{{Dead: NotFound}, {Dead: Found}}
+				treatments = []Treatment{{Loss: NotFound}, {Loss: Found}}
 			}
 			for i, t := range treatments {
-				if s.Learn != nil && slices.ContainsFunc(treatments[:i], func(o Treatment) bool { return o.Dead == t.Dead }) {
+				if s.Learn != nil && slices.ContainsFunc(treatments[:i], func(o Treatment) bool { return o.Loss == t.Loss }) {
 					continue // learners do not rescale
 				}
 				if s.Learn != nil {
@@ -499,7 +490,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	}
 	var predict func(*run, *Event, *event.Example) (model.Decision, []float64)
 	if u.subject.Learn == nil {
-		predict = newFixed(u.modelOf()).predict
+		predict = newFixed(u.modelOf(), stage.losses()).predict
 	} else if learner, err := newLearning(u.learnerOf(), stage); err != nil {
 		return o, err
 	} else {
@@ -577,17 +568,18 @@ func (u *run) markDead(event *Event) {
 type fixed struct {
 	model  model.Model
 	linear *model.Linear // the model if it is linear, otherwise nil
+	losses *model.Losses
 
 	raw    event.Example // the event after Distort
 	x      event.Vec
 	room   event.Vec // memory for X with more columns
 	field  []uint16
 	scores []float64
-	left   event.Example // the event without the removed features
+	left   event.Example // the event with lost features
 }
 
-func newFixed(m model.Model) *fixed {
-	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, max(m.About().Outputs, 2))}
+func newFixed(m model.Model, seed uint64) *fixed {
+	return &fixed{model: m, linear: linearOf(m), losses: model.LossesOf(m, seed), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
 // linearOf returns m if it is a linear model, otherwise nil.
@@ -618,14 +610,17 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	scaler.Splines.Follow(ev.X.Index, ev.Dead)
 	head := f.model.About()
 	switch u.treatment {
-	case Treatment{Dead: Found}, Treatment{Dead: NotFound}:
+	case Treatment{Loss: Found}, Treatment{Loss: NotFound}:
 		return head.Decision(), f.model.Score(&f.raw, f.scores)
-	case Treatment{Dead: Silent}:
-		model.DeleteSilently(f.model, &f.raw, f.x.Index, ev.Dead, &f.left)
+	case Treatment{Loss: u.treatment.Loss}:
+		f.losses.Lose(u.treatment.Loss, &f.raw, uint64(ev.Number), f.x.Index, ev.Dead, &f.left)
+		switch u.treatment.Loss {
+		case model.LossStale:
+			f.losses.Note(&f.raw)
+		case model.LossDeclared:
+			return head.Decision(), f.model.ScoreMissing(f.model.Standardized(&f.left, event.Vec{}), &f.left, f.scores)
+		}
 		return head.Decision(), f.model.Score(&f.left, f.scores)
-	case Treatment{Dead: Declared}:
-		head.Delete(&f.raw, f.x, f.field, ev.Dead, true, &f.left)
-		return head.Decision(), f.model.ScoreMissing(f.left.Features, &f.left, f.scores)
 	}
 	for i, dead := range ev.Dead {
 		if dead {
@@ -665,7 +660,7 @@ func deadFraction(dead []bool, columns []uint32) float64 {
 // nightmare. Removed features are declared missing if that is possible. Error uses the first random draw with seed 0.
 // It returns NaN if there is no labeled example, and for a regression model.
 func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
-	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Declared}}, m, examples, 0)
+	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Loss: model.LossDeclared}}, m, examples, 0)
 	if err != nil {
 		return math.NaN()
 	}

@@ -33,7 +33,7 @@ func TestReplay(t *testing.T) {
 	learner := online.DefaultConfig()
 	r := &Replay{
 		Families:   []Family{family(t, "random:0,0.5"), family(t, "worst:1"), family(t, "noise:0.5@50%-100%")},
-		Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Repeat: 3, Seed: 11, Bins: 6,
+		Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Repeat: 3, Seed: 11, Bins: 6,
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
@@ -113,7 +113,7 @@ func TestDead(t *testing.T) {
 		}
 	}
 	groups := map[string][]event.Span{"half": {{From: 0, To: 6}}}
-	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}, {Dead: Silent}}, Repeat: 1, Groups: groups}
+	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDead}}, Repeat: 1, Groups: groups}
 	result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}))(t)
 	knows := *shifted
 	knows.Dead = &model.Dead{Columns: []uint32{0, 1, 2, 3, 4, 5}, Reads: []float64{0, 0, 0, 0, 0, 0}}
@@ -165,7 +165,7 @@ func TestLearning(t *testing.T) {
 		}
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
-		Treatments: []Treatment{{Dead: Declared, Rescale: true}, {Dead: Silent}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
+		Treatments: []Treatment{{Loss: model.LossDeclared, Rescale: true}, {Loss: model.LossDead}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
 	result := must.Get(r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}}))(t)
 	quiet, struck, fixed := result.Curves[0].Points[0], result.Curves[0].Points[1], result.Curves[2].Points[1]
 	for i := range 2 {
@@ -186,7 +186,7 @@ func TestLearningQuiet(t *testing.T) {
 	for _, calibrate := range []string{"off", "on"} {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 1, Bins: 4}
+		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Loss: model.LossDeclared, Rescale: true}}, Repeat: 1, Bins: 4}
 		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))(t)
 		learner := must.Get(online.New(c, m.Schema.Clone()))(t)
 		for i := range examples {
@@ -238,7 +238,7 @@ func TestSilentLearner(t *testing.T) {
 	}
 	c := online.DefaultConfig()
 	run := func(examples []event.Example, n Nightmare) Point {
-		r := &Replay{Families: []Family{{"", []Level{{n, nan}}}}, Treatments: []Treatment{{Dead: Silent}}, Repeat: 1, Seed: 5}
+		r := &Replay{Families: []Family{{"", []Level{{n, nan}}}}, Treatments: []Treatment{{Loss: model.LossDead}}, Repeat: 1, Seed: 5}
 		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}}))(t)
 		return result.Curves[0].Points[0]
 	}
@@ -259,41 +259,41 @@ func TestSilentLoss(t *testing.T) {
 		}
 		return c
 	}
-	declared, silent := Treatment{Dead: Declared}, Treatment{Dead: Silent}
+	declared, dead := Treatment{Loss: model.LossDeclared}, Treatment{Loss: model.LossDead}
 	r := &Result{Curves: []Curve{
-		spline("a", false, declared, 2, 10, 20), spline("a", false, declared, 2, 10, 20), spline("a", false, silent, 9, 18, 26),
-		spline("b", true, declared, 2, 10, 20), spline("b", true, silent, 2, 21, 40), spline("c", true, declared, 2, 10, 20), spline("c", true, silent, 2, 12, 50),
+		spline("a", false, declared, 2, 10, 20), spline("a", false, declared, 2, 10, 20), spline("a", false, dead, 9, 18, 26),
+		spline("b", true, declared, 2, 10, 20), spline("b", true, dead, 2, 21, 40), spline("c", true, declared, 2, 10, 20), spline("c", true, dead, 2, 12, 50),
 	}}
 	for i, want := range []string{
-		"a at random:0.5: 18.0 % error if the loss is silent, 10.0 % error if it is declared; c, which expects silent loss: 12.0 % error",
-		"a at random:0.5: 18.0 % error if the loss is silent, 10.0 % error if it is declared; learner.silent_missing = 0.5 learns for silent loss (--learn --learn=silent_missing=0.5 measures it)",
+		"a at random:0.5: 18.0 % error if features are dead, 10.0 % error if they are declared missing; c, which expects dead features: 12.0 % error",
+		"a at random:0.5: 18.0 % error if features are dead, 10.0 % error if they are declared missing; learner.silent_missing = 0.5 learns for dead features (--learn --learn=silent_missing=0.5 measures it)",
 		"",
 	} {
 		if got := r.SilentLoss().String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if r.Curves = r.Curves[:3]; i == 1 {
-			r.Curves[2] = spline("a", false, silent, 9, 10.9, 20.9)
+			r.Curves[2] = spline("a", false, dead, 9, 10.9, 20.9)
 		}
 	}
 	// The cost in a nightmare with a window is relative to the length of the window. For regression, the report uses
 	// the loss of the subject.
 	r.Events, r.Numbers, r.Curves = 1000, true, nil
-	for _, treatment := range []Treatment{declared, silent} {
+	for _, treatment := range []Treatment{declared, dead} {
 		c := Curve{Subject: "d", Treatment: treatment, loss: "huber:2"}
 		c.Points = []Point{{Nightmare: "random:0.3@75%-150%", Window: &[2]int{750, 1500}, Deleted: 7.5, NumberErrors: &NumberErrors{RMSE: 1}}}
-		if treatment == silent {
+		if treatment == dead {
 			c.Points[0].RMSE = 2
 		}
 		r.Curves = append(r.Curves, c)
 	}
-	if got := r.SilentLoss(); math.Abs(got.Missing-0.3) > 1e-12 || got.String() != `d at random:0.3@75%-150%: an RMSE of 2 if the loss is silent, an RMSE of 1 if it is declared; `+
-		`learner.silent_missing = 0.3 learns for silent loss (--learn=loss=huber:2 --learn="loss=huber:2 silent_missing=0.3" measures it)` {
+	if got := r.SilentLoss(); math.Abs(got.Missing-0.3) > 1e-12 || got.String() != `d at random:0.3@75%-150%: an RMSE of 2 if features are dead, an RMSE of 1 if they are declared missing; `+
+		`learner.silent_missing = 0.3 learns for dead features (--learn=loss=huber:2 --learn="loss=huber:2 silent_missing=0.3" measures it)` {
 		t.Errorf("%+v: %s", got, got)
 	}
 	r.Numbers = false
-	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, silent, 2, 21, 40)}
-	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if the loss is silent, 20.0 % error if it is declared" {
+	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, dead, 2, 21, 40)}
+	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing" {
 		t.Errorf("%q", got)
 	}
 }

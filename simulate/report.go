@@ -85,11 +85,11 @@ func (r *Result) rows(format func(float64) string) [][]string {
 	if r.Numbers {
 		first, second = "rmse", "mae"
 	}
-	rows := [][]string{{"model", "nightmare", "severity", "dead", "rescale", "repeats", first, "low", "high", second, "deleted"}}
+	rows := [][]string{{"model", "nightmare", "severity", "loss", "rescale", "repeats", first, "low", "high", second, "deleted"}}
 	for _, spline := range r.Curves {
 		for _, p := range spline.Points {
 			first, second := p.errors()
-			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Dead), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
+			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Loss), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
 				format(first), optional(p.Low), optional(p.High), format(second), format(p.Deleted)})
 		}
 	}

@@ -34,11 +34,11 @@ func (l Linear) fields(s *event.Schema) (ids []uint16) {
 // modelOf returns the model of a run. The treatment determines whether the model has detected stuck fields.
 func (u *run) modelOf() model.Model {
 	m, ok := u.subject.Model.(*model.Linear)
-	if !ok || u.treatment.Dead != Found && u.treatment.Dead != NotFound {
+	if !ok || u.treatment.Loss != Found && u.treatment.Loss != NotFound {
 		return u.subject.Model
 	}
 	var stuck []model.StuckField
-	if n, ok := base(u.nightmare).(Linear); ok && u.treatment.Dead == Found {
+	if n, ok := base(u.nightmare).(Linear); ok && u.treatment.Loss == Found {
 		for _, id := range n.fields(m.Schema) {
 			stuck = append(stuck, model.StuckField{Field: id, Value: n.B})
 		}
@@ -53,9 +53,9 @@ func (u *run) modelOf() model.Model {
 // learnerOf is modelOf for a learner: it returns the learner of a run.
 func (u *run) learnerOf() *Subject {
 	s := *u.subject
-	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {
+	if u.treatment.Loss == Found || u.treatment.Loss == NotFound {
 		c := *s.Learn
-		if c.Doubt = "auto"; u.treatment.Dead == NotFound {
+		if c.Doubt = "auto"; u.treatment.Loss == NotFound {
 			c.Doubt = "off"
 		}
 		s.Learn = &c

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
 )
@@ -44,7 +45,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		f := must.Get(ParseFamily(name))(t)
 		families = append(families, f)
 	}
-	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Stuck: true, Repeat: 1}
+	replay := Replay{Families: families, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Stuck: true, Repeat: 1}
 	result := must.Get(replay.Run(context.Background(), subjects))(t)
 	errors := map[string]float64{}
 	var names []string
@@ -70,7 +71,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		t.Errorf("a learner: %v", errors)
 	}
 	replay.Stuck, replay.Families = false, families[:1]
-	if result, err := replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Declared {
+	if result, err := replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Loss != model.LossDeclared {
 		t.Errorf("%+v %v", result, err)
 	}
 }

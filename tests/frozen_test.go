@@ -193,13 +193,11 @@ func frozenModels(f *frozen) {
 	train("standardized", "elec2/stream.svm.gz", "elec2/stream.svm.gz", "--standardize", "auto", "--noise", "dropout:0.1")
 	train("dropsvm", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "dropsvm")
 	train("linear", "uci/heart.svm.gz", "uci/heart.svm.gz", "--loss", "linear", "--noise", "laplace:0.1")
-	for _, rule := range []string{"adagrad", "dropout-descent", "sgd", "arow", "ftrl", "irls"} {
+	for _, rule := range []string{"adagrad", "dropout-descent", "ftrl", "irls"} {
 		args := []string{"--solver", "online", "--optimizer", rule}
 		switch rule {
 		case "dropout-descent":
 			args = append(args, "--noise", "dropout:0.3")
-		case "arow":
-			args = append(args, "--loss", "hinge", "--noise", "none")
 		case "irls":
 			args = append(args, "--irls-batch", "50")
 		}

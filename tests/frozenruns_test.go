@@ -129,8 +129,6 @@ func frozenRuns(f *frozen) {
 		{"two text", two, nil, of("record.text=note", "record.ngrams=2", `record.crosses=[["driver", "trailer"]]`)},
 		{"two adagrad alone", two, nil, of("learner.noise=dropout:0.3")},
 		{"two dropout-descent", two, nil, of("learner.optimizer=dropout-descent", "learner.noise=dropout:0.3")},
-		{"two sgd", two, nil, of("learner.optimizer=sgd", "learner.noise=none")},
-		{"two arow", two, nil, of("learner.optimizer=arow", "learner.loss=hinge", "learner.noise=none")},
 		{"two ftrl", two, nil, of("learner.optimizer=ftrl", "learner.l1=0.01")},
 		{"two irls", two, nil, of("learner.optimizer=irls", "learner.irls_batch=50", "learner.noise=dropout:0.3")},
 		{"two refresh window", two, nil, of("learner.irls_batch=50", "learner.irls_window=200", "learner.noise=dropout:0.3")},

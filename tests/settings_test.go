@@ -67,7 +67,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	numbers := kind == "number" || kind == "count"
 	s := map[string]string{
 		"record.id": "id", "record.time": "at", "checkpoint.events": pick("0", "500"), "checkpoint.interval": "0s", "validate.holdout": pick("0", "10"),
-		"learner.optimizer": pick("adagrad", "adagrad", "adagrad", "dropout-descent", "sgd", "arow", "ftrl"),
+		"learner.optimizer": pick("adagrad", "adagrad", "adagrad", "dropout-descent", "ftrl"),
 		"learner.noise":     pick("none", "dropout:0.3", "dropout:0"), "learner.standardize": pick("auto", "auto", "all", "scale", "none"),
 		"learner.covariance_max_fields": pick("256", "0"), "learner.on_drift": pick("expert", "forget", "log"), "learner.doubt": pick("auto", "log", "off"), "learner.c": pick("1", "100", "0.01"),
 	}

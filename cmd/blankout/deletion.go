@@ -18,29 +18,45 @@ import (
 // example. They equal the masks of the first copies that the command corrupt writes.
 type deletion struct {
 	model     model.Model
-	reader    *fillReader // scores examples with silent losses
 	corrupter batch.Corrupter
-	declare   bool // whether predictions treat deleted features as declared missing, not as silently absent
+	losses    *model.Losses
+	kinds     [3]deleted // declared, dead, stale
+	shown     *deleted   // the kind of the predictions and of all other measures
+	answers   *fillReader
 	rescale   bool // whether to predict by rescaling the survivors (--rescale)
 	policies  map[model.MissingPolicy]int
 	loss      loss.Loss // loss for regression; nil for classification
 
-	n                int       // number of the next example
-	x, room          event.Vec // room is a buffer for x with more columns
-	field            []uint16
-	dead             []bool
-	declared, silent event.Example // the example after deletion, declared and silent
-	scores           []float64
-	probabilities    []float64
-	classes          [2]measure.Classes // measures for declared and for silent loss
-	numbers          [2]measure.Numbers
+	n       int       // number of the next example
+	x, room event.Vec // room is a buffer for x with more columns
+	field   []uint16
+	dead    []bool
 }
 
-// newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy.
+// deleted has the last example after one kind of loss, and the measures of all examples.
+type deleted struct {
+	kind          model.LossKind
+	reader        *fillReader // nil if the loss is declared
+	left          event.Example
+	scores        []float64
+	probabilities []float64
+	classes       measure.Classes
+	numbers       measure.Numbers
+}
+
+// newDeletion returns the deletion for the flags. It counts its predictions in policies, by missing policy. Answers
+// list the readings that reader doubts.
 func newDeletion(m model.Model, reader *fillReader, o *predictFlags, schema *event.Schema, policies map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
-		model: m, reader: reader, declare: o.declared, rescale: o.rescale, policies: policies, scores: make([]float64, max(m.About().Outputs, 2)),
+		model: m, answers: reader, rescale: o.rescale, policies: policies, losses: model.LossesOf(m, o.seed),
+		kinds:     [3]deleted{{kind: model.LossDeclared}, {kind: model.LossDead, reader: reader}, {kind: model.LossStale, reader: newFillReader(m)}},
 		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},
+	}
+	for i := range d.kinds {
+		d.kinds[i].scores = make([]float64, max(m.About().Outputs, 2))
+	}
+	if d.shown = &d.kinds[1]; o.declared {
+		d.shown = &d.kinds[0]
 	}
 	if o.groups > 0 {
 		d.corrupter.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
@@ -57,61 +73,54 @@ func newDeletion(m model.Model, reader *fillReader, o *predictFlags, schema *eve
 	return d, nil
 }
 
-// score deletes features from the next example and returns its scores. It measures the errors for declared and for
-// silent loss.
+// score deletes features from the next example and returns its scores. It measures the errors of each kind of loss.
 func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h := d.model.About()
 	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
-	if x := d.model.About().AppendZeros(e, d.x, d.room); x.Len() > d.x.Len() {
+	if x := h.AppendZeros(e, d.x, d.room); x.Len() > d.x.Len() {
 		d.x, d.room = x, d.x
 	}
 	d.field = h.Scaler.FieldsOf(e, d.x.Index, d.field)
 	d.dead = d.corrupter.Dead(d.x.Index, d.field, d.n, 0, d.dead)
-	h.Delete(e, d.x, d.field, d.dead, true, &d.declared)
-	model.DeleteSilently(d.model, e, d.x.Index, d.dead, &d.silent)
-	for i, score := range []func([]float64) []float64{
-		func(to []float64) []float64 { return d.model.ScoreMissing(d.declared.Features, &d.declared, to) },
-		func(to []float64) []float64 { return d.reader.score(&d.silent, to) },
-	} {
-		scores := score(d.scores)
-		d.measure(i, e, scores)
-		if !d.rescale && d.declare == (i == 0) {
-			out = append(out[:0], scores...)
+	for i := range d.kinds {
+		k := &d.kinds[i]
+		d.losses.Lose(k.kind, e, uint64(d.n), d.x.Index, d.dead, &k.left)
+		if k.reader == nil {
+			k.scores = d.model.ScoreMissing(d.model.Standardized(&k.left, event.Vec{}), &k.left, k.scores)
+		} else {
+			k.scores = k.reader.score(&k.left, k.scores)
 		}
+		d.measure(k, e)
 	}
-	if d.declare || d.rescale {
-		d.reader.doubted = nil // these are of the silent loss
+	d.losses.Note(e)
+	if d.rescale || d.shown.reader == nil {
+		d.answers.doubted = nil // these are of dead features
 	}
 	if d.rescale {
 		d.corrupter.Vec(d.x, d.field, d.n, 0)
 		out = d.model.ScoreVec(d.x, out)
-	} else if policy := h.Handling(d.left()).Policy(); policy != "" {
-		d.policies[policy]++
+	} else {
+		out = append(out[:0], d.shown.scores...)
+		if policy := h.Handling(&d.shown.left).Policy(); policy != "" {
+			d.policies[policy]++
+		}
 	}
 	d.n++
 	return out
 }
 
-// measure adds the scores of an example to the errors, for declared loss (i = 0) or silent loss (i = 1).
-func (d *deletion) measure(i int, e *event.Example, scores []float64) {
+// measure adds the scores of an example to the errors of a kind of loss.
+func (d *deletion) measure(k *deleted, e *event.Example) {
 	h := d.model.About()
 	switch {
 	case e.Label < 0:
 	case d.loss != nil:
-		d.numbers[i].Add(d.loss, e.Target, e.Weight, h.Value(scores[0]), math.NaN(), math.NaN(), 1)
+		k.numbers.Add(d.loss, e.Target, e.Weight, h.Value(k.scores[0]), math.NaN(), math.NaN(), 1)
 	default:
-		d.probabilities = slices.Grow(d.probabilities[:0], len(scores)+2)[:max(2, len(scores))]
-		p := h.Probabilities(scores, d.probabilities)
-		d.classes[i].Add(h.Predict(scores) == e.Label, e.Weight, measure.LogLoss(p[e.Label]), 1)
+		k.probabilities = slices.Grow(k.probabilities[:0], len(k.scores)+2)[:max(2, len(k.scores))]
+		p := h.Probabilities(k.scores, k.probabilities)
+		k.classes.Add(h.Predict(k.scores) == e.Label, e.Weight, measure.LogLoss(p[e.Label]), 1)
 	}
-}
-
-// left returns the last example after deletion, as the model received it.
-func (d *deletion) left() *event.Example {
-	if d.declare {
-		return &d.declared
-	}
-	return &d.silent
 }
 
 // missingFields returns the missing fields of the last example, as the model received it.
@@ -120,20 +129,16 @@ func (d *deletion) missingFields() missingFields {
 		return missingFields{answer: d.model.About().Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
 	}
 	return missingFields{
-		answer: func(*event.Example) model.MissingHandling { return d.model.About().Handling(d.left()) },
-		by: func(*event.Example) model.MissingVariance {
-			if linear, ok := d.model.(*model.Linear); ok && d.declare {
-				return linear.VarianceMissing(d.declared.Features, &d.declared)
-			}
-			return model.ScoreVariance(d.model, d.left())
-		},
+		answer: func(*event.Example) model.MissingHandling { return d.model.About().Handling(&d.shown.left) },
+		by:     func(*event.Example) model.MissingVariance { return model.ScoreVariance(d.model, &d.shown.left) },
 	}
 }
 
-// deletionReport holds the errors for declared and for silent loss; both are nil if nothing was deleted.
+// deletionReport holds the errors of each kind of loss; all are nil if nothing was deleted.
 type deletionReport struct {
 	Declared *lossReport `json:"declared,omitempty"`
-	Silent   *lossReport `json:"silent,omitempty"`
+	Dead     *lossReport `json:"dead,omitempty"`
+	Stale    *lossReport `json:"stale,omitempty"`
 }
 
 // lossReport holds error and log-loss for classification, or RMSE and MAE for regression.
@@ -149,11 +154,11 @@ func (d *deletion) report() (r deletionReport) {
 	if d == nil {
 		return r
 	}
-	for i, to := range []**lossReport{&r.Declared, &r.Silent} {
-		if d.loss != nil {
-			*to = &lossReport{RMSE: measure.Defined(d.numbers[i].RMSE()), MAE: measure.Defined(d.numbers[i].MAE())}
+	for i, to := range []**lossReport{&r.Declared, &r.Dead, &r.Stale} {
+		if k := &d.kinds[i]; d.loss != nil {
+			*to = &lossReport{RMSE: measure.Defined(k.numbers.RMSE()), MAE: measure.Defined(k.numbers.MAE())}
 		} else {
-			*to = &lossReport{Error: measure.Defined(100 * d.classes[i].Error()), LogLoss: measure.Defined(d.classes[i].MeanLogLoss())}
+			*to = &lossReport{Error: measure.Defined(100 * k.classes.Error()), LogLoss: measure.Defined(k.classes.MeanLogLoss())}
 		}
 	}
 	return r

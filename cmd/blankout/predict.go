@@ -65,9 +65,10 @@ score: standardized value times weight. Features that share a column share a lin
 --explain=json writes one object for each example.
 
 --delete D deletes each feature with probability D, --delete-groups D each group. predict
-measures both kinds of loss. Declared: the deleted features are missing, and the missing
-policy applies. Silent: a deleted number reads its mean or 0, other features are absent, and
-nothing is declared. Predictions and other measures are silent, or declared with --declared.
+measures three kinds of loss. Declared: the features are missing, and the missing policy
+applies. Dead: a number reads its mean or 0, other features are absent. Stale: a number or
+category is that of an earlier example. Predictions and other measures are for dead features,
+or for declared ones with --declared.
 --rescale drops the deleted features and multiplies the survivors by 1/(1-D).`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +

@@ -52,10 +52,10 @@ func (p *program) simulate() *cobra.Command {
 or become noisy. -o writes results.json, results.csv and figures (PNG and SVG)
 of the error by the level of the nightmare and over time.
 
-Dead features have two curves with the same masks. Declared: the features are missing, and
-the missing policy applies. Silent: a dead number reads its mean or 0, other features are
-absent, and nothing is declared; learner.silent_missing prepares a model for it. The last line
-compares the curves. Without --nightmare, 30, 50 and 70 % of the features die, with --learn in
+Lost features have three curves with the same masks. Declared: they are missing, and the
+missing policy applies. Dead: a number reads its mean or 0, other features are absent;
+learner.silent_missing prepares a model for it. Stale: a number or category is that of an
+earlier event. The last line compares declared and dead. Without --nightmare, 30, 50 and 70 % of the features die, with --learn in
 the second half of the events.
 
   random:SHARE         every feature dies with this probability
@@ -148,12 +148,12 @@ func (o *simulateFlags) check() error {
 		r.Families = append(r.Families, family.WithNothing())
 	}
 	r.Stuck = true
-	r.Treatments = []simulate.Treatment{{Dead: simulate.Declared}}
+	r.Treatments = []simulate.Treatment{{Loss: model.LossDeclared}}
 	if !o.declared {
-		r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Silent})
+		r.Treatments = append(r.Treatments, simulate.Treatment{Loss: model.LossDead}, simulate.Treatment{Loss: model.LossStale})
 	}
 	if o.rescale {
-		r.Treatments = append(r.Treatments, simulate.Treatment{Dead: simulate.Declared, Rescale: true})
+		r.Treatments = append(r.Treatments, simulate.Treatment{Loss: model.LossDeclared, Rescale: true})
 	}
 	if _, err := model.ParseMissingPolicy(o.missing); err != nil {
 		return fmt.Errorf("--missing-policy %w", err)

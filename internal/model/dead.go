@@ -1,9 +1,10 @@
 package model
 
-// This file defines the values that silently dead features have.
+// This file makes events lose features, and defines the values that silently dead features have.
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"blankout/internal/event"
@@ -95,64 +96,155 @@ func (d *Dead) fits() bool {
 	return d == nil || len(d.Columns) == len(d.Reads) && slices.IsSorted(d.Columns)
 }
 
-// DeleteSilently calls Dead.Delete with the values and columns of a model.
-func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, left *event.Example) {
-	h := m.About()
-	h.Dead.Delete(e, h.Schema.Fields, columns, dead, m.Center, left)
+// LossKind is the way in which an event loses features.
+type LossKind string
+
+// The kinds of loss.
+const (
+	LossDeclared LossKind = "declared" // the features are declared missing
+	LossDead     LossKind = "dead"     // a number has its dead value, and other features are absent; nothing is declared
+	LossStale    LossKind = "stale"    // a number or category is that of an earlier event, and words are absent; nothing is declared
+)
+
+// Losses makes events of one stream lose features.
+type Losses struct {
+	Fields []event.Field
+	Dead   *Dead                       // dead values of numbers
+	Center func(column uint32) float64 // dead value of a number if Dead is nil
+	Seed   uint64                      // determines from which earlier events stale readings are
+
+	earlier []event.Example
+	noted   uint64
 }
 
-// Delete sets left to a copy of an event in which some features have died silently. A dead number has its dead value,
-// other dead features are absent, and nothing is declared missing. columns are the columns of the event's features as
-// Standardized returns them, and dead marks the dead columns. If d is nil, a dead number gets the center of its column.
-// Delete reuses the memory of left.
-func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
+// lossesKept is the largest number of earlier events of which readings can be stale.
+const lossesKept = 1024
+
+// LossesOf returns the Losses of events that a model predicts.
+func LossesOf(m Model, seed uint64) *Losses {
+	h := m.About()
+	return &Losses{Fields: h.Schema.Fields, Dead: h.Dead, Center: m.Center, Seed: seed}
+}
+
+// Note keeps a copy of a complete event, whose readings may be the stale ones of later events. All events so far are
+// equally likely to be kept.
+func (l *Losses) Note(e *event.Example) {
+	at := l.noted
+	if l.noted++; at >= lossesKept {
+		if at = event.Mix(l.Seed^l.noted) % l.noted; at >= lossesKept {
+			return
+		}
+	}
+	if at == uint64(len(l.earlier)) {
+		l.earlier = append(l.earlier, event.Example{})
+	}
+	l.earlier[at] = event.Example{Features: event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)}, Field: slices.Clone(e.Field)}
+}
+
+// Lose sets left to a copy of event number of the stream, in which some features are lost. columns are the columns of
+// the event's features, of which Standardized returns more than the event has, and lost marks the lost ones. Which
+// reading a stale column has does not depend on the other lost columns. Before the first Note, nothing becomes stale.
+// Lose reuses the memory of left.
+func (l *Losses) Lose(kind LossKind, e *event.Example, number uint64, columns []uint32, lost []bool, left *event.Example) {
 	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
-	field, named := left.Field[:0], e.Field != nil
-	missing, lacking := append(left.Missing[:0], e.Missing...), append(left.MissingColumns[:0], e.MissingColumns...)
+	field, missing, lacking := left.Field[:0], append(left.Missing[:0], e.Missing...), append(left.MissingColumns[:0], e.MissingColumns...)
+	*left = *e
 	add := func(column uint32, value float64, id uint16) {
 		x.Index, x.Value, field = append(x.Index, column), append(x.Value, value), append(field, id)
 	}
-	keep := func(i int) {
-		id := uint16(0)
-		if named {
-			id = e.Field[i]
+	named, sparse, at, n := e.Field != nil, e.IsSparse(l.Fields), 0, e.Features.Len()
+	keep := func(to uint32) {
+		for ; at < n && e.Features.Index[at] < to; at++ {
+			id := uint16(0)
+			if named {
+				id = e.Field[at]
+			}
+			add(e.Features.Index[at], e.Features.Value[at], id)
 		}
-		add(e.Features.Index[i], e.Features.Value[i], id)
 	}
-	at, n := 0, e.Features.Len()
+	seed, stale := event.Mix(l.Seed^event.Mix(number)), []uint16(nil) // stale has the fields whose categories are stale
 	for i, column := range columns {
 		if column >= FirstBasisColumn {
 			break // spline columns are computed from their numbers
 		}
-		for ; at < n && e.Features.Index[at] < column; at++ {
-			keep(at)
-		}
-		holds := at < n && e.Features.Index[at] == column
-		if !dead[i] {
+		if !lost[i] || kind == LossStale && len(l.earlier) == 0 {
 			continue
 		}
-		id := uint16(0)
-		if holds {
+		keep(column)
+		id, of := uint16(0), event.Sparse
+		if at < n && e.Features.Index[at] == column {
 			if named {
 				id = e.Field[at]
 			}
 			at++
 		}
-		reads, known := d.Of(column)
-		if d == nil && (int(id) >= len(fields) || fields[id].Kind == event.Numeric || fields[id].Kind == event.Sparse) {
-			reads, known = center(column), true
+		if int(id) < len(l.Fields) {
+			of = l.Fields[id].Kind
 		}
-		if known {
-			add(column, reads, id)
+		switch {
+		case kind == LossDeclared && (id == 0 || sparse):
+			lacking = append(lacking, column)
+		case kind == LossDeclared:
+			missing = append(missing, id)
+		case kind == LossStale && (of == event.Categorical || of == event.Boolean):
+			stale = append(stale, id)
+		default:
+			if value, ok := l.reading(kind, column, of, seed); ok {
+				add(column, value, id)
+			}
 		}
 	}
-	for ; at < n; at++ {
-		keep(at)
+	keep(math.MaxUint32)
+	if left.Features, left.Field = x, field; len(stale) > 0 {
+		l.categories(slices.Compact(stale), seed, left)
 	}
-	*left = *e
-	left.Features, left.Field, left.Missing, left.MissingColumns = x, field, missing, lacking
+	if left.Missing, left.MissingColumns = missing, lacking; kind == LossDeclared {
+		slices.Sort(missing)
+		left.Missing = slices.DeleteFunc(slices.Compact(missing), func(id uint16) bool {
+			return int(id) < len(l.Fields) && l.Fields[id].Kind == event.Cross || slices.Contains(left.Field, id)
+		})
+	}
 	if !named {
 		left.Field = nil
+	} else if left.Field == nil {
+		left.Field = []uint16{} // an event whose fields are all lost is not an event without fields
+	}
+}
+
+// reading returns what a lost column reads. ok is false if it is absent.
+func (l *Losses) reading(kind LossKind, column uint32, of event.Kind, seed uint64) (value float64, ok bool) {
+	number := of == event.Numeric || of == event.Sparse
+	switch {
+	case kind == LossStale && number:
+		other := l.other(seed, uint64(column)).Features
+		if i, ok := slices.BinarySearch(other.Index, column); ok {
+			return other.Value[i], true
+		}
+	case kind == LossDead && l.Dead != nil:
+		return l.Dead.Of(column)
+	case kind == LossDead && number:
+		return l.Center(column), true
+	}
+	return 0, false
+}
+
+// other returns the earlier event from which a column or field has its stale reading.
+func (l *Losses) other(seed, of uint64) *event.Example {
+	return &l.earlier[event.Mix(seed^event.Mix(of))%uint64(len(l.earlier))]
+}
+
+// categories gives the fields the categories that they have in earlier events.
+func (l *Losses) categories(fields []uint16, seed uint64, left *event.Example) {
+	for _, id := range fields {
+		other := l.other(seed, uint64(id)<<32)
+		for i, of := range other.Field {
+			if of == id {
+				at, _ := slices.BinarySearch(left.Features.Index, other.Features.Index[i])
+				left.Features.Index = slices.Insert(left.Features.Index, at, other.Features.Index[i])
+				left.Features.Value = slices.Insert(left.Features.Value, at, other.Features.Value[i])
+				left.Field = slices.Insert(left.Field, at, id)
+			}
+		}
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"blankout/internal/event"
 )
 
-// TestDeleteSilently checks that a silently dead number gets the dead value of its column or, if the model has none,
+// TestLoseDead checks that a silently dead number gets the dead value of its column or, if the model has none,
 // the center. Other dead features are absent. Nothing is declared missing. Live features keep their values, including
 // columns that the model does not have.
-func TestDeleteSilently(t *testing.T) {
+func TestLoseDead(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical, event.Words} {
 		schema.AddField(event.Field{Name: string(rune('a' + id)), Kind: kind})
@@ -52,7 +52,7 @@ func TestDeleteSilently(t *testing.T) {
 		}
 		left := event.Example{Features: event.Vec{Index: []uint32{77}, Value: []float64{77}}, Missing: []uint16{2, 3}, Declared: true}
 		before := slices.Clone(c.e.Features.Value)
-		DeleteSilently(c.m, &c.e, x.Index, dead, &left)
+		LossesOf(c.m, 0).Lose(LossDead, &c.e, 0, x.Index, dead, &left)
 		if !slices.Equal(left.Features.Index, c.index) || !slices.Equal(left.Field, c.fields) || (left.Field == nil) != (c.fields == nil) {
 			t.Errorf("%s: left are columns %v of fields %v, want %v of %v", name, left.Features.Index, left.Field, c.index, c.fields)
 			continue
@@ -68,5 +68,57 @@ func TestDeleteSilently(t *testing.T) {
 		if x := c.m.Standardized(&left, event.Vec{}); name == "transformed" && math.Abs(x.Value[0]) > 1e-12 {
 			t.Errorf("a center is standardized to %v", x.Value)
 		}
+	}
+}
+
+// TestLoseStaleAndDeclared checks that a stale number or category is that of an earlier event, that words are absent,
+// and that a lost column reads the same whatever else is lost. Before the first earlier event nothing is stale. Declared
+// fields are missing unless a part of them is left, and so are declared columns.
+func TestLoseStaleAndDeclared(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for id, kind := range []event.Kind{event.Numeric, event.Categorical, event.Words} {
+		schema.AddField(event.Field{Name: string(rune('a' + id)), Kind: kind})
+	}
+	l := &Losses{Fields: schema.Fields, Seed: 3}
+	at := func(n int) *event.Example {
+		return &event.Example{Features: event.Vec{Index: []uint32{1, uint32(2 + n%2), 5, 6}, Value: []float64{float64(n), 1, 1, 1}}, Field: []uint16{1, 2, 3, 3}}
+	}
+	lose := func(kind LossKind, n int, lost ...bool) *event.Example {
+		out := &event.Example{Missing: []uint16{7}}
+		l.Lose(kind, at(n), uint64(n), at(n).Features.Index, lost, out)
+		return out
+	}
+	if got := lose(LossStale, 0, true, true, true, true); !slices.Equal(got.Features.Index, at(0).Features.Index) {
+		t.Errorf("without an earlier event: %+v", got)
+	}
+	for n := range 3000 {
+		l.Note(at(n))
+	}
+	late, changed := 0, 0
+	for n := 3000; n < 4000; n++ {
+		all, alone := lose(LossStale, n, true, true, true, false), lose(LossStale, n, true, false, false, false)
+		x := all.Features
+		if len(x.Index) != 3 || x.Index[0] != 1 || x.Value[0] >= 3000 || x.Index[1] != 2 && x.Index[1] != 3 || x.Index[2] != 6 || !slices.Equal(all.Field, []uint16{1, 2, 3}) || len(all.Missing) != 0 {
+			t.Fatalf("%+v", all)
+		}
+		if alone.Features.Value[0] != x.Value[0] || !slices.Equal(alone.Features.Index[1:], at(n).Features.Index[1:]) {
+			t.Fatalf("%+v alone, %+v of several", alone, all)
+		}
+		if x.Value[0] >= 1500 {
+			late++
+		}
+		if x.Index[1] != at(n).Features.Index[1] {
+			changed++
+		}
+	}
+	if late < 400 || late > 600 || changed < 400 || changed > 600 {
+		t.Errorf("of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
+	}
+	if got := lose(LossDeclared, 0, true, false, true, false); !slices.Equal(got.Missing, []uint16{1}) || !slices.Equal(got.Features.Index, []uint32{2, 6}) {
+		t.Errorf("declared: %+v", got)
+	}
+	sparse, left := event.Example{Features: event.Vec{Index: []uint32{1, 4}, Value: []float64{7, 8}}}, event.Example{}
+	if l.Lose(LossDeclared, &sparse, 0, []uint32{0, 1, 4, FirstBasisColumn}, []bool{true, true, false, true}, &left); !slices.Equal(left.MissingColumns, []uint32{0, 1}) || left.Features.Len() != 1 || left.Field != nil {
+		t.Errorf("declared columns: %+v", left)
 	}
 }

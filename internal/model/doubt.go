@@ -129,25 +129,57 @@ func (d *Doubt) Corrects() bool { return d != nil && d.Weights != [DoubtKinds][D
 // is infinite if the event has a fill value, and negative infinity at the end if the first round finds little. It is NaN
 // if nothing can be examined.
 func (m *Linear) Examine(e *event.Example) (out *Doubted, first, last float64) {
+	first, last = math.NaN(), math.NaN()
+	m.examine(e, false, func(x *cells, t *cellEvent) {
+		if first, last = t.first, t.g; t.g > m.Doubt.Gate {
+			out = m.doubted(x, e, t)
+		}
+	})
+	return out, first, last
+}
+
+// Contradicted returns the readings of an event that would count as missing if dead readings were as likely as others,
+// whatever the evidence of the event. It is for the health of fields: Screen, Gate and the rate of dead readings follow
+// the stream, and soon accept a sensor that has broken for good. ok is false if nothing can be examined. The event must
+// have passed through Declare.
+func (m *Linear) Contradicted(e *event.Example) (readings []DoubtedReading, ok bool) {
+	m.examine(e, true, func(x *cells, t *cellEvent) {
+		for _, i := range t.active {
+			if rate := t.others; x.judged(t, i) {
+				if t.atom[i] != noAtom {
+					rate = t.atoms
+				}
+				t.r[i] = 1 / (1 + rate*math.Exp(t.load[i]))
+			}
+		}
+		readings, ok = m.readings(x, t, DoubtGone), true
+	})
+	return readings, ok
+}
+
+// examine computes the evidence of an event and passes it to f. If all is true, the first round decides nothing. f is not
+// called if nothing can be examined.
+func (m *Linear) examine(e *event.Example, all bool, f func(x *cells, t *cellEvent)) {
 	d := m.Doubt
 	if d == nil || !m.standardizes() {
-		return nil, math.NaN(), math.NaN()
+		return
 	}
 	x := d.of(m.Covariance)
 	if x == nil {
-		return nil, math.NaN(), math.NaN()
+		return
 	}
 	t, _ := x.idle.Get().(*cellEvent)
 	if t == nil {
 		t = newCellEvent(x.n)
 	}
 	defer x.idle.Put(t)
-	m.readCells(x, e, t)
-	x.infer(t, d.Screen)
-	if !(t.g > d.Gate) {
-		return nil, t.first, t.g
+	screen := d.Screen
+	if all {
+		screen = math.Inf(-1)
 	}
-	return m.doubted(x, e, t), t.first, t.g
+	m.readCells(x, e, t)
+	x.infer(t, screen)
+	f(x, t)
 }
 
 // readCells sets t to the numbers of an event.
@@ -202,19 +234,8 @@ func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 		default:
 			sums[DoubtsOther] += t.r[i]
 		}
-		if t.r[i] <= doubtSome {
-			continue
-		}
-		column := x.columns[i].Column
-		s, reason := m.Scaler.Standardization(m.Stats(m.Rows.Row(column))), Contradicts
-		if t.atom[i] == fillAtom {
-			reason = Repeated
-		}
-		out.Readings = append(out.Readings, DoubtedReading{
-			Column: column, Field: m.Covariance.Fields[i], Value: t.raw[i], Expected: s.Raw(x.mean[i] + x.sd[i]*t.x[i]), Probability: t.r[i], Reason: reason,
-		})
 	}
-	if len(out.Readings) == 0 {
+	if out.Readings = m.readings(x, t, doubtSome); len(out.Readings) == 0 {
 		return nil
 	}
 	for kind, s := range sums {
@@ -228,6 +249,24 @@ func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 		}
 	}
 	out.Event = m.correct(x, e, t)
+	return out
+}
+
+// readings returns the readings with a larger probability than least.
+func (m *Linear) readings(x *cells, t *cellEvent, least float64) (out []DoubtedReading) {
+	for i := range x.columns {
+		if !x.judged(t, i) || t.r[i] <= least {
+			continue
+		}
+		column, reason := x.columns[i].Column, Contradicts
+		if t.atom[i] == fillAtom {
+			reason = Repeated
+		}
+		s := m.Scaler.Standardization(m.Stats(m.Rows.Row(column)))
+		out = append(out, DoubtedReading{
+			Column: column, Field: m.Covariance.Fields[i], Value: t.raw[i], Expected: s.Raw(x.mean[i] + x.sd[i]*t.x[i]), Probability: t.r[i], Reason: reason,
+		})
+	}
 	return out
 }
 

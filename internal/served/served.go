@@ -580,7 +580,7 @@ func joinNames(names []string) string { return strings.Join(names, " | ") }
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, doubted *model.Doubted, names *EventNames, explain int) (Prediction, error) {
 	scored := m.Declare(e, &event.Example{})
 	p, class := m.prediction(scored, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
-	p.Doubted = m.doubtedReadings(doubted)
+	p.Doubted = m.DoubtedReadings(doubted)
 	return p, m.nameFeatures(&p, e, scored, class, explain, e.Value, s, func() (*EventNames, error) { return names, nil })
 }
 
@@ -594,11 +594,11 @@ func (m *Model) score(e *event.Example, out []float64) ([]float64, []DoubtedRead
 		return m.Score(e, out), nil
 	}
 	scores, x := linear.ScoreDoubted(e, out)
-	return scores, m.doubtedReadings(x)
+	return scores, m.DoubtedReadings(x)
 }
 
-// doubtedReadings lists the readings that count as missing because they are doubted. x may be nil.
-func (m *Model) doubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
+// DoubtedReadings lists the readings that count as missing because they are doubted. x may be nil.
+func (m *Model) DoubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
 	if x == nil {
 		return nil
 	}

@@ -25,7 +25,6 @@ type Encoder struct {
 	transform    func(field string) model.Transform
 	faults       faults
 	deaths       deaths
-	start        func(row []float64)
 	together     Together
 	intercept    float64 // value of the constant feature
 	interval     *deltas.Interval
@@ -44,9 +43,8 @@ type Settings struct {
 	Numbers     bool // labels are numbers, not classes
 	Faulty      Faulty
 	Silence     Silence
-	Presence    bool                // numeric columns that are absent from many events get a presence column
-	Named       bool                // only numeric columns of named fields get a presence column
-	Start       func(row []float64) // initializes a new row, whose values are 0
+	Presence    bool // numeric columns that are absent from many events get a presence column
+	Named       bool // only numeric columns of named fields get a presence column
 	Together    Together
 	Constant    bool // the noise is independent of feature values, see scaling.Settings
 	Intercept   bool // whether there is an intercept
@@ -68,13 +66,10 @@ func New(c Settings, s *event.Schema) *Encoder {
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
 		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent, c.Numbers),
-		start: c.Start, together: c.Together,
+		together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {
 		n.intercept = 1
-	}
-	if n.start != nil {
-		n.start(n.Intercepts)
 	}
 	return n
 }
@@ -111,13 +106,6 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
 	if n.interval != nil {
 		n.interval.Note(n.Table, columns, in.Rows, n.inverseDecay)
-	}
-	if n.start != nil {
-		for _, row := range in.Rows {
-			if row[model.StatCount] == 0 {
-				n.start(row)
-			}
-		}
 	}
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
 		for i, row := range in.Rows {

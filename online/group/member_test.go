@@ -476,7 +476,7 @@ func TestMemberStops(t *testing.T) {
 		t.Errorf("other settings: %v", err)
 	}
 	other.Learner = online.DefaultConfig()
-	other.Learner.Optimizer = "arow"
+	other.Learner.Optimizer = "ftrl"
 	if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "adagrad") {
 		t.Errorf("another rule: %v", err)
 	}

@@ -94,7 +94,7 @@ func (x *fieldChange) state(c *coder.Coder, fields int) {
 	c.Uint(&x.event)
 	x.since.state(c)
 	x.until.state(c)
-	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after, &x.value.at)
+	c.Each(&x.value.Now, &x.value.Usual, &x.value.Change, &x.value.before, &x.value.after, &x.value.at, &x.value.expected)
 	c.Bool(&x.value.logged)
 	c.Uint((*uint64)(&x.comes))
 	if x.field < 0 || x.field >= fields || x.kind < 0 || x.kind > alarmStuck || x.comes > comesAs+form(event.Cross) {

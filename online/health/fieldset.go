@@ -30,6 +30,10 @@ type Met struct {
 	Fields  []event.Field  // fields of the stream so far, by id
 	Usual   *model.Missing // which fields are usual; nil until known
 	Error   float64        // expected error rate of complete events; -1 if unknown
+	// Examined reports that the numbers of the event were compared with each other, and Doubted has those that are
+	// probably no measurements.
+	Examined bool
+	Doubted  []model.DoubtedReading
 }
 
 // LabeledEvent is a labeled event and its prediction, before the event is learned.

@@ -22,8 +22,8 @@ import (
 //
 // One measure is presence: the fraction of events without the field, or with a value of another kind. Presence is
 // counted at every event, for each field that most events have. This costs nothing at events without missing fields.
-// The other measure is the mean of a number. Values are sampled at one event in eight, selected by the number of the
-// event.
+// Another measure is the mean of a number. Values are sampled at one event in eight, selected by the number of the
+// event. The third measure is the fraction of numbers that the learner doubts, of those that it examines.
 type Fields struct {
 	events uint64  // number of events in the current block
 	named  float64 // number of events in the block whose missing fields are known
@@ -56,6 +56,10 @@ type fieldHealth struct {
 	// sums of the scaled value and of its square.
 	missing, held, null float64
 	seen, sum, square   float64
+	// examined is the number of examined events with the number in the current block, and doubted the number of those in
+	// which it was probably no measurement. reading and expected are of the latest of these: its value, and the value that
+	// the other numbers of the event predict.
+	examined, doubted, reading, expected float64
 	// The latest run of events without the field: its first event (run) and last event (last).
 	run   Moment
 	last  uint64
@@ -74,6 +78,7 @@ type fieldHealth struct {
 const (
 	measureMissing = iota // fraction of events without the field with its usual kind of value
 	measureMean           // mean of the scaled value u
+	measureDoubted        // fraction of examined numbers that are probably no measurements
 	fieldMeasures
 	alarmStuck = fieldMeasures // alarm that has no measure
 )
@@ -88,10 +93,8 @@ const (
 	sampledBits = 3
 	// healthLimit is the cumulative sum that raises an alarm. A bound on a usual value is wrong with probability
 	// e^-healthLimit.
-	healthLimit = 28
-	// healthStep is the largest increase of a cumulative sum by one block, so that a burst within one block raises no
-	// alarm.
-	healthStep = healthLimit / 2
+	// One event in 32 is examined for doubted numbers, so that their limit is lower: doubtedLimit.
+	healthLimit, doubtedLimit = 28, 12
 	// healthLeast is the smallest number of observations that determine a usual value.
 	healthLeast = 128
 	// referenceFirst is the number of values from which the reference is computed. The reference is checked after
@@ -112,11 +115,16 @@ const (
 // be for an alarm, given the usual variance.
 var allowances = [...]func(variance float64) (above, below float64){
 	measureMissing: func(float64) (float64, float64) { return 0.05, 0 },
+	measureDoubted: func(float64) (float64, float64) { return 0.05, 0 },
 	measureMean:    func(v float64) (float64, float64) { d := 0.75 * math.Sqrt(max(v, 0.01)); return d, d },
 }
 
+// limits has the cumulative sum that raises an alarm, by measure. Half of it is the largest increase by one block, so
+// that a burst within one block raises no alarm.
+var limits = [...]float64{measureMissing: healthLimit, measureMean: healthLimit, measureDoubted: doubtedLimit}
+
 // ranges has the smallest and the largest value of each measure.
-var ranges = [...][2]float64{measureMissing: {0, 1}, measureMean: {-healthClip, healthClip}}
+var ranges = [...][2]float64{measureMissing: {0, 1}, measureMean: {-healthClip, healthClip}, measureDoubted: {0, 1}}
 
 // fieldMeasure monitors the mean of bounded observations.
 type fieldMeasure struct {
@@ -145,12 +153,11 @@ type observed struct{ n, sum, square float64 }
 
 // usual returns the usual mean, a bound on its error (off), and an upper bound of the variance.
 //
-// Let x = healthLimit, and let n observations between 0 and b have the mean m. The true mean is above m + sqrt(2 b m
+// Let x be the limit, and let n observations between 0 and b have the mean m. The true mean is above m + sqrt(2 b m
 // x/n) + 2 b x/n with probability at most e^-x (Chernoff). This bounds the second moment, and so the variance v. By
 // Bernstein's inequality the error of the mean is larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability at
 // most 2 e^-x.
-func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
-	const x = healthLimit
+func (m *fieldMeasure) usual(x, low, high float64) (mean, off, variance float64) {
 	b := max(high*high, low*low)
 	mean, second := m.sum/m.n, m.square/m.n
 	second += math.Sqrt(2*b*second*x/m.n) + 2*b*x/m.n
@@ -185,8 +192,8 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment) (change chang
 		return 0
 	}
 	if m.n >= healthLeast {
-		low, high := ranges[kind][0], ranges[kind][1]
-		mean, off, variance := m.usual(low, high)
+		limit, low, high := limits[kind], ranges[kind][0], ranges[kind][1]
+		mean, off, variance := m.usual(limit, low, high)
 		above, below := allowances[kind](variance)
 		up := o.step(mean+off, variance, high-mean, above)
 		down := 0.0
@@ -210,9 +217,9 @@ func (m *fieldMeasure) compare(kind int, o observed, start Moment) (change chang
 			if m.above == 0 && m.below == 0 {
 				m.since, m.sinceN, m.sinceSum = start, 0, 0
 			}
-			m.above, m.below = max(0, m.above+min(up, healthStep)), max(0, m.below+min(down, healthStep))
+			m.above, m.below = max(0, m.above+min(up, limit/2)), max(0, m.below+min(down, limit/2))
 			m.sinceN, m.sinceSum = m.sinceN*recent+o.n, m.sinceSum*recent+o.sum
-			if max(m.above, m.below) >= healthLimit {
+			if max(m.above, m.below) >= limit {
 				m.alarm = 1
 				if m.below > m.above {
 					m.alarm = -1
@@ -314,6 +321,9 @@ func (h *Fields) Take(m *Met) {
 		if Sampled(m.Number, sampledBits) {
 			h.sampleValues(m)
 		}
+		if m.Examined {
+			h.examine(m)
+		}
 	case e.Features.Len() == 0: // an event without fields
 		h.named++
 		for i, word := range h.watched {
@@ -359,6 +369,22 @@ func (h *Fields) sampleValues(m *Met) {
 	}
 }
 
+// examine counts the numbers of an examined event, and those that are probably no measurements.
+func (h *Fields) examine(m *Met) {
+	for _, id := range m.Event.Field {
+		if int(id) < len(h.fields) {
+			h.fields[id].examined++
+		}
+	}
+	for _, r := range m.Doubted {
+		if r.Field > 0 && int(r.Field) < len(h.fields) {
+			f := &h.fields[r.Field]
+			f.doubted++
+			f.reading, f.expected = r.Value, r.Expected
+		}
+	}
+}
+
 func (f *fieldHealth) number(x float64) {
 	if f.inverse == 0 {
 		f.refer(x)
@@ -399,6 +425,7 @@ func (h *Fields) review(met *Met) {
 		if f.kind == event.Numeric {
 			h.reviewMeasure(met, id, measureMean, observed{f.seen, f.sum, f.square}, run{})
 			f.checkReference()
+			h.reviewMeasure(met, id, measureDoubted, observed{f.examined, f.doubted, f.doubted}, run{})
 		}
 	}
 	h.countKinds()
@@ -408,7 +435,7 @@ func (h *Fields) review(met *Met) {
 			// If most events have a field, its absence is counted from now on, and its usual missing rate is learned.
 			h.watch(id)
 		}
-		f.missing, f.held, f.null, f.seen, f.sum, f.square = 0, 0, 0, 0, 0, 0
+		f.missing, f.held, f.null, f.seen, f.sum, f.square, f.examined, f.doubted = 0, 0, 0, 0, 0, 0, 0, 0
 	}
 	h.events, h.named = 0, 0
 	if m := met.Usual; m != nil && m != h.seen {
@@ -559,7 +586,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	if h.alarms.add(x); what != alarmAccepted {
 		return
 	}
-	if *m = (fieldMeasure{}); f.kind == event.Numeric && kind != measureMissing {
+	if *m = (fieldMeasure{}); f.kind == event.Numeric && kind == measureMean {
 		f.resetReference()
 	}
 }
@@ -660,6 +687,7 @@ func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	c.Uint(&f.last)
 	c.Each(
 		&f.missing, &f.held, &f.null, &f.usual, &f.seen, &f.sum, &f.square, &f.center, &f.inverse, &f.first[0], &f.first[1], &f.first[2],
+		&f.examined, &f.doubted, &f.reading, &f.expected,
 		&f.cost.n, &f.cost.with, &f.cost.missing, &f.cost.square)
 	for _, kind := range measuresOf(f.kind) {
 		f.measures[kind].state(c)
@@ -680,7 +708,7 @@ func (m *fieldMeasure) state(c *coder.Coder) {
 func measuresOf(kind event.Kind) []int {
 	switch kind {
 	case event.Numeric:
-		return []int{measureMissing, measureMean}
+		return []int{measureMissing, measureMean, measureDoubted}
 	case event.Categorical, event.Boolean, event.Words:
 		return []int{measureMissing}
 	}

@@ -107,7 +107,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			}
 		}
 	}
-	// Each field has at most three cumulative sums. For each sum there are two bounds on the usual value.
+	// Each field has at most three cumulative sums with healthLimit. For each sum there are two bounds on the usual value.
 	perDay := 100_000_000 / healthBlock * float64(MostFields) * (3 + 2*3) * math.Exp(-healthLimit)
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
 	if perDay > 0.5 {

@@ -40,6 +40,9 @@ type FieldHealth struct {
 	// Mean is the mean of a number. A reading more than three standard deviations from the mean is measured as three
 	// standard deviations.
 	Mean *Condition `json:"mean,omitempty"`
+	// Doubted is the fraction of the examined readings of a number that contradict the other numbers of their event or
+	// repeat one value, so that they are probably no measurements.
+	Doubted *Condition `json:"doubted,omitempty"`
 	// ErrorWithout is the expected error, in percent, if the field were missing from all events. It is nil until there
 	// are enough samples.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
@@ -78,9 +81,11 @@ type FieldAlarm struct {
 	UntilEvent uint64     `json:"until_event,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Condition
-	// Value is the value of a stuck field, or nil for other alarms. In an alarm about a stuck field, Now is the number
-	// of equal readings at detection, and Usual is the usual fraction of readings that equal the previous reading.
-	Value *float64 `json:"value,omitempty"`
+	// Value is the value of a stuck field or the latest doubted reading, or nil for other alarms. In an alarm about a
+	// stuck field, Now is the number of equal readings at detection, and Usual is the usual fraction of readings that
+	// equal the previous reading. Expected is what the other numbers predict in place of a doubted reading.
+	Value    *float64 `json:"value,omitempty"`
+	Expected *float64 `json:"expected,omitempty"`
 	// ErrorBefore is the expected error before the alarm, and ErrorAfter is the expected error with the currently
 	// missing fields. Both are in percent, and nil if unknown.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
@@ -89,7 +94,7 @@ type FieldAlarm struct {
 }
 
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
-var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "mean", AlarmStuck}
+var FieldAlarmKinds = [alarmStuck + 1]string{"missing", "mean", "doubted", AlarmStuck}
 
 // AlarmStuck is the kind of alarm about a stuck field.
 const AlarmStuck = "stuck"
@@ -100,7 +105,8 @@ var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ende
 type alarmValue struct {
 	Condition
 	before, after float64 // errors in percent, -1 if unknown
-	at            float64 // value of a stuck field
+	at            float64 // value of a stuck field, or the latest doubted reading
+	expected      float64 // what the other numbers predict in place of a doubted reading
 	logged        bool    // the field is not declared missing
 }
 
@@ -189,6 +195,9 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		}
 		if f.measures[kind].alarm != 0 {
 			x := h.alarm(id, kind)
+			if f.measures[kind].calm == 0 {
+				x.until = Moment{}
+			}
 			field.Alarms = append(field.Alarms, alarmOf(r.fields, &x))
 		}
 		c := f.condition(kind)
@@ -213,7 +222,7 @@ func percent(fraction float64) *float64 {
 }
 
 func (f *FieldHealth) place(kind int) **Condition {
-	return [...]**Condition{&f.Missing, &f.Mean}[kind]
+	return [...]**Condition{&f.Missing, &f.Mean, &f.Doubted}[kind]
 }
 
 // rise returns the increase of the error by the field's current alarms, in percentage points.
@@ -238,7 +247,7 @@ func (m *fieldMeasure) fraction() Condition {
 // condition returns the Condition of a measure.
 func (f *fieldHealth) condition(kind int) Condition {
 	m := &f.measures[kind]
-	if kind == measureMissing {
+	if kind != measureMean {
 		return m.fraction()
 	}
 	now := m.recentSum / m.recentN
@@ -261,6 +270,9 @@ func strength(kind int, c Condition) float64 {
 func (h *Fields) value(id, kind int) alarmValue {
 	f := &h.fields[id]
 	v := alarmValue{Condition: f.condition(kind), before: -1, after: -1}
+	if kind == measureDoubted {
+		v.at, v.expected = f.reading, f.expected
+	}
 	if m := &f.measures[kind]; kind == measureMissing && m.before >= 0 && f.cost.known() {
 		v.before, v.after = 100*m.before, 100*max(0, min(1, m.before+v.Change*f.cost.rise()))
 	}
@@ -278,7 +290,10 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	if x.value.before >= 0 {
 		a.ErrorBefore, a.ErrorAfter = &x.value.before, &x.value.after
 	}
-	if x.kind == alarmStuck {
+	switch x.kind {
+	case measureDoubted:
+		a.Value, a.Expected = &x.value.at, &x.value.expected
+	case alarmStuck:
 		a.Value = &x.value.at
 	}
 	a.Text = x.text(event.Printable(a.Field), fields[x.field].Kind)
@@ -288,7 +303,8 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 // text describes an alarm in a sentence.
 func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
-	if x.what == alarmEnded {
+	calming := x.what == alarmRaised && x.until != Moment{} // it will end if its current state lasts
+	if x.what == alarmEnded || calming {
 		since = x.until.String()
 	}
 	text, nowPercent, usualPercent := "", percentText(v.Now), percentText(v.Usual)
@@ -307,6 +323,11 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	case measureMean:
 		now, usual := measure.Apart(v.Now, v.Usual, 4)
 		text = fmt.Sprintf("mean of %s is %s since %s (usually %s): %+.2g of its deviations", field, now, since, usual, v.Change)
+	case measureDoubted:
+		text = fmt.Sprintf("%s doubted in %s of its examined readings since %s (usually %s)", field, nowPercent, since, usualPercent)
+		if reads, others := measure.Apart(v.at, v.expected, 4); x.what == alarmRaised && !calming {
+			text += fmt.Sprintf(": reads %s, the other fields say about %s; check its sensor", reads, others)
+		}
 	case alarmStuck:
 		if text = fmt.Sprintf("%s reads %v since %s: stuck", field, v.at, x.since); x.what == alarmEnded {
 			text = fmt.Sprintf("%s varies again since %s", field, since)
@@ -322,6 +343,8 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 		text = fmt.Sprintf("back to normal: %s; the alarm began at %v", text, x.since)
 	case x.what == alarmAccepted:
 		text += fmt.Sprintf("; after %d events this is the new normal, and the alarm has ended", alarmEvents)
+	case calming:
+		text += fmt.Sprintf("; the alarm began at %v, and ends if this lasts", x.since)
 	default:
 		if v.before >= 0 {
 			text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)

@@ -9,7 +9,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/measure"
-	"blankout/online/young"
+	"blankout/online/rare"
 )
 
 // Measures holds the progressive measures: each event is predicted with the published weights before it is learned.
@@ -44,7 +44,7 @@ func (m *Measures) crowded(outputs []int) (class, others int) {
 	for _, o := range outputs {
 		count[o]++
 	}
-	most := uint64(young.SeparateAfter - 1)
+	most := uint64(rare.SeparateAfter - 1)
 	for i, n := range m.Classes[:min(len(m.Classes), len(outputs))] {
 		if n > most && outputs[i] >= 0 && count[outputs[i]] > 1 {
 			class, most, others = i, n, count[outputs[i]]-1
@@ -205,8 +205,8 @@ func (s *baselineSums) add(weight float64, of baselineSums) {
 	s.prior += weight * of.prior
 }
 
-// Tell measures the model and the baselines at a predicted event. It then records the label of the event. It returns the
-// log-loss of the class frequencies before the event. The result is NaN if the frequencies say nothing yet: in
+// Tell measures the model and the baselines at a predicted event. It then records the label of the event. It returns
+// the log-loss of the class frequencies before the event. The result is NaN if the frequencies say nothing yet: in
 // regression, in the first baselineLeast events, and while all labels are equal.
 func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
 	if t.Part {
@@ -351,7 +351,8 @@ type Prior struct {
 	Frequencies float64 // log-loss of the class frequencies in that block
 	Size        float64 // mean absolute score in that block
 
-	// Sums over the current block: all and size over its labeled events, the others over those whose losses are compared.
+	// Sums over the current block: all and size over its labeled events, the others over those whose losses are
+	// compared.
 	events                                        uint64
 	all, size, weight, loss, frequencies, squares float64
 }

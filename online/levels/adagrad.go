@@ -127,9 +127,6 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// StartRow initializes a new row, whose values must be 0.
-func (e *Expert) StartRow(row []float64) { e.optimizer.Start(row) }
-
 // Grow increases the number of outputs to one per class, and returns the function that converts a row. Existing outputs
 // keep their weights. If there was a single output for two classes, it becomes the output of the second class, and its
 // negation becomes the output of the first.
@@ -143,7 +140,6 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 		}
 	}
 	return func(to, from []float64) {
-		e.optimizer.Start(to)
 		for part := range e.parts() {
 			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
 			for v := range e.levels {
@@ -151,7 +147,7 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 				if copy(x, y); was.Outputs > 1 {
 					continue
 				}
-				if x[1] = y[0]; e.odd(part) {
+				if x[1] = y[0]; e.signed(part) {
 					x[0] = -y[0]
 				}
 			}
@@ -169,7 +165,6 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
 	}
 	return func(to, of []float64) {
-		e.optimizer.Start(to)
 		for part := range e.parts() {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
 		}
@@ -275,8 +270,8 @@ func (e *Expert) Published(s *Scores, out []float64) {
 	}
 }
 
-// AppendLanes appends the scores of the iterates, followed by the scores of the averages.
-func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
+// AppendComponents appends the scores of the iterates, followed by the scores of the averages.
+func (e *Expert) AppendComponents(s *Scores, out []float64) []float64 {
 	out = append(out, s.Iterate...)
 	for j, f := range s.Iterate {
 		out = append(out, f+e.levels[j/e.Outputs].Coefficient*s.Lag[j])
@@ -284,14 +279,14 @@ func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 	return out
 }
 
-// Lanes returns the number of values that AppendLanes appends.
-func (e *Expert) Lanes() int { return 2 * e.layout.N }
+// Components returns the number of values that AppendComponents appends.
+func (e *Expert) Components() int { return 2 * e.layout.N }
 
-// PublishedLanes is Published, computed from values that AppendLanes has appended.
-func (e *Expert) PublishedLanes(lanes, out []float64) {
+// PublishedComponents is Published, computed from values that AppendComponents has appended.
+func (e *Expert) PublishedComponents(components, out []float64) {
 	n := e.layout.N
-	for j, f := range lanes[:n] {
-		out[j] = f + e.levels[j/e.Outputs].AverageWeight()*(lanes[n+j]-f)
+	for j, f := range components[:n] {
+		out[j] = f + e.levels[j/e.Outputs].AverageWeight()*(components[n+j]-f)
 	}
 }
 

@@ -211,12 +211,3 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
-
-// TestWidth checks that the width of a row is enough for all parts, and is a multiple of a cache line.
-func TestWidth(t *testing.T) {
-	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
-		if got := (&Settings{Optimizer: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {
-			t.Errorf("%d levels of %d outputs: %d, want %d", c.levels, c.outputs, got, c.want)
-		}
-	}
-}

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
-	"blankout/online/newton"
+	"blankout/online/experts"
 	"blankout/online/rows"
 )
 
@@ -102,10 +102,10 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
 }
 
-// Deaths fills to with the groups of an event's features that are dropped together. It also adds, for each group, the
-// part of the noise levels' mixed score that the group contributes. A pair of groups counts pairs times. to is empty
-// unless the event was scored to be learned. features are indices in the event.
-func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
+// GroupParts fills to with the groups of an event's features that are dropped together. It also adds, for each group,
+// the part of the noise levels' mixed score that the group contributes. A pair of groups counts pairs times. to is
+// empty unless the event was scored to be learned. features are indices in the event.
+func (e *Expert) GroupParts(own *Scores, mixture []float64, pairs float64, features []int, to *experts.Groups) {
 	g := own.together
 	if to.Keys = to.Keys[:0]; g == nil {
 		return

@@ -35,16 +35,16 @@ func newStep(strength []float64, outputs int) step {
 
 // Update learns an event that Score has scored with the current weights. target holds y by output. weight multiplies
 // the gradients. It is at most 1, except for parts of very large weights. Averages and iterates are compared by their
-// scores in lanes, which AppendLanes appended when the event arrived. If lanes is nil, they are compared by their
-// current scores.
-func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
+// scores in components, which AppendComponents appended when the event arrived. If components is nil, they are compared
+// by their current scores.
+func (e *Expert) Update(in *encode.Input, own *Scores, components, target []float64, weight float64, t *model.Table) {
 	s := &e.step
 	if e.silent != nil {
 		e.takeSilent(in, in.Rows)
 	}
 	e.gradients(own, target, weight)
 	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
-		e.compare(in, own, lanes, every)
+		e.compare(in, own, components, every)
 	}
 	if e.Windows() {
 		e.window.Judge(in.Rows, in.X, own.Iterate, target, e.active, weight)
@@ -172,18 +172,18 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	return s.ridge
 }
 
-// compare compares each level's average with its iterate at one event in the given number. If lanes is nil, it compares
-// expected losses under the level's noise. Otherwise it compares losses without noise of the scores when the event
-// arrived, because readers of the model predict complete events.
-func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
+// compare compares each level's average with its iterate at one event in the given number. If components is nil, it
+// compares expected losses under the level's noise. Otherwise it compares losses without noise of the scores when the
+// event arrived, because readers of the model predict complete events.
+func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, every uint64) {
 	s, k := &e.step, e.Outputs
 	var variances []float64
-	if lanes == nil {
+	if components == nil {
 		variances = e.averageVariances(in, own)
 	}
 	for v := range e.levels {
 		lv, gain := &e.levels[v], 0.0
-		if e.isSilent(v) && lanes == nil {
+		if e.isSilent(v) && components == nil {
 			at := v * k
 			gain = e.silent.event.Gain(s.Y[at:][:e.active], lv.Coefficient, s.value[at:])
 			e.decide(lv, gain, every)
@@ -191,9 +191,9 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 		}
 		for j := v * k; j < v*k+e.active; j++ {
 			iterate, f, variance := s.value[j], own.Iterate[j]+lv.Coefficient*own.Lag[j], 0.0
-			if lanes != nil {
-				iterate, _, _ = e.Loss.At(s.Y[j], lanes[j], 0)
-				f = lanes[e.layout.N+j]
+			if components != nil {
+				iterate, _, _ = e.Loss.At(s.Y[j], components[j], 0)
+				f = components[e.layout.N+j]
 			} else {
 				variance = variances[j]
 			}

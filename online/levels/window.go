@@ -17,8 +17,10 @@ func (c *Settings) parts() int {
 // Windows reports whether windows of events are solved by IRLS.
 func (c *Settings) Windows() bool { return c.Window.Size > 0 }
 
-// odd reports whether the values of a part change sign when the weights do. Accumulators keep their sign.
-func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part == e.layout.Refresh) }
+// signed reports whether the values of a part change sign when the weights do. Accumulators keep their sign.
+func (e *Expert) signed(part int) bool {
+	return part != 1 && !(e.Windows() && part == e.layout.Refresh)
+}
 
 // setIntercept sets the intercept with index j to b. center becomes its value at the start of the window.
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {

@@ -1,6 +1,6 @@
 // Package mixture mixes the scores of several experts for an event, and the policies for missing fields. Each of these
-// lanes (mixed models) and policies has a mixture weight, which is learned from its losses (Weights). There is a set of
-// mixture weights for each range of the missing fraction of an event (Table).
+// components and policies has a mixture weight, which is learned from its losses (Weights). There is a set of mixture
+// weights for each range of the missing fraction of an event (Mixture).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
 // (Mask). It estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no
@@ -9,105 +9,178 @@ package mixture
 
 import (
 	"math"
+	"slices"
 
 	"blankout/internal/coder"
-	"blankout/internal/loss"
 	"blankout/internal/model"
 )
 
-// Mixture holds the mixture weights of lanes (mixed models) and of missing policies, by range of the missing fraction
-// (see Range), and the forecasts. Each lane is also mixed with its scores multiplied by each of several scales
-// (temperatures; Guo et al. 2017). So an overconfident lane gets less influence.
-type Mixture struct {
-	Table   *Table
-	policy  model.MissingPolicy // the configured policy
-	imputes bool                // numeric values can be imputed
-	lanes   int
-	// If correctable is true, there is one more model: all correcting experts together. corrects reports whether they
-	// may have mixture weight.
-	correctable, corrects bool
-	weights               [Ranges][]float64 // results of method Weights
-	scales                []float64
-	room                  []float64
-	scaled                []float64 // scratch scores by output
+// Ranges is the number of ranges of an event's missing fraction: one range for complete events, and the ranges of
+// model.MissingBin.
+const Ranges = 1 + model.MissingBins
+
+// Range returns the range of an event with this missing count.
+func Range(k model.MissingCount) int {
+	if !k.Some() {
+		return 0
+	}
+	return 1 + model.MissingBin(k.Fraction())
 }
-
-// Event describes an event by which models are compared. Lists of scores are by model and output. Only the first Active
-// outputs are in use.
-type Event struct {
-	Outputs, Active int
-	Label           int // index of the class
-	// Decision is the one in force, for Served.
-	Decision model.Decision
-	// Lose returns the loss of a score for regression. It is nil for classification, where the loss is the log-loss.
-	Lose func(score float64) float64
-	room []float64
-}
-
-// NoClass is the score of an output that no class has yet.
-const NoClass = -30
-
-// firstWeight is the initial mixture weight of the model that is expected to be best.
-const firstWeight = 0.8
 
 // Settings are the settings of a Mixture.
 type Settings struct {
-	Lanes       int // number of models without the correcting experts
-	Expected    int // index of the model that is expected to be best
-	Correctable bool
-	Scales      []float64
-	Policy      model.MissingPolicy // the configured policy
-	Imputes     bool                // numeric values can be imputed
-	Regression  bool
+	Components  int  // number of components without the correcting experts
+	Expected    int  // index of the component that is expected to be best
+	Correctable bool // there is one more component: all correcting experts together
+	// Each component is also mixed with its scores multiplied by each of these scales (temperatures; Guo et al. 2017),
+	// whose number must be odd. So an overconfident component gets less influence.
+	Scales     []float64
+	Policy     model.MissingPolicy // the configured policy
+	Imputes    bool                // numeric values can be imputed
+	Regression bool
 }
 
-// correctedWeight is the initial mixture weight of the correcting experts.
-const correctedWeight = 0.5
+// Mixture holds the mixture weights of components and of missing policies, by range of the missing fraction, and the
+// forecasts. Components are compared by the mixture of the policies, and policies are compared by the mixture of the
+// components.
+type Mixture struct {
+	Settings
+	Forecasts
+	ranges   [Ranges]ranged
+	corrects bool      // whether the correcting experts may have mixture weight
+	room     []float64 // scratch
+	scaled   []float64 // scratch scores by output
+}
+
+// ranged holds the mixture weights of a range.
+type ranged struct {
+	components Weights // by component and scale
+	policies   Weights // not used for complete events
+	correction Weights // of the other components together, and of the correcting experts
+	// own is the decayed number of events of the range that arrived with missing fields. Masked copies are not counted.
+	own float64
+	// The weights in effect, which Apply changes. mix has products of mixture weights and scales by component, which need
+	// not sum to 1. corrected is the weight of the correcting experts.
+	mix       []float64
+	corrected float64
+	missing   model.PolicyWeights
+	all       []float64 // result of method Weights
+	sums      []float64 // memory of mix
+}
+
+// Forecasts estimates errors. Features and Groups are for features and groups that are declared missing.
+// SilentFeatures and SilentGroups are for features and groups that are silently missing.
+type Forecasts struct {
+	Features, Groups, SilentFeatures, SilentGroups ErrorCurves
+}
+
+func (f *Forecasts) all() [4]*ErrorCurves {
+	return [4]*ErrorCurves{&f.Features, &f.Groups, &f.SilentFeatures, &f.SilentGroups}
+}
+
+const (
+	// firstWeight is the initial mixture weight of the component that is expected to be best, and middleWeight the
+	// fraction of a component's weight for the middle scale.
+	firstWeight, middleWeight = 0.8, 0.8
+	// correctedWeight is the initial mixture weight of the correcting experts. For events with missing fields they begin
+	// with missingCorrected, because few events with many missing fields do not determine the experts' many weights.
+	correctedWeight, missingCorrected = 0.5, 0.03
+	// A range has its own weights if they differ from the weights for complete events by at least alike. Ranges with
+	// smaller differences share one set of weights, to make files smaller.
+	alike = 0.01
+	// leastPolicy is the smallest weight of a missing policy in effect; smaller weights count as 0.
+	leastPolicy = 0.1
+	// A range stops learning from masks after ownEnough events of the range arrived with missing fields. The count of
+	// these events decays over ownMemory masks.
+	ownEnough, ownMemory = 100, 1000
+)
+
+// The switching rates of components for complete events, of components and correcting experts for other ranges, of
+// correcting experts for complete events, and of policies. The rates of policies are different because the best policy
+// differs more between streams than the best component.
+var (
+	wholeRates      = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
+	rangeRates      = []float64{0.01}
+	correctionRates = []float64{1e-4, 1e-2}
+	policyRates     = []float64{1e-3, 1e-2}
+)
 
 // New returns a Mixture with initial weights.
 func New(c Settings) *Mixture {
-	lanes := c.Lanes
-	first := make([]float64, lanes)
-	for i := range first {
-		if first[i] = 1; lanes > 1 {
-			if first[i] = firstWeight; i != c.Expected {
-				first[i] = (1 - firstWeight) / float64(lanes-1)
-			}
+	m := &Mixture{Settings: c}
+	policies := c.policies()
+	begin := cautious(policies)
+	for r := range m.ranges {
+		of, rates, correction := &m.ranges[r], rangeRates, rangeRates
+		if r == 0 {
+			rates, correction = wholeRates, correctionRates
+		}
+		of.components, of.policies = NewWeights(c.first(), rates...), NewWeights(policies[:], policyRates...)
+		of.policies.Begin(begin[:])
+		if of.correction = NewWeights([]float64{1 - correctedWeight, correctedWeight}, correction...); r > 0 {
+			of.correction.Begin([]float64{1 - missingCorrected, missingCorrected})
 		}
 	}
-	m := &Mixture{
-		Table: NewTable(first, c.Scales, firstPolicies(c.Policy, c.Imputes, c.Regression)), policy: c.Policy, imputes: c.Imputes,
-		lanes: lanes, correctable: c.Correctable, scales: c.Scales,
-	}
-	if m.correctable {
-		m.Table.AddSecond(correctedWeight)
-	}
-	m.takeForce()
+	m.Apply()
 	return m
 }
 
-// firstPolicies returns the initial weights of the missing policies. If numeric values can be imputed, imputation gets
-// the largest weight. Otherwise rescaling gets the largest weight.
-func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.PolicyWeights {
-	if policy != model.MissingAuto {
-		return model.OnePolicy(policy)
+// first returns the initial weights by component and scale.
+func (c *Settings) first() (weights []float64) {
+	n := len(c.Scales)
+	for i := range c.Components {
+		weight := 1.0
+		if c.Components > 1 {
+			if weight = firstWeight; i != c.Expected {
+				weight = (1 - firstWeight) / float64(c.Components-1)
+			}
+		}
+		for scale := range n {
+			switch {
+			case n == 1:
+				weights = append(weights, weight)
+			case scale == n/2:
+				weights = append(weights, weight*middleWeight)
+			default:
+				weights = append(weights, weight*(1-middleWeight)/float64(n-1))
+			}
+		}
+	}
+	return weights
+}
+
+// policies returns the initial weights of the missing policies. If numeric values can be imputed, imputation gets the
+// largest weight. Otherwise rescaling gets the largest weight.
+func (c *Settings) policies() model.PolicyWeights {
+	if c.Policy != model.MissingAuto {
+		return model.OnePolicy(c.Policy)
 	}
 	plain := [2]float64{0.1, 0.9}
-	if regression { // regression does not rescale
+	if c.Regression { // regression does not rescale
 		plain = [2]float64{1, 0}
 	}
-	if !fills {
+	if !c.Imputes {
 		return model.PolicyWeights{plain[0], plain[1], 0}
 	}
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
-// Weights returns the weights of all models in range r. Each is the product of a mixture weight and a scale, so their
-// sum need not be 1. The caller must not change the result.
-func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
+// cautious returns the weights with which the missing policies begin, given their prior. They favor the policy none, which
+// costs least while few events determine the weights of the model. The prior decides in the long run.
+func cautious(prior model.PolicyWeights) model.PolicyWeights {
+	const none = 0.9
+	if others := prior[1] + prior[2]; prior[0] > 0 && others > 0 {
+		return model.PolicyWeights{none, (1 - none) * prior[1] / others, (1 - none) * prior[2] / others}
+	}
+	return prior
+}
+
+// Weights returns the weights of all components in range r. Each is the product of a mixture weight and a scale, so
+// their sum need not be 1. The caller must not change the result.
+func (m *Mixture) Weights(r int) []float64 { return m.ranges[r].all }
 
 // Uncorrected returns the mixture weights in range r without the correcting experts.
-func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
+func (m *Mixture) Uncorrected(r int) []float64 { return m.ranges[r].mix }
 
 // Correct sets whether the correcting experts may have mixture weight.
 func (m *Mixture) Correct(may bool) {
@@ -117,9 +190,12 @@ func (m *Mixture) Correct(may bool) {
 	}
 }
 
-// CorrectAgain gives the correcting experts their initial mixture weight.
+// CorrectAgain gives the correcting experts their initial mixture weight, in every range.
 func (m *Mixture) CorrectAgain() {
-	m.Table.SecondAgain(correctedWeight)
+	for r := range m.ranges {
+		m.ranges[r].correction.Again()
+		m.ranges[r].corrected = correctedWeight
+	}
 	m.weigh()
 }
 
@@ -128,51 +204,59 @@ func (m *Mixture) Corrected(r int) float64 {
 	if !m.corrects {
 		return 0
 	}
-	return m.Table.InForce[r].Second
+	return m.ranges[r].corrected
 }
 
-// weigh recomputes the results of Weights.
-func (m *Mixture) weigh() {
-	for r := range m.weights {
-		if !m.correctable {
-			m.weights[r] = m.Uncorrected(r)
-			continue
+// Counts reports whether the correcting experts have learned a mixture weight for events that occur: complete events,
+// and ranges in which events with missing fields have arrived.
+func (m *Mixture) Counts() bool {
+	for r := range m.ranges {
+		if m.Correctable && m.ranges[r].corrected > 0 && (r == 0 || !m.LearnsFromMasks(r)) {
+			return true
 		}
-		weight := m.Corrected(r)
-		m.weights[r] = m.weights[r][:0]
-		for _, w := range m.Uncorrected(r) {
-			m.weights[r] = append(m.weights[r], (1-weight)*w)
-		}
-		m.weights[r] = append(m.weights[r], weight)
 	}
+	return false
 }
 
-// Largest returns the index of the model with the largest weight in a range.
-func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
+// Largest returns the index of the component with the largest weight in a range.
+func (m *Mixture) Largest(r int) int {
+	best, weights := 0, m.Uncorrected(r)
+	for i, weight := range weights {
+		if weight > weights[best] {
+			best = i
+		}
+	}
+	return best
+}
 
 // Policies returns the mixture weights of the missing policies in effect.
-func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Policies() }
+func (m *Mixture) Policies() (policies model.MissingPolicies) {
+	for bin := range policies {
+		policies[bin] = m.ranges[1+bin].missing
+	}
+	return policies
+}
 
-// Score writes the mixed scores in a range to out, by output.
-func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
-	Mix(m.weights[r], lanes, active, out)
+// Score writes the mixed scores in a range to out, by output. Scores are by component and output.
+func (m *Mixture) Score(scores []float64, r, active int, out []float64) {
+	Mix(m.Weights(r), scores, active, out)
 }
 
 // Base writes to out, by output, the scores that the correcting experts correct. They are the scores of the other
-// models, mixed with the weights for complete events. They are 0 for outputs that are not in use.
-func (m *Mixture) Base(lanes []float64, active int, out []float64) {
-	Mix(m.Uncorrected(0), lanes, active, out)
+// components, mixed with the weights for complete events. They are 0 for outputs that are not in use.
+func (m *Mixture) Base(scores []float64, active int, out []float64) {
+	Mix(m.Uncorrected(0), scores, active, out)
 	clear(out[active:])
 }
 
-// Mix writes the scores of models, mixed by weights, to out, by output.
-func Mix(weights, lanes []float64, active int, out []float64) {
+// Mix writes the scores of components, mixed by weights, to out, by output.
+func Mix(weights, scores []float64, active int, out []float64) {
 	clear(out)
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
-		for k, f := range lanes[i*len(out):][:active] {
+		for k, f := range scores[i*len(out):][:active] {
 			out[k] += w * f
 		}
 	}
@@ -181,148 +265,152 @@ func Mix(weights, lanes []float64, active int, out []float64) {
 	}
 }
 
-// Observe updates the weights of models by their losses at an event.
-func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
-	if m.lanes*len(m.scales) == 1 {
-		return
+// Observe updates the weights of components by their losses at an event.
+func (m *Mixture) Observe(scores []float64, r int, e *Event) {
+	if m.learns() {
+		m.room = m.losses(scores[:m.Components*e.Outputs], e, m.room[:0])
+		m.take(r, m.room)
 	}
-	m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
-	m.Table.TakeLevels(r, m.room)
 }
 
-// ObserveCorrected updates the weight of the correcting experts. others is the loss of all other models together, and
-// corrected is the loss of the correcting experts.
-func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
-	m.Table.TakeSecond(r, others, corrected)
+// ObservePart is Observe for a learner in a group. It is only for events without missing fields.
+func (m *Mixture) ObservePart(scores []float64, e *Event) {
+	if m.learns() {
+		m.room = m.losses(scores[:m.Components*e.Outputs], e, m.room[:0])
+		m.ranges[0].components.Add(m.room)
+	}
+}
+
+// learns reports whether there is more than one component or scale.
+func (m *Mixture) learns() bool { return m.Components*len(m.Scales) > 1 }
+
+// take updates the weights of a range by the loss of each component with each of its scales. A range starts with the
+// weights for complete events.
+func (m *Mixture) take(r int, losses []float64) {
+	s := &m.ranges[r].components
+	if r > 0 && s.taken == 0 {
+		s.Begin(m.ranges[0].components.Mix(nil))
+	}
+	s.Take(losses)
+}
+
+// ObserveCorrected updates the weight of the correcting experts. others is the loss of all other components together,
+// and corrected is the loss of the correcting experts. The result is the weight in effect.
+func (m *Mixture) ObserveCorrected(r int, others, corrected float64) (weight float64) {
+	s, whole := &m.ranges[r].correction, &m.ranges[0].correction
+	if r > 0 && s.taken == 0 && whole.taken > 0 {
+		s.Begin(whole.Mix(nil))
+	}
+	s.Take([]float64{others, corrected})
+	return m.ranges[r].corrected
 }
 
 // Chooses reports whether the policy is "auto", so that ObservePolicies has an effect.
-func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
-
-// ObservePart is Observe for a learner in a group. It is only for events without missing fields.
-func (m *Mixture) ObservePart(lanes []float64, e *Event) {
-	if m.lanes*len(m.scales) > 1 {
-		m.room = m.losses(lanes[:m.lanes*e.Outputs], e, m.room[:0])
-		m.Table.AddLevels(m.room)
-	}
-}
+func (m *Mixture) Chooses() bool { return m.Policy == model.MissingAuto }
 
 // ObservePolicies updates the weights of policies by their losses at an event. NaN marks a policy that is not
 // available.
-func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakePolicies(r, losses) }
-
-// Lost returns the loss of mixed scores at an event.
-func (e *Event) Lost(scores []float64) float64 {
-	if e.Lose != nil {
-		return e.Lose(scores[0])
-	}
-	return model.Decision{}.LogLoss(scores, e.Label)
+func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) {
+	m.ranges[r].policies.Take(losses[:])
 }
 
-// Served returns the loss of mixed scores at an event as they are served, with the calibration in force. What calibration
-// makes good, no model needs to.
-func (e *Event) Served(scores []float64) float64 {
-	if e.Lose != nil {
-		return e.Lose(scores[0])
-	}
-	return e.Decision.LogLoss(e.times(scores, 1), e.Label)
-}
+// Own counts an event of a range that arrived with missing fields.
+func (m *Mixture) Own(r int) { m.ranges[r].own++ }
 
-// LostTimes returns the loss of a model's scores after multiplication by factor.
-func (e *Event) LostTimes(lane []float64, factor float64) float64 {
-	if e.Lose != nil {
-		return e.Lose(factor * lane[0])
-	}
-	return e.Lost(e.times(lane, factor))
-}
+// LearnsFromMasks reports whether a range still learns from masks.
+func (m *Mixture) LearnsFromMasks(r int) bool { return m.ranges[r].own < ownEnough }
 
-// times returns scores multiplied by factor, with NoClass for outputs that no class has yet. The result is valid until
-// the next call.
-func (e *Event) times(scores []float64, factor float64) []float64 {
-	e.room = append(e.room[:0], scores[:e.Outputs]...)
-	for k := range e.room {
-		if e.room[k] *= factor; k >= e.Active {
-			e.room[k] = NoClass
-		}
+// Masked counts a masked event. This makes the counts of Own decay.
+func (m *Mixture) Masked() {
+	for r := range m.ranges {
+		m.ranges[r].own *= 1 - 1.0/ownMemory
 	}
-	return e.room
-}
-
-// losses appends the loss of each model with each scale to out.
-func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
-	switch {
-	case e.Lose != nil:
-		for _, f := range lanes {
-			out = append(out, e.Lose(f))
-		}
-		return out
-	case e.Outputs == 1:
-		return m.binary(lanes, e.Label, out)
-	}
-	if len(m.scaled) != e.Outputs {
-		m.scaled = make([]float64, e.Outputs)
-	}
-	scaled := m.scaled
-	for ; len(lanes) > 0; lanes = lanes[e.Outputs:] {
-		for _, scale := range m.scales {
-			for k, f := range lanes[:e.Outputs] {
-				if scaled[k] = scale * f; k >= e.Active {
-					scaled[k] = NoClass
-				}
-			}
-			out = append(out, model.Decision{}.LogLoss(scaled, e.Label))
-		}
-	}
-	return out
-}
-
-// binary is losses for two classes with a single output.
-func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
-	sign := 1.0
-	if label == 1 {
-		sign = -1
-	}
-	n := len(lanes) * len(m.scales)
-	for _, f := range lanes {
-		for _, scale := range m.scales {
-			out = append(out, sign*scale*f)
-		}
-	}
-	for _, u := range out[:n] {
-		out = append(out, -math.Abs(u))
-	}
-	exps := out[n:]
-	loss.Exps(exps)
-	for i, z := range exps {
-		out[i] = max(out[i], 0) + loss.Log1p(z)
-	}
-	return out[:n]
-}
-
-// Merge adds the observations that another learner has made between base and now.
-func (m *Mixture) Merge(base, now *Table) {
-	m.Table.Merge(base, now)
-	m.takeForce()
 }
 
 // Apply makes the learned weights take effect.
 func (m *Mixture) Apply() {
-	m.Table.Apply()
-	m.takeForce()
-}
-
-// takeForce computes the weights in effect. A configured policy gets weight 1. Imputation gets weight 0 if no value can
-// be imputed.
-func (m *Mixture) takeForce() {
-	for r := 1; r < Ranges; r++ {
-		switch p := &m.Table.InForce[r].Policies; {
-		case m.policy != model.MissingAuto:
-			*p = model.OnePolicy(m.policy)
-		case !m.imputes:
-			*p = p.Plain()
+	whole := m.sum(&m.ranges[0])
+	for r := range m.ranges {
+		of := &m.ranges[r]
+		if of.mix = whole; r > 0 && of.components.taken > 0 {
+			if own := m.sum(of); apart(own, whole) > alike {
+				of.mix = own
+			}
 		}
+		if r > 0 {
+			m.room = of.policies.Mix(m.room[:0])
+			of.missing = earned(m.room)
+		}
+		correction := &of.correction
+		if r > 0 && correction.taken == 0 && m.ranges[0].correction.taken > 0 {
+			correction = &m.ranges[0].correction
+		}
+		m.room = correction.Mix(m.room[:0])
+		of.corrected = m.room[1]
 	}
 	m.weigh()
+}
+
+// earned returns the weights of policies without those below leastPolicy. Rescaling multiplies a score by up to ten, so
+// that even the weight that switching leaves a policy that loses would make predictions overconfident.
+func earned(weights []float64) (w model.PolicyWeights) {
+	kept := 0.0
+	for i, x := range weights {
+		if x >= leastPolicy {
+			w[i], kept = x, kept+x
+		}
+	}
+	for i := range w {
+		w[i] /= kept
+	}
+	return w
+}
+
+// sum returns the mixture weights of a range's components, summed over scales. The result is valid until the next call
+// for that range.
+func (m *Mixture) sum(of *ranged) []float64 {
+	m.room = of.components.Mix(m.room[:0])
+	if of.sums == nil {
+		of.sums = make([]float64, m.Components)
+	}
+	clear(of.sums)
+	for i, weight := range m.room {
+		of.sums[i/len(m.Scales)] += weight * m.Scales[i%len(m.Scales)]
+	}
+	return of.sums
+}
+
+// apart returns the largest difference between two lists of weights.
+func apart(a, b []float64) (most float64) {
+	for i := range a {
+		most = max(most, math.Abs(a[i]-b[i]))
+	}
+	return most
+}
+
+// weigh computes the results of Weights and Policies. A configured policy gets weight 1. Imputation gets weight 0 if no
+// value can be imputed.
+func (m *Mixture) weigh() {
+	for r := range m.ranges {
+		of := &m.ranges[r]
+		switch {
+		case r == 0:
+		case m.Policy != model.MissingAuto:
+			of.missing = model.OnePolicy(m.Policy)
+		case !m.Imputes:
+			of.missing = of.missing.Plain()
+		}
+		if !m.Correctable {
+			of.all = of.mix
+			continue
+		}
+		weight := m.Corrected(r)
+		of.all = of.all[:0]
+		for _, w := range of.mix {
+			of.all = append(of.all, (1-weight)*w)
+		}
+		of.all = append(of.all, weight)
+	}
 }
 
 // ByRange returns which ranges have their own weights (ranges). For each range it also returns the index of its weights
@@ -331,13 +419,8 @@ func (m *Mixture) ByRange() (weights, ranges []int) {
 	weights = make([]int, model.MissingBins)
 	for bin := range weights {
 		at := 0
-		if !same(m.Weights(1+bin), m.Weights(0)) {
-			for i, r := range ranges {
-				if same(m.Weights(1+bin), m.Weights(r)) {
-					at = 1 + i
-				}
-			}
-			if at == 0 {
+		if !slices.Equal(m.Weights(1+bin), m.Weights(0)) {
+			if at = 1 + slices.IndexFunc(ranges, func(r int) bool { return slices.Equal(m.Weights(1+bin), m.Weights(r)) }); at == 0 {
 				ranges = append(ranges, 1+bin)
 				at = len(ranges)
 			}
@@ -350,18 +433,69 @@ func (m *Mixture) ByRange() (weights, ranges []int) {
 	return weights, ranges
 }
 
-func same(a, b []float64) bool {
-	for i := range a {
-		if a[i] != b[i] {
+// State encodes or decodes the Mixture.
+func (m *Mixture) State(c *coder.Coder) {
+	for r := range m.ranges {
+		of := &m.ranges[r]
+		of.components.State(c)
+		of.policies.State(c)
+		c.Floats(&of.mix)
+		c.Each(&of.missing[0], &of.missing[1], &of.missing[2], &of.own)
+		c.Failed = c.Failed || len(of.mix) != m.Components
+		if m.Correctable {
+			of.correction.State(c)
+			c.Float(&of.corrected)
+		}
+	}
+	for _, curves := range m.all() {
+		curves.State(c)
+	}
+	if c.Decode && !c.Failed {
+		m.weigh()
+	}
+}
+
+// Sums holds what a learner in a group has observed: the losses of complete events, and the forecasts.
+type Sums struct {
+	components Weights
+	Forecasts
+}
+
+// Sums returns a copy of the Mixture's Sums.
+func (m *Mixture) Sums() *Sums { return &Sums{m.ranges[0].components.Clone(), m.Forecasts} }
+
+// Merge adds the observations that another learner has made from base to now. The result takes effect immediately.
+func (m *Mixture) Merge(base, now *Sums) {
+	m.ranges[0].components.Merge(&base.components, &now.components)
+	for i, curves := range m.all() {
+		curves.Merge(base.all()[i], now.all()[i])
+	}
+	m.Apply()
+}
+
+// State encodes or decodes the Sums.
+func (s *Sums) State(c *coder.Coder) {
+	s.components.SumsState(c)
+	for _, curves := range s.all() {
+		curves.State(c)
+	}
+}
+
+// Fits reports whether the observations from base to now, which Merge would add, are possible for the given number of
+// events.
+func Fits(base, now *Sums, events float64) bool {
+	if n := now.components.waiting - base.components.waiting; !(n >= 0 && n <= events) {
+		return false
+	}
+	for i, l := range now.components.pending {
+		if d := l - base.components.pending[i]; !(d >= 0 && d <= mostLoss*events) {
+			return false
+		}
+	}
+	for i, curves := range now.all() {
+		if !curves.within(base.all()[i], events) {
 			return false
 		}
 	}
 	return true
-}
-
-// State encodes or decodes the Mixture.
-func (m *Mixture) State(c *coder.Coder) {
-	if m.Table.State(c); c.Decode {
-		m.takeForce()
-	}
 }

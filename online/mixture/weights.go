@@ -54,9 +54,6 @@ func NewWeights(prior []float64, rates ...float64) Weights {
 	return s
 }
 
-// Taken returns the number of processed events.
-func (s *Weights) Taken() float64 { return s.taken }
-
 // Begin sets all mixture weights to with.
 func (s *Weights) Begin(with []float64) {
 	for r := range s.rates {
@@ -109,10 +106,10 @@ func (s *Weights) settle() {
 	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
 	for r, rate := range s.rates {
 		weights := s.of(r)[:len(pending)]
-		awake, left := 0.0, 0.0
+		available, left := 0.0, 0.0
 		for i, l := range pending {
 			if l == l {
-				awake += weights[i]
+				available += weights[i]
 				left += weights[i] * l
 			}
 		}
@@ -127,11 +124,11 @@ func (s *Weights) settle() {
 		for i, l := range pending {
 			x := weights[i]
 			if l == l {
-				x *= l * awake / left
+				x *= l * available / left
 			}
 			weights[i] = keep*x + (1-keep)*prior[i]
 		}
-		s.trust[r] *= left / awake
+		s.trust[r] *= left / available
 		total += s.trust[r]
 	}
 	for r := range s.trust {

@@ -1,4 +1,4 @@
-package mixture_test
+package mixture
 
 import (
 	"math"
@@ -6,20 +6,255 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/mixture"
 )
 
-var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
+var prior = []float64{0.8, 0.1, 0.1}
 
-// TestTableScales checks the scale factors that noise levels get. The mean factor must be below 1 for overconfident
+// settings returns settings of three components, whose initial weights are prior.
+func settings() Settings {
+	return Settings{Components: len(prior), Scales: []float64{0.7, 1, 1.4}, Policy: model.MissingAuto, Imputes: true}
+}
+
+// slow computes the mixture weights of one switching rate s directly from the formula.
+type slow struct {
+	shares []float64
+	rate   float64
+	trust  float64
+}
+
+func (s *slow) take(losses []float64) {
+	least, sum, all := slices.Min(losses), 0.0, 0.0
+	for i := range losses {
+		all += s.shares[i]
+		s.shares[i] *= math.Exp(-math.Min(mostLoss, losses[i]-least) / 2)
+		sum += s.shares[i]
+	}
+	s.trust *= sum / all
+	for i := range losses {
+		s.shares[i] = (1-s.rate)*s.shares[i]/sum + s.rate*prior[i]
+	}
+}
+
+// TestMixtureWeightsByFormula compares the mixture weights with the formula. They are the weights for several s, mixed
+// by the losses of each s.
+func TestMixtureWeightsByFormula(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	rates := []float64{1e-4, 1e-2, 0.3}
+	s := NewWeights(prior, rates...)
+	var all []*slow
+	for _, rate := range rates {
+		all = append(all, &slow{slices.Clone(prior), rate, 1.0 / 3})
+	}
+	for n := range 2000 {
+		losses := []float64{r.ExpFloat64(), r.ExpFloat64(), 0.5}
+		if n%50 == 0 { // more than mostLoss
+			losses[n/50%2] += 30
+		}
+		if n > 1000 { // another prediction becomes the best
+			losses[0] += 0.4
+		}
+		s.Take(losses)
+		trust := 0.0
+		for _, x := range all {
+			x.take(losses)
+			trust += x.trust
+		}
+		for _, x := range all {
+			x.trust /= trust
+		}
+		for i := range prior {
+			want := 0.0
+			for _, x := range all {
+				want += x.trust * x.shares[i]
+			}
+			if got := s.now(i); math.Abs(got-want) > 1e-9 {
+				t.Fatalf("event %d, answer %d: %v, want %v", n, i, got, want)
+			}
+		}
+	}
+	if mix := s.Mix(nil); math.Abs(mix[0]+mix[1]+mix[2]-1) > 1e-12 || mix[2] < 0.5 {
+		t.Errorf("the shares are %v", mix)
+	}
+}
+
+// TestMixtureWeightsAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight.
+// Infinite losses do not exclude a prediction forever. A weight below 0.01 counts as 0.
+func TestMixtureWeightsAtTheEdges(t *testing.T) {
+	s := NewWeights(prior, 0)
+	s.Take([]float64{1, 2, math.NaN()})
+	if got := s.now(2); math.Abs(got-0.1) > 1e-12 {
+		t.Errorf("an answer that was not to be had has the share %v", got)
+	}
+	if a, b := s.now(0), s.now(1); math.Abs(a+b-0.9) > 1e-12 || math.Abs(a/b-8*math.Exp(0.5)) > 1e-9 {
+		t.Errorf("of the others %v and %v", a, b)
+	}
+	s.Take([]float64{math.NaN(), math.NaN(), math.NaN()})
+	if got := s.now(2); !(math.Abs(got-0.1) <= 1e-12) {
+		t.Errorf("where no answer was to be had a share is %v", got)
+	}
+	s = NewWeights(prior, 0.001)
+	for range 200 {
+		s.Take([]float64{math.Inf(1), 0, 3})
+	}
+	if mix := s.Mix(nil); mix[0] != 0 || mix[2] != 0 || mix[1] != 1 {
+		t.Errorf("the mixture is %v", mix)
+	}
+	for n := 0; s.Mix(nil)[0] < 0.5; n++ {
+		if s.Take([]float64{0, 1, 1}); n > 100 {
+			t.Fatalf("after %d events the best answer has the share %v", n, s.Mix(nil))
+		}
+	}
+}
+
+// TestMixtureWeightsRegret checks that the total loss of the mixture exceeds the total loss of the best prediction by
+// only a small amount.
+func TestMixtureWeightsRegret(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	s := NewWeights(prior, wholeRates...)
+	lost, best := 0.0, make([]float64, 3)
+	const n = 5000
+	for range n {
+		losses := []float64{0.5 + 0.2*r.NormFloat64(), 0.45 + 0.2*r.NormFloat64(), 0.6}
+		for i, weight := range s.Mix(nil) { // the log-loss is convex in the score
+			lost += weight * losses[i]
+		}
+		for i, l := range losses {
+			best[i] += l
+		}
+		s.Take(losses)
+	}
+	if regret := lost - slices.Min(best); regret > 25 {
+		t.Errorf("%v lost more than by the best answer", regret)
+	}
+}
+
+// TestMixtureMerges checks that merging the events of several learners gives the same result as learning all
+// events.
+func TestMixtureMerges(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	fold, together := New(settings()), New(settings())
+	base := fold.Sums()
+	part := [2]*Mixture{New(settings()), New(settings())}
+	for n := range 40 {
+		var losses []float64
+		for range len(prior) * len(fold.Scales) {
+			losses = append(losses, r.Float64())
+		}
+		part[n%2].ranges[0].components.Add(losses)
+		for i, splines := range part[n%2].all() {
+			splines.Error.Add(n%Points, float64(n%3)/2)
+			splines.LogLoss.Add(n%Points, float64(i))
+		}
+		together.ranges[0].components.Add(losses)
+	}
+	for _, p := range part {
+		if now := p.Sums(); !Fits(base, now, 20) || Fits(base, now, 19) {
+			t.Error("sums of 20 events do not fit, or fit 19")
+		}
+		for i := range p.all() {
+			for _, of := range []func(*ErrorCurves) *ErrorCurve{func(c *ErrorCurves) *ErrorCurve { return &c.Error }, func(c *ErrorCurves) *ErrorCurve { return &c.LogLoss }} {
+				now := p.Sums()
+				for range 21 {
+					of(now.all()[i]).Add(5, 1)
+				}
+				if Fits(base, now, 20) {
+					t.Errorf("21 samples or more of 20 events fit forecast %d", i)
+				}
+			}
+		}
+		fold.Merge(base, p.Sums())
+	}
+	if fold.ranges[0].components.taken != 40 {
+		t.Errorf("%v events", fold.ranges[0].components.taken)
+	}
+	for i, splines := range fold.all() {
+		if splines.Error.samples[3] != 4 || splines.LogLoss.samples[3] != 4 || math.Abs(splines.LogLoss.At(3)-float64(i)) > 1e-12 {
+			t.Errorf("forecast %d: %+v", i, splines)
+		}
+	}
+	together.ranges[0].components.settle()
+	together.Apply()
+	for i := range prior { // one update for all events, or one per member: nearly equal
+		if a, b := fold.Uncorrected(0)[i], together.Uncorrected(0)[i]; math.Abs(a-b) > 0.1 {
+			t.Errorf("share %d is %v, together %v", i, a, b)
+		}
+	}
+	for range 100 {
+		fold.take(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
+		fold.ObservePolicies(3, model.PolicyWeights{0, 1, math.NaN()})
+	}
+	fold.Apply()
+	if p := fold.Policies()[2]; fold.Largest(3) != 1 || p[0] < 0.05 || p[1] > 0.01 || p[2] < 0.3 || &fold.Uncorrected(2)[0] != &fold.Uncorrected(0)[0] {
+		t.Errorf("in effect are %+v", fold.ranges)
+	}
+	for range ownEnough {
+		if !fold.LearnsFromMasks(2) {
+			t.Fatal("masks are heeded no longer before enough events have come")
+		}
+		fold.Own(2)
+	}
+	if fold.LearnsFromMasks(2) || !fold.LearnsFromMasks(1) {
+		t.Error("masks are heeded where enough events have come, or not where none has")
+	}
+}
+
+// TestMixtureWeightsOfLostIntervals checks pending losses that are so large that all weights underflow. The weights
+// must then not change, for every s.
+func TestMixtureWeightsOfLostIntervals(t *testing.T) {
+	s := NewWeights(prior, 1e-4, 1e-2)
+	for range 50 {
+		s.Take([]float64{0.3, 0.2, 0.9})
+	}
+	before := []float64{s.now(0), s.now(1), s.now(2)}
+	for n := range 900 {
+		losses := []float64{9, 9, 9}
+		losses[n%3] = 0
+		s.Add(losses)
+	}
+	s.settle()
+	for i, was := range before {
+		if got := s.now(i); !(math.Abs(got-was) <= 1e-12) {
+			t.Errorf("share %d is %v, it was %v", i, got, was)
+		}
+	}
+	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
+		t.Errorf("the s have %v", s.trust)
+	}
+	// An event without available predictions must change nothing, for any s.
+	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
+	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
+		t.Errorf("after an event of which none was to be had a share is %v", got)
+	}
+}
+
+// TestMixtureWeightsRecover checks that an s with high losses keeps a small weight. With that weight it must recover
+// within some hundred events.
+func TestMixtureWeightsRecover(t *testing.T) {
+	s := NewWeights(prior, 1e-5, 0.4)
+	for range 20_000 {
+		s.Take([]float64{0, 3, 3})
+	}
+	if got := s.trust[1]; !(got >= 1e-12 && got < 1.01e-12) {
+		t.Errorf("the s that moves most has the part %v", got)
+	}
+	for n := range 400 {
+		losses := []float64{3, 3, 3}
+		losses[n/2%3] = 0
+		s.Take(losses)
+	}
+	if s.trust[1] < 0.9 {
+		t.Errorf("where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
+	}
+}
+
+// TestMixtureScales checks the scale factors that noise levels get. The mean factor must be below 1 for overconfident
 // levels, and above 1 for underconfident levels.
-func TestTableScales(t *testing.T) {
+func TestMixtureScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
-		table := mixture.NewTable([]float64{0.5, 0.5}, scales, model.PolicyWeights{1, 0, 0})
-		if sum := table.InForce[0].Levels[0] + table.InForce[0].Levels[1]; math.Abs(sum-(0.8+0.1*(0.7+1.4))) > 1e-12 {
+		table := New(Settings{Components: 2, Scales: settings().Scales, Policy: model.MissingNone})
+		if sum := table.Uncorrected(0)[0] + table.Uncorrected(0)[1]; math.Abs(sum-(0.8+0.1*(0.7+1.4))) > 1e-12 {
 			t.Errorf("levels begin with %v in all", sum)
 		}
 		for range 4000 {
@@ -27,7 +262,7 @@ func TestTableScales(t *testing.T) {
 			label := r.Float64() < 1/(1+math.Exp(-right*score))
 			var losses []float64
 			for _, level := range []float64{1, 0.1} { // the second noise level's scores are near 0
-				for _, scale := range scales {
+				for _, scale := range table.Scales {
 					f := scale * level * score
 					if !label {
 						f = -f
@@ -35,74 +270,79 @@ func TestTableScales(t *testing.T) {
 					losses = append(losses, math.Log1p(math.Exp(-f)))
 				}
 			}
-			table.TakeLevels(0, losses)
+			table.take(0, losses)
 		}
 		table.Apply()
-		if got := table.InForce[0].Levels; math.Abs(got[0]-right) > 0.13 || got[1] > 0.1 {
+		if got := table.Uncorrected(0); math.Abs(got[0]-right) > 0.13 || got[1] > 0.1 {
 			t.Errorf("scores that should count %v times count %v", right, got)
 		}
 	}
 }
 
-// TestTableSecondOrder checks the mixture weight of a second-order expert, relative to the mixed noise levels, by
+// TestMixtureCorrected checks the mixture weight of the correcting experts, relative to the other components, by
 // range. Before any evidence a range with missing fields has a small weight, and then starts with the weight for complete
-// events. The weight must be part of the state.
-func TestTableSecondOrder(t *testing.T) {
-	rules := model.PolicyWeights{0.01, 0.09, 0.9}
-	make := func() *mixture.Table {
-		t := mixture.NewTable(prior, scales, rules)
-		t.AddSecond(0.3)
-		return t
+// events.
+func TestMixtureCorrected(t *testing.T) {
+	make := func() *Mixture {
+		c := settings()
+		c.Correctable = true
+		m := New(c)
+		m.Correct(true)
+		return m
 	}
 	table := make()
-	for r := range mixture.Ranges {
+	for r := range Ranges {
 		want := 0.03
 		if r == 0 {
-			want = 0.3
+			want = 0.5
 		}
-		if got := table.InForce[r].Second; math.Abs(got-want) > 1e-12 {
+		if got := table.Corrected(r); math.Abs(got-want) > 1e-12 {
 			t.Errorf("range %d begins with %v, want %v", r, got, want)
 		}
 	}
 	for range 300 {
-		table.TakeSecond(0, 1, 0.9)
+		table.ObserveCorrected(0, 1, 0.9)
 	}
 	for range 300 {
-		table.TakeSecond(2, 0.9, 1.2)
+		table.ObserveCorrected(2, 0.9, 1.2)
 	}
-	table.TakeSecond(1, 1, 1)
+	table.ObserveCorrected(1, 1, 1)
 	table.Apply()
-	whole, own := table.InForce[0].Second, table.InForce[2].Second
-	if first := table.InForce[1].Second; math.Abs(first-whole) > 0.05 {
+	whole, own := table.Corrected(0), table.Corrected(2)
+	if first := table.Corrected(1); math.Abs(first-whole) > 0.05 {
 		t.Errorf("after one event a range has the share %v, and complete events have %v", first, whole)
 	}
-	if whole < 0.9 || own > 0.3 || table.InForce[3].Second != whole {
-		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.InForce[3].Second)
+	if whole < 0.9 || own > 0.3 || table.Corrected(3) != whole {
+		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
 	}
-	if !slices.Equal(table.InForce[0].Levels, mixture.NewTable(prior, scales, rules).InForce[0].Levels) {
+	if !slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)) {
 		t.Error("the shares of the levels have moved")
 	}
-	c := &coder.Coder{}
-	table.State(c)
-	again, d := make(), coder.Read(c.Out)
-	if again.State(d); !d.Done() {
-		t.Fatal("a state is not read")
+	table.Correct(false)
+	if table.Corrected(0) != 0 || !table.Counts() {
+		t.Error("experts that must not correct have weight, or lose what they have learned")
 	}
-	for range 5 {
-		table.TakeSecond(2, 1, 0)
-		again.TakeSecond(2, 1, 0)
+}
+
+// TestPoliciesEarn checks that a missing policy that loses is not in effect, and that imputation without imputed values
+// counts as none. Rescaling multiplies scores, so that a small weight of it makes answers too sure.
+func TestPoliciesEarn(t *testing.T) {
+	m := New(Settings{Components: 1, Scales: []float64{1}, Policy: model.MissingAuto, Imputes: true})
+	for range 2000 {
+		m.ObservePolicies(4, model.PolicyWeights{0.68, 0.72, 0.68}) // nothing was imputed: the loss of none
 	}
-	table.Apply()
-	again.Apply()
-	if a, b := table.InForce[2].Second, again.InForce[2].Second; a != b || a == own {
-		t.Errorf("the share is %v, and %v of the one that was read", a, b)
+	m.Apply()
+	in := m.Policies()[3]
+	if in[1] != 0 || math.Abs(in[0]+in[2]-1) > 1e-12 {
+		t.Errorf("rescaling loses and is in effect: %v", in)
 	}
-	d = coder.Read(c.Out)
-	if mixture.NewTable(prior, scales, rules).State(d); d.Done() {
-		t.Error("a table without an expert takes the state")
+	if got := (model.PolicyWeights{0.02, 0.08, 0.9}).Plain(); got != (model.PolicyWeights{0.92, 0.08, 0}) {
+		t.Errorf("without imputed values the weights are %v", got)
 	}
-	table.RemoveSecond()
-	if table.Apply(); table.InForce[0].Second != 0 {
-		t.Error("it is still there")
+	for range 200 {
+		m.ObservePolicies(4, model.PolicyWeights{0.70, 0.60, 0.70})
+	}
+	if m.Apply(); m.Policies()[3][1] < 0.5 {
+		t.Errorf("rescaling is best now, with weights %v", m.Policies()[3])
 	}
 }

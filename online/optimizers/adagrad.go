@@ -21,14 +21,14 @@ import (
 //
 // so the rates are multiplied by the fraction a in [0, 1] for which a df is the derivative at f - a df kappa. a is far
 // below 1 if an event has many new features, as texts have, where the plain step overshoots. If there are several
-// outputs, which all share a row, only steps of events with new features (rows.Step.Young) are proximal. Otherwise the
-// sums would cost as much as the step.
+// outputs, which all share a row, only steps of events with new features (rows.Step.NoOvershoot) are proximal.
+// Otherwise the sums would cost as much as the step.
 //
 // A row may count c_i times, see rows.Step. It adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
 // Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. If only a were
 // used, frequent columns would shorten the steps of rare columns, which would then learn too little.
 type adagrad struct {
-	plain
+	Plain
 	fused rows.Fused
 	kappa []float64
 	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, and
@@ -46,7 +46,7 @@ func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
 func NewAdagrad(c Settings) Optimizer {
-	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
+	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
 		fraction: slices.Repeat([]float64{1}, c.count()), fractionOnce: slices.Repeat([]float64{1}, c.count())}
 }
 

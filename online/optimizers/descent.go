@@ -11,9 +11,9 @@ import "blankout/online/rows"
 // of the loss without noise. Then 2 dL/dv is A”(f). If the gradient is noisy, 2 dL/dv is the expectation of A” under
 // the noise. The ridge is the initial preconditioner. The weights approach the maximum likelihood with the clean
 // gradient, and the dropout-regularized optimum with the noisy gradient. The optimizer supports only one fixed noise.
-type descent struct{ plain }
+type descent struct{ Plain }
 
-func newDescent(c Settings) Optimizer { return &descent{plain{c}} }
+func newDescent(c Settings) Optimizer { return &descent{Plain{c}} }
 
 func (r *descent) Step(s *rows.Step) {
 	h0 := r.Ridge

@@ -15,9 +15,9 @@ import (
 //
 // with the ridge of one pass. The intercept has no penalty, except that it has the ridge if the setting is "penalized".
 // N is the preconditioner of a row, and z is an additional part of the row that only this optimizer uses.
-type ftrl struct{ plain }
+type ftrl struct{ Plain }
 
-func newFTRL(c Settings) Optimizer { return &ftrl{plain{c}} }
+func newFTRL(c Settings) Optimizer { return &ftrl{Plain{c}} }
 
 func (r *ftrl) Step(s *rows.Step) {
 	for _, part := range s.Segments {
@@ -85,7 +85,7 @@ func (r *ftrl) Shifted(intercepts, _ []float64, from, to int, _ float64) {
 }
 
 func (r *ftrl) Rescale(row []float64, from, to int, ratio float64) {
-	r.plain.Rescale(row, from, to, ratio)
+	r.Plain.Rescale(row, from, to, ratio)
 	w, z := r.Weights(row), r.Own(row)
 	for j := from; j < to; j++ {
 		if w[j] == 0 {
@@ -96,7 +96,7 @@ func (r *ftrl) Rescale(row []float64, from, to int, ratio float64) {
 }
 
 func (r *ftrl) Forget(row []float64, intercepts bool, keep float64) {
-	r.plain.Forget(row, intercepts, keep)
+	r.Plain.Forget(row, intercepts, keep)
 	for j := range r.N {
 		r.fit(row, j, intercepts)
 	}

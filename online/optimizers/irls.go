@@ -3,9 +3,9 @@ package optimizers
 import "blankout/online/rows"
 
 // irls is an optimizer whose steps change nothing, because package refresh does all learning.
-type irls struct{ plain }
+type irls struct{ Plain }
 
-func newIRLS(c Settings) Optimizer { return &irls{plain{c}} }
+func newIRLS(c Settings) Optimizer { return &irls{Plain{c}} }
 
 func (*irls) Step(*rows.Step) {}
 

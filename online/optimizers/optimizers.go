@@ -15,8 +15,6 @@ import (
 //
 // An Optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from the lag at j.
 type Optimizer interface {
-	// Start initializes a new row, whose values are 0.
-	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
 	//
 	//	DF[j] X[i] + (Shrink[j] Basis[i] + Ridge[i]) w,
@@ -43,7 +41,7 @@ type Settings struct {
 	// Left is how many of the N weights of a row the optimizer must not change. They are the last weights.
 	Left          int
 	Loss          loss.Loss
-	Eta           float64 // learning rate; r for AROW
+	Eta           float64 // learning rate
 	Ridge         float64 // ridge h0 of one pass
 	Penalized     bool    // whether the ridge applies to the intercepts
 	StartSum      float64 // initial value of the accumulators
@@ -54,16 +52,15 @@ type Settings struct {
 
 // Entry is an entry of the Table: an optimizer and its properties.
 type Entry struct {
-	Name   string
-	Eta    float64 // default learning rate
-	Parts  int     // number of values that a row has per weight: weight, preconditioner, lag, and at most one more
-	Sums   bool    // the preconditioner is a sum over events, to which unlabeled events add and which can decay
-	Starts bool    // Start initializes rows
+	Name  string
+	Eta   float64 // default learning rate
+	Parts int     // number of values that a row has per weight: weight, preconditioner, lag, and at most one more
+	Sums  bool    // the preconditioner is a sum over events, to which unlabeled events add and which can decay
 	// These are for regression. Curvature reports that the preconditioner sums curvatures instead of squared gradients.
 	// ClassesOnly reports that the optimizer does not support regression.
 	Curvature, ClassesOnly bool
 	Ridges                 bool // Settings.StartSum can replace the ridge
-	Proximal               bool // supports proximal steps, see rows.Step.Young
+	Proximal               bool // supports proximal steps, see rows.Step.NoOvershoot
 	Second                 bool // the second-order expert can correct it
 	Make                   func(Settings) Optimizer
 }
@@ -73,8 +70,6 @@ var Table = []Entry{
 	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Second: true, Make: NewAdagrad},
 	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Make: NewAdagrad},
 	{Name: "dropout-descent", Eta: 0.5, Parts: 3, Sums: true, Curvature: true, Make: newDescent},
-	{Name: "sgd", Eta: 0.5, Parts: 3, Make: newSGD},
-	{Name: "arow", Eta: 1, Parts: 3, Starts: true, ClassesOnly: true, Make: newArow},
 	{Name: "ftrl", Eta: 0.3, Parts: 4, Make: newFTRL},
 	{Name: "irls", Eta: 1, Parts: 3, Sums: true, ClassesOnly: true, Make: newIRLS},
 }
@@ -97,21 +92,29 @@ func Names() []string {
 	return names
 }
 
-// plain has common methods for two kinds of optimizers: those whose preconditioner is a sum of squared gradients, and
+// Plain has common methods for two kinds of optimizers: those whose preconditioner is a sum of squared gradients, and
 // those without a preconditioner.
-type plain struct{ Settings }
+type Plain struct{ Settings }
 
-func (*plain) Start([]float64)                             {}
-func (*plain) Shifted(_, _ []float64, _, _ int, _ float64) {}
-func (*plain) Unlabeled(*rows.Step)                        {}
-func (r *plain) Set(row []float64, j int, b float64)       { r.Weights(row)[j] = b }
-func (r *plain) Forget(row []float64, _ bool, keep float64) {
+// Shifted does nothing.
+func (*Plain) Shifted(_, _ []float64, _, _ int, _ float64) {}
+
+// Unlabeled does nothing.
+func (*Plain) Unlabeled(*rows.Step) {}
+
+// Set implements Optimizer.
+func (r *Plain) Set(row []float64, j int, b float64) { r.Weights(row)[j] = b }
+
+// Forget implements Optimizer.
+func (r *Plain) Forget(row []float64, _ bool, keep float64) {
 	m := r.Accumulators(row)
 	for j := range m {
 		m[j] *= keep
 	}
 }
-func (r *plain) Rescale(row []float64, from, to int, ratio float64) {
+
+// Rescale implements Optimizer.
+func (r *Plain) Rescale(row []float64, from, to int, ratio float64) {
 	w, m, u := r.Weights(row), r.Accumulators(row), r.Lags(row)
 	inverse := 1 / (ratio * ratio)
 	for j := from; j < to; j++ {

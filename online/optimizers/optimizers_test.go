@@ -40,7 +40,6 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 	table := make([][]float64, features+1)
 	for i := range table {
 		table[i] = make([]float64, width)
-		rule.Start(table[i])
 	}
 	for event := range 40 {
 		s.Reset(0)

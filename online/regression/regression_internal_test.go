@@ -3,10 +3,8 @@ package regression
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/loss"
 )
 
@@ -32,45 +30,6 @@ func TestSpread(t *testing.T) {
 	}
 	if s := spreadOf(nil); s.scale() != 0 {
 		t.Errorf("nothing: %+v", s)
-	}
-}
-
-// TestStates checks that a decoded unit and decoded residuals continue bit by bit.
-func TestStates(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	u, res := NewUnit(loss.Real, 0), Residual{}
-	observe := func(u *Unit, res *Residual, y float64) {
-		clipped := res.Clip(loss.Real, y, u.Value(0), 0)
-		if next, change := u.Observe(clipped, 1); change != Same {
-			*u = next
-		}
-		res.Take(loss.Real, u.Clip(y), u.Value(0), 0)
-	}
-	for i := range 3000 {
-		y := 5 + 2*r.NormFloat64()
-		if i%90 == 7 {
-			y = 1e12
-		}
-		observe(&u, &res, y)
-		if i%317 == 0 {
-			var c coder.Coder
-			u.State(&c)
-			res.State(&c)
-			v, again := NewUnit(loss.Real, 0), Residual{}
-			d := coder.Read(c.Out)
-			if ok := v.State(d); !ok {
-				t.Fatal("the state is refused")
-			}
-			again.State(d)
-			if !d.Done() {
-				t.Fatal("the state does not fit")
-			}
-			observe(&u, &res, 4)
-			observe(&v, &again, 4)
-			if u.Scale != v.Scale || u.Mean != v.Mean || u.Clip(1e9) != v.Clip(1e9) || res.Deviation != again.Deviation || !slices.Equal(res.spreads.size, again.spreads.size) {
-				t.Fatalf("event %d: %+v, restored %+v", i, u, v)
-			}
-		}
 	}
 }
 

@@ -285,7 +285,7 @@ type Clock struct {
 	step            int64   // step in milliseconds
 
 	lastTime int64 // current time of the clock, in milliseconds
-	odd      int64 // number of consecutive events ahead by more than a step; negative for events behind
+	streak   int64 // number of consecutive events ahead by more than a step; negative for events behind
 }
 
 const (
@@ -325,16 +325,16 @@ func (f *Clock) tick(time int64) (passed int64) {
 		f.lastTime = time
 		return 0
 	case ahead > f.step:
-		f.odd = max(f.odd, 0) + 1
+		f.streak = max(f.streak, 0) + 1
 	case ahead < -f.step:
-		f.odd = min(f.odd, 0) - 1
+		f.streak = min(f.streak, 0) - 1
 	default:
-		f.odd = 0
+		f.streak = 0
 		f.lastTime = max(f.lastTime, time)
 		return max(ahead, 0)
 	}
-	if f.odd == aheadFor || f.odd == -behindFor {
-		f.lastTime, f.odd = time, 0
+	if f.streak == aheadFor || f.streak == -behindFor {
+		f.lastTime, f.streak = time, 0
 		return max(0, min(ahead, f.step))
 	}
 	return 0
@@ -343,7 +343,7 @@ func (f *Clock) tick(time int64) (passed int64) {
 // Clock encodes or decodes the clock.
 func (f *Clock) Clock(c *coder.Coder) {
 	c.Int64(&f.lastTime)
-	c.Int64(&f.odd)
+	c.Int64(&f.streak)
 }
 
 // Importance bounds the weight of an event by a multiple of the average weight of earlier events, so that no single

@@ -12,7 +12,7 @@ const el = (name, attributes, ...children) => {
 };
 const explained = (word, what) => el("dfn", {title: what}, word);
 const none = "–";
-const whole = n => n == null ? none : Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, "\u202f");
+const whole = n => n == null ? none : Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 const short = n => n == null ? none : n >= 1e9 ? (n / 1e9).toPrecision(3) + " G" : n >= 1e6 ? (n / 1e6).toPrecision(3) + " M" : n >= 1e4 ? (n / 1e3).toPrecision(3) + " k" : n >= 10 || n % 1 === 0 ? whole(n) : n.toPrecision(2);
 const fixed = (x, digits) => x == null ? none : x.toFixed(digits);
 const percent = x => x == null ? none : (100 * x).toFixed(100 * x < 9.95 ? 2 : 1) + " %";
@@ -26,7 +26,7 @@ const baselinesOf = ({baselines: b = {}}) => (b.baseline_majority_error == null 
   (b.baseline_mean_mae == null ? "" : ` · mean ${own(b.baseline_mean_mae)}`) + (b.baseline_last_mae == null ? "" : ` · last label ${own(b.baseline_last_mae)}`);
 // A share in percent, of small ones two digits.
 const share = x => (x < .1 ? +(100 * x).toPrecision(2) : Math.round(100 * x)) + " %";
-const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : x.toPrecision(6);
+const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : +x.toPrecision(6) + "";
 const bytes = n => n < 1024 ? n + " B" : n < 1 << 20 ? (n / 1024).toFixed(1) + " KiB" : n < 1 << 30 ? (n / (1 << 20)).toFixed(1) + " MiB" : (n / (1 << 30)).toFixed(1) + " GiB";
 const span = s => s < 1 ? "now" : s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
 // release writes a version: which start of the learner, and which model since then.
@@ -75,19 +75,20 @@ function chart(id, o) {
   box.setAttribute("aria-label", o.label);
   const axis = {stroke: color("--soft"), grid: {stroke: color("--grid"), width: 1}, ticks: {show: false}, font: "11.5px system-ui, sans-serif"};
   held.plot = new uPlot({
-    width, height, padding: [8, 8, 0, 0], legend: {show: false},
+    width, height, padding: [8, 22, 0, 0], legend: {show: false},
     cursor: {points: {size: 6}, drag: {x: true, y: false, setScale: false}, y: false, bind: {dblclick: () => () => { if (held.o.time) look(0, null); }}},
     scales: {
       x: {time: false, range: (u, low, high) => held.o.range || held.o.time && timeShown() || (low === high ? [low, low + 1] : [low, high])},
       y: {range: (u, low, high) => held.o.signed ? held.o.signed : [0, ceiling(u, held.o)]},
     },
     axes: [
-      {...axis, size: 24, space: height < 150 ? 50 : 90, grid: {show: false}, values: (u, values) => values.map(held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
-      {...axis, size: 52, space: height < 150 ? 22 : 36, values: (u, values) => values.map(held.o.y)},
+      {...axis, size: 24, space: height < 150 ? 50 : 90, grid: {show: false}, values: (u, values) => ticks(values, held.o.x), splits: o.time ? (u, i, low, high) => timeMarks(low, high, u.width < 420 ? 3 : 5) : o.marks ? () => o.marks : undefined},
+      {...axis, size: 52, space: height < 150 ? 22 : 36, values: (u, values) => ticks(values, held.o.y)},
     ],
-    series: [{}, ...o.series.map(s => ({stroke: s.faint ? color("--faint") : color(s.color), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: false}, spanGaps: !!o.join}))],
+    series: [{}, ...o.series.map(s => ({stroke: s.faint ? color("--faint") : color(s.color), width: s.width || 2, dash: s.dash ? [6, 4] : undefined, alpha: s.faint ? .6 : 1, points: {show: !!s.dots, size: 6, fill: color(s.color)}, spanGaps: !!o.join}))],
     hooks: {
       drawClear: [u => { if (held.o.time) drawMarks(u); }],
+      draw: [u => { if (held.o.counts) drawCounts(u, held.o.counts); }],
       setSelect: [u => {
         if (held.o.time && u.select.width > 3) look(0, [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
         if (u.select.width) u.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
@@ -119,6 +120,17 @@ function ceiling(u, o) {
   return Math.max(o.time && later > 0 ? Math.min(most, 1.6 * later) : most, o.least || 0) * 1.05 || 1;
 }
 
+// drawCounts writes [x, y, text] at points.
+function drawCounts(u, counts) {
+  u.ctx.fillStyle = color("--soft");
+  u.ctx.font = 11 * devicePixelRatio + "px system-ui, sans-serif";
+  for (const [x, y, text] of counts) {
+    const left = u.valToPos(x, "x", true), right = left + u.ctx.measureText(text).width > u.bbox.left + u.bbox.width - 8 * devicePixelRatio;
+    u.ctx.textAlign = right ? "right" : "left";
+    u.ctx.fillText(text, left + (right ? -7 : 7) * devicePixelRatio, u.valToPos(y, "y", true) + (right ? 16 : 12) * devicePixelRatio);
+  }
+}
+
 function drawMarks(u) {
   for (const m of marks) {
     const x = u.valToPos(m.t, "x", true);
@@ -138,6 +150,13 @@ function look(seconds, between) {
 }
 for (const b of document.querySelectorAll("#ranges button")) b.addEventListener("click", () => look(+b.dataset.range, null));
 
+// ticks writes the values of an axis so that they differ.
+function ticks(values, write) {
+  const known = values.filter(v => v != null);
+  let labels = values.map(v => v == null ? "" : write(v));
+  for (let digits = 5; digits < 16 && new Set(labels).size < new Set(known).size; digits++) labels = values.map(v => v == null ? "" : +v.toPrecision(digits) + "");
+  return labels;
+}
 function timeMarks(a, b, n) {
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400].map(s => s * 1000);
   const step = steps.find(s => (b - a) / s <= n) || Math.ceil((b - a) / n / 86400000) * 86400000;
@@ -169,7 +188,9 @@ function rates() {
 
 function draw() {
   if (!now) return;
-  const s = now, rate = rates(), last = rate.length ? rate[rate.length - 1][1] : null;
+  const s = now, end = s.ended ? points.findIndex(p => p.records === points[points.length - 1].records) : -1;
+  if (end >= 0) points = points.slice(0, end + 2); // nothing happens after the end of a file
+  const rate = rates(), last = rate.length ? rate[rate.length - 1][1] : null;
   const ready = !s.not_ready;
   const state = $("state"), plain = ["stopped", "stopping", "not started", "on disk"].includes(s.not_ready);
   state.className = "state " + (ready ? "on" : plain ? "wait" : "off");
@@ -180,7 +201,7 @@ function draw() {
   document.body.classList.remove("stale");
   const alarmed = s.health ? s.health.fields.filter(f => (f.alarms || []).length) : [];
   const loud = alarmed.flatMap(f => f.alarms);
-  $("alarms").replaceChildren(...loud.map(a => el("li", {"data-kind": a.kind}, a.text)).slice(0, 5));
+  $("alarms").replaceChildren(...loud.map(a => el("li", {"data-kind": a.kind}, a.text)).slice(0, 5), ...loud.length > 5 ? [el("li", {}, `and ${loud.length - 5} more: blankout inspect --features`)] : []);
   $("field-alarms").className = "v" + (s.health && s.health.alarms ? " bad" : "");
   text("field-alarms", s.health ? whole(s.health.alarms) : none);
   const worst = loud.map(a => ({field: a.field, price: a.error_after == null ? null : a.error_after - a.error_before})).sort((a, b) => (b.price || 0) - (a.price || 0))[0];
@@ -193,10 +214,14 @@ function draw() {
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabeled ? ` · ${whole(s.unlabeled)} unlabeled` : "") +
     (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} received none, ${whole(s.labels.late_policy)} labels late` : ""));
-  text("rate", short(last));
-  text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
+  text("rate", s.ended ? none : short(last));
+  text("rate-note", s.ended ? "the file has ended" : s.started ? "up " + span((s.t - s.started) / 1000) : "");
+  const file = s.lag == null && (s.partitions || []).length > 0 && s.partitions.every(p => p.high_water < 0);
+  $("lag-tile").hidden = $("lag-card").hidden = file;
+  $("rate-card").classList.toggle("wide", file);
+  $("lag-tile").parentElement.classList.toggle("eight", file);
   text("lag", short(s.lag));
-  text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "unknown for a file" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
+  text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
   $("error").previousElementSibling.textContent = (s.numbers ? "Mean absolute error" : "Error") + ", recent";
   $("loss").previousElementSibling.textContent = (s.numbers ? "Root mean squared error" : "Log-loss") + ", recent";
   text("error", errorOf(s)(s.error));
@@ -290,14 +315,11 @@ function drawStream(s) {
 function drawHealth(h) {
   $("health").hidden = !h;
   if (!h) return;
-  const alarms = h.fields.flatMap(f => f.alarms || []);
-  $("health-alarms").replaceChildren(...alarms.map(a => el("li", {"data-kind": a.kind}, a.text)));
-  $("health-alarms").style.marginBottom = alarms.length ? "8px" : "0";
   const two = (f, kind, c) => [cell(f, kind, c && percent(c.now)), c ? percent(c.usual) : none];
   const cell = (f, kind, text) => el("td", (f.alarms || []).some(a => a.kind === kind) ? {class: "bad"} : {}, text || none);
-  $("health-table").replaceChildren(rows(["field", "missing", "usually", "mean moved by", "error without"], h.fields.map(f => [
-    f.field, ...two(f, "missing", f.missing),
-    cell(f, "mean", f.mean && (f.mean.change < 0 ? "−" : "+") + Math.abs(f.mean.change).toFixed(2)),
+  $("health-table").replaceChildren(rows(["field", "missing", "usually", "doubted", "usually", "mean moved by", "error without"], h.fields.map(f => [
+    f.field, ...two(f, "missing", f.missing), ...two(f, "doubted", f.doubted),
+    cell(f, "mean", f.mean && (f.mean.change < 0 ? "-" : "+") + Math.abs(f.mean.change).toFixed(2)),
     f.error_without == null ? none : f.error_without.toFixed(1) + " %"])));
   text("health-note", (h.watched > h.fields.length ? `The worst ${h.fields.length} of ${whole(h.watched)} fields. ` : "") +
     "“Now” covers about 1,000 events or the time since the alarm began, “usually” about 100,000. Means move in usual deviations.");
@@ -322,9 +344,9 @@ function drawReport() {
   }
   $("report-other").hidden = choose.hidden;
   const r = chosenReport ? opened[chosenReport] : reports[0];
-  if (!r || !r.live || !r.exact) return;
+  $("exact-card").hidden = !r || !r.live || !r.exact;
+  if ($("exact-card").hidden) return;
   const relative = r.relative_gap, box = $("exact");
-  box.className = "";
   const numbers = r.live.mae !== undefined;
   const pct = numbers ? own : x => x == null ? none : x.toFixed(2) + " %";
   const other = otherReport && otherReport !== r.id && opened[otherReport] || null;
@@ -449,7 +471,8 @@ async function readMeasures() {
   drawAside();
   $("calibration").hidden = r.length < 2;
   if (r.length > 1) chart("chart-calibration", {label: "Observed frequency by predicted probability", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
-    series: [{name: "came true", color: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", color: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
+    counts: r.map(b => [b.probability, b.positive, short(b.events)]),
+    series: [{name: "came true", color: "--a", dots: true, points: r.map(b => [b.probability, b.positive])}, {name: "if right", color: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
   $("threshold").hidden = t.length < 2;
   if (t.length < 2) return;
   const all = t[t.length - 1], slide = $("threshold-at");
@@ -484,7 +507,7 @@ function drawConfusion() {
   if (m.length < 3) return;
   const of = m.map(row => row.reduce((a, b) => a + b, 0));
   const list = m.map((_, k) => k).sort((a, b) => of[b] - of[a] || a - b).slice(0, mostClasses);
-  $("confusion-table").replaceChildren(rows(["is", ...list.map(k => "→ " + measures.classes[k]), "recall"], list.map(k => [measures.classes[k], ...list.map(j => {
+  $("confusion-table").replaceChildren(rows(["actual / predicted", ...list.map(k => measures.classes[k]), "recall"], list.map(k => [measures.classes[k], ...list.map(j => {
     const cell = el("td", j === k ? {class: "right"} : {}, whole(m[k][j]));
     if (j !== k && of[k]) cell.style.background = `color-mix(in srgb, var(--bad) ${Math.round(60 * m[k][j] / of[k])}%, transparent)`;
     return cell;
@@ -519,9 +542,9 @@ function drawThreshold() {
   if (!t || t.length < 2) return;
   const x = t[+$("threshold-at").value] || t[t.length - 1], all = t[t.length - 1], n = all.positives + all.negatives;
   text("threshold-score", fixed(x.score, 2));
-  $("threshold-table").replaceChildren(rows(["", "called so", "not predicted so"], [
-    [`are ${measures.classes[measures.classes.length - 1]}`, whole(x.positives), whole(all.positives - x.positives)],
-    [`are ${measures.classes[0]}`, whole(x.negatives), whole(all.negatives - x.negatives)]]),
+  $("threshold-table").replaceChildren(rows(["predicted / actual", ...[...measures.classes].reverse()], [
+    [measures.classes[measures.classes.length - 1], whole(x.positives), whole(x.negatives)],
+    [measures.classes[0], whole(all.positives - x.positives), whole(all.negatives - x.negatives)]]),
     el("p", {class: "note"}, `Precision ${percent(x.positives / (x.positives + x.negatives))}, recall ${percent(x.positives / all.positives)}, error ${percent((x.negatives + all.positives - x.positives) / n)}, cost ${precise(cost(x, all) / n)} an event.`));
 }
 for (const id of ["threshold-at", "cost-false", "cost-miss"]) $(id).addEventListener("input", drawThreshold);
@@ -582,7 +605,7 @@ function drawCurves() {
     $("curves-charts").replaceChildren(...list.map((c, i) => el("div", {}, el("h3", {}, c.feature), el("div", {class: "chart", id: "curve-" + i}))));
   }
   list.forEach((c, i) => chart("curve-" + i, {label: "What " + c.feature + " adds to the score, by its value", join: true, height: 110, signed: [low - room, high + room], range: [c.x[0], c.x[c.x.length - 1]],
-    x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", color: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
+    x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "-" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", color: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
   text("curves-note", `What each numeric field adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value. All have one scale, the largest effects first.`);
   $("curves-all").hidden = curves.length <= fewCurves;
   text("curves-all", allCurves ? `Show the first ${fewCurves}` : `Show all ${curves.length}`);
@@ -609,10 +632,20 @@ function drawLearners(s) {
   $("learners").hidden = list.length === 0;
   if (list.length === 0) return;
   const difference = d => d && d.difference != null ? `${d.difference.toPrecision(3)}${d.standard_error == null ? "" : ` ± ${(2 * d.standard_error).toPrecision(2)}`}` : none;
-  $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the leader", "latest window", "window before", "promoted"],
+  $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the leader", "latest window", "window before", ""],
     list.map(x => [x.name + (x.lead ? " (lead)" : ""), whole(x.events), x.recent_error != null ? percent(x.recent_error / 100) : x.recent_mae != null ? x.recent_mae.toPrecision(4) : none,
       x.recent_log_loss != null ? fixed(x.recent_log_loss, 4) : x.recent_rmse != null ? x.recent_rmse.toPrecision(4) : none,
-      difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), x.promote])));
+      difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), el("td", {}, x.lead ? "leads" : button("Promote", () => promote(x.name)))])));
+}
+function button(name, act) {
+  const b = el("button", {type: "button"}, name);
+  b.addEventListener("click", act);
+  return b;
+}
+async function promote(name) {
+  if (!confirm(`Make ${name} the leader, whose predictions are served?`)) return;
+  const answer = await fetch("v1/promote", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({name})});
+  text("learners-note", answer.ok ? name + " leads." : (await answer.json()).error);
 }
 
 // The members of a group, as the one that serves the page knows them.
@@ -630,7 +663,7 @@ async function readGroup() {
 }
 
 // Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.
-let tried = null; // {format, event (text), fields: {name: {value, on}} of JSON}
+let tried = null; // {format, event (text), fields: {name: {value, on}} of JSON or CSV}
 async function tryNewest() {
   const answer = await fetch("v1/newest");
   if (answer.status !== 200) return;
@@ -640,7 +673,7 @@ async function tryNewest() {
     const event = JSON.parse(got.event);
     if (event && typeof event === "object" && !Array.isArray(event)) {
       tried.fields = {};
-      for (const k in event) if (k !== got.label) tried.fields[k] = {value: event[k], on: true};
+      for (const k in event) if (k !== got.label && !(got.unused || []).includes(k)) tried.fields[k] = {value: event[k], on: true};
       for (const g in got.groups || {}) { const names = got.groups[g].filter(k => tried.fields[k]); if (names.length > 1) tried.groups[g] = names; }
     }
   } catch (e) { /* not JSON: its text is edited as it is */ }
@@ -685,7 +718,7 @@ async function ask() {
   const turn = ++asked, box = $("try-answer");
   let p;
   try {
-    const answer = await fetch("v1/predict?explain=12", {method: "POST", headers: {"Content-Type": "application/json"}, body: event()});
+    const answer = await fetch("v1/predict?explain=" + mostContributions, {method: "POST", headers: {"Content-Type": "application/json"}, body: event()});
     const body = await answer.json();
     p = answer.ok ? body.predictions[0] : body;
   } catch (e) { p = {error: "no connection"}; }
@@ -697,19 +730,37 @@ async function ask() {
   if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. The model knows no other feature: the score is the intercept.`);
   else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; scored by the missing policy “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
   if ((p.stuck || []).length) says.push(`Stuck: ${p.stuck.join(", ")}: this value of the field counts as missing.`);
+  for (const d of p.doubted || []) says.push(`Doubted: ${d.field} reads ${precise(d.value)}, ${d.reason === "repeated" ? "a value that began to repeat; the other numbers say" : "but the other numbers say"} ${precise(d.expected)} (no measurement with probability ${percent(d.probability)}).`);
   if ((p.unseen || []).length) says.push(`Not seen: ${p.unseen.join(", ")}. They add nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
     el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} depending on the missing fields`))),
     names.length ? rows(["class", "probability"], names.map(([c, v]) => [c, percent(v)])) : "",
-    (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + (p.value != null ? own(Math.abs(c.score)) : Math.abs(c.score).toPrecision(3)), el("td", {class: "bars"}, signed(c.score / most))])) : "",
+    (p.explanation || []).length ? rows(["adds to the " + (p.value != null ? "value" : "log-odds of " + explainedClass(p)), "", ""], completed(p).map(c => [c.feature, (c.score < 0 ? "-" : "+") + (p.value != null ? own(Math.abs(c.score)) : Math.abs(c.score).toPrecision(3)), c.total ? "" : el("td", {class: "bars"}, signed(Math.max(-1, Math.min(1, c.score / most))))])) : "",
     ...says.map(t => el("p", {class: "note"}, t)));
+}
+const mostContributions = 12;
+// explainedClass is the class whose score is explained: of two classes the second one.
+function explainedClass(p) {
+  const names = (now.classes || []).map(c => c.name);
+  return p.scores.length === 1 && names.length === 2 ? names[1] : p.class;
+}
+// completed returns the contributions with what they lack: they add up to the value, or to the log-odds of the probability.
+function completed(p) {
+  const list = [...p.explanation], sum = () => list.reduce((a, c) => a + c.score, 0), doubts = (p.doubted || []).length > 0;
+  const add = (names, total) => { const score = total - sum(); if (names.length && Math.abs(score) > 1e-3 * Math.max(1, Math.abs(total))) list.push({feature: `(${names.join(", ")})`, score}); };
+  const lacking = [...list.length < mostContributions ? [] : ["other features"], ...doubts ? ["doubted numbers"] : []];
+  if (p.value != null || p.probability == null) { add(lacking, p.value != null ? p.value : p.score); return list; }
+  add(lacking, p.score);
+  const chance = Math.min(Math.max((p.probabilities || {})[explainedClass(p)] ?? p.probability, 1e-15), 1 - 1e-15);
+  add(["calibration", ...p.scores.length > 1 ? ["other classes"] : []], Math.log(chance / (1 - chance)));
+  return [...list, {feature: `log-odds of ${percent(chance)}`, score: sum(), total: true}];
 }
 $("try-form").addEventListener("submit", e => e.preventDefault());
 $("try-newest").addEventListener("click", tryNewest);
 $("try-curl").addEventListener("click", async () => {
   const quote = s => "'" + s.replace(/'/g, "'\\''") + "'";
-  const line = `curl --data-binary ${quote(event())} ${quote(location.origin + location.pathname + "v1/predict?explain=12")}`;
+  const line = `curl --data-binary ${quote(event())} ${quote(location.origin + location.pathname + "v1/predict?explain=" + mostContributions)}`;
   try { await navigator.clipboard.writeText(line); text("try-curl", "Copied"); } catch (e) { prompt("The command", line); }
   setTimeout(() => text("try-curl", "Copy as curl"), 1500);
 });

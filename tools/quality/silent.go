@@ -1,7 +1,7 @@
 package main
 
-// This file writes the tables about features that fail after learning. A silent failure is not reported: the feature
-// reads its mean or 0. A declared failure is null.
+// This file writes the tables about features that fail after learning, for each kind of model.LossKind. A dead feature
+// reads its mean or 0, a stale one what it read in a training event, and a declared failure is null.
 
 import (
 	"bufio"
@@ -41,6 +41,9 @@ var zeroSets = []string{"spambase", "digits", "usps"}
 
 // silentSets are the data sets of section silent unless -sets is given.
 const silentSets = "gas_drift,spambase,covtype_10k,usps"
+
+// lossKinds are the kinds of loss that are measured.
+var lossKinds = []model.LossKind{model.LossDead, model.LossDeclared, model.LossStale}
 
 // deathFractions are the fractions of the features that have failed in the test events.
 var deathFractions = []float64{0, 0.3, 0.5, 0.7}
@@ -147,14 +150,14 @@ type deathSplit struct {
 	*deathSet
 	seed        uint64
 	train, test []event.Example // complete events, with a field for each column
-	// sum and count give the value that a failed column reads, as in the function meant.
-	sum, count []float64
+	losses      *model.Losses
 	// dies has, for each test event and group, the smallest fraction of failures at which the group has failed.
 	dies [][]float64
 }
 
 func (d *deathSet) split(o *silentOptions, seed uint64) *deathSplit {
-	s := &deathSplit{deathSet: d, seed: seed, sum: make([]float64, d.columns), count: make([]float64, d.columns)}
+	s := &deathSplit{deathSet: d, seed: seed}
+	reads := make([]float64, d.columns)
 	r := rand.New(rand.NewPCG(seed, 4))
 	order := r.Perm(len(d.examples))
 	n := min(o.learn, len(order)*65/100)
@@ -172,24 +175,30 @@ func (d *deathSet) split(o *silentOptions, seed uint64) *deathSplit {
 		}
 		s.train = append(s.train, e)
 		for column, x := range e.Features.Value {
-			if d.reads == readsMean {
-				s.sum[column] += x
-			}
-			s.count[column]++
+			reads[column] += x
 		}
+	}
+	for column := range reads {
+		if reads[column] /= float64(len(s.train)); d.reads == readsZero {
+			reads[column] = 0
+		}
+	}
+	s.losses = &model.Losses{Fields: fieldSchema(d.set, d.columns, d.group).Fields, Dead: &model.Dead{Columns: s.train[0].Features.Index, Reads: reads}, Seed: seed}
+	for i := range s.train {
+		s.losses.Note(&s.train[i])
 	}
 	return s
 }
 
 func (d *deathSet) groups() int { return (d.columns + d.group - 1) / d.group }
 
-// died returns a copy of an event with failed groups. Their fields are null if declared is set; otherwise they read the
-// value of a failed column.
-func (s *deathSplit) died(e *event.Example, dead []bool, declared bool) event.Example {
-	out := without(e, s.columns, s.group, dead)
-	if !declared {
-		out = meant(&out, s.columns, s.sum, s.count)
+// died returns a copy of a complete event with failed groups. number determines stale readings.
+func (s *deathSplit) died(kind model.LossKind, e *event.Example, number int, dead []bool) (out event.Example) {
+	lost := make([]bool, s.columns)
+	for column := range lost {
+		lost[column] = dead[column/s.group]
 	}
+	s.losses.Lose(kind, e, uint64(number), e.Features.Index, lost, &out)
 	return out
 }
 
@@ -204,7 +213,7 @@ func (s *deathSplit) copied(copies int) []event.Example {
 			for g := range dead {
 				dead[g] = r.Float64() < rate
 			}
-			out = append(out, s.died(&s.train[i], dead, false))
+			out = append(out, s.died(model.LossDead, &s.train[i], i, dead))
 		}
 	}
 	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
@@ -218,7 +227,7 @@ type probabilities func(events []event.Example) ([][]float64, error)
 type deathRow struct {
 	key, name string
 	// peer is true if missing features cannot be declared to the model. For such a model, declared failures are
-	// measured like silent failures.
+	// measured like dead features.
 	peer  bool
 	learn func(s *deathSplit) (probabilities, error)
 }
@@ -346,7 +355,7 @@ func (s *deathSplit) exact(events []event.Example, noise string) (probabilities,
 	for i := range all {
 		all[i] = true
 	}
-	dead := standardized([]event.Example{s.died(&s.train[0], all, false)})[0].Features
+	dead := standardized([]event.Example{s.died(model.LossDead, &s.train[0], 0, all)})[0].Features
 	d.SetDead(func(column uint32) float64 {
 		if i, ok := slices.BinarySearch(dead.Index, column); ok {
 			return dead.Value[i]
@@ -440,7 +449,7 @@ func vwProbabilities(name string, classes, events int) (out [][]float64, err err
 type deathOutcome struct{ wrong, logLoss [][]float64 }
 
 // measured measures a model on the test events at each fraction of failures.
-func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLoss []float64, err error) {
+func (s *deathSplit) measured(answer probabilities, kind model.LossKind) (wrong, logLoss []float64, err error) {
 	dead := make([]bool, s.groups())
 	for _, fraction := range deathFractions {
 		events := make([]event.Example, len(s.test))
@@ -448,7 +457,7 @@ func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLo
 			for g, from := range s.dies[i] {
 				dead[g] = from < fraction
 			}
-			events[i] = s.died(&s.test[i], dead, declared)
+			events[i] = s.died(kind, &s.test[i], i, dead)
 		}
 		all, err := answer(events)
 		if err != nil {
@@ -479,8 +488,10 @@ func (c *comparison) silentTables() error {
 		return errors.New("want -group of at least 1, -splits of at least 2 and -dead auto, mean or zero")
 	}
 	names := strings.Split(cmp.Or(c.silent.sets, silentSets), ",")
-	short := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
-	less := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
+	short, less := map[model.LossKind][]string{}, map[model.LossKind][]string{}
+	for _, kind := range lossKinds {
+		short[kind], less[kind] = make([]string, len(rows)), make([]string, len(rows))
+	}
 	for _, name := range names {
 		d, err := c.loadDeath(name)
 		if err != nil {
@@ -494,35 +505,31 @@ func (c *comparison) silentTables() error {
 		if d.group > 1 {
 			what = fmt.Sprintf("groups of %d features", d.group)
 		}
-		for _, declared := range []bool{false, true} {
-			heading := fmt.Sprintf("silent: dead %s read their mean", what)
-			if d.reads == readsZero {
-				heading = fmt.Sprintf("silent: dead %s read 0", what)
-			}
-			if declared {
-				heading = fmt.Sprintf("declared: dead %s are null", what)
-			}
-			fmt.Fprintf(c.w, "### %s, %s\n\n| error in %%, log-loss |", d.name, heading)
+		reads := map[model.LossKind]string{model.LossDead: "read their mean", model.LossStale: "read what they read in a training event", model.LossDeclared: "are null"}
+		if d.reads == readsZero {
+			reads[model.LossDead] = "read 0"
+		}
+		for _, kind := range lossKinds {
+			fmt.Fprintf(c.w, "### %s, %s: %s %s\n\n| error in %%, log-loss |", d.name, kind, what, reads[kind])
 			for _, fraction := range deathFractions {
 				fmt.Fprintf(c.w, " %.0f %% |", 100*fraction)
 			}
 			fmt.Fprintf(c.w, " 30 to 70 %% less %s |\n|---|---|---|---|---|---|\n", rows[0].name)
 			for i := range rows {
-				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[declared][i].cells(outcomes[declared][0]))
-				short[declared][i] += outcomes[declared][i].short()
-				less[declared][i] += " " + outcomes[declared][i].less(outcomes[declared][0]) + " |"
+				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[kind][i].cells(outcomes[kind][0]))
+				short[kind][i] += outcomes[kind][i].short()
+				less[kind][i] += " " + outcomes[kind][i].less(outcomes[kind][0]) + " |"
 			}
 			fmt.Fprintln(c.w)
 		}
 	}
-	for _, declared := range []bool{false, true} {
-		kind := map[bool]string{false: "silent", true: "declared"}[declared]
+	for _, kind := range lossKinds {
 		for _, table := range []struct {
 			title string
 			cells []string
 		}{
-			{"error in %, with 0 / 30 50 70 % dead", short[declared]},
-			{"error in points less " + rows[0].name + ", mean over 30, 50 and 70 % dead", less[declared]},
+			{"error in %, with 0 / 30 50 70 % lost", short[kind]},
+			{"error in points less " + rows[0].name + ", mean over 30, 50 and 70 % lost", less[kind]},
 		} {
 			fmt.Fprintf(c.w, "### %s: %s\n\n| | %s |\n|%s\n", kind, table.title, strings.Join(names, " | "), strings.Repeat("---|", 1+len(names)))
 			for i := range rows {
@@ -568,17 +575,17 @@ func meanError(each []float64, format string) string {
 	return fmt.Sprintf(format+" ± "+strings.Replace(format, "+", "", 1), mean, stat.StdErr(deviation, float64(len(each))))
 }
 
-// deathOutcomes returns the outcomes of all rows, for silent (key false) and declared failures (key true).
-func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]deathOutcome, error) {
-	out := map[bool][]deathOutcome{}
+// deathOutcomes returns the outcomes of all rows, by kind of loss.
+func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[model.LossKind][]deathOutcome, error) {
+	out := map[model.LossKind][]deathOutcome{}
 	splits := make([]*deathSplit, c.silent.splits)
 	for i := range splits {
 		splits[i] = d.split(&c.silent, 500+uint64(i))
 	}
-	for _, declared := range []bool{false, true} {
-		out[declared] = make([]deathOutcome, len(rows))
-		for i := range out[declared] {
-			o := &out[declared][i]
+	for _, kind := range lossKinds {
+		out[kind] = make([]deathOutcome, len(rows))
+		for i := range out[kind] {
+			o := &out[kind][i]
 			for range deathFractions {
 				o.wrong, o.logLoss = append(o.wrong, make([]float64, len(splits))), append(o.logLoss, make([]float64, len(splits)))
 			}
@@ -594,13 +601,15 @@ func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]dea
 			tasks.Go(func() {
 				defer func() { <-free }()
 				answer, err := row.learn(s)
-				for _, declared := range []bool{false, true} {
+				for _, kind := range lossKinds {
 					var wrong, logLoss []float64
-					if err == nil {
-						wrong, logLoss, err = s.measured(answer, declared && !row.peer)
+					if err == nil && row.peer && kind == model.LossDeclared {
+						wrong, logLoss, err = s.measured(answer, model.LossDead)
+					} else if err == nil {
+						wrong, logLoss, err = s.measured(answer, kind)
 					}
 					for fraction := range wrong {
-						o := out[declared][i]
+						o := out[kind][i]
 						o.wrong[fraction][at], o.logLoss[fraction][at] = wrong[fraction], logLoss[fraction]
 					}
 				}

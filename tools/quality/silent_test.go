@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // writeDeathSet writes a set with three numeric fields that are all correlated with the class.
@@ -38,8 +39,8 @@ func writeDeathSet(t *testing.T, events int) string {
 	return dir
 }
 
-// TestSilentTables checks that there are two tables with every row, for silent and for declared failures. A peer must
-// have the same errors in both tables. Predictions for complete events must be equal in both tables. Failures must
+// TestSilentTables checks that there is a table with every row for each kind of loss. A peer must have the same errors
+// for dead and for declared features. Predictions for complete events must be equal in all tables. Failures must
 // increase the error.
 func TestSilentTables(t *testing.T) {
 	var out bytes.Buffer
@@ -48,14 +49,22 @@ func TestSilentTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
-	if len(tables) != 6 || strings.Count(tables[2], " / ") != 1+9 || strings.Count(tables[4], " / ") != 1+9 || strings.Count(tables[3], " ± ") != 9 || strings.Count(tables[5], " ± ") != 9 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
+	if len(tables) != 9 {
 		t.Fatalf("%q", tables)
 	}
-	if tables[2] == strings.Replace(tables[4], "declared", "silent", 1) {
-		t.Errorf("silent and declared death come to the same: %s", tables[2])
+	for i, title := range []string{"dead: features read their mean", "declared: features are null", "stale: features read what they read in a training event"} {
+		if means, less := tables[3+2*i], tables[4+2*i]; !strings.HasPrefix(tables[i], "mine, "+title+"\n") || strings.Count(means, " / ") != 1+9 || strings.Count(less, " ± ") != 9 {
+			t.Fatalf("%q", tables)
+		}
 	}
-	if !strings.Contains(tables[3], "\n| the default | +0.0 ± 0.0 |\n") {
-		t.Errorf("the first row less itself: %s", tables[3])
+	_, dead, _ := strings.Cut(tables[3], ":")
+	for _, table := range tables[5:] {
+		if _, other, _ := strings.Cut(table, ":"); dead == other {
+			t.Errorf("two kinds of loss come to the same: %s", table)
+		}
+	}
+	if !strings.Contains(tables[4], "\n| the default | +0.0 ± 0.0 |\n") {
+		t.Errorf("the first row less itself: %s", tables[4])
 	}
 	cells := func(table, row string) []string {
 		_, line, ok := strings.Cut(table, "\n| "+row+" | ")
@@ -66,18 +75,20 @@ func TestSilentTables(t *testing.T) {
 		return strings.Split(strings.TrimSuffix(line, " |"), " | ")
 	}
 	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "`silent_missing=0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
-		silent, declared := cells(tables[0], row), cells(tables[1], row)
-		if silent[0] != declared[0] || len(silent) != len(deathFractions)+1 {
+		silent, declared, stale := cells(tables[0], row), cells(tables[1], row), cells(tables[2], row)
+		if silent[0] != declared[0] || silent[0] != stale[0] || len(silent) != len(deathFractions)+1 {
 			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
 		}
 		if peer := strings.HasPrefix(row, "exact"); slices.Equal(silent[:4], declared[:4]) != peer {
 			t.Errorf("%s: %q silent, %q declared", row, silent, declared)
 		}
-		var whole, dead float64
-		fmt.Sscan(silent[0], &whole)
-		fmt.Sscan(silent[3], &dead)
-		if !(whole < 20 && dead > whole+5) {
-			t.Errorf("%s: %q", row, silent)
+		for _, lost := range [][]string{silent, stale} {
+			var whole, dead float64
+			fmt.Sscan(lost[0], &whole)
+			fmt.Sscan(lost[3], &dead)
+			if !(whole < 20 && dead > whole+5) {
+				t.Errorf("%s: %q", row, lost)
+			}
 		}
 	}
 	if got := cells(tables[0], "the default")[4]; got != "+0.0 ± 0.0" {
@@ -91,7 +102,8 @@ func TestSilentTables(t *testing.T) {
 	}
 }
 
-// TestDeathSplit checks that failed features read the mean of the training events, or 0, or are null. The set of failed
+// TestDeathSplit checks that failed features read the mean of the training events, or 0, or a reading of a training
+// event, or are null. The set of failed
 // features must grow with the fraction. Copies must be events of the split in which a fraction of the fields has
 // failed.
 func TestDeathSplit(t *testing.T) {
@@ -111,7 +123,14 @@ func TestDeathSplit(t *testing.T) {
 		}
 	}
 	e := &s.test[7]
-	silent, declared := s.died(e, []bool{true, false}, false), s.died(e, []bool{true, false}, true)
+	half := []bool{true, false}
+	silent, declared, stale := s.died(model.LossDead, e, 7, half), s.died(model.LossDeclared, e, 7, half), s.died(model.LossStale, e, 7, half)
+	for column := range 2 {
+		x := stale.Features.Value[column]
+		if x == e.Features.Value[column] || !slices.ContainsFunc(s.train, func(o event.Example) bool { return o.Features.Value[column] == x }) {
+			t.Errorf("stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
+		}
+	}
 	if x := silent.Features.Value; math.Abs(x[0]-mean[0]) > 1e-9 || math.Abs(x[1]-mean[1]) > 1e-9 || x[2] != e.Features.Value[2] || silent.Missing != nil {
 		t.Errorf("%v of %v: means %v", x, e.Features.Value, mean)
 	}
@@ -141,7 +160,7 @@ func TestDeathSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = d.split(&c.silent, 1)
-	if silent = s.died(e, []bool{true, false}, false); silent.Features.Value[0] != 0 || silent.Features.Value[1] != 0 {
+	if silent = s.died(model.LossDead, e, 7, half); silent.Features.Value[0] != 0 || silent.Features.Value[1] != 0 {
 		t.Errorf("dead features read %v, want 0", silent.Features.Value)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"blankout/online"
+	"blankout/papers/comparators"
 )
 
 // streams are learned in one pass, from the first to the last event.
@@ -95,8 +96,14 @@ func (c *comparison) rules() error {
 		{"dropout .5", func(c *online.Config) { c.Noise = "dropout:0.5" }},
 		{"AdaGrad, plain", func(c *online.Config) { c.Optimizer, c.Noise, c.Average, c.Adapt = "adagrad", "none", 0, false }},
 		{"dropout descent, noisy gradient", func(c *online.Config) { c.Optimizer, c.Noise = "dropout-descent", "dropout:0.1" }},
-		{"SGD", func(c *online.Config) { c.Optimizer, c.Noise = "sgd", "none" }},
-		{"AROW", func(c *online.Config) { c.Optimizer, c.Noise, c.Loss = "arow", "none", "hinge" }},
+		{"SGD", func(c *online.Config) {
+			c.Use(comparators.SGD)
+			c.Noise = "none"
+		}},
+		{"AROW", func(c *online.Config) {
+			c.Use(comparators.AROW)
+			c.Noise, c.Loss = "none", "hinge"
+		}},
 		{"FTRL", func(c *online.Config) { c.Optimizer, c.Noise = "ftrl", "none" }},
 	}
 	fmt.Fprint(c.w, "## Our own optimizers, progressive error of one pass, %\n\n| stream |")

@@ -1,0 +1,351 @@
+// Package experts has experts that correct the scores of a base learner, and mixes them into one component of the base
+// learner's ensemble. An [Expert] gives columns and their weights. [Experts] sums the scores, of an event and of nested
+// copies of it, lets the experts learn, and mixes them. Each expert has a package:
+//   - newton is a second-order expert,
+//   - additive has splines at several learning rates,
+//   - discriminant is a linear discriminant for many classes.
+package experts
+
+import (
+	"slices"
+
+	"blankout/internal/coder"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/mixture"
+	"blankout/online/scaling"
+)
+
+// Input is the part of an event that the experts use: features, identified by their index in Experts.Columns,
+// ascending.
+type Input struct {
+	Index  []int
+	X      []float64
+	Source []int   // index of each feature in the event
+	Groups Groups  // features that are dropped together, for noise of groups
+	One    float64 // value of the constant feature
+}
+
+// Groups holds the groups of an event's features. Noise removes each group as a whole.
+type Groups struct {
+	Keys []uint64 // key of each group
+	Of   []int    // index of the group of each feature of the Input, or -1 for a feature without a group
+	// Sums has, by group and output, the part of the base score from the columns of the group.
+	Sums []float64
+}
+
+// Expert corrects base scores. It has one or more components, which are linear models of the same features. In each
+// component the score of an output is
+//
+//	base + Base base + intercept + sum weight feature,
+//
+// without both terms of the base score if Base is -1. Lists of scores are by component and output. An Expert keeps
+// nothing of an event that it has not learned.
+type Expert interface {
+	Names() []string // names of the components
+	// Follow makes columns, which must be ascending, the columns of the expert. Columns that were followed before keep
+	// their learned weights. The first numbers columns are numeric. An expert that does not support all columns follows
+	// only these. Idle reports that the expert cannot predict, because it supports too few columns or has not learned
+	// enough.
+	Follow(columns []uint32, numbers int)
+	Idle() bool
+	// Sum writes the scores of an event without the base scores to out. It ignores features of columns that are not
+	// followed.
+	Sum(in *Input, out []float64)
+	Base(component int) float64
+	// Learn learns an event from its base scores and from its scores by this expert. target is by output; the first
+	// active outputs are in use.
+	Learn(in *Input, base, scores, target []float64, active int, weight float64)
+	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
+	Renew(column uint32)                      // called if the meaning of the column's values changes
+	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
+	Grow(outputs int) (factor float64)        // the expert's later scores must be multiplied by factor
+	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
+	Forget(keep float64)                      // weights do not change now, but later change faster
+	Restart()                                 // resets everything except the columns
+	State(c *coder.Coder)
+}
+
+// centered is implemented by experts whose splines must be centered. In these experts nothing else separates a spline
+// from the intercept.
+type centered interface {
+	Pull(first uint32, fractions []float64)
+}
+
+const (
+	// MostColumns is the largest number of columns for which an expert keeps a matrix over pairs of columns. mostPairs
+	// is the largest product of columns and outputs of such an expert, if there are several outputs.
+	MostColumns, mostPairs = 256, 20_000
+	// mostWeights is the largest product of columns and outputs of other experts.
+	mostWeights = 20_000
+)
+
+// PairsFit reports whether an expert with a matrix over pairs of columns supports the given numbers of columns and
+// outputs.
+func PairsFit(columns, outputs int) bool {
+	return columns <= MostColumns && (outputs == 1 || columns*outputs <= mostPairs)
+}
+
+// ColumnsFit reports whether an expert without such a matrix supports the given numbers of columns and outputs.
+func ColumnsFit(columns, outputs int) bool { return columns*outputs <= mostWeights }
+
+// Settings are the settings of Experts.
+type Settings struct {
+	List    []Expert  // the second-order expert is first; the list may be empty
+	Weights []float64 // initial mixture weight of each component; the sum is 1
+	Outputs int
+	At      int     // index in a row of the weights that Publish writes
+	Groups  float64 // q/(1-q) for noise of groups with rate q, or 0 for other noise. If it is not 0, Learn needs Input.Groups.
+}
+
+// Experts combines all experts. If they do not improve predictions, they rest: they have no weight in predictions, and
+// learn only a sample of events.
+type Experts struct {
+	Settings
+	first   []int    // by expert: index of its first component; the last element is the number of components
+	of      []int    // by component: index of its expert
+	columns []uint32 // all followed columns, ascending
+	numbers int      // number of columns that are not spline columns
+	splines splines
+	off     bool // there are no experts, or too many numeric columns
+	look    bool // there may be new numeric columns
+	mixture mixture.Components
+	idle    []uint64 // by expert: consecutive events with little mixture weight, see learns
+	learned uint64
+	gain    Gain
+	fresh   bool // the second-order expert was reset after the latest call of Score
+	stale   bool // the rows do not have the current weights
+	read    scaling.Read
+	sums    []float64 // scratch for addSums
+	column  Input     // scratch for ColumnWeights
+}
+
+const (
+	// An expert has little mixture weight if the weight is below leastWeight. After restAfter consecutive events with
+	// little weight the expert rests. It then learns every restEvery-th event, until its weight reaches wakeWeight.
+	leastWeight, wakeWeight = 0.01, 0.02
+	restAfter, restEvery    = 10_000, 16
+	// One spline is centered every centerEvery events.
+	centerEvery = 32
+)
+
+// Knots returns the largest number of knots per spline, given the number of numeric columns. The memory of the
+// second-order expert limits the number. If that expert has no memory for splines, the result is mostKnots.
+func Knots(numbers int) int {
+	if numbers*(1+fewKnots) <= MostColumns && numbers*(1+mostKnots) > MostColumns {
+		return fewKnots
+	}
+	return mostKnots
+}
+
+const mostKnots, fewKnots = 5, 3
+
+// New returns Experts in their initial state.
+func New(s Settings) *Experts {
+	x := &Experts{Settings: s, off: len(s.List) == 0, look: true, mixture: mixture.NewComponents(s.Weights), idle: make([]uint64, len(s.List)), first: []int{0}}
+	for i, e := range s.List {
+		for range e.Names() {
+			x.of = append(x.of, i)
+		}
+		x.first = append(x.first, len(x.of))
+	}
+	x.apply()
+	return x
+}
+
+// HasColumns reports whether any columns are followed. The experts are not used without columns.
+func (x *Experts) HasColumns() bool { return len(x.columns) > 0 }
+
+// Counts reports whether the experts may have mixture weight in predictions.
+func (x *Experts) Counts() bool { return x.HasColumns() && !x.gain.Resting() }
+
+// Columns returns the followed columns, ascending. The caller must not change them.
+func (x *Experts) Columns() []uint32 { return x.columns }
+
+// Rested updates whether the experts rest, at the event with this number. counts reports whether the experts have
+// mixture weight in its prediction.
+func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
+
+// Read writes the part of the event in that the experts use to to.
+func (x *Experts) Read(in *encode.Input, to *Input) {
+	n := in.Features()
+	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
+	at := 0
+	for i, column := range in.Columns[:n] {
+		for at < x.numbers && x.columns[at] < column {
+			at++
+		}
+		if at == x.numbers {
+			break
+		}
+		if x.columns[at] == column {
+			to.Index, to.X, to.Source = append(to.Index, at), append(to.X, in.X[i]), append(to.Source, i)
+		}
+	}
+	if x.numbers < len(x.columns) && len(in.Raw) > 0 {
+		x.splines.read(in.Columns[:n], in.Raw, to)
+	}
+}
+
+// Size returns the number of scores of an event: one for each component and output.
+func (x *Experts) Size() int { return len(x.Weights) * x.Outputs }
+
+// Score writes the scores of all components for an event to scores, and the mixed scores, by output, to out.
+func (x *Experts) Score(in *Input, base, scores, out []float64) {
+	x.fresh = false
+	x.each(func(e Expert, from, to int) {
+		e.Sum(in, scores[from*x.Outputs:to*x.Outputs])
+		for i := from; i < to; i++ {
+			own, f := e.Base(i-from), scores[i*x.Outputs:][:x.Outputs]
+			if own == -1 {
+				continue
+			}
+			for k, b := range base {
+				f[k] = f[k] + b + own*b
+			}
+		}
+	})
+	x.Mix(scores, out)
+}
+
+// Mix mixes the scores of all components, and writes the mixed scores to out, by output.
+func (x *Experts) Mix(scores, out []float64) { x.mixture.Mix(scores, out) }
+
+// Base returns the factor with which the mixed scores contain the base scores.
+func (x *Experts) Base() (base float64) {
+	x.each(func(e Expert, from, to int) {
+		for i := from; i < to; i++ {
+			base += x.mixture.Factors[i] * (1 + e.Base(i-from))
+		}
+	})
+	return base
+}
+
+// Sum writes the mixed scores of an event without the base scores to out, by output.
+func (x *Experts) Sum(in *Input, out []float64) {
+	clear(out)
+	x.addSums(in, out)
+}
+
+// Intercepts writes the mixed intercepts to out, by output.
+func (x *Experts) Intercepts(out []float64) { x.Sum(&noFeatures, out) }
+
+// noFeatures is an event without features.
+var noFeatures = Input{One: 1}
+
+// addSums adds the result of Sum to to.
+func (x *Experts) addSums(in *Input, to []float64) {
+	x.sums = slices.Grow(x.sums[:0], x.Size())[:x.Size()]
+	x.each(func(e Expert, from, until int) {
+		parts, sums := x.mixture.Factors[from:until], x.sums[from*x.Outputs:until*x.Outputs]
+		if !slices.ContainsFunc(parts, func(part float64) bool { return part != 0 }) {
+			return
+		}
+		e.Sum(in, sums)
+		for i, part := range parts {
+			for k, f := range sums[i*x.Outputs:][:x.Outputs] {
+				to[k] += part * f
+			}
+		}
+	})
+}
+
+// ColumnWeights writes the mixed weights of a column to to, by output. They are 0 if the column is not followed.
+func (x *Experts) ColumnWeights(column uint32, to []float64) {
+	clear(to)
+	if i, known := slices.BinarySearch(x.columns, column); known {
+		x.column.Index, x.column.X = append(x.column.Index[:0], i), append(x.column.X[:0], 1)
+		x.addSums(&x.column, to)
+	}
+}
+
+// each calls f with each expert and the range of its components.
+func (x *Experts) each(f func(e Expert, from, to int)) {
+	for i, e := range x.List {
+		f(e, x.first[i], x.first[i+1])
+	}
+}
+
+// Observe updates the mixture weights of the components with the scores of an event. lost returns the loss of its
+// argument scores multiplied by factor, and must not keep the slice. The new weights take effect after Learn.
+func (x *Experts) Observe(scores []float64, lost func(scores []float64, factor float64) float64) {
+	if len(x.Weights) > 1 || x.Outputs > 1 {
+		x.mixture.Observe(scores, x.Outputs, x.idles, lost)
+	}
+}
+
+// Gain records the losses of an event without and with the experts.
+func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
+
+// idles reports whether the expert with the given component cannot predict.
+func (x *Experts) idles(component int) bool {
+	return x.HasColumns() && x.List[x.of[component]].Idle()
+}
+
+// apply makes the learned mixture weights take effect.
+func (x *Experts) apply() {
+	x.mixture.Apply(x.idles)
+	x.stale = true
+}
+
+// Learn learns an event with its base scores and the scores of Score. target is by output; the first active outputs are
+// in use.
+func (x *Experts) Learn(in *Input, base, scores, target []float64, active int, weight float64) {
+	for i, e := range x.List {
+		from, to := x.first[i], x.first[i+1]
+		if x.learns(i, x.mixture.Weights[from:to]) && !(x.fresh && i == 0) { // its scores are from before the reset
+			e.Learn(in, base, scores[from*x.Outputs:to*x.Outputs], target, active, weight)
+			x.stale = true
+		}
+	}
+	x.learned++
+	x.center()
+	if x.mixture.Observed() {
+		x.apply()
+	}
+}
+
+// learns reports whether an expert learns from the current event, given the mixture weights of its components.
+func (x *Experts) learns(i int, mix []float64) bool {
+	least := leastWeight
+	if x.idle[i] >= restAfter {
+		least = wakeWeight
+	}
+	switch {
+	case slices.Max(mix) >= least:
+		x.idle[i] = 0
+	case x.idle[i] < restAfter:
+		x.idle[i]++
+	}
+	return x.idle[i] < restAfter || x.learned%restEvery == 0
+}
+
+// center centers one spline every centerEvery events, in turn. The basis columns of a number sum to 1 for each event
+// that has the number. Such events do not determine the mean of the spline, but the score of events without the number
+// depends on it.
+func (x *Experts) center() {
+	if c := x.splines.splines; c != nil && x.learned%centerEvery == 0 {
+		spline := int(x.learned/centerEvery) % len(c.Columns)
+		if weights := x.splines.fractions(spline); weights != nil {
+			for _, e := range x.List {
+				if e, ok := e.(centered); ok {
+					e.Pull(c.BasisColumn(spline, 0), weights)
+					x.stale = true
+				}
+			}
+		}
+	}
+}
+
+// Published returns the experts that can predict, with their mixture weights. weight is the total mixture weight of all
+// experts.
+func (x *Experts) Published(weight float64) (out []model.Expert) {
+	x.each(func(e Expert, from, _ int) {
+		for i, name := range e.Names() {
+			if !x.idles(from + i) {
+				out = append(out, model.Expert{Name: name, Weight: weight * x.mixture.Weights[from+i], Corrects: true})
+			}
+		}
+	})
+	return out
+}

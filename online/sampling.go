@@ -1,0 +1,133 @@
+package online
+
+import "blankout/online/monitor"
+
+// This file determines which work is done at which event. The choice depends only on the event's number, so a restart
+// of the program does not change it.
+
+// Later in a stream, most events update only scores, measures and weights of features. Mixture weights are updated at
+// each event up to event decidesAll, then at one event in four. After event decidesSome they are updated at one event
+// in sixteen.
+const (
+	decidesAll, decidesSome = 8192, 65_536
+	// Updated mixture weights take effect every applyEvery events. After a request for a fresh expert, they take effect
+	// every freshEvery events during the next fresh events.
+	applyEvery, freshEvery, fresh = 256, 16, 1024
+)
+
+// applies reports whether updated mixture weights take effect after the event with this number. Up to the event until
+// they take effect more often.
+func applies(number, until uint64) bool {
+	return number%applyEvery == 0 || number < until && number%freshEvery == 0
+}
+
+// sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
+// sample evenly, so that the sample does not follow a period of the stream.
+func sampled(number uint64, bits uint) bool { return number*0x9e3779b97f4a7c15>>(64-bits) == 0 }
+
+// decides reports whether mixture weights are updated at the event with this number. Up to the event until they are
+// updated at every event.
+func decides(number, until uint64) bool {
+	switch {
+	case number <= decidesAll || number < until:
+		return true
+	case number <= decidesSome:
+		return sampled(number, 2)
+	}
+	return sampled(number, 4)
+}
+
+// wakes reports whether experts with negligible mixture weight take part in an event: they learn from the event, and
+// their losses are compared.
+func learnsIdle(number uint64) bool { return sampled(number, 4) }
+
+// A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
+// fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
+// eight, after event decidesAll one in 32, and after event decidesSome one in 128. Mixture weights learn from all
+// points of the first masksWhole masks, and from a third of the points of later masks.
+const masksAll, masksWhole = 256, 850
+
+// masks reports whether a mask is drawn for an event.
+func masks(number uint64) bool {
+	switch {
+	case number <= masksAll:
+		return true
+	case number <= decidesAll:
+		return sampled(number, 3)
+	case number <= decidesSome:
+		return sampled(number, 5)
+	}
+	return sampled(number, 7)
+}
+
+// forecasts reports whether the prediction of a complete event is used to forecast the error with missing fields. The
+// first forecastsAll events are used, then one in four.
+func forecasts(number uint64) bool { return number <= forecastsAll || sampled(number, 2) }
+
+const forecastsAll = 1024
+
+// keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
+func keepsOf(number uint64) int {
+	if number <= decidesSome {
+		return 1
+	}
+	return 4
+}
+
+// ablates reports whether the ablation costs of the fields are measured at the event with this number.
+func ablates(number uint64) bool {
+	if number <= decidesAll {
+		return sampled(number, 5)
+	}
+	return sampled(number, 8)
+}
+
+// due returns which monitors observe an event. At first all monitors do. Later the expensive monitors observe only a
+// sample of the events.
+func due(number uint64) monitor.Due {
+	return monitor.Due{Gain: number <= decidesSome || sampled(number, 3), Scores: number <= decidesAll || sampled(number, 4)}
+}
+
+// The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
+// doubtsFirst that happens at one event in four, and later at one in sixteen and in 64. With more than doubtsFew
+// columns it happens at a quarter of these events.
+const doubtsFirst, doubtsFew = 4096, 64
+
+// doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
+// columns. masks reports whether those of a masked copy are examined too.
+func doubts(number uint64, columns int) (whole, masks bool) {
+	more := uint(0)
+	if columns > doubtsFew {
+		more = 2
+	}
+	if number <= doubtsFirst {
+		whole = sampled(number, 2+more)
+		return whole, whole
+	}
+	return sampled(number, 5+more), sampled(number, 7+more)
+}
+
+// turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
+func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
+
+// Imputation is expensive with many numeric columns. If there are more than imputeAll of these, only some points of
+// each mask are imputed; if there are more than imputeSome, fewer still. After the first masksAll masks, which are
+// frequent, more points of each mask are imputed.
+const imputeAll, imputeSome = 32, 128
+
+// imputes reports whether a point of a mask is imputed. mask is the number of the mask, and numbers is the number of
+// numeric columns that can be imputed.
+func imputes(mask uint64, point, numbers int) bool {
+	every := 1
+	if numbers > imputeSome {
+		every = 3 * (1 + numbers/256)
+	}
+	if numbers > imputeAll && mask <= masksAll {
+		every *= 3
+	}
+	return (mask+uint64(point))%uint64(every) == 0
+}
+
+// gathers reports whether the event with this number may update the covariance for imputation. Only a sample of these
+// events does.
+func gathers(number uint64) bool { return number <= decidesAll || sampled(number, 2) }
