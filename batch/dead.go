@@ -77,7 +77,7 @@ func (g *DeadValueReadings) number(r *columnReadings) bool {
 }
 
 // Numbers returns the raw values of dead numbers, or nil if there are no numbers.
-func (g *DeadValueReadings) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead {
+func (g *DeadValueReadings) Numbers(schema *event.Schema) *model.Dead {
 	var dead model.Dead
 	for column, r := range g.columns {
 		if g.number(r) {
@@ -89,19 +89,19 @@ func (g *DeadValueReadings) Numbers(schema *event.Schema, v model.SilentValue) *
 	}
 	slices.Sort(dead.Columns)
 	for _, column := range dead.Columns {
-		dead.Reads = append(dead.Reads, g.Value(column, schema, v))
+		dead.Reads = append(dead.Reads, g.Value(column, schema))
 	}
 	return &dead
 }
 
 // Value returns the raw value of a column's dead feature. It returns 0 if the column is not a number.
-func (g *DeadValueReadings) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
+func (g *DeadValueReadings) Value(column uint32, schema *event.Schema) float64 {
 	r := g.columns[column]
-	if r == nil || !g.number(r) || v == model.SilentZero {
+	if r == nil || !g.number(r) {
 		return 0
 	}
 	own, mean := g.zeros(r, schema)
-	if v.Zero(own, g.allZeros(schema)) {
+	if model.DeadIsZero(own, g.allZeros(schema)) {
 		return 0
 	}
 	return mean
@@ -136,7 +136,7 @@ func (g *DeadValueReadings) allZeros(schema *event.Schema) model.Zeros {
 
 // Apply returns d with the values of dead features for silent noise, as set by Data.SetDead. The model scaler has the
 // Scaler that standardized d; it is nil if d is raw.
-func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
+func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear) (*Data, error) {
 	var splines *model.Splines
 	if scaler != nil {
 		splines = scaler.Scaler.Splines
@@ -155,7 +155,7 @@ func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear, v model.SilentV
 		return x
 	}
 	dead := func(column uint32) float64 {
-		x := g.Value(splines.Source(column), d.Schema, v)
+		x := g.Value(splines.Source(column), d.Schema)
 		if column >= model.FirstBasisColumn {
 			x = splines.At(column, x)
 		}

@@ -50,45 +50,34 @@ func TestDeadValues(t *testing.T) {
 		must.Do(t, b.Add(&e))
 	}
 	for _, c := range []struct {
-		column           uint32
-		auto, mean, zero float64
+		column uint32
+		want   float64
 	}{
-		{1, 0, 5 * 0.99, 0}, {2, 3 * 0.995, 3 * 0.995, 0}, {3, 0, 0, 0}, {4, 2 * 0.995, 2 * 0.995, 0}, {5, 0, 2 * 0.98, 0}, {6, 0, 0, 0}, {9, 0, 0, 0},
+		{1, 0}, {2, 3 * 0.995}, {3, 0}, {4, 2 * 0.995}, {5, 0}, {6, 0}, {9, 0},
 	} {
-		for v, want := range map[model.SilentValue]float64{model.SilentAuto: c.auto, model.SilentMean: c.mean, model.SilentZero: c.zero} {
-			if got := g.Value(c.column, schema, v); math.Abs(got-want) > 1e-12 {
-				t.Errorf("column %d, %s: %v, want %v", c.column, v, got, want)
-			}
+		if got := g.Value(c.column, schema); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("column %d: %v, want %v", c.column, got, c.want)
 		}
 	}
 	of := DeathsOf(b.Data(schema))
-	for v, want := range map[model.SilentValue][]float64{model.SilentAuto: {0, 3 * 0.995, 2 * 0.995, 0}, model.SilentMean: {5 * 0.99, 3 * 0.995, 2 * 0.995, 2 * 0.98}} {
-		for _, g := range []*DeadValueReadings{&g, of} {
-			dead := g.Numbers(schema, v)
-			if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
-				t.Fatalf("%s: numbers are %+v", v, dead)
-			}
-			for i := range want {
-				if math.Abs(dead.Reads[i]-want[i]) > 1e-12 {
-					t.Errorf("%s: %+v, want %v", v, dead, want)
-				}
+	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
+	for _, g := range []*DeadValueReadings{&g, of} {
+		dead := g.Numbers(schema)
+		if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
+			t.Fatalf("numbers are %+v", dead)
+		}
+		for i := range want {
+			if math.Abs(dead.Reads[i]-want[i]) > 1e-12 {
+				t.Errorf("%+v, want %v", dead, want)
 			}
 		}
 	}
-	if dead := (&DeadValueReadings{}).Numbers(schema, model.SilentAuto); dead != nil {
+	if dead := (&DeadValueReadings{}).Numbers(schema); dead != nil {
 		t.Errorf("no column reads %+v", dead)
 	}
 	schema.Absent = event.AbsentMissing
-	if got := g.Value(5, schema, model.SilentAuto); got != 2 {
+	if got := g.Value(5, schema); got != 2 {
 		t.Errorf("a column that is missing where it is left out reads %v", got)
-	}
-	for _, text := range []string{"auto", "mean", "zero"} {
-		if v, err := model.ParseSilentValue(text); string(v) != text || err != nil {
-			t.Errorf("%s: %v, %v", text, v, err)
-		}
-	}
-	if _, err := model.ParseSilentValue("0"); err == nil {
-		t.Error("0 is read")
 	}
 }
 
@@ -128,9 +117,13 @@ func TestDeathsApply(t *testing.T) {
 		name  string
 		mode  model.Standardize
 		bends bool
-		v     model.SilentValue
-	}{{"as they came", model.StandardizeNone, false, model.SilentAuto}, {"standardized", model.StandardizeAuto, false, model.SilentMean}, {"to 0", model.StandardizeAuto, false, model.SilentZero},
-		{"curves", model.StandardizeAuto, true, model.SilentMean}, {"curves to 0", model.StandardizeAuto, true, model.SilentZero}} {
+		zeros bool // numbers are often 0, so that a dead number is 0
+	}{{"as they came", model.StandardizeNone, false, false}, {"standardized", model.StandardizeAuto, false, false}, {"to 0", model.StandardizeAuto, false, true},
+		{"curves", model.StandardizeAuto, true, false}, {"curves to 0", model.StandardizeAuto, true, true}} {
+		examples := slices.Clone(examples)
+		for i := 3; c.zeros && i < len(examples); i += 20 {
+			examples[i].Features.Value = make([]float64, examples[i].Features.Len())
+		}
 		fit := Standardizer{Presence: true, Mode: c.mode}
 		var b Builder
 		var g DeadValueReadings
@@ -155,11 +148,11 @@ func TestDeathsApply(t *testing.T) {
 			as := event.Example{Features: event.Vec{Index: e.Features.Index, Value: append([]float64(nil), e.Features.Value...)}}
 			for i, column := range as.Features.Index {
 				if dead[column] {
-					as.Features.Value[i] = g.Value(column, schema, c.v)
+					as.Features.Value[i] = g.Value(column, schema)
 				}
 			}
 			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // column 3 is a 0 that was omitted
-				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema, c.v), as.Features.Value[2]}}
+				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema), as.Features.Value[2]}}
 			}
 			if scaler == nil {
 				return as.Features
@@ -176,7 +169,7 @@ func TestDeathsApply(t *testing.T) {
 			}
 			d = b.Data(schema)
 		}
-		d = must.Get(g.Apply(d, scaler, c.v))(t)
+		d = must.Get(g.Apply(d, scaler))(t)
 		// Compare the mean squared error over all possible failures of a few examples, by enumeration and by the
 		// objective.
 		w := make([]float64, d.Columns()+1)

@@ -45,7 +45,6 @@ func TestBounds(t *testing.T) {
 		{"record.max_bytes", []string{"1", "1073741824"}, []string{"0", "1073741825"}},
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.silent_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
-		{"learner.silent_value", []string{`"auto"`, `"mean"`, `"zero"`}, []string{`"null"`}},
 		{"learner.expected_missing_groups", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.c", []string{"1e-30", "1e30", "inf"}, []string{"0.0", "5e-324", "1e31", "nan"}},
 		{"learner.learning_rate", []string{"0.0", "1e-12", "1e6"}, []string{"1e-13", "1.1e6", "1e200", "inf", "nan"}},

@@ -45,8 +45,6 @@ type Config struct {
 	SilentMissing float64 `toml:"silent_missing"`
 	// SilentGroups is true if whole groups can be silently missing, see Among.
 	SilentGroups bool `toml:"-" fixed:"silent_groups"`
-	// SilentValue is parsed by model.ParseSilentValue.
-	SilentValue string `toml:"silent_value"`
 	// MissingPolicy is parsed by model.ParseMissingPolicy. It is not part of the Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
 	// CovarianceMaxFields is the largest number of numeric columns whose covariance is estimated for imputation. It is
@@ -114,7 +112,6 @@ func DefaultConfig() Config {
 	return Config{
 		Loss:                "logistic:gaussian",
 		Noise:               "auto",
-		SilentValue:         string(model.SilentAuto),
 		MissingPolicy:       "auto",
 		CovarianceMaxFields: 256,
 		C:                   1,
@@ -457,9 +454,6 @@ func (s *checked) parseNoise(c Config) error {
 		if !(d >= 0 && d <= 0.9) {
 			return event.KeyErrorf(key, "%s = %v: must lie in [0, 0.9]", key, d)
 		}
-	}
-	if _, err := model.ParseSilentValue(c.SilentValue); err != nil {
-		return event.KeyErrorf("silent_value", "silent_value %w", err)
 	}
 	if c.SilentMissing > 0 && c.Noise != "auto" {
 		return event.KeyErrorf("silent_missing", "silent_missing = %v: needs noise = \"auto\"; for one noise level set noise = \"silent:%v\" instead", c.SilentMissing, c.SilentMissing)

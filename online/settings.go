@@ -91,7 +91,7 @@ func parse(c Config) (settings, error) {
 	bends := a.Square() && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	s.presence = c.Presence == "auto" && bends && (!a.Windows() || a.Window.Pairs)
 	s.corrects = rule.Second && newton.Wanted(l) && a.Intercept && bends && !a.Observed && !slices.ContainsFunc(a.Noises, func(n loss.Noise) bool { return loss.AsGroups(n).Rates != nil })
-	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups, Value: model.SilentValue(c.SilentValue)}
+	s.silence = encode.Silence{Learned: isSilent, Groups: noise.Groups}
 	switch {
 	case l.Facts().Regression || single && !isSilent:
 		s.scales = oneScale

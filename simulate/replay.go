@@ -344,7 +344,7 @@ func readingDead(subjects []*Subject) []*Subject {
 			read[&s.Examples[0]] = g
 		}
 		learner := *s
-		learner.dead = cmp.Or(g.Numbers(s.Schema, model.SilentValue(s.Learn.SilentValue)), &model.Dead{})
+		learner.dead = cmp.Or(g.Numbers(s.Schema), &model.Dead{})
 		subjects[i] = &learner
 	}
 	return subjects

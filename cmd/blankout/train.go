@@ -47,7 +47,6 @@ type trainFlags struct {
 	covariance  int                     // largest number of numeric columns in the covariance
 	presence    batch.Presence          // presence of the fields in the examples, for --missing-policy
 	observed    bool                    // whether the noise is loss.ObservedNoise, whose rates are computed from the examples
-	silentValue string                  // value that features read after they fail silently, under silent noise
 	deaths      batch.DeadValueReadings // readings that determine this value
 }
 
@@ -104,7 +103,6 @@ computes the objective and the training error. --noise and --standardize default
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
 	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to tolerate, such as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q deletes features and, independently, groups; group:NAME=Q,… sets the rate of each\ngroup; observed takes the rates at which groups are missing from the examples")
-	f.StringVar(&o.silentValue, "silent-value", string(model.SilentAuto), "with --noise silent:D or silent-group:D: the value of a dead feature, `auto|mean|zero`\nauto: 0 if at least 1 % of its values, and of all numbers, are 0; else its mean")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "weight of the losses against |w|^2 (`COST`)")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -180,9 +178,6 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	}
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
 		return fmt.Errorf("--influences needs --loss t-logistic:T, without --copies")
-	}
-	if _, err := model.ParseSilentValue(o.silentValue); err != nil {
-		return fmt.Errorf("--silent-value %w", err)
 	}
 	if o.observed = o.config.Noise == loss.ObservedNoise; o.observed {
 		o.config.Noise = "group:0" // a group noise, for checks before the rates are computed
@@ -531,7 +526,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	if o.silent() {
 		var err error
-		if d, err = o.deaths.Apply(d, scaler, model.SilentValue(o.silentValue)); err != nil {
+		if d, err = o.deaths.Apply(d, scaler); err != nil {
 			return nil, nil, refusedError{err}
 		}
 	}

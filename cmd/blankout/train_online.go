@@ -85,7 +85,6 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, onlineOnly, "needs --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "needs --loss dropsvm"},
 		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: for regression use none, impute or auto"},
-		{o.silent(), []string{"silent-value"}, "needs --noise silent:D or silent-group:D"},
 		{lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "needs --loss t-logistic:T; other losses have the prior l2"},
 	} {
 		if !f.used {
@@ -231,7 +230,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if given("covariance-max-fields") {
 		t.CovarianceMaxFields = o.covariance
 	}
-	t.Intercept, t.ExpectedMissing, t.SilentValue = string(o.config.Intercept), o.missing, o.silentValue
+	t.Intercept, t.ExpectedMissing = string(o.config.Intercept), o.missing
 	t.C, o.online.scale = o.config.Cost, 1
 	if given("l2") {
 		l, err := loss.Parse(t.Loss)

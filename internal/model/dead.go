@@ -3,38 +3,13 @@ package model
 // This file makes events lose features, and defines the values that silently dead features have.
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"blankout/internal/event"
 )
 
-// SilentValue selects the value of a dead numeric feature, in its raw unit. Dead words and categories are absent.
-type SilentValue string
-
-// The choices of SilentValue.
-const (
-	// SilentAuto selects SilentZero for a column that is 0 in at least a hundredth of its readings, if zeros are also
-	// at least a hundredth of the readings of all numeric columns. Otherwise it selects SilentMean. If
-	// the other numeric columns are almost never 0, a dead number is not 0 either, and a 0 is an ordinary value.
-	SilentAuto SilentValue = "auto"
-	// SilentMean is the mean of the readings, before any Transform.
-	SilentMean SilentValue = "mean"
-	// SilentZero is 0.
-	SilentZero SilentValue = "zero"
-)
-
-// ParseSilentValue parses auto, mean or zero.
-func ParseSilentValue(s string) (SilentValue, error) {
-	v := SilentValue(s)
-	if v != SilentAuto && v != SilentMean && v != SilentZero {
-		return "", fmt.Errorf("%q: want auto, mean or zero", s)
-	}
-	return v, nil
-}
-
-// zerosOf is the inverse of the smallest fraction of zeros at which SilentAuto selects SilentZero.
+// zerosOf is the inverse of the smallest fraction of zeros at which a dead number is 0.
 const zerosOf = 100
 
 // Zeros counts readings, and how many of them were 0.
@@ -47,11 +22,11 @@ func (z *Zeros) Add(readings, zeros float64) {
 
 func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
 
-// Zero reports whether a dead numeric feature has the value 0, given the counts of this feature and of all numeric
-// features.
-func (v SilentValue) Zero(own, all Zeros) bool {
-	return v == SilentZero || v == SilentAuto && own.usual() && all.usual()
-}
+// DeadIsZero reports whether a dead numeric feature has the value 0, given the counts of this feature and of all numeric
+// features; otherwise it has its mean, before any Transform. It is 0 if at least a hundredth of its readings are 0, and
+// at least a hundredth of the readings of all numeric features. If the other features are almost never 0, a dead number is
+// not 0 either, and a 0 is an ordinary value. Dead words and categories are absent.
+func DeadIsZero(own, all Zeros) bool { return own.usual() && all.usual() }
 
 // Dead has the values of dead numeric features, in their raw unit. It is immutable.
 type Dead struct {

@@ -64,7 +64,7 @@ type Together struct {
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
-		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
+		deaths:  deaths{Silence: c.Silence, values: &silent.Values{}},
 		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent, c.Numbers),
 		together: c.Together,
 	}

@@ -102,7 +102,6 @@ func (f *faults) state(c *coder.Coder) {
 type Silence struct {
 	Learned bool // provide the values of an Input's features when silently missing
 	Groups  bool // also provide the units that are missing as a whole
-	Value   model.SilentValue
 }
 
 // deaths holds the values that numeric columns have when they are silently missing (dead).

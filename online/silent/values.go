@@ -14,7 +14,6 @@ import (
 // words and categories have the value 0 when they are dead, because a sender omits them. Values is not safe for
 // concurrent use.
 type Values struct {
-	choice  model.SilentValue
 	columns []uint32 // columns in ascending order
 	of      []readings
 	all     model.Zeros
@@ -26,9 +25,6 @@ type readings struct {
 	dead               float64 // value when silently missing, updated when model.Renews returns true
 	zero               bool    // the value is 0; otherwise it is the mean
 }
-
-// NewValues returns Values without columns.
-func NewValues(c model.SilentValue) *Values { return &Values{choice: c} }
 
 // Len returns the number of columns.
 func (v *Values) Len() int { return len(v.columns) }
@@ -116,7 +112,7 @@ func (w *Walk) Read(column uint32, x float64) {
 		return
 	}
 	r.dead, r.zero = r.mean, false
-	if v.choice.Zero(model.Zeros{Readings: r.count, Zeros: r.zeros}, v.all) {
+	if model.DeadIsZero(model.Zeros{Readings: r.count, Zeros: r.zeros}, v.all) {
 		r.dead, r.zero = 0, true
 	}
 }

@@ -6,20 +6,18 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
-	"blankout/internal/model"
 	"blankout/online/silent"
 )
 
-// TestValues checks that the dead value of a number is 0 if 0 is frequent or configured. Otherwise it must be the mean.
+// TestValues checks that the dead value of a number is 0 if 0 is frequent. Otherwise it must be the mean.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
-		choice model.SilentValue
-		zeros  int // number of zeros in a hundred readings; the other readings are 4
-		want   float64
+		zeros int // number of zeros in a hundred readings; the other readings are 4
+		want  float64
 	}{
-		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 4}, {model.SilentAuto, 2, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
+		{0, 4}, {1, 4}, {2, 0}, {50, 0},
 	} {
-		v := silent.NewValues(tt.choice)
+		v := &silent.Values{}
 		for i := range 6400 {
 			walk := v.Walk()
 			walk.Read(3, 1)
@@ -31,7 +29,7 @@ func TestValues(t *testing.T) {
 		}
 		walk := v.Walk()
 		if got := walk.Raw(7, math.NaN()); math.Abs(got-tt.want) > 0.05 {
-			t.Errorf("%s with %d zeros: a dead number reads %v, want %v", tt.choice, tt.zeros, got, tt.want)
+			t.Errorf("%d zeros: a dead number reads %v, want %v", tt.zeros, got, tt.want)
 		}
 		walk = v.Walk()
 		if got := walk.Raw(5, -1); got != -1 {
@@ -39,7 +37,7 @@ func TestValues(t *testing.T) {
 		}
 		out := &coder.Coder{}
 		v.State(out)
-		again := silent.NewValues(tt.choice)
+		again := &silent.Values{}
 		if in := coder.Read(out.Out); true {
 			if again.State(in); !in.Done() {
 				t.Fatal("the state cannot be read")
