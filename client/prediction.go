@@ -96,14 +96,8 @@ func predicted(p served.Prediction, err error) (Prediction, error) {
 	}
 	out := Prediction{
 		ID: p.ID, Value: p.Value, Low: p.Low, High: p.High, Class: p.Class, Probability: p.Probability, Probabilities: p.Probabilities, Set: p.Set,
-		Score: p.Score, Scores: p.Scores, Missing: p.Missing, Stuck: p.Stuck, MissingPolicy: string(p.MissingPolicy), NoiseLevel: p.NoiseLevel, Version: p.Version,
+		Score: p.Score, Scores: p.Scores, Missing: p.Missing, Stuck: p.Stuck, MissingPolicy: p.MissingPolicy, MixtureWeights: p.MixtureWeights, NoiseLevel: p.NoiseLevel, Version: p.Version,
 		Unseen: p.Unseen, OnlyUnseen: p.OnlyUnseen,
-	}
-	if len(p.MixtureWeights) > 0 {
-		out.MixtureWeights = map[string]float64{}
-		for policy, weight := range p.MixtureWeights {
-			out.MixtureWeights[string(policy)] = weight
-		}
 	}
 	for _, d := range p.Doubted {
 		out.Doubted = append(out.Doubted, DoubtedReading(d))

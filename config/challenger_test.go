@@ -95,7 +95,7 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		want       string
 	}{
 		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE:5: [[challenger]] "a": unknown key nosie, did you mean noise?`},
-		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c is a text but should be a number`},
+		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c should be a number`},
 		{"not TOML", head + "c = ", nil, nil, `FILE:5: [[challenger]] "": c: `},
 		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE:6: [[challenger]] "a": noise`},
 		{"record", head + "drop = ['label']", nil, nil, `FILE:4: [[challenger]] "a": label: field "label" is also named by drop`},

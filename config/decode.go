@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 )
@@ -83,21 +84,18 @@ func decodeFile(name, text string, config any) error {
 	if line := tooDeep(text); line > 0 {
 		return fmt.Errorf("%s: nested deeper than %d", place(name, line), maxNesting)
 	}
-	var all map[string]any
-	if _, err := toml.Decode(text, &all); err == nil {
-		if problems := mistyped(all, text, known); len(problems) > 0 {
-			return placed(name, problems)
-		}
-	}
 	meta, err := toml.Decode(text, config)
 	if err != nil {
 		return fileError(name, err, known)
 	}
+	var all map[string]any
+	if _, err := toml.Decode(text, &all); err != nil {
+		return fileError(name, err, known)
+	}
 	var problems []positioned
 	for _, k := range known {
-		// The TOML package would convert a negative number to a large positive number.
-		if n, _ := valueOf(all, k.path).(int64); n < 0 && k.value.CanUint() {
-			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
+		if why := k.misread(valueOf(all, k.path)); why != "" {
+			problems = append(problems, positioned{lineOf(text, k.path), k.String() + why})
 		}
 	}
 	var told toml.Key
@@ -117,6 +115,21 @@ func decodeFile(name, text string, config any) error {
 		err = errors.Join(err, fmt.Errorf("%s: %d more unknown keys", name, n))
 	}
 	return err
+}
+
+// misread returns why the TOML package decodes a value into the key although it should not: it converts a negative
+// number to a large positive number, takes a number without a unit as nanoseconds, and ignores a value that should be a
+// table. It returns "" otherwise.
+func (k key) misread(value any) string {
+	n, whole := value.(int64)
+	_, table := value.(map[string]any)
+	switch {
+	case whole && n < 0 && k.value.CanUint():
+		return fmt.Sprintf(": %d is negative", n)
+	case whole && k.value.Type() == reflect.TypeFor[time.Duration](), value != nil && !table && k.value.Kind() == reflect.Map && !readsTOML(k.value.Type()):
+		return " should be " + whatFits(k.value.Type())
+	}
+	return ""
 }
 
 // placed joins problems in the order of their lines and adds positions.
@@ -218,14 +231,18 @@ func fileError(name string, err error, known []key) error {
 	e, ok := errors.AsType[toml.ParseError](err)
 	if !ok {
 		// An error about a value of a wrong type has the form `toml: line 3 (last key "learner.learning_rate"): what`.
-		message := strings.TrimPrefix(err.Error(), "toml: ")
 		var line int
-		if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {
-			if _, rest, ok := strings.Cut(message, `(last key "`); ok {
-				message = strings.Replace(rest, `"): `, ": ", 1)
+		_, _ = fmt.Sscanf(err.Error(), "toml: line %d", &line)
+		_, rest, _ := strings.Cut(err.Error(), `(last key "`)
+		path, what, _ := strings.Cut(rest, `"): `)
+		for _, k := range known {
+			if at := k.String(); path == at || strings.HasPrefix(path, at+".") {
+				return fmt.Errorf("%s: %s should be %s", place(name, line), k, whatFits(k.value.Type()))
+			} else if strings.HasPrefix(at, path+".") {
+				return fmt.Errorf("%s: %s should be a table, as in [%s]", place(name, line), path, path)
 			}
 		}
-		return fmt.Errorf("%s: %s", place(name, line), message)
+		return fmt.Errorf("%s: %s: %s", place(name, line), path, what)
 	}
 	isKey, isTable, isText := false, e.LastKey == "", false
 	for _, k := range known {
@@ -281,9 +298,6 @@ func (*refuse) UnmarshalTOML(any) error { return errors.New("found") }
 // set decodes one value into a key. The text has the form of a command line or an environment variable: strings need no
 // quotes, and a list may be a,b,c.
 func (k key) set(text, origin string) error {
-	if k.value.CanUint() && strings.HasPrefix(text, "-") {
-		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
-	}
 	given := text
 	if isText(k.value.Type()) && !(readsTOML(k.value.Type()) && isWhole(text)) {
 		text = quote(text)
@@ -303,20 +317,21 @@ func (k key) set(text, origin string) error {
 		return fmt.Errorf("%s: %s: nested deeper than %d", origin, k, maxNesting)
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
-	var raw map[string]any
-	if _, err := toml.Decode("x = "+text, &raw); !isText(k.value.Type()) && (err != nil || !fits(raw["x"], k.value.Type())) {
+	var raw struct{ X any }
+	if _, err := toml.Decode("x = "+text, &raw); err == nil {
+		if why := k.misread(raw.X); why != "" {
+			return fmt.Errorf("%s: %s%s", origin, k, why)
+		}
+	}
+	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
+		if e, ok := errors.AsType[toml.ParseError](err); ok && isText(k.value.Type()) {
+			return fmt.Errorf("%s: %s: %s", origin, k, e.Message)
+		}
 		what := "" // the error does not quote lists and maps, because they may hold a secret
 		if kind := k.value.Kind(); kind != reflect.Slice && kind != reflect.Map {
 			what = fmt.Sprintf(" is %q but", given)
 		}
 		return fmt.Errorf("%s: %s%s should be %s", origin, k, what, whatFits(k.value.Type()))
-	}
-	if _, err := toml.Decode("x = "+text, wrapped.Interface()); err != nil {
-		message := fileError("", err, keys(wrapped.Interface())).Error()
-		if _, rest, ok := strings.Cut(message, "x: "); ok {
-			message = rest
-		}
-		return fmt.Errorf("%s: %s: %s", origin, k, message)
 	}
 	k.value.Set(wrapped.Elem().Field(0))
 	return nil

@@ -40,7 +40,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		{"dotted", "learner.learning_rate = 1.0\nlearner.learning_rat = 1.0", "f.toml:2: unknown key learner.learning_rat, did you mean learner.learning_rate?"},
 		{"two", "[learner]\nlearning_rato = 1\n[kafka]\nbroker = ['x']",
 			"f.toml:2: unknown key learner.learning_rato, did you mean learner.learning_rate?\nf.toml:4: unknown key kafka.broker, did you mean kafka.brokers?"},
-		{"type", "[learner]\nlearning_rate = 'fast'", "f.toml:2: learner.learning_rate is a text but should be a number"},
+		{"type", "[learner]\nlearning_rate = 'fast'", "f.toml:2: learner.learning_rate should be a number"},
 		{"range", "[learner]\nbits = -1", "f.toml:2: learner.bits: "},
 		{"duration", "[learner]\nwait = 'soon'", "f.toml:2: learner.wait: "},
 		{"syntax", "[learner]\nlearning_rate = ", "f.toml:2: learner.learning_rate: "},

@@ -176,8 +176,8 @@ func TestNumbersFiles(t *testing.T) {
 	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted" {
 		t.Error(header)
 	}
-	must.Do(t, first.Markdown(&text))
-	for _, want := range []string{"Root mean squared error (RMSE) over 60 events", "Mean absolute error (MAE):", "| m | declared | +Inf |"} {
+	must.Do(t, first.WriteTable(&text))
+	for _, want := range []string{"rmse", "mae", "+Inf"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %s", want, &text)
 		}

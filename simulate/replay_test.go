@@ -74,7 +74,7 @@ func TestReplay(t *testing.T) {
 			t.Error("another result at the second time")
 		}
 		names, err := again.Save(files[i])
-		if err != nil || len(names) != 3+2*7 {
+		if err != nil || len(names) != 2+2*7 {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {

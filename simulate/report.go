@@ -14,12 +14,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"blankout/internal/event"
 )
 
-// Save writes a Result to a directory, which it creates: results.json, results.csv, results.md and the figures. It
-// returns the names of the files.
+// Save writes a Result to a directory, which it creates: results.json, results.csv and the figures. It returns
+// the names of the files.
 func (r *Result) Save(dir string) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -36,9 +37,7 @@ func (r *Result) Save(dir string) (names []string, err error) {
 		return e.Encode(r)
 	})
 	write("results.csv", r.WriteCSV)
-	figures := r.Figures()
-	write("results.md", func(w io.Writer) error { return r.writeMarkdown(w, figures) })
-	for _, f := range figures {
+	for _, f := range r.Figures() {
 		if err != nil {
 			return names, err
 		}
@@ -62,13 +61,25 @@ func writeFile(path string, f func(io.Writer) error) (err error) {
 }
 
 // WriteCSV writes one line per Point.
-func (r *Result) WriteCSV(w io.Writer) error {
-	c := csv.NewWriter(w)
+func (r *Result) WriteCSV(w io.Writer) error { return csv.NewWriter(w).WriteAll(r.rows(number)) }
+
+// WriteTable writes the lines of WriteCSV as aligned text, with four digits of each number.
+func (r *Result) WriteTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range r.rows(func(x float64) string { return fmt.Sprintf("%.4g", x) }) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}
+
+// rows returns a header and a row for each Point. Errors of classification are in percent. low and high are the 95 %
+// confidence bounds of the mean error over the repeats.
+func (r *Result) rows(format func(float64) string) [][]string {
 	optional := func(x *float64) string {
 		if x == nil {
 			return ""
 		}
-		return number(*x)
+		return format(*x)
 	}
 	first, second := "error", "log_loss"
 	if r.Numbers {
@@ -79,66 +90,10 @@ func (r *Result) WriteCSV(w io.Writer) error {
 		for _, p := range spline.Points {
 			first, second := p.errors()
 			rows = append(rows, []string{event.Printable(spline.Subject), event.Printable(p.Nightmare), optional(p.Level), string(spline.Loss), fmt.Sprint(spline.Rescale), fmt.Sprint(p.Repeats),
-				number(first), optional(p.Low), optional(p.High), number(second), number(p.Deleted)})
+				format(first), optional(p.Low), optional(p.High), format(second), format(p.Deleted)})
 		}
 	}
-	return c.WriteAll(rows)
-}
-
-// Markdown writes one table of errors for each family, with a row for each model and treatment, and a column for each
-// nightmare. For regression, each table of root mean squared errors is followed by a table of mean absolute errors.
-func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
-
-func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
-	var b strings.Builder
-	what, digits := "Error in percent", "%.2f"
-	if r.Numbers {
-		what, digits = "Root mean squared error (RMSE)", "%.4g"
-	}
-	fmt.Fprintf(&b, "# Nightmares\n\n%s over %d events, seed %d, %d %s; ± is the 95 %% confidence of the mean over them.\n",
-		what, r.Events, r.Seed, r.Repeat, map[bool]string{true: "repetition", false: "repetitions"}[r.Repeat == 1])
-	table := func(splines []*Curve, cell func(*Point) string) {
-		row := func(first, second string, cell func(*Point) string, points []Point) {
-			fmt.Fprintf(&b, "| %s | %s |", inTable(first), second)
-			for i := range points {
-				fmt.Fprintf(&b, " %s |", inTable(cell(&points[i])))
-			}
-			b.WriteByte('\n')
-		}
-		points := splines[0].Points
-		row("model", "loss", func(p *Point) string { return p.Nightmare }, points)
-		b.WriteString("|---|---|" + strings.Repeat("---|", len(points)) + "\n")
-		for _, c := range splines {
-			row(c.name(), c.Treatment.String(), cell, c.Points)
-		}
-	}
-	for _, family := range r.families() {
-		splines := r.of(family)
-		fmt.Fprintf(&b, "\n## %s\n\n", event.Printable(family))
-		table(splines, func(p *Point) string {
-			first, _ := p.errors()
-			if p.High == nil {
-				return fmt.Sprintf(digits, first)
-			}
-			return fmt.Sprintf(digits+" ± "+digits, first, *p.High-first)
-		})
-		if r.Numbers {
-			b.WriteString("\nMean absolute error (MAE):\n\n")
-			table(splines, func(p *Point) string { return fmt.Sprintf(digits, p.MAE) })
-		}
-		for _, f := range figures {
-			if f.family == family {
-				fmt.Fprintf(&b, "\n![%s](%s.png)\n", event.Printable(f.Figure.Title), f.Name)
-			}
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// inTable escapes a name for a table cell.
-func inTable(name string) string {
-	return strings.ReplaceAll(event.Printable(name), "|", `\|`)
+	return rows
 }
 
 // families returns the names of the families in order.
@@ -171,7 +126,6 @@ func (c *Curve) name() string {
 type Named struct {
 	Name   string
 	Figure *Figure
-	family string
 }
 
 // Figures returns the figures: for every family the error by level, or bars if it has no numbers. A nightmare that is
@@ -237,13 +191,13 @@ func (r *Result) Figures() []Named {
 			}
 			f.Series = append(f.Series, s)
 		}
-		out = append(out, Named{name("error", family), f, family})
+		out = append(out, Named{name("error", family), f})
 		for at := range points {
 			learns := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Learns })
 			if points[at].Window == nil && !learns {
 				continue
 			}
-			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(splines, at, legend), family})
+			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(splines, at, legend)})
 		}
 	}
 	return out

@@ -49,12 +49,12 @@ func TestKafkaLeaders(t *testing.T) {
 	}
 	go func() { filled <- fillCrashTopic(t, brokers, topic, pace) }()
 
-	counted := func() float64 { return soakMetrics(t, url).counted }
+	learned := func() float64 { return counted(must.Get(metrics(t.Context(), url))(t)) }
 	more := func(n float64) { // more waits until n more records have been learned
 		t.Helper()
 		allowed.Add(5000)
-		least := counted() + n
-		l.await(t, "more is learned", func() bool { return counted() >= least })
+		least := learned() + n
+		l.await(t, "more is learned", func() bool { return learned() >= least })
 	}
 	leader := func() *kafkaBroker {
 		t.Helper()
@@ -111,7 +111,7 @@ func TestKafkaLeaders(t *testing.T) {
 	}
 	allowed.Store(1 << 40)
 	must.Do(t, <-filled)
-	l.await(t, "all is counted", func() bool { return counted() >= float64(crashTopics[topic].records) })
+	l.await(t, "all is counted", func() bool { return learned() >= float64(crashTopics[topic].records) })
 	l.stop(t, command)
 	if !strings.Contains(l.log(), "fetching failed, trying again") {
 		t.Errorf("no word in the log of what the learner went through\n%s", l.log())

@@ -228,13 +228,8 @@ func TestDamagedHTTPLog(t *testing.T) {
 	learned := func(events int) { // by this process
 		t.Helper()
 		l.await(t, fmt.Sprintf("%d events are learned", events), func() bool {
-			answer, err := http.Get(strings.TrimSuffix(l.url, "/v1/learn") + "/metrics")
-			if err != nil {
-				return false
-			}
-			defer answer.Body.Close()
-			text, err := io.ReadAll(answer.Body)
-			return err == nil && strings.Contains(string(text), fmt.Sprintf("blankout_events_total{outcome=\"learned\"} %d\n", events))
+			m, err := metrics(t.Context(), strings.TrimSuffix(l.url, "/v1/learn"))
+			return err == nil && m[`blankout_events_total{outcome="learned"}`] == float64(events)
 		})
 	}
 	process = l.start(t)

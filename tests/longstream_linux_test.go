@@ -2,7 +2,6 @@ package tests
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -70,12 +69,12 @@ func TestLongStream(t *testing.T) {
 	began = time.Now()
 	var samples []longSample
 	for ctx := t.Context(); ; {
-		s, err := scrapeLong(ctx, url)
+		m, err := metrics(ctx, url)
 		if err != nil {
 			break // the program has ended; Wait returns the reason
 		}
-		s.seconds = time.Since(began).Seconds()
-		samples = append(samples, s)
+		samples = append(samples, longSample{time.Since(began).Seconds(), m[`blankout_events_total{outcome="learned"}`], m[`blankout_progressive_error_ratio{span="total"}`],
+			m[`blankout_progressive_error_ratio{span="window"}`], m["process_resident_memory_bytes"]})
 		time.Sleep(min(time.Second, time.Duration(events)*20*time.Nanosecond))
 	}
 	if err := command.Wait(); err != nil {
@@ -187,32 +186,6 @@ func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 
 // longSample holds the metrics of the program at one time.
 type longSample struct{ seconds, events, total, recent, memory float64 }
-
-func scrapeLong(ctx context.Context, url string) (s longSample, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
-	if err != nil {
-		return s, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return s, err
-	}
-	defer response.Body.Close()
-	to := map[string]*float64{
-		`blankout_events_total{outcome="learned"}`: &s.events, "process_resident_memory_bytes": &s.memory,
-		`blankout_progressive_error_ratio{span="total"}`: &s.total, `blankout_progressive_error_ratio{span="window"}`: &s.recent,
-	}
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if x := to[name]; x != nil {
-			if *x, err = strconv.ParseFloat(value, 64); err != nil {
-				return s, err
-			}
-		}
-	}
-	return s, lines.Err()
-}
 
 // drawLong writes the figures and the page results.md.
 func drawLong(dir string, samples []longSample, events int, constant float64, produced time.Duration) error {

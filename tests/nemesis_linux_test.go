@@ -720,7 +720,7 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 			ready, _ := call("GET", "/readyz", "")
 			code, metrics := call("GET", "/metrics", "")
 			if ready == http.StatusOK && code == http.StatusOK {
-				m := sumMetrics(metrics)
+				m := metricsOf(metrics)
 				marks = append(marks, mark{at, uint64(m["blankout_model_version"]) >> 32, m["blankout_learner_events"], disturbed})
 			} else {
 				marks = nil
@@ -740,19 +740,6 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// sumMetrics returns the sum of each metric over its labels.
-func sumMetrics(text []byte) map[string]float64 {
-	sums := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if x, err := strconv.ParseFloat(value, 64); ok && err == nil {
-			name, _, _ = strings.Cut(name, "{")
-			sums[name] += x
-		}
-	}
-	return sums
 }
 
 // heal ends all faults and waits until the brokers work.
@@ -812,7 +799,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 		if response, err := client.Get(n.url + "/metrics"); err == nil {
 			text, _ := io.ReadAll(response.Body)
 			response.Body.Close()
-			counted = sumMetrics(text)["blankout_partition_records"]
+			counted = metricsOf(text)["blankout_partition_records"]
 		}
 		if committed, err := n.admin.FetchOffsets(t.Context(), "blankout-predict"); err == nil {
 			predicted = 0

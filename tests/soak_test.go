@@ -1,8 +1,8 @@
 package tests
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +95,7 @@ directory = ""
 	producer := must.Get(stream.NewProducer(t.Context(), pc))(t)
 	defer producer.Close()
 
-	var samples []soakSample
+	var samples []map[string]float64
 	produced, asked, answered := uint64(0), 0, 0
 	r := rand.New(rand.NewPCG(1, 1))
 	began, trimmed := time.Now(), time.Now()
@@ -129,7 +129,7 @@ directory = ""
 				response.Body.Close()
 			}
 		}
-		samples = append(samples, soakMetrics(t, url))
+		samples = append(samples, must.Get(metrics(t.Context(), url))(t))
 		// The broker keeps its log in memory, so the test deletes records that all consumers have read.
 		if time.Since(trimmed) > 10*time.Second {
 			trimmed = time.Now()
@@ -138,7 +138,7 @@ directory = ""
 		time.Sleep(time.Until(second.Add(200 * time.Millisecond)))
 	}
 	for range 600 {
-		if s := soakMetrics(t, url); s.counted == float64(produced) && s.predicted >= float64(produced) {
+		if s := must.Get(metrics(t.Context(), url))(t); counted(s) == float64(produced) && s["blankout_predictions_total"] >= float64(produced) {
 			samples = append(samples, s)
 			break
 		}
@@ -153,10 +153,12 @@ directory = ""
 	}
 	last := samples[len(samples)-1]
 	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
-	if last.counted != float64(produced) || last.predicted < float64(produced) {
-		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, last.counted, last.predicted)
+	if predicted := last["blankout_predictions_total"]; counted(last) != float64(produced) || predicted < float64(produced) {
+		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, counted(last), predicted)
 	}
-	if last.validations == 0 || last.checkpoints == 0 || last.snapshots == 0 || last.refused == 0 {
+	refused, checkpoints := last[`blankout_events_total{outcome="refused"}`], last[`blankout_checkpoints_total{outcome="saved"}`]
+	validations, snapshots := last[`blankout_validations_total{outcome="done"}`], last[`blankout_snapshots_total{outcome="published",place="topic"}`]
+	if validations == 0 || checkpoints == 0 || snapshots == 0 || refused == 0 {
 		t.Errorf("this tests little: %+v", last)
 	}
 	n := len(samples) / 4
@@ -164,21 +166,24 @@ directory = ""
 	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	report := fmt.Sprintf("%d records (%.0f refused), %d requests, %.0f checkpoints, %.0f validations, %.0f snapshots, %v of processor time\n\n"+
 		"| after %v | second quarter | last quarter | most |\n|---|---|---|---|",
-		produced, last.refused, asked, last.checkpoints, last.validations, last.snapshots, used.Round(time.Second), time.Since(began).Round(time.Second))
+		produced, refused, asked, checkpoints, validations, snapshots, used.Round(time.Second), time.Since(began).Round(time.Second))
 	for _, what := range []struct {
-		name  string
-		of    func(soakSample) float64
-		slack float64 // allowed increase in addition to 10 %
+		name        string
+		metric      string
+		unit, slack float64 // slack is the allowed increase in addition to 10 %
 	}{
-		{"memory, MB", func(s soakSample) float64 { return s.memory / 1e6 }, 10},
-		{"file descriptors", func(s soakSample) float64 { return s.fds }, 5},
-		{"goroutines", func(s soakSample) float64 { return s.goroutines }, 10},
+		{"memory, MB", "process_resident_memory_bytes", 1e6, 10},
+		{"file descriptors", "process_open_fds", 1, 5},
+		{"goroutines", "go_goroutines", 1, 10},
 	} {
-		early, late := median(second, what.of), median(fourth, what.of)
-		most := 0.0
-		for _, s := range samples {
-			most = max(most, what.of(s))
+		of := func(samples []map[string]float64) (sorted []float64) {
+			for _, s := range samples {
+				sorted = append(sorted, s[what.metric]/what.unit)
+			}
+			slices.Sort(sorted)
+			return sorted
 		}
+		early, late, most := of(second)[n/2], of(fourth)[len(fourth)/2], slices.Max(of(samples))
 		report += fmt.Sprintf("\n| %s | %.0f | %.0f | %.0f |", what.name, early, late, most)
 		must.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
 	}
@@ -197,6 +202,11 @@ func (l *learner) url(t *testing.T) string {
 	}
 	t.Fatal(l.log())
 	return ""
+}
+
+// counted returns the number of events in the metrics of a learner.
+func counted(m map[string]float64) float64 {
+	return m["blankout_events_total"] - m[`blankout_events_total{outcome="passed"}`]
 }
 
 // soakEvent draws an event. One in a hundred is invalid.
@@ -223,36 +233,35 @@ func soakEvent(r *rand.Rand) []byte {
 	return fmt.Appendf(nil, `{"label":%q,"x":%.4f,"shop":"s%d","words":["w%d","w%d","w%d"]}`, label, x, r.IntN(100), r.IntN(20_000), r.IntN(20_000), r.IntN(20_000))
 }
 
-type soakSample struct {
-	memory, fds, goroutines             float64
-	counted, refused, predicted         float64
-	checkpoints, validations, snapshots float64
-}
-
-func soakMetrics(t *testing.T, url string) (s soakSample) {
-	t.Helper()
-	response := must.Get(http.Get(url + "/metrics"))(t)
-	defer response.Body.Close()
-	to := map[string][]*float64{
-		"process_resident_memory_bytes": {&s.memory}, "process_open_fds": {&s.fds}, "go_goroutines": {&s.goroutines},
-		`blankout_events_total{outcome="learned"}`: {&s.counted}, `blankout_events_total{outcome="unlabeled"}`: {&s.counted},
-		`blankout_events_total{outcome="held-out"}`: {&s.counted}, `blankout_events_total{outcome="refused"}`: {&s.counted, &s.refused},
-		`blankout_predictions_total{outcome="scored"}`: {&s.predicted}, `blankout_predictions_total{outcome="refused"}`: {&s.predicted},
-		`blankout_checkpoints_total{outcome="saved"}`: {&s.checkpoints}, `blankout_validations_total{outcome="done"}`: {&s.validations},
-		`blankout_snapshots_total{outcome="published",place="topic"}`: {&s.snapshots},
-	}
-	lines := bufio.NewScanner(response.Body)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		for _, sum := range to[name] {
-			x, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(lines.Text())
+// metricsOf returns the value of each time series in a response of /metrics, as blankout_events_total{outcome="learned"},
+// and the sum of each metric over its labels.
+func metricsOf(text []byte) map[string]float64 {
+	values := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if x, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			values[series] += x
+			if name, _, labeled := strings.Cut(series, "{"); labeled {
+				values[name] += x
 			}
-			*sum += x
 		}
 	}
-	return s
+	return values
+}
+
+// metrics returns metricsOf of the program at a URL. The error means that the program does not answer.
+func metrics(ctx context.Context, url string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return metricsOf(text), err
 }
 
 // soakTrim deletes the records that the learner and the predictor have committed, except for a window of records for
@@ -282,13 +291,4 @@ func soakTrim(t *testing.T, admin *kadm.Client) {
 	if _, err := admin.DeleteRecords(t.Context(), to); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-}
-
-func median(samples []soakSample, of func(soakSample) float64) float64 {
-	var xs []float64
-	for _, s := range samples {
-		xs = append(xs, of(s))
-	}
-	slices.Sort(xs)
-	return xs[len(xs)/2]
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,15 +18,9 @@ import (
 	"blankout/internal/served"
 )
 
-// answerWriter writes the prediction of each example, given its scores and probabilities. The function place returns
-// the example's position in the input.
-type answerWriter interface {
-	add(e *event.Example, scores, probabilities []float64, place func() string) error
-	flush() error
-}
-
 // answers writes a prediction for every example. A .jsonl file gets the JSON of the HTTP server. A .csv file gets rows
-// of ID, class and probabilities. Any other file gets lines of class and scores.
+// of ID, class and probabilities. Any other file gets lines of class and scores. With --explain, the output has
+// explanations instead.
 type answers struct {
 	model      *served.Model
 	reader     *fillReader
@@ -35,18 +30,22 @@ type answers struct {
 	out        io.Writer
 	json       *json.Encoder
 	csv        *csv.Writer
+	explain    explainFlags
 	classes    []string // class names, written as in the text format
 	line       []byte
 	row        []string
 }
 
-func newAnswers(out io.Writer, path string, m *served.Model, reader *fillReader, s *event.Schema, d *dataFlags) (*answers, error) {
-	a := &answers{model: m, reader: reader, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, classes: printable(m.Schema.Classes)}
-	switch filepath.Ext(path) {
-	case ".jsonl", ".ndjson":
+func newAnswers(out io.Writer, path string, m *served.Model, reader *fillReader, s *event.Schema, d *dataFlags, explain explainFlags) (*answers, error) {
+	a := &answers{model: m, reader: reader, schema: s, names: namer{model: m, data: d}, regression: loss.IsRegression(m.Loss), out: out, explain: explain, classes: printable(m.Schema.Classes)}
+	switch extension := filepath.Ext(path); {
+	case explain.form != "" || extension == ".jsonl" || extension == ".ndjson":
 		a.json = json.NewEncoder(out)
-		d.record.KeepValue = true // to report the names of unseen features
-	case ".csv":
+		d.record.KeepValue = true // to report the names of features
+		if explain.form != "" {
+			return a, m.Explains()
+		}
+	case extension == ".csv":
 		a.csv = csv.NewWriter(out)
 		return a, a.csv.Write(a.header())
 	}
@@ -86,12 +85,23 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 		if err != nil {
 			return err
 		}
-		answer, err := a.model.PredictionOf(e, a.schema, scores, a.reader.doubted, own)
+		answer, err := a.model.PredictionOf(e, a.schema, scores, a.reader.doubted, own, a.explain.most())
 		answer.Version = 0 // all predictions are of one model
 		if err != nil {
 			return err
 		}
-		return a.json.Encode(answer)
+		if a.explain.form == "" {
+			return a.json.Encode(answer)
+		}
+		x := explanationOf(e, a.schema, place(), answer)
+		if a.explain.form == "json" {
+			return a.json.Encode(x)
+		}
+		if err := printText(a.out, x, math.MaxInt); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out)
+		return err
 	case a.csv != nil:
 		return a.csv.Write(a.rowOf(e, scores, probabilities, place))
 	}
@@ -163,4 +173,12 @@ func (a *answers) flush() error {
 	}
 	a.csv.Flush()
 	return a.csv.Error()
+}
+
+// printable returns names in a form that is safe to print.
+func printable(names []string) (out []string) {
+	for _, name := range names {
+		out = append(out, event.Printable(name))
+	}
+	return out
 }

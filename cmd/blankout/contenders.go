@@ -6,20 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
-
-	"github.com/dustin/go-humanize"
 
 	"blankout/batch/validate"
 	"blankout/config"
 	"blankout/internal/event"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
@@ -302,42 +297,4 @@ func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.Learner
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// printLearners prints the comparison of several learners.
-func printLearners(out io.Writer, list []serve.LearnerReport) {
-	if len(list) == 0 {
-		return
-	}
-	number := func(x *float64) string {
-		if x == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.4g", *x)
-	}
-	difference := func(d measure.DifferenceReport) string {
-		if d.Difference == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.4g ± %s", *d.Difference, number(d.StandardError))
-	}
-	first, second := "error, %", "log-loss"
-	if list[0].MAE != nil {
-		first, second = "MAE", "RMSE"
-	}
-	fmt.Fprintln(out, "\nlearners of the stream: loss minus the leader's, with its standard error")
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "learner\tevents\t%s\t%s\tdifference\tlatest window\twindow before\n", first, second)
-	for _, x := range list {
-		name, columns := x.Name, []string{"lead", "", ""}
-		if x.Compared != nil {
-			columns = []string{difference(x.Compared.DifferenceReport), difference(x.Compared.Window), difference(x.Compared.Previous)}
-		}
-		error, loss := x.Error, x.LogLoss
-		if x.MAE != nil {
-			error, loss = x.MAE, x.RMSE
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, humanize.Comma(int64(x.Events)), number(error), number(loss), strings.Join(columns, "\t"))
-	}
-	t.Flush()
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"slices"
 
@@ -163,21 +162,4 @@ func (d *deletion) report() (r deletionReport) {
 		}
 	}
 	return r
-}
-
-// print prints the report.
-func (d *deletion) print(w io.Writer) {
-	r := d.report()
-	for _, x := range []struct {
-		name string
-		*lossReport
-	}{{"declared loss", r.Declared}, {"dead features", r.Dead}, {"stale features", r.Stale}} {
-		switch {
-		case x.lossReport == nil:
-		case x.Error != nil:
-			fmt.Fprintf(w, "%-20s error %.4g %%, log-loss %.4g nats\n", x.name, *x.Error, *x.LogLoss)
-		case x.RMSE != nil && x.MAE != nil:
-			fmt.Fprintf(w, "%-20s RMSE %.4g, MAE %.4g\n", x.name, *x.RMSE, *x.MAE)
-		}
-	}
 }

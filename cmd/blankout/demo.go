@@ -184,12 +184,12 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	r.Source = source
 	r.Observe = func(s *run.Status) {
 		if d.screen.due() {
-			d.screen.progress("  " + look.look(s).String())
+			d.screen.progress("  " + progressText(look.look(s)))
 		}
 	}
 	err = r.Run(ctx)
 	if err == nil {
-		d.screen.done("  " + progressOf(r.Status()).String())
+		d.screen.done("  " + progressText(progressOf(r.Status())))
 		err = ctx.Err()
 	}
 	return r, errors.Join(err, source.Close())

@@ -1,41 +1,32 @@
 package main
 
-// This file explains the scores of events for predict, feature by feature.
+// This file has the flags and the output of predict --explain.
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"math"
 	"reflect"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/model"
 	"blankout/internal/served"
 	"blankout/stream/record"
 )
 
 // explainFlags are the flags of predict for explanations.
 type explainFlags struct {
-	form  string // "text" or "json"; "" for no explanations
-	class string
-	top   int
+	form string // "text" or "json"; "" for no explanations
+	top  int
 }
 
 func (o *explainFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.form, "explain", "", "write each feature's contribution to the score, as text or json")
+	f.StringVar(&o.form, "explain", "", "write each prediction with the contributions to its score, as text or json")
 	f.Lookup("explain").NoOptDefVal = "text"
-	f.StringVar(&o.class, "class", "", "explain the score of class `NAME` [the positive of two classes, else the predicted class]")
-	f.IntVar(&o.top, "top", 20, "list this many features, the largest contributions first; 0 lists all")
+	f.IntVar(&o.top, "top", 20, "list this many contributions, the largest first; 0 lists all")
 	_ = c.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -45,102 +36,40 @@ func (o *explainFlags) check() error {
 		return usageError{fmt.Errorf("--explain=%q: want text or json", o.form)}
 	case o.top < 0:
 		return usageError{fmt.Errorf("--top %d: want 0 or more", o.top)}
-	case o.class != "" && o.form == "":
-		return usageError{errors.New("--class needs --explain")}
 	}
 	return nil
 }
 
-// explanation holds the contributions of the features of one event to its score.
+// most returns the largest number of contributions to list, 0 without --explain.
+func (o *explainFlags) most() int {
+	switch {
+	case o.form == "":
+		return 0
+	case o.top == 0:
+		return math.MaxInt
+	}
+	return o.top
+}
+
+// explanation is the JSON output of predict --explain: the prediction of the HTTP server for an event.
 type explanation struct {
-	Event     string   `json:"event"` // position of the event: FILE:LINE or TOPIC/PARTITION: offset N
-	Key       string   `json:"key,omitempty"`
-	Label     *string  `json:"label"`               // null for an unlabeled event
-	Predicted string   `json:"predicted,omitempty"` // predicted class, in the form of Class; not for regression
-	Class     string   `json:"class,omitempty"`     // class that the score belongs to
-	Score     float64  `json:"score"`
-	Prob      *float64 `json:"probability"` // probability of Class; null if the loss gives no probabilities
-	Intercept float64  `json:"intercept"`
-	Noise     string   `json:"noise"`
-	Variance  float64  `json:"variance"` // variance of the score under Noise
-	Features  int      `json:"features"` // number of features of the event
-	// Unseen is the number of the event's features that the model has not seen in training.
-	Unseen  int      `json:"unseen"`
-	Missing []string `json:"missing,omitempty"` // fields that the model treats as missing
-	Stuck   []string `json:"stuck,omitempty"`   // fields of Missing that are stuck at a value, not null
-	// MissingPolicy is the policy that the model used because fields of the event are missing. Factor is the factor of
-	// the event's features. Why is the missing fraction that selected the policy.
-	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
-	Factor        float64             `json:"factor,omitempty"`
-	Why           string              `json:"why,omitempty"`
-	// Imputed is the contribution of imputed fields. It is in addition to the contributions of the features from which
-	// the fields are imputed.
-	Imputed float64                 `json:"filled,omitempty"`
-	Doubted []served.DoubtedReading `json:"doubted,omitempty"` // numbers that count as missing, and why
-	Terms   []explainedTerm         `json:"terms"`
-	Rest    float64                 `json:"rest"` // contribution of the features that are not listed
+	Event string  `json:"event"` // position of the event: FILE:LINE or TOPIC/PARTITION: offset N
+	Label *string `json:"label"` // null for an unlabeled event
+	served.Prediction
 }
 
-type explainedTerm struct {
-	Name         string   `json:"name"`
-	Names        []string `json:"names,omitempty"` // all names in the event that share this column, if several do
-	Field        string   `json:"field,omitempty"`
-	Column       uint32   `json:"column"`
-	Raw          float64  `json:"raw"`
-	Value        float64  `json:"value"`
-	Weight       float64  `json:"weight"`
-	Contribution float64  `json:"contribution"`
-	Fraction     float64  `json:"variance_share"`
-	Known        bool     `json:"known"`
+// explanationOf returns the explanation of an event of the Schema s.
+func explanationOf(e *event.Example, s *event.Schema, place string, p served.Prediction) explanation {
+	x := explanation{Event: place, Prediction: p}
+	switch {
+	case e.Label < 0:
+	case s.Target != loss.Sign:
+		x.Label = new(strconv.FormatFloat(e.Target, 'g', -1, 64))
+	default:
+		x.Label = &s.Classes[e.Label]
+	}
+	return x
 }
-
-// explainer writes the explanation of each example as text or as a line of JSON.
-type explainer struct {
-	flags  *explainFlags
-	model  *model.Linear
-	reader *fillReader
-	schema *event.Schema // schema of the examples
-	class  int           // class to explain; -1 to choose it for each example
-	names  namer
-	out    *bufio.Writer
-	json   *json.Encoder // nil if explanations are text
-}
-
-func newExplainer(out io.Writer, m *served.Model, reader *fillReader, s *event.Schema, d *dataFlags, o *explainFlags) (*explainer, error) {
-	linear, ok := m.Model.(*model.Linear)
-	if !ok {
-		return nil, m.Explains()
-	}
-	x := &explainer{flags: o, model: linear, reader: reader, schema: s, class: -1, names: namer{model: m, data: d}, out: bufio.NewWriter(out)}
-	if o.class != "" {
-		if loss.IsRegression(m.Loss) {
-			return nil, usageError{fmt.Errorf("--class %q: this is a regression model without classes", o.class)}
-		}
-		if x.class = m.Schema.FindClass(o.class); x.class < 0 {
-			return nil, usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, event.ClassList(m.Schema.Classes))}
-		}
-	}
-	if o.form == "json" {
-		x.json = json.NewEncoder(x.out)
-	}
-	d.record.KeepValue = true // to report the names of the event's features
-	return x, nil
-}
-
-func (x *explainer) add(e *event.Example, scores, probabilities []float64, place func() string) error {
-	why, err := x.explain(e, scores, probabilities)
-	if err != nil {
-		return err
-	}
-	why.Event = place()
-	if x.json != nil {
-		return x.json.Encode(why)
-	}
-	why.print(x.out)
-	return nil
-}
-
-func (x *explainer) flush() error { return x.out.Flush() }
 
 // namer finds the names that the features of an event have in its record.
 type namer struct {
@@ -157,172 +86,4 @@ func (n *namer) in() (_ *served.EventNames, err error) {
 		n.names, err = n.model.NewEventNames(n.reading)
 	}
 	return n.names, err
-}
-
-func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (*explanation, error) {
-	m, classes := a.model, a.model.Schema.Classes
-	predicted := m.Predict(scores)
-	class := a.class
-	if class < 0 {
-		if class = predicted; m.Outputs == 1 {
-			class = 1
-		}
-	}
-	why := m.Explain(e, class)
-	x := &explanation{Key: string(e.Key),
-		Score: why.Score, Intercept: why.Intercept, Noise: m.NoiseOf(m.Handling(e)), Variance: why.Variance, Features: len(why.Terms), Terms: []explainedTerm{}}
-	if !loss.IsRegression(m.Loss) {
-		x.Predicted, x.Class = className(classes, predicted), className(classes, class)
-		x.Prob = new(probabilities[class])
-	}
-	if e.Label >= 0 {
-		label := ""
-		if a.schema.Target != loss.Sign {
-			label = strconv.FormatFloat(e.Target, 'g', -1, 64)
-		} else {
-			label = a.schema.Classes[e.Label]
-		}
-		x.Label = &label
-	}
-	if a := m.Handling(e); a.Policy() != "" {
-		x.Stuck = m.StuckFields(e)
-		x.Missing, x.MissingPolicy, x.Factor, x.Why, x.Imputed = m.MissingFields(e), a.Policy(), a.Scale, whyPolicy(&m.Head, e), why.Imputed
-	}
-	x.Doubted = a.names.model.DoubtedReadings(a.reader.doubted)
-	var listed []served.Feature
-	for i, t := range why.Terms {
-		if !t.Known {
-			x.Unseen++
-		}
-		if a.flags.top > 0 && i >= a.flags.top {
-			x.Rest += t.Contribution
-			continue
-		}
-		listed = append(listed, served.Feature{Column: t.Column, Field: t.Field, Known: t.Known})
-	}
-	own, err := a.names.in()
-	if err != nil {
-		return nil, err
-	}
-	named, err := own.Of(e.Value, a.schema, listed)
-	if err != nil {
-		return nil, err
-	}
-	for i, names := range named {
-		t := why.Terms[i]
-		out := explainedTerm{Name: strings.Join(names, " | "), Field: a.schema.Fields[t.Field].Name, Column: t.Column, Raw: t.Raw,
-			Value: t.Value, Weight: t.Weight, Contribution: t.Contribution, Fraction: t.Fraction, Known: t.Known}
-		if len(names) > 1 {
-			out.Names = names
-		}
-		x.Terms = append(x.Terms, out)
-	}
-	return x, nil
-}
-
-// whyPolicy explains why a missing policy predicted an event with missing fields. The explanation has the missing
-// fraction and the mixture weights of the policies.
-func whyPolicy(h *model.Head, e *event.Example) string {
-	k, m, a := h.CountMissing(e), h.Missing, h.Handling(e)
-	if m == nil {
-		return "the model has no missing policy"
-	}
-	var why []string
-	all := k.Null + k.Absent + k.Named + k.AlwaysPresent
-	for _, part := range []struct {
-		missing float64
-		what    string
-	}{{k.Null, "null"}, {k.Absent, "absent although usual"}} {
-		if part.missing > 0 {
-			why = append(why, fmt.Sprintf("%g of %g fields %s", part.missing, all, part.what))
-		}
-	}
-	var fractions []string
-	for i, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
-		if a.Weights[i] > 0 {
-			fractions = append(fractions, fmt.Sprintf("%s %.3g %%", policy, 100*a.Weights[i]))
-		}
-	}
-	if len(fractions) > 1 {
-		why = append(why, "policy weights "+strings.Join(fractions, ", "))
-	}
-	if a.Level > 0 {
-		why = append(why, fmt.Sprintf("at this missing fraction the model uses the weights of %s", h.NoiseOf(a)))
-	}
-	return strings.Join(why, "; ")
-}
-
-// className returns the name of a class for display.
-func className(classes []string, class int) string {
-	if class >= len(classes) || classes[class] == "" {
-		return fmt.Sprintf("class %d", class)
-	}
-	return classes[class]
-}
-
-func (x *explanation) print(w io.Writer) {
-	fmt.Fprint(w, event.Printable(x.Event))
-	if x.Key != "" {
-		fmt.Fprintf(w, " key %q", x.Key)
-	}
-	separator := ": "
-	if x.Predicted != "" {
-		fmt.Fprintf(w, ": %s predicted", event.Printable(x.Predicted))
-		separator = ", "
-	}
-	if x.Label != nil {
-		fmt.Fprintf(w, "%slabeled %s", separator, event.Printable(*x.Label))
-	}
-	fmt.Fprint(w, "\n  score ")
-	if x.Class != "" {
-		fmt.Fprintf(w, "of %s ", event.Printable(x.Class))
-	}
-	fmt.Fprintf(w, "%.4g", x.Score)
-	if x.Prob != nil {
-		fmt.Fprintf(w, ", probability %.4g", *x.Prob)
-	}
-	if x.Variance > 0 {
-		fmt.Fprintf(w, ", variance %.4g under %s", x.Variance, x.Noise)
-	}
-	fmt.Fprintln(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  adds\tweight\tvalue\tas given\tvariance\t  feature")
-	for _, f := range x.Terms {
-		name := event.Printable(f.Name)
-		if !f.Known {
-			name += " (not seen)"
-		}
-		fmt.Fprintf(t, "  %+.4f\t%.4g\t%.4g\t%.4g\t%.1f %%\t  %s\n", f.Contribution, f.Weight, f.Value, f.Raw, 100*f.Fraction, name)
-	}
-	if n := x.Features - len(x.Terms); n > 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  %s other features\n", x.Rest, humanize.Comma(int64(n)))
-	}
-	fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (intercept)\n", x.Intercept)
-	if x.Imputed != 0 {
-		fmt.Fprintf(t, "  %+.4f\t\t\t\t\t  (imputed)\n", x.Imputed)
-	}
-	t.Flush()
-	for _, d := range x.Doubted {
-		why := "which contradicts the other numbers"
-		if d.Reason == string(model.Repeated) {
-			why = "a value that began to repeat, not what the other numbers say"
-		}
-		fmt.Fprintf(w, "  doubted: %s reads %v, %s: they predict %.4g (no measurement with probability %.4g); the terms take it as it is\n", event.Printable(d.Field), d.Value, why, d.Expected, d.Probability)
-	}
-	if len(x.Missing) > 0 {
-		how := fmt.Sprintf("the score of the other fields is multiplied by %.4g", x.Factor)
-		if x.Imputed != 0 {
-			how += ", and for the numbers computed from it"
-		}
-		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
-		if len(x.Stuck) > 0 {
-			fmt.Fprintf(w, "  stuck: %s\n", event.Printable(strings.Join(x.Stuck, ", ")))
-		}
-		if x.Features == 0 && x.Imputed == 0 {
-			fmt.Fprintln(w, "  the model knows no feature of the event: the score is the intercept")
-		} else {
-			fmt.Fprintf(w, "  scored by policy %s, %s: %s\n", x.MissingPolicy, how, x.Why)
-		}
-	}
-	fmt.Fprintln(w)
 }

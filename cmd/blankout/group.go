@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -375,40 +374,5 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
-	w := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "group\t%s\n", event.Printable(r.Name))
-	fmt.Fprintf(w, "commit log\t%d records, applied from %d on\n", r.Offset, r.From)
-	fmt.Fprintf(w, "chain\t%s\n", r.Chain)
-	if r.Architecture != "" {
-		fmt.Fprintf(w, "architecture\t%s\n", event.Printable(r.Architecture))
-	}
-	fmt.Fprintf(w, "commits\t%s accepted\n", humanize.Comma(int64(r.Accepted)))
-	for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
-		fmt.Fprintf(w, "\t%s rejected: %s\n", humanize.Comma(int64(r.Rejected[reason])), reason)
-	}
-	fmt.Fprintf(w, "events\t%s\n", humanize.Comma(int64(r.Events)))
-	for _, m := range r.Members {
-		rejected := fmt.Sprint(m.Rejected, " rejected")
-		for _, reason := range slices.Sorted(maps.Keys(m.RejectedFor)) {
-			rejected += fmt.Sprintf(" (%s %d)", reason, m.RejectedFor[reason])
-		}
-		if n := m.RejectedFor[group.ReasonSettings]; n > 0 {
-			rejected += ", its settings differ from the group's"
-		}
-		fmt.Fprintf(w, "member\t%s: %d commits accepted, %s, %s events, the last at %d\n", m.Member, m.Accepted, rejected, humanize.Comma(int64(m.Events)), m.Last)
-	}
-	for _, b := range r.Snapshots {
-		same := "equals the commit log's result"
-		if !b.Same {
-			same = "DIFFERS from the commit log's result"
-		}
-		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
-	}
-	for _, g := range r.Skipped {
-		fmt.Fprintf(w, "skipped\t%s: at most %s records, not learned\n", event.Printable(g.String()), humanize.Comma(g.To-g.From))
-	}
-	for _, at := range r.Positions {
-		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", event.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)
-	}
-	return w.Flush()
+	return printText(p.stdout, r, math.MaxInt)
 }

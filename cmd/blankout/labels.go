@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout/config"
@@ -324,24 +323,6 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	}
 	j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
 	return j, nil
-}
-
-// printJoined prints the counts of delayed labels, or nothing if c is nil.
-func (p *program) printJoined(c *labels.Counts) {
-	if c == nil {
-		return
-	}
-	text := fmt.Sprintf("%s got a label, %s got none in time, %s still wait", plural(int(c.Matched), "event"), humanize.Comma(int64(c.TimedOut)), humanize.Comma(int64(c.Pending)))
-	if n := c.Corrected; n > 0 {
-		text += fmt.Sprintf("; %s corrected an earlier one", plural(int(n), "label"))
-	}
-	if n := c.Late + c.Unmatched; n > 0 {
-		text += fmt.Sprintf("; late or unmatched: %s", plural(int(n), "label"))
-	}
-	if n := c.OutOfOrder; n > 0 {
-		text += fmt.Sprintf("; the time of %s is out of order: they got the time of the record before", plural(int(n), "record"))
-	}
-	fmt.Fprintln(p.stderr, text)
 }
 
 // joinedFiles is a stream.Opened that joins events with their labels.

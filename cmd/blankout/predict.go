@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -62,10 +60,9 @@ replaces them by [record] of a configuration; --set and flags override both.
 --refused skip counts unusable records and continues. An example without a feature that the
 model knows is unusable, unless you give --unseen answer.
 
---explain writes a line for each feature instead: name, standardized value, weight,
-contribution to the score, and fraction of the score's variance under the model's noise.
-Without the feature the score would lose its contribution. Features that share a column
-share a line. --explain=json writes one object for each example.
+--explain writes the prediction of the HTTP server instead, with the contributions to the
+score: standardized value times weight. Features that share a column share a line.
+--explain=json writes one object for each example.
 
 --delete D deletes each feature with probability D, --delete-groups D each group. predict
 measures three kinds of loss. Declared: the features are missing, and the missing policy
@@ -131,14 +128,6 @@ or for declared ones with --declared.
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the deletions")
 	f.BoolVar(&o.json, "json", false, "write the measures as one JSON object to standard output")
 	return c
-}
-
-// printMissing prints the missing policies that predicted examples with missing fields.
-func (p *program) printMissing(policies map[model.MissingPolicy]int) {
-	if missing := policies[model.MissingNone] + policies[model.MissingRescale] + policies[model.MissingImpute]; missing > 0 {
-		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(missing, "example"),
-			humanize.Comma(int64(policies[model.MissingRescale])), humanize.Comma(int64(policies[model.MissingImpute])))
-	}
 }
 
 // openModel reads the model, and sets the record settings of its training data.
@@ -211,9 +200,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	scores, probabilities := make([]float64, head.Outputs), make([]float64, max(head.Outputs, 2))
 	seen := examined{model: read, known: known, zero: -1, refuse: o.unknown == "refuse"}
 	unmet, oddTime := unseen{model: read}, false
-	write, err := o.newWriter(out, read, reader, schema)
+	write, err := newAnswers(out, o.out, read, reader, schema, &o.data, o.explain)
 	if err != nil {
-		return errors.Join(err, out.Close())
+		return errors.Join(fmt.Errorf("%s: %w", o.model, err), out.Close())
 	}
 	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		if o.maxEvents > 0 && seen.n == o.maxEvents {
@@ -265,53 +254,47 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	unmetReport := unmet.report(schema)
 	p.warnOfUnseen(unmetReport, unmet.examples)
+	about := predicted{deletionReport: deleted.report(), Policies: policies, Unseen: unmetReport, Refused: o.data.tally.refused}
+	var all any
 	if numbers != nil {
-		if !p.quiet {
-			numbers.print(p.stderr)
-			deleted.print(p.stderr)
-			p.printMissing(policies)
+		all = struct {
+			Examples int `json:"examples"`
+			measure.NumbersReport
+			predicted
+		}{seen.n, numbers.sums.Report(numbers.loss), about}
+	} else {
+		r := measures.Report()
+		p.printUnlabeled(&seen, o)
+		if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
+			p.warn(text)
 		}
-		if o.json {
-			return numbers.encode(p.stdout, o.data.tally.refused, unmetReport, deleted.report())
-		}
-		return nil
-	}
-	r := measures.Report()
-	p.printUnlabeled(&seen, o)
-	if text := r.WorseThanConstant(strings.HasPrefix(head.Loss, "logistic")); text != "" {
-		p.warn(text)
+		all = struct {
+			measure.ClassesReport
+			Classes []string `json:"classes"` // names of the rows and columns of the confusion
+			predicted
+		}{r, head.Schema.Classes, about}
 	}
 	if !p.quiet {
-		printReport(p.stderr, printable(head.Schema.Classes), r)
-		deleted.print(p.stderr)
-		p.printMissing(policies)
+		if err := printText(p.stderr, all, textRows, "reliability"); err != nil {
+			return err
+		}
 	}
 	if o.json {
-		return json.NewEncoder(p.stdout).Encode(struct {
-			measure.ClassesReport
-			deletionReport
-			Unseen  unseenReport `json:"unseen"`
-			Refused int          `json:"refused"` // number of rejected and skipped records
-		}{r, deleted.report(), unmetReport, o.data.tally.refused})
+		return json.NewEncoder(p.stdout).Encode(all)
 	}
 	return nil
 }
 
+// predicted is the part of the JSON output of predict that classification and regression share.
+type predicted struct {
+	deletionReport
+	Policies map[model.MissingPolicy]int `json:"missing_policies,omitempty"` // number of examples with missing fields, by policy
+	Unseen   unseenReport                `json:"unseen"`
+	Refused  int                         `json:"refused"` // number of rejected and skipped records
+}
+
 // errEnough stops the reading of examples. It is not reported as an error.
 var errEnough = errors.New("enough examples")
-
-// newWriter returns the writer of predictions. If the flags request explanations, it returns the writer of
-// explanations.
-func (o *predictFlags) newWriter(out io.Writer, m *served.Model, reader *fillReader, s *event.Schema) (answerWriter, error) {
-	if o.explain.form == "" {
-		return newAnswers(out, o.out, m, reader, s, &o.data)
-	}
-	x, err := newExplainer(out, m, reader, s, &o.data, &o.explain)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.model, err)
-	}
-	return x, nil
-}
 
 // printNames prints the number of names in the model's dictionary.
 func (p *program) printNames(s *event.Schema) {
@@ -442,47 +425,6 @@ const maxFound = 5 // largest number of fill values in a message
 type missingFields struct {
 	answer func(*event.Example) model.MissingHandling
 	by     func(*event.Example) model.MissingVariance
-}
-
-// printable returns names in a form that is safe to print.
-func printable(names []string) (out []string) {
-	for _, name := range names {
-		out = append(out, event.Printable(name))
-	}
-	return out
-}
-
-func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
-	show := func(name string, x *float64, unit string) {
-		if x != nil {
-			fmt.Fprintf(w, "%-20s %.4g%s\n", name, *x, unit)
-		}
-	}
-	fmt.Fprintf(w, "%-20s %s\n", "examples", humanize.Comma(int64(r.Examples)))
-	show("error", r.Error, " %")
-	show("log-loss", r.LogLoss, " nats")
-	show("AUC", r.AUC, "")
-	show("average precision", r.AveragePrecision, "")
-	show("mAP", r.MAP, "")
-	show("calibration error", r.CalibrationError, "")
-	if r.Coverage != nil {
-		fmt.Fprintf(w, "%-20s %.2f %% of sets contain the label, mean size %.2f\n", "coverage", 100**r.Coverage, *r.SetSize)
-	}
-	if len(classes) > 12 {
-		return
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for i, row := range r.Confusion {
-		if i == 0 {
-			fmt.Fprintf(t, "label, predicted as\t%s\t\n", strings.Join(classes, "\t"))
-		}
-		fmt.Fprintf(t, "%s\t", classes[i])
-		for _, c := range row {
-			fmt.Fprintf(t, "%g\t", c)
-		}
-		fmt.Fprintln(t)
-	}
-	t.Flush()
 }
 
 // addMissingFlag adds --missing-policy with the same usage text in every command.

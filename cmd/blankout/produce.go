@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"blankout/config"
@@ -132,9 +131,17 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	defer func() { err = errors.Join(err, records.Close()) }()
 	screen := p.newScreen(10 * time.Second)
 	c.Log = p.logger(screen)
-	show, finish := produceProgress(screen, records)
 	var produced uint64
-	c.Progress = func(n, _ uint64) { produced = n; show(n) }
+	c.Progress = func(n, _ uint64) {
+		if produced = n; !screen.due() {
+			return
+		}
+		line := humanize.Comma(int64(n)) + " records"
+		if read, size := records.Progress(); size > 0 {
+			line += fmt.Sprintf(", %d %% of the file", 100*read/size)
+		}
+		screen.progress(line)
+	}
 	producer, err := stream.NewProducer(ctx, c)
 	if err != nil {
 		return err
@@ -159,7 +166,6 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	if err := producer.Flush(ctx); err != nil {
 		return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 	}
-	finish()
 	if asJSON {
 		return json.NewEncoder(p.stdout).Encode(produceResult{c.Topic, produced, time.Since(began).Seconds()})
 	}
@@ -168,28 +174,4 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 			humanize.Comma(int64(float64(produced)/max(time.Since(began).Seconds(), 1e-3))))
 	}
 	return nil
-}
-
-// produceProgress returns two functions that show the progress. On a terminal they draw a bar by the number of bytes
-// read. Otherwise they print a line at intervals.
-func produceProgress(s *screen, records *stream.Records) (show func(n uint64), finish func()) {
-	_, size := records.Progress()
-	if s.every == 0 || !s.terminal {
-		return func(n uint64) {
-			if !s.due() {
-				return
-			}
-			line := humanize.Comma(int64(n)) + " records"
-			if read, size := records.Progress(); size > 0 {
-				line += fmt.Sprintf(", %d %% of the file", 100*read/size)
-			}
-			s.progress(line)
-		}, func() {}
-	}
-	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(s), progressbar.OptionShowBytes(true),
-		progressbar.OptionSetDescription("producing"), progressbar.OptionThrottle(s.every), progressbar.OptionClearOnFinish())
-	return func(uint64) {
-		read, _ := records.Progress()
-		_ = bar.Set64(read) // an error of the progress bar is harmless
-	}, func() { _ = bar.Finish() }
 }

@@ -207,9 +207,9 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		switch {
 		case !screen.due():
 		case screen.terminal:
-			screen.progress(look.look(s).String())
+			screen.progress(progressText(look.look(s)))
 		default:
-			log.Info("learning", look.look(s).log()...)
+			log.Info("learning", look.look(s)...)
 		}
 	}
 	stop := onValidateSignal(func() {
@@ -223,13 +223,13 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
-		log.Info("the events have ended; serving the model until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)
+		log.Info("the events have ended; serving the model until a signal", append(progressOf(s.runner.Status()), "address", l.HTTP.Address)...)
 		<-c.Context().Done()
 	}
 	stop()
 	status := s.runner.Status()
 	if screen.terminal {
-		screen.done(progressOf(status).String())
+		screen.done(progressText(progressOf(status)))
 	}
 	if err = errors.Join(err, s.Close()); err != nil {
 		if is[*run.FruitlessError](err) {
@@ -237,7 +237,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		}
 		return fmt.Errorf("run: %w", err)
 	}
-	stopped := append(progressOf(status).log(), "checkpoint", status.Save.Name)
+	stopped := append(progressOf(status), "checkpoint", status.Save.Name)
 	if len(status.Warnings) > 0 {
 		stopped = append(stopped, "warnings", status.Warnings)
 	}

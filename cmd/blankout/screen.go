@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/run"
-	"blankout/online/health"
 )
 
 // screen is standard error with a progress line at the bottom that is overwritten. If standard error is not a terminal,
@@ -124,52 +124,68 @@ type learning struct {
 	events uint64
 }
 
-// progress is the state of a run at one time.
-type progress struct {
-	events, rate  int64
-	error, lately float64                // progressive error, overall and recent, in percent; NaN without labeled events
-	lag           int64                  // number of records behind the end; -1 if unknown
-	refused       int64                  // number of records that cannot be used
-	passedOver    int64                  // number of records that are not events, or are repeated
-	lastError     string                 // reason why the run is not consuming
-	numbers       *measure.NumbersReport // measures for regression
-	baselines     health.BaselineReport
-	final         bool // the run has ended, so the baselines are shown too
-}
-
-// look returns the state of a run. The rate in the state is measured since the previous call of look.
-func (l *learning) look(s *run.Status) progress {
+// look returns the state of a run as the names and values of a log line. The rate in the state is measured since the
+// previous call of look.
+func (l *learning) look(s *run.Status) []any {
 	if l.at.IsZero() {
 		l.at = s.Started
 	}
 	events, now := s.Learned+s.Unlabeled, time.Now()
-	p := progress{
-		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
-		error: 100 * s.Learner.Total.Error(), lately: 100 * s.Learner.Window.Error(),
-		lag: -1, refused: int64(s.Refused), lastError: s.NotReady,
-	}
-	p.passedOver = int64(passedOver(s.RefusedBy))
-	p.refused -= p.passedOver
-	p.baselines = s.Learner.Baselines.Report(s.Learner.Numbers != nil)
-	if n := s.Learner.Numbers; n != nil {
-		all := n.Report()
-		p.numbers = &measure.NumbersReport{MAE: all.MAE, RMSE: all.RMSE, R2: all.R2}
-	}
+	out := []any{"events", events, "events_per_second", int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3))}
 	l.at, l.events = now, events
-	for _, partition := range s.Partitions {
-		if n := partition.Lag(); n >= 0 {
-			p.lag = max(p.lag, 0) + n
+	if x := s.Learner.Total.Error(); !math.IsNaN(x) {
+		out = append(out, "error_percent", hundredths(100*x), "error_percent_lately", hundredths(100*s.Learner.Window.Error()))
+	}
+	var n measure.NumbersReport
+	if s.Learner.Numbers != nil {
+		n = s.Learner.Numbers.Report()
+	}
+	b := s.Learner.Baselines.Report(s.Learner.Numbers != nil)
+	for _, x := range []struct {
+		name  string
+		value *float64
+	}{
+		{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", b.MeanMAE}, {"baseline_last_mae", b.LastMAE},
+		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError},
+	} {
+		if x.value != nil {
+			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*x.value, 'g', 5, 64), 64)
+			out = append(out, x.name, rounded)
 		}
 	}
-	return p
+	lag := int64(-1) // unknown
+	for _, partition := range s.Partitions {
+		if n := partition.Lag(); n >= 0 {
+			lag = max(lag, 0) + n
+		}
+	}
+	if lag >= 0 {
+		out = append(out, "lag", lag)
+	}
+	passed := passedOver(s.RefusedBy)
+	if out = append(out, "refused", s.Refused-passed); passed > 0 { // tombstones and repeated events
+		out = append(out, "passed_over", passed)
+	}
+	if s.NotReady != "" {
+		out = append(out, "last_error", s.NotReady)
+	}
+	return out
 }
 
-// progressOf returns the state of a run. The rate in the state is measured since the start of the run.
-func progressOf(s *run.Status) progress {
-	var l learning
-	p := l.look(s)
-	p.lastError, p.final = "", true
-	return p
+// progressOf returns the final state of a run. The rate in the state is measured since the start of the run.
+func progressOf(s *run.Status) []any {
+	ended := *s
+	ended.NotReady = ""
+	return new(learning).look(&ended)
+}
+
+// progressText formats the state of a run as a line of text.
+func progressText(state []any) string {
+	var b strings.Builder
+	for i := 0; i < len(state); i += 2 {
+		fmt.Fprintf(&b, "%s%v %v", map[bool]string{true: "  "}[i > 0], strings.ReplaceAll(state[i].(string), "_", " "), state[i+1])
+	}
+	return b.String()
 }
 
 // passedOver returns the number of records that are not events, or are repeated.
@@ -180,73 +196,6 @@ func passedOver(by map[event.Reason]uint64) (n uint64) {
 		}
 	}
 	return n
-}
-
-// String formats the progress as text.
-func (p progress) String() string {
-	parts := []string{humanize.Comma(p.events) + " events", humanize.Comma(p.rate) + "/s"}
-	if !math.IsNaN(p.error) {
-		text := fmt.Sprintf("error %s %%, lately %s %%", percent(p.error), percent(p.lately))
-		if p.final {
-			text += baselinesLine(p.baselines)
-		}
-		parts = append(parts, text)
-	}
-	if p.numbers != nil && p.numbers.MAE != nil {
-		parts = append(parts, numbersLine(*p.numbers)+baselinesLine(p.baselines))
-	}
-	if p.lag >= 0 {
-		parts = append(parts, "lag "+humanize.Comma(p.lag))
-	}
-	if p.refused > 0 {
-		parts = append(parts, humanize.Comma(p.refused)+" refused")
-	}
-	if p.lastError != "" {
-		parts = append(parts, p.lastError)
-	}
-	return strings.Join(parts, "  ")
-}
-
-// log formats the progress for a log line.
-func (p progress) log() []any {
-	out := []any{"events", p.events, "events_per_second", p.rate}
-	if !math.IsNaN(p.error) {
-		out = append(out, "error_percent", hundredths(p.error), "error_percent_lately", hundredths(p.lately))
-	}
-	var n measure.NumbersReport
-	if p.numbers != nil {
-		n = *p.numbers
-	}
-	b := &p.baselines
-	for _, x := range []struct {
-		name  string
-		value *float64
-	}{{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", b.MeanMAE}, {"baseline_last_mae", b.LastMAE}} {
-		if x.value != nil {
-			out = append(out, x.name, *x.value)
-		}
-	}
-	for _, x := range []struct {
-		name  string
-		value *float64
-	}{
-		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError},
-	} {
-		if x.value != nil {
-			out = append(out, x.name, math.Round(1e4**x.value)/1e4)
-		}
-	}
-	if p.lag >= 0 {
-		out = append(out, "lag", p.lag)
-	}
-	out = append(out, "refused", p.refused)
-	if p.passedOver > 0 { // passedOver counts tombstones and repeated events
-		out = append(out, "passed_over", p.passedOver)
-	}
-	if p.lastError != "" {
-		out = append(out, "last_error", p.lastError)
-	}
-	return out
 }
 
 // plural formats a count with a noun whose plural is regular.

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"runtime"
@@ -50,7 +49,7 @@ func (p *program) simulate() *cobra.Command {
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events while features die, and measure the error",
 		Long: `simulate replays recorded events to models and learners in nightmares: features die, drift
-or become noisy. -o writes results.json, results.csv, results.md and figures (PNG and SVG)
+or become noisy. -o writes results.json, results.csv and figures (PNG and SVG)
 of the error by the level of the nightmare and over time.
 
 Lost features have three curves with the same masks. Declared: they are missing, and the
@@ -212,11 +211,8 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	}
 	if !p.quiet {
 		screen.done(fmt.Sprintf("%s events, %d curves, %.1f s", humanize.Comma(int64(result.Events)), len(result.Curves), time.Since(begin).Seconds()))
-		if err := result.Markdown(p.stderr); err != nil {
+		if err := result.WriteTable(p.stderr); err != nil {
 			return err
-		}
-		if isTerminal(p.stderr) {
-			drawResult(p.stderr, result)
 		}
 		if text := result.SilentLoss().String(); text != "" {
 			fmt.Fprintf(p.stderr, "\n%s\n", text)
@@ -431,24 +427,4 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 		return nil, refusedError{fmt.Errorf("%s: no events", strings.Join(paths, " "))}
 	}
 	return out, nil
-}
-
-// drawResult prints the error of each curve with several points as bars of text.
-func drawResult(out io.Writer, r *simulate.Result) {
-	fmt.Fprintln(out)
-	for _, c := range r.Curves {
-		var values []float64
-		for i := range c.Points {
-			p := &c.Points[i]
-			if r.Numbers {
-				values = append(values, float64(p.RMSE))
-			} else {
-				values = append(values, float64(p.Error))
-			}
-		}
-		if len(values) > 1 {
-			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, %s: %s\n", sparkline(values), values[0], values[len(values)-1],
-				event.Printable(c.Subject), c.Treatment, event.Printable(c.Nightmare))
-		}
-	}
 }

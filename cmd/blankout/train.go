@@ -191,7 +191,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 
 // trainResult is the JSON output of train. Scripts depend on its keys.
 type trainResult struct {
-	Objective   float64  `json:"objective"`
+	Objective   *float64 `json:"objective"` // null if --solver online has not computed it
 	Certificate *float64 `json:"certificate"`
 	Converged   bool     `json:"converged"`
 	Tol         float64  `json:"tol"`
@@ -253,7 +253,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		}
 		return refusedError{err}
 	}
-	r := trainResult{Objective: fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
+	r := trainResult{Objective: &fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
 		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalized: o.config.L2 == 0}
 	if o.observed {
 		r.Noise = o.config.Noise
@@ -288,7 +288,9 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	if text := o.unused(d); text != "" {
 		p.warn(text)
 	}
-	p.printTrained(screen, &r, suspects, d)
+	if err := p.printTrained(screen, &r, suspects, d); err != nil {
+		return err
+	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
@@ -296,25 +298,11 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 }
 
 // printTrained prints the result of training, with warnings.
-func (p *program) printTrained(screen *screen, r *trainResult, suspects []string, d *batch.Data) {
+func (p *program) printTrained(screen *screen, r *trainResult, suspects []string, d *batch.Data) error {
 	if !p.quiet {
-		certificate := "no certificate"
-		if r.Certificate != nil {
-			certificate = fmt.Sprintf("at most %.3g above the minimum", *r.Certificate)
-		}
-		screen.done(fmt.Sprintf("%s, %s: objective %.8g, %s, %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), r.Objective, certificate, plural(r.Iterations, "iteration"), r.Seconds))
-		p.printJoined(r.Counts)
-		if r.Noise != "" {
-			fmt.Fprintf(p.stderr, "missing from the examples: noise %s\n", r.Noise)
-		}
-		if r.SupportVectors > 0 {
-			fmt.Fprintf(p.stderr, "%s, alpha > 0\n", plural(r.SupportVectors, "support vector"))
-		}
-		if r.TrainError != nil {
-			fmt.Fprintf(p.stderr, "training error %.2f %%\n", *r.TrainError)
-		}
-		if r.NumbersReport != nil {
-			fmt.Fprintf(p.stderr, "on the training examples: %s%s\n", numbersLine(*r.NumbersReport), baselinesLine(r.BaselineReport))
+		screen.done("trained")
+		if err := printText(p.stderr, r, textRows); err != nil {
+			return err
 		}
 		if len(suspects) > 0 {
 			fmt.Fprintf(p.stderr, "least influence: %s\n", strings.Join(suspects, "; "))
@@ -346,6 +334,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 			fmt.Fprintf(p.stderr, "warning: on its training examples the model is no better than always %q: the penalty or the noise may be too strong, see -c, --noise, --drop-q\n", class)
 		}
 	}
+	return nil
 }
 
 // noiseless reports whether the objective has no noise penalty.

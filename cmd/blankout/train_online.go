@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"blankout/batch"
@@ -24,6 +22,7 @@ import (
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
@@ -103,11 +102,12 @@ type onlineResult struct {
 	ProgressiveError   *float64 `json:"progressive_error"`
 	ProgressiveLogLoss *float64 `json:"progressive_log_loss"`
 	// Mean absolute and root mean squared error, for regression.
-	ProgressiveMAE  *float64 `json:"progressive_mae,omitempty"`
-	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
-	Level           float64  `json:"noise_level"`
-	Noise           string   `json:"noise"` // name of the noise level
-	Unlabeled       uint64   `json:"unlabeled"`
+	ProgressiveMAE  *float64                `json:"progressive_mae,omitempty"`
+	ProgressiveRMSE *float64                `json:"progressive_rmse,omitempty"`
+	Level           float64                 `json:"noise_level"`
+	Noise           string                  `json:"noise"` // name of the noise level
+	Unlabeled       uint64                  `json:"unlabeled"`
+	RefusedBy       map[event.Reason]uint64 `json:"refused_by,omitempty"`
 	// Progressive holds the measures over all passes; each event is measured before it is learned.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings are about probable mistakes in the examples or settings.
@@ -164,8 +164,8 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 		return err
 	}
 	m := learner.Report()
-	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, Progressive: m.Summary(), Warnings: append([]health.Warning{}, trained.Warnings...)}
-	r.trainResult = trainResult{Objective: o.online.scale * trained.Objective, Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
+	r := onlineResult{Level: loss.LevelOf(trained.Noise), Noise: trained.Noise.String(), Unlabeled: trained.Unlabeled, RefusedBy: trained.Refused, Progressive: m.Summary(), Warnings: append([]health.Warning{}, trained.Warnings...)}
+	r.trainResult = trainResult{Objective: measure.Defined(o.online.scale * trained.Objective), Tol: o.config.Tol, Seconds: time.Since(begin).Seconds(),
 		Iterations: trained.Passes, Passes: trained.Passes, Examples: int(trained.Learned + trained.Unlabeled),
 		Features: m.Features, Classes: len(learner.Schema().Classes)}
 	r.TrainError, r.NumbersReport, r.Counts = inPercent(trained.Error), trained.Numbers, o.data.join.counts
@@ -191,40 +191,15 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	}
 	p.warnOfClasses(r.Classes, o.online.config)
 	if !p.quiet {
-		screen.done(fmt.Sprintf("%s, %s, %s, noise %s, %.2f s", plural(r.Examples, "example"), plural(r.Features, "feature"), plural(r.Passes, "pass"), r.Noise, r.Seconds))
-		if r.Refused > 0 {
-			fmt.Fprintf(p.stderr, "%s refused and skipped: %s\n", plural(r.Refused, "record"), reasons(trained.Refused))
-		}
-		p.printJoined(r.Counts)
-		line := ""
-		if n := trained.ProgressiveNumbers; n != nil {
-			line = fmt.Sprintf("progressive %s%s", numbersLine(n.Report()), baselinesLine(r.BaselineReport))
-			if r.NumbersReport != nil {
-				line += fmt.Sprintf("; on the training examples: %s, objective %.6g", numbersLine(*r.NumbersReport), r.Objective)
-			}
-		} else if r.ProgressiveError != nil {
-			line = fmt.Sprintf("progressive error %.2f %%, log-loss %.4f", *r.ProgressiveError, *r.ProgressiveLogLoss)
-			if r.TrainError != nil {
-				line += fmt.Sprintf("; training error %.2f %%, objective %.6g", *r.TrainError, r.Objective)
-			}
-		}
-		if line != "" {
-			fmt.Fprintln(p.stderr, line)
+		screen.done("trained")
+		if err := printText(p.stderr, r, textRows, "reliability", "warnings", "by_missing"); err != nil {
+			return err
 		}
 	}
 	if o.json {
 		return json.NewEncoder(p.stdout).Encode(r)
 	}
 	return nil
-}
-
-// reasons formats the counts of rejected records by reason.
-func reasons(by map[event.Reason]uint64) string {
-	var parts []string
-	for _, reason := range slices.Sorted(maps.Keys(by)) {
-		parts = append(parts, fmt.Sprintf("%s %s", reason, humanize.Comma(int64(by[reason]))))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // inPercent returns a fraction in percent, or nil for NaN.
@@ -348,6 +323,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
+	var look learning
 	t := &run.Training{
 		Learner: learner, Schema: schema, Unnamed: unnamed && slices.Contains(o.data.paths, "-"), Passes: o.online.passes, Memory: 1 << 30, Refused: run.Policy(o.data.refused),
 		Fingerprint: config.Fingerprint(learner.Config(), data.record, validate.Config{}),
@@ -363,7 +339,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 		},
 		Observe: func(pass int, s *run.Status) {
 			if screen.due() {
-				screen.progress(fmt.Sprintf("pass %d, %s examples: progressive %s", pass+1, humanize.Comma(int64(s.Learned)), recentError(&s.Learner)))
+				screen.progress(fmt.Sprintf("pass %d  %s", pass+1, progressText(look.look(s))))
 			}
 		},
 	}

@@ -8,13 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -315,7 +313,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	}
 	if !p.quiet {
 		screen.done("validated " + path)
-		printValidation(p.stderr, r, isTerminal(p.stderr))
+		if err := printText(p.stderr, r, textRows, "reliability"); err != nil {
+			return err
+		}
 	}
 	if r.Alarm != "" {
 		p.warn(r.Alarm)
@@ -358,107 +358,4 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 		}
 	}
 	return nil
-}
-
-// printValidation prints a report. If draw is set, it adds bar charts as text.
-func printValidation(out io.Writer, r *batch.Validation, draw bool) {
-	fraction := func(x *float64) string {
-		if x == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.4g", *x)
-	}
-	fmt.Fprintf(out, "%s of %s records read again (%.4g %%)", humanize.Comma(int64(r.Read)), humanize.Comma(int64(r.Records)), 100*r.Coverage)
-	switch {
-	case r.Source == "reservoir":
-		fmt.Fprint(out, ", a stored uniform sample, because the log has lost most records")
-	case r.Verified:
-		fmt.Fprint(out, ", exactly the learned ones")
-	case r.Window:
-		fmt.Fprint(out, ", the latest (validate.window)")
-	default:
-		fmt.Fprint(out, ", fewer than were learned, because the log has lost some")
-	}
-	fmt.Fprintf(out, "; %s labeled events, %s held out\n", humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Holdout)))
-	gap := "-"
-	if r.RelativeGap != nil {
-		gap = fmt.Sprintf("%.3g %%", 100**r.RelativeGap)
-	}
-	fmt.Fprintf(out, "loss %s, noise %s: the current objective is %s above the exact one", r.Loss, r.Noise, gap)
-	if r.Certificate != nil {
-		fmt.Fprintf(out, " (which is within %.2g of the minimum)", *r.Certificate)
-	}
-	fmt.Fprintf(out, "\nweights: distance %.4g, cosine %s; measured on %s events\n\n", r.Distance, fraction(r.Cosine), map[string]string{"holdout": "the held-out", "learned": "the learned"}[r.MeasuredOn])
-	if r.Newest != nil {
-		fmt.Fprintf(out, "%s\n\n", r.Newest)
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tlive\texact\t")
-	fmt.Fprintf(w, "objective\t%.8g\t%.8g\t\n", r.Live.Objective, r.Exact.Objective)
-	fmt.Fprintf(w, "norm of weights\t%.4g\t%.4g\t\n", r.Live.Norm, r.Exact.Norm)
-	wrong := "error %"
-	if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
-		wrong = "RMSE"
-		fmt.Fprintf(w, "MAE\t%s\t%s\t\n", fraction(live.MAE), fraction(exact.MAE))
-		fmt.Fprintf(w, "RMSE\t%s\t%s\t\n", fraction(live.RMSE), fraction(exact.RMSE))
-		fmt.Fprintf(w, "R2\t%s\t%s\t\n", fraction(live.R2), fraction(exact.R2))
-		fmt.Fprintf(w, "deviance\t%s\t%s\t\n", fraction(live.Deviance), fraction(exact.Deviance))
-		fmt.Fprintf(w, "coverage\t%s\t%s\t\n", fraction(live.Coverage), fraction(exact.Coverage))
-	} else {
-		fmt.Fprintf(w, "error %%\t%s\t%s\t\n", fraction(r.Live.Error), fraction(r.Exact.Error))
-		fmt.Fprintf(w, "log-loss\t%s\t%s\t\n", fraction(r.Live.LogLoss), fraction(r.Exact.LogLoss))
-		fmt.Fprintf(w, "calibration error\t%s\t%s\t\n", fraction(r.Live.CalibrationError), fraction(r.Exact.CalibrationError))
-	}
-	for _, spline := range []struct {
-		dead        string
-		live, exact []*float64
-	}{
-		{"deleted, declared", r.Live.Robustness, r.Exact.Robustness},
-		{"deleted, silent", r.Live.SilentRobustness, r.Exact.SilentRobustness},
-		{"of the groups deleted, declared", r.Live.GroupRobustness, r.Exact.GroupRobustness},
-		{"of the groups deleted, silent", r.Live.SilentGroupRobustness, r.Exact.SilentGroupRobustness},
-	} {
-		for i, live := range spline.live {
-			fmt.Fprintf(w, "%s with %g %% %s\t%s\t%s\t\n", wrong, 100*r.Deletions[i], spline.dead, fraction(live), fraction(spline.exact[i]))
-		}
-	}
-	w.Flush()
-	if draw && len(r.Deletions) > 1 {
-		known := func(list []*float64) (values []float64) {
-			for _, v := range list {
-				if v != nil {
-					values = append(values, *v)
-				}
-			}
-			return values
-		}
-		fmt.Fprintf(out, "by the fraction deleted: current %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
-	}
-	if len(r.ByAge) > 0 {
-		fmt.Fprintln(out, "\nby the staleness of the weights, while learning:")
-		for _, x := range r.ByAge {
-			fmt.Fprintf(out, "  %s\n", ageLine(x))
-		}
-	}
-	if len(r.Failures) > 0 {
-		fmt.Fprintln(out, "\nsingle points of failure:")
-		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  kind\tname\tin % of events\tlive "+wrong+" without\trise\texact\t")
-		kinds := map[string]int{}
-		for _, f := range r.Failures {
-			if kinds[f.Kind]++; kinds[f.Kind] <= 5 {
-				fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%+.3g\t%.4g\t\n", f.Kind, event.Printable(f.Name), 100*f.Fraction, f.Live, f.Rise, f.Exact)
-			}
-		}
-		w.Flush()
-	}
-	if len(r.Differences) > 0 {
-		fmt.Fprintln(out, "\nthe weights that differ most:")
-		w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  feature\tclass\tlive\texact\t")
-		for _, d := range r.Differences[:min(5, len(r.Differences))] {
-			fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t\n", event.Printable(d.Feature), event.Printable(d.Class), d.Live, d.Exact)
-		}
-		w.Flush()
-	}
 }

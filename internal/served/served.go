@@ -189,11 +189,11 @@ type Prediction struct {
 	Scores []float64 `json:"scores"`
 	// Missing names the missing fields: null, or usual and absent. MissingPolicy is the policy with the largest weight
 	// in the scores.
-	Missing       []string            `json:"missing,omitempty"`
-	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
+	Missing       []string `json:"missing,omitempty"`
+	MissingPolicy string   `json:"missing_policy,omitempty"`
 	// MixtureWeights are the weights of the policies in the scores, if an explanation was requested and fields are
 	// missing.
-	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
+	MixtureWeights map[string]float64 `json:"mixture_weights,omitempty"`
 	// Stuck names the fields in Missing that have the value at which they are stuck (model.Faults).
 	Stuck []string `json:"stuck,omitempty"`
 	// Doubted has the numbers that count as missing because they are hardly measurements (model.Doubt).
@@ -304,47 +304,61 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	e = m.Declare(came, &d.left)
 	scores, doubted := m.score(e, d.scores)
 	p, class := m.prediction(e, scores, d.chances)
-	p.Stuck, p.Doubted = m.StuckFields(came), doubted
-	unknown, known := m.unknown(came)
-	p.OnlyUnseen = len(unknown) > 0 && !known
+	p.Doubted = doubted
+	return p, m.nameFeatures(&p, came, e, class, explain, r.Value, d.schema, func() (_ *EventNames, err error) {
+		if d.names == nil {
+			d.names, err = m.NewEventNames(m.Record)
+		}
+		return d.names, err
+	})
+}
+
+// nameFeatures sets the fields of a prediction that name features: the stuck and unseen features, and the largest
+// contributions to the score of a class. The event came was decoded from value with the Schema s. The model scored it as
+// e, see Declare.
+func (m *Model) nameFeatures(p *Prediction, came, e *event.Example, class, explain int, value []byte, s *event.Schema, names func() (*EventNames, error)) error {
+	p.Stuck = m.StuckFields(came)
+	features, known := m.unknown(came)
+	unknown := len(features)
+	p.OnlyUnseen = unknown > 0 && !known
 	var why []contribution
 	if explain > 0 {
 		answer := m.Handling(e)
 		if p.MissingPolicy != "" {
-			p.MixtureWeights = answer.ByPolicy()
+			p.MixtureWeights = map[string]float64{}
+			for policy, weight := range answer.ByPolicy() {
+				p.MixtureWeights[string(policy)] = weight
+			}
 		}
 		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Roles != nil)
 	}
-	if len(unknown)+len(why) == 0 {
-		return p, nil
+	if unknown+len(why) == 0 {
+		return nil
 	}
-	if d.names == nil {
-		var err error
-		if d.names, err = m.NewEventNames(m.Record); err != nil {
-			return Prediction{}, err
-		}
-	}
-	features := unknown
 	for _, c := range why {
 		if c.isFeature {
 			features = append(features, c.feature)
 		}
 	}
-	names, err := d.names.Of(r.Value, d.schema, features)
+	own, err := names()
 	if err != nil {
-		return Prediction{}, err
+		return err
+	}
+	named, err := own.Of(value, s, features)
+	if err != nil {
+		return err
 	}
 	for i := range unknown {
-		p.Unseen = append(p.Unseen, joinNames(names[i]))
+		p.Unseen = append(p.Unseen, joinNames(named[i]))
 	}
-	names = names[len(unknown):]
+	named = named[unknown:]
 	for _, c := range why {
 		if c.isFeature {
-			c.Feature, names = joinNames(names[0]), names[1:]
+			c.Feature, named = joinNames(named[0]), named[1:]
 		}
 		p.Explanation = append(p.Explanation, c.Contribution)
 	}
-	return p, nil
+	return nil
 }
 
 // newDecoder returns a decoder of events, and the Schema that the decoder extends.
@@ -561,22 +575,13 @@ func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 func joinNames(names []string) string { return strings.Join(names, " | ") }
 
 // PredictionOf returns the prediction for an event of the Schema s with the given scores and doubted readings, which may
-// be nil. The event must have its Value.
-func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, doubted *model.Doubted, names *EventNames) (Prediction, error) {
-	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
-	p.Stuck = m.StuckFields(e)
+// be nil. The event must have its Value. The prediction lists at most explain contributions, see Predict; if explain is
+// above 0, Explains must return nil.
+func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, doubted *model.Doubted, names *EventNames, explain int) (Prediction, error) {
+	scored := m.Declare(e, &event.Example{})
+	p, class := m.prediction(scored, scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Doubted = m.DoubtedReadings(doubted)
-	if unknown, known := m.unknown(e); len(unknown) > 0 {
-		p.OnlyUnseen = !known
-		named, err := names.Of(e.Value, s, unknown)
-		if err != nil {
-			return p, err
-		}
-		for _, own := range named {
-			p.Unseen = append(p.Unseen, joinNames(own))
-		}
-	}
-	return p, nil
+	return p, m.nameFeatures(&p, e, scored, class, explain, e.Value, s, func() (*EventNames, error) { return names, nil })
 }
 
 // ColumnName returns the name of a column, as in the stream.
@@ -609,7 +614,7 @@ func (m *Model) DoubtedReadings(x *model.Doubted) (doubted []DoubtedReading) {
 func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Prediction, class int) {
 	answer := m.Handling(e)
 	p = Prediction{ID: string(e.Key), Scores: slices.Clone(scores), NoiseLevel: loss.ShortNoise(m.NoiseOf(answer)), Version: m.Version, Learner: m.Learner}
-	if p.MissingPolicy = answer.Policy(); p.MissingPolicy != "" {
+	if p.MissingPolicy = string(answer.Policy()); p.MissingPolicy != "" {
 		p.Missing = m.MissingFields(e)
 	}
 	class = m.Head.Predict(scores)
