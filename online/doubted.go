@@ -33,12 +33,8 @@ func (l *Learner) doubt(e *event.Example, to *health.Met) {
 		return
 	}
 	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
-		if l.doubted != nil {
-			now := l.reader(l.doubtNow(covariance))
-			to.Doubted, to.Examined = now.Contradicted(now.Declare(e, &l.room.declared))
-		}
 		m := l.reader(nil)
-		l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
+		to.Doubted, to.Examined = l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
 	}
 	l.doubter.Note(e, covariance)
 }
@@ -81,14 +77,6 @@ func (l *Learner) renewDoubt() {
 	}
 }
 
-// doubtNow returns the Doubt in effect, for the current Covariance.
-func (l *Learner) doubtNow(c *model.Covariance) *model.Doubt {
-	if l.doubtedBy != c {
-		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
-	}
-	return l.doubted
-}
-
 // corrected returns the scores of an event with its doubted numbers missing or corrected, and their weight in the
 // prediction. It returns nil if the event is predicted as it is.
 func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64) {
@@ -96,7 +84,10 @@ func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64)
 	if c == nil || !l.doubted.Corrects() {
 		return nil, 0
 	}
-	m := l.reader(l.doubtNow(c))
+	if l.doubtedBy != c {
+		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
+	}
+	m := l.reader(l.doubted)
 	x := m.Doubted(m.Declare(e, &l.room.declared))
 	if x == nil {
 		return nil, 0

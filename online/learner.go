@@ -402,7 +402,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 		l.encoder.Count(e, &l.room.in)
 	}
 	l.levels.SetRates(l.room.in.Rates)
-	l.room.seen.Labeled = false
+	l.room.seen.Labeled, l.room.seen.Met.Examined = false, false
 	l.observe(e, &l.room.seen)
 	l.predict(p, false)
 	if w := l.config.UnlabeledWeight; w > 0 {

@@ -200,12 +200,13 @@ func (t *tape) keep(b *event.Batch) {
 	t.bytes += int64(12*entries + 2*fields + 2*missing + 200*len(b.Examples))
 }
 
-// Next returns the kept batches without a copy, because they are never written.
+// Next returns the kept batches without a copy of their examples, because these are never written.
 func (t *tape) Next(ctx context.Context, b *event.Batch) error {
 	if t.next == len(t.batches) {
 		return io.EOF
 	}
 	*b = t.batches[t.next]
+	b.Schema = t.batches[len(t.batches)-1].Schema // as from the source: a Schema never loses fields
 	t.next++
 	return ctx.Err()
 }

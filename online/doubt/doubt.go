@@ -160,12 +160,7 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 	if len(d.Readings.Columns()) == 0 {
 		return nil
 	}
-	best := len(Tails) - 1
-	for i := range Tails {
-		if d.tails[i].total() > d.tails[best].total() {
-			best = i
-		}
-	}
+	best := d.best()
 	out := d.doubt(best)
 	if out.Columns = slices.Clone(out.Columns); logs {
 		return out
@@ -177,6 +172,17 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 		}
 	}
 	return out
+}
+
+// best returns the index of the tail with the largest gains.
+func (d *Doubter) best() int {
+	best := len(Tails) - 1
+	for i := range Tails {
+		if d.tails[i].total() > d.tails[best].total() {
+			best = i
+		}
+	}
+	return best
 }
 
 // total returns the sum of the gains of the best candidates.
@@ -200,15 +206,20 @@ type Event struct {
 }
 
 // Examine learns from a labeled event: its evidence, and whether corrected predictions are better. If masks is true, it
-// also masks a copy of the event.
-func (d *Doubter) Examine(e *Event, masks bool) {
+// also masks a copy of the event. It returns the readings of the event that others contradict, see
+// model.Linear.Contradicted; ok is false if none can be examined.
+func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedReading, ok bool) {
+	now := *e.Model
+	now.Doubt = d.doubt(d.best())
+	contradicted, ok = now.Contradicted(e.Example)
 	d.compare(e, e.Example, nil, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.real })
 	if !masks {
-		return
+		return contradicted, ok
 	}
 	if copied, columns := d.mask(e); copied != nil {
 		d.compare(e, copied, columns, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.mask })
 	}
+	return contradicted, ok
 }
 
 // compare adds the gains of corrected predictions of an event. columns is nil for an event of the stream, which is

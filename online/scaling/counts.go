@@ -76,10 +76,10 @@ func (d *countFinder) read(id uint16, column uint32, x float64, number uint64) {
 	c.m2 += delta * (x - c.mean)
 	c.least = min(c.least, x)
 	events := float64(number - c.first + 1)
-	switch few := 2*c.n <= events+1; {
-	case x < 0 || x != math.Floor(x) || c.n >= manyReadings && c.least > leastCount, events >= undecided && !few:
+	switch few := 2*c.n <= events+1 && c.least <= leastCount; {
+	case x < 0 || x != math.Floor(x) || c.n >= manyReadings && c.least > leastCount, events >= undecided && 2*c.n > events+1:
 		d.decide(id, false)
-	case events >= undecided && c.n >= manyReadings:
+	case events >= undecided && c.n >= manyReadings && few:
 		d.decide(id, true)
 	case events > 2 && few != c.counts:
 		d.turn(id, few)

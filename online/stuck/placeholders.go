@@ -79,7 +79,7 @@ func (p *Placeholders) Take(e *event.Example, fields []event.Field) (found []Pla
 
 // examines reports whether the current reading is one of those that are examined.
 func (f *placed) examines() bool {
-	if f.window != nil || f.readings == 1 {
+	if len(f.window) > 0 || f.readings == 1 {
 		return true
 	}
 	from := uint64(windowSize * windowsGrow)
