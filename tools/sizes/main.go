@@ -1,7 +1,8 @@
 // Command sizes prints the size of the product: a line for each package of the module that ./cmd/blankout uses. The
-// flag -shape prints instead the structs with more than 20 fields and the functions with more than 100 lines.
+// flag -shape prints instead the structs with more than 20 fields and the functions with more than 100 lines. With -most N
+// it fails if there are more than N lines of code in all.
 //
-//	go run ./tools/sizes
+//	go run ./tools/sizes -most 82300
 //	go run ./tools/sizes -shape
 //
 // The column code counts lines of Go, assembly and the web page that are neither blank nor comments. The column
@@ -28,14 +29,15 @@ import (
 
 func main() {
 	shape := flag.Bool("shape", false, "print what is too wide or too long")
+	most := flag.Int("most", 0, "fail if there are more than `N` lines of code in all (0: any number)")
 	flag.Parse()
-	if err := run(os.Stdout, *shape); err != nil {
+	if err := run(os.Stdout, *shape, *most); err != nil {
 		fmt.Fprintln(os.Stderr, "sizes:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, shape bool) error {
+func run(out io.Writer, shape bool, most int) error {
 	packages, err := product()
 	if err != nil {
 		return err
@@ -43,11 +45,13 @@ func run(out io.Writer, shape bool) error {
 	if shape {
 		return writeShape(out, packages)
 	}
-	table, err := measure(packages)
+	table, all, err := measure(packages)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(out, table)
+	if _, err = io.WriteString(out, table); err == nil && most > 0 && all > most {
+		err = fmt.Errorf("%d lines of code are %d more than the bound: what comes must pay with what goes", all, all-most)
+	}
 	return err
 }
 
@@ -86,18 +90,17 @@ func product() (packages []listed, err error) {
 func (p *listed) own() bool    { return p.Module != nil && p.Module.Main }
 func (p *listed) room() string { return strings.TrimPrefix(p.ImportPath, "blankout/") }
 
-func measure(packages []listed) (string, error) {
+func measure(packages []listed) (table string, all int, err error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-24s %6s %8s %7s %6s\n", "room", "code", "exported", "methods", "fields")
 	var rows []string
-	all := 0
 	for _, p := range packages {
 		if !p.own() {
 			continue
 		}
 		s, err := sizeOf(&p)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		all += s.code
 		rows = append(rows, fmt.Sprintf("%-24s %6d %8d %7d %6d\n", p.room(), s.code, s.exported, s.methods, s.fields))
@@ -106,18 +109,18 @@ func measure(packages []listed) (string, error) {
 	b.WriteString(strings.Join(rows, ""))
 	binary, err := binarySize()
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	required := bytes.Count(mod, []byte("\n\t")) - bytes.Count(mod, []byte("\n\t//"))
 	fmt.Fprintf(&b, "%-24s %6d\n", "all", all)
 	fmt.Fprintf(&b, "%-24s %6d\n", "packages", len(packages))
 	fmt.Fprintf(&b, "%-24s %6d\n", "modules", required)
 	fmt.Fprintf(&b, "%-24s %6d\n", "binary-kB", binary/1000)
-	return b.String(), nil
+	return b.String(), all, nil
 }
 
 // binarySize builds the program as for a release and returns its size.
