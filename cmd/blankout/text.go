@@ -36,12 +36,19 @@ func printText(out io.Writer, v any, rows int, hidden ...string) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var classes []string
 	for _, c := range values {
 		if c.text != "" {
 			fmt.Fprintf(w, "%s\t%s\n", c.path, c.text)
 		}
+		if c.path == "classes" {
+			classes = c.list
+		}
 	}
 	for _, t := range r.tables {
+		if t.path == "confusion" && len(classes) == len(t.rows) {
+			t.nameClasses(classes)
+		}
 		if !slices.Contains(hidden, t.path[strings.LastIndexByte(t.path, '.')+1:]) {
 			t.print(w, rows)
 		}
@@ -61,6 +68,16 @@ type textTable struct {
 	path string
 	rows [][]textCell
 	pair bool // whether the rows are the names of a pair of objects, of which all are printed
+}
+
+// nameClasses names the rows of a confusion matrix, which are the labels, and its columns, which are the predictions.
+func (t *textTable) nameClasses(classes []string) {
+	for i, row := range t.rows {
+		for j := range row {
+			row[j].path = "as " + classes[j]
+		}
+		t.rows[i] = slices.Insert(row, 0, textCell{path: "label", text: classes[i]})
+	}
 }
 
 func (t *textTable) print(w *tabwriter.Writer, most int) {
@@ -232,9 +249,10 @@ func (r *textReader) list(path string) ([]textCell, error) {
 	return nil, nil
 }
 
-// numberText formats a number with six significant digits. A whole number has all its digits, in groups of three.
+// numberText formats a number with six significant digits. A whole number has all its digits, in groups of three; larger
+// ones than any count are identifiers, such as fingerprints.
 func numberText(x json.Number) string {
-	if n, err := x.Int64(); err == nil {
+	if n, err := x.Int64(); err == nil && n < 1<<53 {
 		return humanize.Comma(n)
 	}
 	f, err := x.Float64()
