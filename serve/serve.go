@@ -373,6 +373,10 @@ func (t *site) handler() http.Handler {
 	}
 	if s.Learn != nil {
 		mux.HandleFunc("POST /v1/learn", models.limited(t.learn))
+	} else {
+		mux.HandleFunc("POST /v1/learn", func(w http.ResponseWriter, r *http.Request) {
+			fail(w, http.StatusNotFound, "no events are learned over HTTP here: set http.learn", r.URL.Path)
+		})
 	}
 	if s.Model != nil && s.Recent != nil {
 		mux.HandleFunc("GET /v1/without", t.omit)

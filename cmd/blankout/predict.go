@@ -43,7 +43,7 @@ type predictFlags struct {
 func (p *program) predict() *cobra.Command {
 	var o predictFlags
 	c := &cobra.Command{
-		Use:   "predict -m MODEL -d FILE [-o FILE]",
+		Use:   "predict -m MODEL FILE [-o FILE]",
 		Short: "Score examples with a model and measure its accuracy",
 		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the
 labeled ones. For a directory of checkpoints it takes the newest.
@@ -70,14 +70,14 @@ applies. Dead: a number reads its mean or 0, other features are absent. Stale: a
 category is that of an earlier example. Predictions and other measures are for dead features,
 or for declared ones with --declared.
 --rescale drops the deleted features and multiplies the survivors by 1/(1-D).`,
-		Example: "  blankout predict -m model -d test.svm\n" +
+		Example: "  blankout predict -m model test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing-policy impute\n" +
 			"  blankout predict -m model -d new.svm --unlabeled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
 			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
-		Args: noArgs,
+		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.groups >= 0 && o.groups < 1) {
 				return usageError{fmt.Errorf("predict: --delete-groups %v: want a probability in [0, 1)", o.groups)}

@@ -189,6 +189,20 @@ func noArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
+// fileArgs takes arguments after the flags as values of -d, as in run events.csv.
+func fileArgs(c *cobra.Command, args []string) error {
+	for i, file := range args {
+		data := c.Flags().Lookup("data")
+		if data.Value.Type() == "string" && (i > 0 || data.Changed) {
+			return usageError{fmt.Errorf("%s reads one file, got %q too", c.CommandPath(), file)}
+		}
+		if err := c.Flags().Set("data", file); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
 // usageError marks an error in the usage or the configuration: exit code 2.
 type usageError struct{ error }
 

@@ -54,7 +54,7 @@ func (p *program) runCommand() *cobra.Command {
 	var o runFlags
 	var settings configFlags
 	c := &cobra.Command{
-		Use:   "run",
+		Use:   "run [FILE]",
 		Short: "Learn from a topic, save checkpoints and serve the model",
 		Long: `run learns from the topics of the configuration, event by event, and serves the model
 until it is stopped. It resumes from its newest checkpoint. Without -f it reads
@@ -65,7 +65,7 @@ starts a validation. SIGHUP reads the configuration again: log.level takes effec
 reports other changes, which need a restart. Without a configuration file, or if its
 terminal closes, SIGHUP stops run.
 
-With -d, run learns from a file or standard input until its end. The next run continues
+With FILE or -d, run learns from a file or standard input until its end. The next run continues
 where the file has grown. Add --serve to serve the model meanwhile.
 kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is the current content of a
 topic, or a part of it. If run learned no record or refused more than half, it keeps the
@@ -85,7 +85,8 @@ newest snapshot of a stopped one.
 With predict.topic, run also scores the events of that topic, labeled or not, and writes
 predictions to predict.output. With --predict-only it only predicts, with a model that it
 follows over HTTP or from snapshots. Without predict.topic it then answers requests.`,
-		Example: "  blankout run -f blankout.toml\n" +
+		Example: "  blankout run events.csv --label fraud\n" +
+			"  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --keep-serving\n" +
@@ -94,7 +95,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 			"  blankout run -f blankout.toml --group fraud2 --from-group fraud\n" +
 			"  blankout run -f blankout.toml -d - --answers\n" +
 			"  blankout run -f predict.toml --predict-only",
-		Args: noArgs,
+		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return p.learn(c, o, &settings) },
 	}
 	settings.addHere(c)

@@ -25,7 +25,7 @@ import (
 )
 
 func (p *program) serve() *cobra.Command {
-	var address, reports string
+	var address, reports, model string
 	c := &cobra.Command{
 		Use:   "serve DIR|MODEL|REPORT",
 		Short: "Show a checkpoint, model or validation report on the page",
@@ -35,24 +35,27 @@ report. It changes no file. Without --address it listens at BLANKOUT_HTTP_ADDRES
 on a free port, which it prints.`,
 		Example: "  blankout serve checkpoints\n  blankout serve model.blankout --address 127.0.0.1:0",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) == 1 && model == "" {
+				model = args[0]
+			} else if len(args) > 0 || model == "" {
 				return usageError{errors.New("serve: name one checkpoint directory, model or report")}
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			shown, err := onDisk(args[0], reports)
+		RunE: func(c *cobra.Command, _ []string) error {
+			shown, err := onDisk(model, reports)
 			if err != nil {
 				return fmt.Errorf("serve: %w", err)
 			}
 			config := serve.DefaultConfig()
-			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(args[0])
+			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(model)
 			if err := p.showUntil(c.Context(), config, shown); err != nil {
 				return fmt.Errorf("serve: %w", err)
 			}
 			return nil
 		},
 	}
+	c.Flags().StringVarP(&model, "model", "m", "", "`PATH` of what is shown, in place of the argument")
 	c.Flags().StringVar(&address, "address", "", "`HOST:PORT` to listen on; port 0 takes a free one")
 	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports, next to or in DIR]")
 	return c

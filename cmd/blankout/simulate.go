@@ -46,7 +46,7 @@ type simulateFlags struct {
 func (p *program) simulate() *cobra.Command {
 	var o simulateFlags
 	c := &cobra.Command{
-		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
+		Use:   "simulate -m MODEL[,MODEL…] FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events while features die, and measure the error",
 		Long: `simulate replays recorded events to models and learners in nightmares: features die, drift
 or become noisy. -o writes results.json, results.csv and figures (PNG and SVG)
@@ -85,7 +85,7 @@ error is progressive: each event is scored before it is learned.`,
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
 			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% -o bursts",
-		Args: noArgs,
+		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return usageError{fmt.Errorf("simulate: %w", err)}

@@ -55,7 +55,7 @@ func (p *program) train() *cobra.Command {
 	o.config.Estimators = estimators.All()
 	o.config.Threads = runtime.GOMAXPROCS(0)
 	c := &cobra.Command{
-		Use:   "train -d FILE [-o MODEL]",
+		Use:   "train FILE [-o MODEL]",
 		Short: "Compute the exact solution from a file or a topic",
 		Long: `train minimizes the regularized expected loss of a linear model under feature noise. Its
 certificate is an upper bound of the distance to the minimum.
@@ -75,7 +75,7 @@ computes the objective and the training error. --noise and --standardize default
 			"  blankout train -d train.svm --groups every:8 --standardize all --covariance-max-fields 256 -o model\n" +
 			"  blankout train -d train.svm --solver online --passes 2 -o model\n" +
 			"  blankout train -d events.jsonl --labels labels.jsonl --id order --set record.time=at -o model",
-		Args: noArgs,
+		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c); err != nil {
 				return usageError{fmt.Errorf("train: %w", err)}
