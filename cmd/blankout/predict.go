@@ -70,7 +70,7 @@ applies. Dead: a number reads its mean or 0, other features are absent. Stale: a
 category is that of an earlier example. Predictions and other measures are for dead features,
 or for declared ones with --declared.
 --rescale drops the deleted features and multiplies the survivors by 1/(1-D).`,
-		Example: "  blankout predict -m model test.svm\n" +
+		Example: "  blankout predict -m model events.csv\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing-policy impute\n" +
