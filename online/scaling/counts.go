@@ -76,13 +76,17 @@ func (d *countFinder) read(id uint16, column uint32, x float64, number uint64) {
 	c.m2 += delta * (x - c.mean)
 	c.least = min(c.least, x)
 	events := float64(number - c.first + 1)
-	switch few := 2*c.n <= events+1 && c.least <= leastCount; {
-	case x < 0 || x != math.Floor(x) || c.n >= manyReadings && c.least > leastCount, events >= undecided && 2*c.n > events+1:
+	rare := 2*c.n <= events+1
+	if c.counts { // so that a field in half of the events does not turn again and again
+		rare = 3*c.n <= 2*events
+	}
+	switch counts := rare && c.least <= leastCount; {
+	case x < 0 || x != math.Floor(x) || c.n >= manyReadings && c.least > leastCount, events >= undecided && !rare:
 		d.decide(id, false)
-	case events >= undecided && c.n >= manyReadings && few:
+	case events >= undecided && c.n >= manyReadings && counts:
 		d.decide(id, true)
-	case events > 2 && few != c.counts:
-		d.turn(id, few)
+	case events > 2 && counts != c.counts:
+		d.turn(id, counts)
 	}
 }
 

@@ -415,7 +415,7 @@ def test_threads_share_a_learner():
 
             def learn(k: int) -> None:
                 try:
-                    for _ in range(6):
+                    for _ in range(12):
                         learner.learn_one({"name": f"n{k}", "k": float(k % 3)}, f"label {k}")
                         learner.learn_many([{"name": f"n{k}"}], [f"label {k}"])
                         assert learner.predict_proba_one({"name": "n1"}) is not None and learner.predict_one({"name": "n1"}) is not None
