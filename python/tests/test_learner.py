@@ -429,6 +429,6 @@ def test_threads_share_a_learner():
             for thread in threads:
                 thread.join()
             assert not failed and [learner.predict_one({"name": f"n{k}"}) for k in range(40)] == [f"label {k}" for k in range(40)]
-            assert learner._remote.inspect()["events"] == 40 * 12 and len(learner.classes_) == 40
+            assert learner._remote.inspect()["events"] == 40 * 24 and len(learner.classes_) == 40
     finally:
         sys.setswitchinterval(before)
