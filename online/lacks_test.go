@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
@@ -54,6 +55,12 @@ func class(yes bool) int {
 	return 0
 }
 
+// present reports whether a column has a presence column.
+func present(l *online.Learner, column uint32) bool {
+	c := l.Snapshot().Model().Scaler.Splines
+	return c != nil && c.Of(column) >= 0 && slices.Equal(c.Knots[c.Of(column)], model.Present())
+}
+
 // TestLacks checks what null, absent and placeholders mean: null at random is a loss at any fraction, null that tells the
 // class is a value, a field that counts is 0 where it is left out, and a placeholder is null. The bounds are near the
 // least possible loss.
@@ -96,8 +103,31 @@ func TestLacks(t *testing.T) {
 	if wrong > 0.01 {
 		t.Errorf("fields that are always 1: error %.4f", wrong)
 	}
+	_, wrong, _ = lacking(t, 4000, 2, func(r *rand.Rand, put func(int, float64)) int { // a rating is no count
+		x, stars := r.NormFloat64(), float64(1+r.IntN(5))
+		if put(1, x); r.Float64() < 0.4 {
+			put(2, stars)
+			x += 2 * (stars - 3)
+		}
+		return class(r.Float64() < 1/(1+math.Exp(-x)))
+	})
+	if wrong > 0.27 {
+		t.Errorf("a rating that most events leave out: error %.4f", wrong)
+	}
+	l, wrong, _ = lacking(t, 8000, 2, func(r *rand.Rand, put func(int, float64)) int {
+		label := r.IntN(2)
+		if put(1, 0.5*float64(label)+r.NormFloat64()); r.Float64() < []float64{0.05, 0.35}[label] {
+			put(2, null)
+		} else {
+			put(2, float64(label)+r.NormFloat64())
+		}
+		return label
+	})
+	if wrong > 0.275 || !present(l, 2) {
+		t.Errorf("null in a fifth of the events tells the class: error %.4f", wrong)
+	}
 	for _, value := range []float64{-999, 9999, math.MaxInt32} {
-		l, wrong, _ = lacking(t, 3000, 2, func(r *rand.Rand, put func(int, float64)) int {
+		l, wrong, loss := lacking(t, 3000, 2, func(r *rand.Rand, put func(int, float64)) int {
 			x := r.NormFloat64()
 			if put(2, x+r.NormFloat64()); r.IntN(5) == 0 {
 				put(1, value)
@@ -107,8 +137,8 @@ func TestLacks(t *testing.T) {
 			return class(x+0.5*r.NormFloat64() > 0)
 		})
 		warned := slices.ContainsFunc(l.Warnings(nil, true), func(w health.Warning) bool { return w.Kind == health.WarnPlaceholder })
-		if wrong > 0.21 || !warned {
-			t.Errorf("%v in a fifth of the events: error %.4f, warned %v", value, wrong, warned)
+		if center := l.Snapshot().Model().Center(1); wrong > 0.21 || loss > 0.405 || !warned || !present(l, 1) || math.Abs(center) > 0.2 {
+			t.Errorf("%v in a fifth of the events: error %.4f, %.4f nats, warned %v, center %v", value, wrong, loss, warned, center)
 		}
 	}
 }

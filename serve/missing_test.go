@@ -72,7 +72,7 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 
 // TestServedAsForecast checks that the forecast while learning equals the error of the server's predictions for the
 // same events with the same missing fraction. The forecast must also equal the learner's own error. The mean difference
-// over the streams must be below one percentage point, or 1.4 where most fields are missing. For one stream of two classes the difference has a standard
+// over the streams must be below one percentage point. For one stream of two classes the difference has a standard
 // deviation of 1.4 points, because masks are drawn for some events only.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
@@ -87,7 +87,7 @@ func TestServedAsForecast(t *testing.T) {
 		points  []int   // forecast points to compare
 		streams uint64
 	}{
-		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 4},
+		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 8}, // with four, chance alone exceeds a point now and then
 		{"no noise", 2, 24, false, "none", 0, []int{3, 5, 7}, 4},
 		{"nulls", 2, 24, false, "auto", 0.3, []int{0}, 1},
 		{"more nulls", 2, 24, false, "dropout:0.3", 0.3, []int{3}, 5},
@@ -129,11 +129,7 @@ func TestServedAsForecast(t *testing.T) {
 				}
 			}
 			for i, point := range c.points {
-				most := 1.0
-				if point == 7 { // two standard deviations of the mean of four streams
-					most = 1.4
-				}
-				check("all streams", point, forecast[i], served[i], most)
+				check("all streams", point, forecast[i], served[i], 1)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package main
 // This file implements the progress line on a terminal.
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -179,13 +180,25 @@ func progressOf(s *run.Status) []any {
 	return new(learning).look(&ended)
 }
 
+// progressForms has the forms of the values of a progress line. Values without a form are only in the log.
+var progressForms = map[string]string{
+	"events": "%s events", "events_per_second": "%s/s", "error_percent": "error %s %%", "error_percent_lately": "lately %s %%",
+	"mae": "MAE %s", "baseline_mean_mae": "that of the mean %s", "baseline_last_mae": "of the last label %s",
+	"baseline_majority_error": "majority class %s %%", "baseline_last_error": "last label %s %%",
+	"lag": "lag %s", "refused": "%s refused", "last_error": "%s",
+}
+
 // progressText formats the state of a run as a line of text.
 func progressText(state []any) string {
-	var b strings.Builder
+	var parts []string
 	for i := 0; i < len(state); i += 2 {
-		fmt.Fprintf(&b, "%s%v %v", map[bool]string{true: "  "}[i > 0], strings.ReplaceAll(state[i].(string), "_", " "), state[i+1])
+		form, value := progressForms[state[i].(string)], fmt.Sprint(state[i+1])
+		if form == "" || state[i] == "refused" && value == "0" {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf(form, numberText(json.Number(value))))
 	}
-	return b.String()
+	return strings.Join(parts, "  ")
 }
 
 // passedOver returns the number of records that are not events, or are repeated.

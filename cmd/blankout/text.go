@@ -39,7 +39,11 @@ func printText(out io.Writer, v any, rows int, hidden ...string) error {
 	var classes []string
 	for _, c := range values {
 		if c.text != "" {
-			fmt.Fprintf(w, "%s\t%s\n", c.path, c.text)
+			unit := textUnits[c.path[strings.LastIndexByte(c.path, '.')+1:]]
+			if c.path == "error" { // of the whole, which only classes have
+				unit = " %"
+			}
+			fmt.Fprintf(w, "%s\t%s%s\n", c.path, c.text, unit)
 		}
 		if c.path == "classes" {
 			classes = c.list
@@ -54,6 +58,12 @@ func printText(out io.Writer, v any, rows int, hidden ...string) error {
 		}
 	}
 	return w.Flush()
+}
+
+// textUnits are the units of values, by name. An error of a regression has no such name.
+var textUnits = map[string]string{
+	"progressive_error": " %", "recent_error": " %", "train_error": " %", "baseline_majority_error": " %", "baseline_last_error": " %",
+	"log_loss": " nats", "progressive_log_loss": " nats", "recent_log_loss": " nats", "baseline_prior_log_loss": " nats",
 }
 
 // textCell is a value of a JSON document. Its path consists of names, as in live.error. It is "" or, as in [0], an index

@@ -72,3 +72,33 @@ largest
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TestPrintUnits checks that errors of classes and losses have units, that a confusion matrix names its rows and columns,
+// and that numbers too large for counts are not grouped.
+func TestPrintUnits(t *testing.T) {
+	var out strings.Builder
+	err := printText(&out, struct {
+		Error     float64        `json:"error"`
+		LogLoss   float64        `json:"log_loss"`
+		Forecast  map[string]int `json:"forecast"`
+		Sum       uint64         `json:"sum"`
+		Events    int            `json:"events"`
+		Classes   []string       `json:"classes"`
+		Confusion [][]int        `json:"confusion"`
+	}{4.5, 0.25, map[string]int{"error": 3}, 1 << 60, 1 << 20, []string{"no", "yes"}, [][]int{{3, 1}, {0, 2}}}, textRows)
+	want := `error           4.5 %
+log_loss        0.25 nats
+forecast.error  3
+sum             1152921504606846976
+events          1,048,576
+classes         no, yes
+
+confusion
+  label  as no  as yes
+  no     3      1
+  yes    0      2
+`
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

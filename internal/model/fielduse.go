@@ -114,12 +114,12 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 // lists sets nullIsValue to the fields whose null is a value, and usually to the fields that an event lacks if it leaves
 // them out. A field is in at most one of the two, so that null and left out are read alike. Losses decide (reads). Where
 // they are even, null is a value of a field that is mostly null if it says something about the class (telling), or if
-// most of all fields are null, so that little is left to make up for a loss; otherwise it is a loss. A field that most events have when it is not null, or that is null in most, is lacking if it is left
-// out.
+// most of all fields are null, so that little is left to make up for a loss; otherwise it is a loss. A field that most
+// events have when it is not null, or that is null in most, is lacking if it is left out.
 func (u *FieldUse) lists(fields []event.Field) {
 	u.usually, u.nullIsValue = u.usually[:0], u.nullIsValue[:0]
 	nulls := sum(u.Null)
-	little := u.Events < tellingLeast || nulls > mostlyNull*(nulls+sum(u.Present))
+	little := nulls > mostlyNull*(nulls+sum(u.Present))
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
 		present, null := uint64(0), uint64(0)
 		if id < len(u.Present) {
@@ -138,8 +138,8 @@ func (u *FieldUse) lists(fields []event.Field) {
 	}
 }
 
-// Most fields are null if more than the fraction mostlyNull of them is. Fewer than tellingLeast events tell little.
-const mostlyNull, tellingLeast = 0.45, 64
+// Most fields are null if more than the fraction mostlyNull of them is.
+const mostlyNull = 0.45
 
 func sum(counts []uint64) (sum float64) {
 	for _, n := range counts {
@@ -178,10 +178,10 @@ func (u *FieldUse) telling(id int) bool {
 	return g > classes+tellingDeviations*math.Sqrt(2*classes)
 }
 
-// AppendTelling appends, in ascending order, the fields that are mostly null and whose null says something about the class.
+// AppendTelling appends, in ascending order, the fields that are often null and whose null says something about the class.
 func (u *FieldUse) AppendTelling(ids []uint16) []uint16 {
 	for id, n := range u.Null[:min(len(u.Null), len(u.Lacked))] {
-		if (id >= len(u.Present) || n > u.Present[id]) && u.telling(id) {
+		if 20*n >= u.Events && u.telling(id) {
 			ids = append(ids, uint16(id))
 		}
 	}

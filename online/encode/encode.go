@@ -98,7 +98,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	var rates map[string]float64
 	if !n.inGroup() {
 		rates = n.count(came, e, number)
-		n.Scaling.CountForKnots(e, n.Table.Len(), n.Fields.Telling)
+		n.Scaling.CountForKnots(e, n.Table.Len(), n.presences)
 		n.turns = n.Scaling.WatchCounts(e)
 	}
 	columns, raw, numbers := n.columns(e)

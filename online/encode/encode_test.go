@@ -144,7 +144,7 @@ func TestNamedPresence(t *testing.T) {
 		}
 		n.Review()
 	}
-	n.Scaling.FindKnots(n.Table.Len(), n.Fields.Telling)
+	n.Scaling.FindKnots(n.Table.Len(), n.presences)
 	if _, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2); !dense || n.Scaling.Scaler.Splines != nil {
 		t.Errorf("dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
 	}

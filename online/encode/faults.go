@@ -85,6 +85,15 @@ func (f *faults) enforce() {
 	f.found = model.NewFaults(stuckAt, placeholders)
 }
 
+// presences returns, in ascending order, the fields whose readings get a presence column whatever their number: those
+// whose null tells the class, and those with a placeholder.
+func (n *Encoder) presences() []uint16 {
+	ids := n.Fields.Telling()
+	n.faults.placeholders.Each(func(s model.StuckField) { ids = append(ids, s.Field) })
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // state encodes or decodes the detectors. It resets a detector that the settings disable.
 func (f *faults) state(c *coder.Coder) {
 	f.detector.State(c)

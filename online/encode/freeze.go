@@ -16,7 +16,7 @@ func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *mo
 		s.Review(n.Fields.Missing.Columns, n.touch, func([]float64, float64, float64) {})
 	}
 	if s.SeeksKnots() {
-		s.FindKnots(n.Table.Len(), n.Fields.Telling)
+		s.FindKnots(n.Table.Len(), n.presences)
 	}
 	for i := range n.Table.Len() {
 		column, row := n.Table.Column(i)

@@ -132,7 +132,7 @@ func (f *Fields) Review(fields []event.Field) {
 // Earlier predictions say little about what is better later.
 const asksFrom, asksFirst, askFirst, askEvery = 1024, 8192, 4, 32
 
-// Telling returns, in ascending order, the fields that are mostly null and whose null says something about the class.
+// Telling returns, in ascending order, the fields that are often null and whose null says something about the class.
 func (f *Fields) Telling() []uint16 { return f.usual.AppendTelling(nil) }
 
 // Ask returns a field that an event lacks and whose lack may be read in two ways: as a value, or as a loss. The caller

@@ -12,9 +12,9 @@ import (
 )
 
 // countFinder finds numeric fields that count something and are left out where they count 0: words as fields, or flags
-// that are sent only when they are set. Most events do not have such a field, and its readings are small whole numbers.
-// It is 0 where it is absent, like the words of a text, so it is divided by its largest value and not centered. A field
-// that is sometimes null, or present in most events, is a measurement.
+// that are sent only when they are set. Most events do not have such a field, and its readings are whole numbers, most of
+// them at most 1. It is 0 where it is absent, like the words of a text, so it is divided by its largest value and not
+// centered. A field that is sometimes null, present in most events, or usually larger, such as a rating, is a measurement.
 type countFinder struct {
 	fields []counted // by field id
 	open   int       // number of fields that are not decided
@@ -25,17 +25,15 @@ type countFinder struct {
 type counted struct {
 	open, counts bool
 	column       uint32
-	first        uint64 // number of the first event with the field
-	n            float64
-	least, mean  float64
+	first        uint64  // number of the first event with the field
+	n, small     float64 // number of readings, and of those that are at most 1
+	mean         float64
 	m2           float64 // sum of squared deviations from mean
 }
 
 const (
 	// After undecided events with a field's first reading, and manyReadings readings, its treatment does not change.
 	undecided, manyReadings = 64, 8
-	// A count has been at most leastCount.
-	leastCount = 1
 )
 
 // WatchCounts examines the numbers of an event with fields, before the event is counted. due reports whether TurnCounts
@@ -68,23 +66,25 @@ func (s *Scaling) WatchCounts(e *event.Example) (due bool) {
 func (d *countFinder) read(id uint16, column uint32, x float64, number uint64) {
 	c := &d.fields[id]
 	if c.n == 0 {
-		c.column, c.first, c.least = column, number, x
+		c.column, c.first = column, number
+	}
+	if x <= 1 {
+		c.small++
 	}
 	c.n++
 	delta := x - c.mean
 	c.mean += delta / c.n
 	c.m2 += delta * (x - c.mean)
-	c.least = min(c.least, x)
 	events := float64(number - c.first + 1)
 	rare := 2*c.n <= events+1
 	if c.counts { // so that a field in half of the events does not turn again and again
 		rare = 3*c.n <= 2*events
 	}
-	switch counts := rare && c.least <= leastCount; {
-	case x < 0 || x != math.Floor(x) || c.n >= manyReadings && c.least > leastCount, events >= undecided && !rare:
+	switch counts := rare && 2*c.small >= c.n; {
+	case x < 0 || x != math.Floor(x), events >= undecided && !rare:
 		d.decide(id, false)
-	case events >= undecided && c.n >= manyReadings && counts:
-		d.decide(id, true)
+	case events >= undecided && c.n >= manyReadings:
+		d.decide(id, counts)
 	case events > 2 && counts != c.counts:
 		d.turn(id, counts)
 	}
@@ -176,7 +176,7 @@ func (s *Scaling) countsState(c *coder.Coder) {
 		c.Uint(&column)
 		f.column = uint32(column)
 		c.Uint(&f.first)
-		if c.Each(&f.n, &f.least, &f.mean, &f.m2); c.Decode && f.open {
+		if c.Each(&f.n, &f.small, &f.mean, &f.m2); c.Decode && f.open {
 			d.open++
 		}
 	}
