@@ -49,6 +49,8 @@ const (
 	bins = 128
 	// largest is the weight of the newest score at which all weights are scaled down.
 	largest = 1e100
+	// largestSize is the size from which on an interval counts as unbounded.
+	largestSize = 1e40
 )
 
 // Predictor holds the nonconformity scores by range of the missing fraction, and by class and range. Create a Predictor
@@ -205,7 +207,7 @@ func (n *counts) add(x Score, used, limit, weight, miss float64) (move float64) 
 	}
 	if used >= 0 {
 		n.tally.add(x.within(used), weight)
-		if x.Size-x.Size == 0 { // finite
+		if x.Size <= largestSize {
 			n.size, n.sized = n.size+weight*x.Size, n.sized+weight
 		}
 	}
@@ -452,9 +454,8 @@ func (n *counts) state(to *coder.Coder) {
 	for _, x := range n.bins {
 		to.Failed = to.Failed || !(x >= 0)
 	}
-	// most is larger than any valid number, and near is the rounding error of merged sums.
-	const most, near = 1e40, 1e-9
-	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.events+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
+	const near = 1e-9 // rounding error of merged sums
+	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.events+near && n.size >= -near && n.size <= (1+near)*largestSize*max(n.sized, 0)+near)
 }
 
 // Report returns the coverage in each range that has prediction sets.

@@ -219,6 +219,23 @@ func TestMerge(t *testing.T) {
 
 // TestState checks that a decoded state continues bit by bit, that a truncated state is rejected, and that another
 // coverage is accepted.
+// TestUnboundedSizes takes intervals of any size: the state is read again.
+func TestUnboundedSizes(t *testing.T) {
+	c, to := New(0.9), &coder.Coder{}
+	for i := range 300 {
+		c.Take(0, Score{Value: float64(i % 7), Size: []float64{1, 1e39, 1e40, 1e98, math.Inf(1), math.NaN()}[i%6]})
+	}
+	c.State(to)
+	if d := coder.Read(to.Out); true {
+		if New(0.9).State(d); !d.Done() {
+			t.Error("a state is not read")
+		}
+	}
+	if size := c.Report()[0].Size; !(size > 1e38 && size < 1e40) {
+		t.Errorf("a mean size of %g", size)
+	}
+}
+
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	one := New(0.9)
