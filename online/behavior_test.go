@@ -429,8 +429,8 @@ func TestHalfLife(t *testing.T) {
 }
 
 // TestMissing checks predictions with missing fields. If a number is declared missing, the prediction must use the
-// other fields. If the number is silently 0, the error must be larger. Without any fields, the model must mostly
-// predict the most frequent class.
+// other fields. If the number silently reads about 0, the error must be larger; a 0, which it never reads, counts as
+// missing. Without any fields, the model must mostly predict the most frequent class.
 func TestMissing(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 79)
@@ -440,7 +440,7 @@ func TestMissing(t *testing.T) {
 		}
 		r.feed.nulls = 0
 		served := r.model()
-		var whole, declared, silent, omitted float64
+		var whole, declared, silent, zero, omitted float64
 		const events = 600
 		for range events {
 			x := r.feed.next()
@@ -461,11 +461,16 @@ func TestMissing(t *testing.T) {
 			at := slices.Index(x.names, "temp")
 			x.names, x.values = slices.Delete(x.names, at, at+1), slices.Delete(x.values, at, at+1)
 			omitted += lost()
-			x.set("temp", "0")
+			x.set("temp", "0.25")
 			silent += lost()
+			x.set("temp", "0")
+			zero += lost()
 		}
 		if !(declared >= whole*0.7 && declared < whole+0.5*(silent-whole) && silent > whole*1.2) {
-			t.Errorf("%v: lost %v by whole events, %v with a field declared missing, %v where it reads 0", s, whole, declared, silent)
+			t.Errorf("%v: lost %v by whole events, %v with a field declared missing, %v where it reads about 0", s, whole, declared, silent)
+		}
+		if zero >= whole+0.5*(silent-whole) {
+			t.Errorf("%v: lost %v by whole events, %v where a field reads 0, %v where it reads about 0", s, whole, zero, silent)
 		}
 		if omitted != declared {
 			t.Errorf("%v: lost %v where a usual field is left out, %v where it is null", s, omitted, declared)

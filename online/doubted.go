@@ -4,8 +4,6 @@ package online
 // predicts events with doubted numbers.
 
 import (
-	"slices"
-
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/doubt"
@@ -77,23 +75,15 @@ func (l *Learner) renewDoubt() {
 	}
 }
 
-// corrected returns the scores of an event with its doubted numbers missing or corrected, and their weight in the
-// prediction. It returns nil if the event is predicted as it is.
-func (l *Learner) corrected(e *event.Example) (scores []float64, weight float64) {
+// doubtedIn returns what predictions doubt in an event; nil if it is predicted as it is.
+func (l *Learner) doubtedIn(e *event.Example) *model.Doubted {
 	c := l.predictor.imputer.Covariance()
-	if c == nil || !l.doubted.Corrects() {
-		return nil, 0
+	if c == nil || !l.doubts() || !l.doubted.Corrects() {
+		return nil
 	}
 	if l.doubtedBy != c {
 		l.doubtedBy, l.doubted = c, l.doubted.With(l.doubted.Columns)
 	}
 	m := l.reader(l.doubted)
-	x := m.Doubted(m.Declare(e, &l.room.declared))
-	if x == nil {
-		return nil, 0
-	}
-	if weight = l.doubted.Weight(x); weight == 0 {
-		return nil, 0
-	}
-	return slices.Clone(l.predictAsIs(x.Event).Scores), weight
+	return m.Doubted(m.Declare(e, &l.room.declared))
 }

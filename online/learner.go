@@ -26,6 +26,7 @@ package online
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -157,15 +158,25 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
 	}
-	if !l.doubts() {
+	x := l.doubtedIn(e)
+	if x == nil {
 		return l.predictAsIs(e)
 	}
-	scores, weight := l.corrected(e)
+	type part struct {
+		weight float64
+		scores []float64
+	}
+	var parts []part
+	x.Each(l.doubted, func(weight float64, e *event.Example) {
+		parts = append(parts, part{weight, slices.Clone(l.predictAsIs(e).Scores)})
+	})
 	p := l.predictAsIs(e)
-	if scores == nil {
+	if len(parts) == 0 {
 		return p
 	}
-	p.Scores = model.MixScores(p.Decision, l.targets != nil, weight, p.Scores, scores)
+	for _, x := range parts {
+		p.Scores = model.MixScores(p.Decision, l.targets != nil, x.weight, p.Scores, x.scores)
+	}
 	if l.targets != nil {
 		p.Scores[0] = l.targets.unit.Own(p.Scores[0])
 		l.interval(&p)

@@ -25,8 +25,10 @@ type Doubt struct {
 	// the end. Nothing is doubted in an event with less evidence.
 	Screen float64 `json:"screen"`
 	Gate   float64 `json:"gate"`
-	// Weights has the weights of the corrected prediction, by kind and by range of the evidence.
+	// Weights has the weights of the corrected prediction, by kind and by range of the evidence. Rest has the weights of the
+	// prediction without fill values, in place of the prediction with the readings as they are, by range of the evidence.
 	Weights [DoubtKinds][DoubtRanges]float64 `json:"weights"`
+	Rest    [DoubtRanges]float64             `json:"rest"`
 
 	ready sync.Once
 	cells *cells // for the Covariance of the model; nil if it has too few columns
@@ -46,8 +48,8 @@ const DoubtRanges = 6
 
 var doubtEdges = [DoubtRanges - 1]float64{1, 3, 8, 20, 50}
 
-// DoubtMost is the largest weight of a corrected prediction: the probability of no class falls below a twentieth of what
-// it is with the readings as they are.
+// DoubtMost is the largest weight of a corrected prediction: the probability of no class falls below a twentieth of that
+// of the other predictions.
 const DoubtMost = 0.95
 
 // DoubtGone is the probability above which a doubted reading counts as missing. Above doubtSome it is corrected.
@@ -55,8 +57,10 @@ const DoubtGone, doubtSome = 0.9, 0.02
 
 // Doubted is what a Doubt finds in an event.
 type Doubted struct {
-	// Event is the event without the readings that count as missing, and with corrected values of others.
-	Event    *event.Example
+	// Event is the event without the readings that count as missing, and with corrected values of others. Rest is the event
+	// without its fill values, nil if it has none.
+	Event, Rest *event.Example
+
 	Kind     int
 	Range    int // range of the evidence
 	Readings []DoubtedReading
@@ -100,7 +104,7 @@ func (d *Doubt) check() error {
 
 // With returns a Doubt that also knows the given columns, which it owns.
 func (d *Doubt) With(columns []CellColumn) *Doubt {
-	return &Doubt{Columns: columns, Tail: d.Tail, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights}
+	return &Doubt{Columns: columns, Tail: d.Tail, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights, Rest: d.Rest}
 }
 
 // of returns the cells for the model's Covariance, or nil if that has too few columns.
@@ -119,8 +123,16 @@ func (m *Linear) Doubted(e *event.Example) *Doubted {
 	return out
 }
 
-// Weight returns the weight of the corrected prediction for an event with doubted readings.
-func (d *Doubt) Weight(x *Doubted) float64 { return d.Weights[x.Kind][x.Range] }
+// Each calls f for each event whose prediction is mixed into the prediction so far, with its weight: first the event
+// without fill values, then the corrected event. Weights of 0 are omitted.
+func (x *Doubted) Each(d *Doubt, f func(weight float64, e *event.Example)) {
+	if w := d.Rest[x.Range]; w > 0 && x.Rest != nil {
+		f(w, x.Rest)
+	}
+	if w := d.Weights[x.Kind][x.Range]; w > 0 {
+		f(w, x.Event)
+	}
+}
 
 // Corrects reports whether any weight is above 0.
 func (d *Doubt) Corrects() bool { return d != nil && d.Weights != [DoubtKinds][DoubtRanges]float64{} }
@@ -248,7 +260,9 @@ func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
 			out.Range++
 		}
 	}
-	out.Event = m.correct(x, e, t)
+	if out.Event = m.correct(x, e, t, false); sums[DoubtsFill] > DoubtGone {
+		out.Rest = m.correct(x, e, t, true)
+	}
 	return out
 }
 
@@ -270,15 +284,16 @@ func (m *Linear) readings(x *cells, t *cellEvent, least float64) (out []DoubtedR
 	return out
 }
 
-// correct returns a copy of an event in which the doubted readings are missing or corrected.
-func (m *Linear) correct(x *cells, e *event.Example, t *cellEvent) *event.Example {
+// correct returns a copy of an event in which the doubted readings are missing or corrected. If fills is true, only its
+// fill values are missing, and nothing is corrected.
+func (m *Linear) correct(x *cells, e *event.Example, t *cellEvent, fills bool) *event.Example {
 	gone := make([]bool, len(e.Features.Index))
 	values := slices.Clone(e.Features.Value)
 	columns := slices.Clone(e.MissingColumns)
 	at := 0
 	for i := range x.columns {
 		column := x.columns[i].Column
-		if !x.judged(t, i) || t.r[i] <= doubtSome {
+		if !x.judged(t, i) || t.r[i] <= doubtSome || fills && (t.atom[i] != fillAtom || t.r[i] <= DoubtGone) {
 			continue
 		}
 		for at < len(gone) && e.Features.Index[at] < column {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
@@ -115,11 +116,15 @@ func TestFillValueMissing(t *testing.T) {
 			}
 		}
 		// The prediction mixes probabilities.
+		if len(x.Rest.Missing) != 6 || x.Rest.Features.Value[0] != e.Features.Value[slices.Index(e.Features.Index, x.Rest.Features.Index[0])] {
+			t.Fatalf("%+v", x.Rest)
+		}
 		plain := *m
 		plain.Doubt = nil
-		as, with := plain.Decision().Probability(plain.Score(e, out)[0]), plain.Decision().Probability(plain.Score(x.Event, out)[0])
-		if got, want := m.Decision().Probability(m.Score(e, out)[0]), (1-DoubtMost)*as+DoubtMost*with; math.Abs(got-want) > 1e-12 {
-			t.Fatalf("probability %v, want %v of %v and %v", got, want, as, with)
+		p := func(e *event.Example) float64 { return plain.Decision().Probability(plain.Score(e, out)[0]) }
+		m.Doubt.Rest[x.Range] = 0.3
+		if got, want := m.Decision().Probability(m.Score(e, out)[0]), (1-DoubtMost)*(0.7*p(e)+0.3*p(x.Rest))+DoubtMost*p(x.Event); math.Abs(got-want) > 1e-12 {
+			t.Fatalf("probability %v, want %v", got, want)
 		}
 	}
 }

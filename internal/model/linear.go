@@ -201,9 +201,9 @@ func (m *Linear) ScoreDoubted(e *event.Example, out []float64) ([]float64, *Doub
 	if x == nil {
 		return scores, nil
 	}
-	if weight := m.Doubt.Weight(x); weight > 0 {
-		scores = MixScores(m.Decision(), m.Target() != loss.Sign, weight, scores, m.score(x.Event, make([]float64, cap(out))))
-	}
+	x.Each(m.Doubt, func(weight float64, e *event.Example) {
+		scores = MixScores(m.Decision(), m.Target() != loss.Sign, weight, scores, m.score(e, make([]float64, cap(out))))
+	})
 	return scores, x
 }
 

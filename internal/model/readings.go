@@ -39,6 +39,8 @@ const (
 	mostFills = 4
 	// readingsMemory is the number of blocks over which fractions are averaged.
 	readingsMemory = 64
+	// 0 is a fill value of a column that has not read it in zeroBlocks blocks, nor ever.
+	zeroBlocks = 8
 )
 
 // Columns returns what is known of each column. The caller must not change it.
@@ -127,6 +129,12 @@ func (r *Readings) Learn() (found bool) {
 		}
 		r.blocks[i] = min(r.blocks[i]+1, readingsMemory)
 		c.Zeros += (zeros/n - c.Zeros) / r.blocks[i]
+		switch fills := c.fills(0, zeros, n); {
+		case c.Zeros == 0 && r.blocks[i] >= zeroBlocks:
+			found = c.fill(0) || found
+		case zeros > 0 && !fills: // an ordinary reading after all
+			c.Fills = slices.DeleteFunc(slices.Clone(c.Fills), func(x float64) bool { return x == 0 })
+		}
 		c.Least, c.Flag = c.Least && least >= 0, r.many[i] < 3
 	}
 	return found

@@ -21,7 +21,7 @@ func (r readings) next() *event.Example {
 }
 
 // TestFillValues checks that a value that begins to repeat is found, and no value of ordinary events: not a frequent 0,
-// not one of few whole numbers, and not the value of a flag.
+// not one of few whole numbers, and not the value of a flag. 0 is a fill value of a column that has never read it.
 func TestFillValues(t *testing.T) {
 	r, s := readings{rand.New(rand.NewPCG(1, 1))}, Readings{}
 	s.Follow([]uint32{4, 7, 9})
@@ -35,8 +35,8 @@ func TestFillValues(t *testing.T) {
 		}
 	}
 	feed(50*readingsKept, func([]float64) {})
-	for _, c := range s.Columns() {
-		if len(c.Fills) > 0 {
+	for i, c := range s.Columns() {
+		if want := [][]float64{{0}, nil, nil}[i]; !slices.Equal(c.Fills, want) {
 			t.Fatalf("column %d: %v", c.Column, c.Fills)
 		}
 	}
@@ -52,7 +52,7 @@ func TestFillValues(t *testing.T) {
 			}
 		}
 	})
-	for i, want := range [][]float64{{-99}, nil, nil} {
+	for i, want := range [][]float64{{0, -99}, nil, nil} {
 		if got := s.Columns()[i].Fills; i < 2 && !slices.Equal(got, want) && !(i == 1 && len(got) == 0) {
 			t.Errorf("column %d: %v, want %v", i, got, want)
 		}
@@ -65,6 +65,11 @@ func TestFillValues(t *testing.T) {
 	})
 	if got := s.Columns()[1].Fills; !slices.Equal(got, []float64{3}) {
 		t.Errorf("amounts: %v", got)
+	}
+	// A column that reads 0 once can read it.
+	feed(1, func(x []float64) { x[0] = 0 })
+	if feed(readingsKept, func([]float64) {}); !slices.Equal(s.Columns()[0].Fills, []float64{-99}) {
+		t.Errorf("after a 0: %v", s.Columns()[0].Fills)
 	}
 	// The state continues equally, also within a block.
 	feed(37, func([]float64) {})

@@ -30,8 +30,14 @@ type Doubter struct {
 // learned has what is learned with one of the Tails.
 type learned struct {
 	first, last ring // evidence of ordinary events
-	real, mask  [model.DoubtKinds][model.DoubtRanges]gains
+	real, mask  table
 }
+
+// table has gains by kind and by range of the evidence: those of the corrected prediction and, in its last row, those of
+// the prediction without fill values.
+type table [restRow + 1][model.DoubtRanges]gains
+
+const restRow = model.DoubtKinds
 
 // candidates are the weights of the corrected prediction that compete.
 var candidates = [...]float64{0, 0.25, 0.5, 0.75, model.DoubtMost}
@@ -171,6 +177,9 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 			out.Weights[kind][bin] = weight(kind, of.real[kind][bin], of.mask[kind][bin])
 		}
 	}
+	for bin := range out.Rest {
+		out.Rest[bin] = weight(model.DoubtsOther, of.real[restRow][bin], of.mask[restRow][bin])
+	}
 	return out
 }
 
@@ -187,7 +196,7 @@ func (d *Doubter) best() int {
 
 // total returns the sum of the gains of the best candidates.
 func (l *learned) total() (sum float64) {
-	for kind := range l.real {
+	for kind := range restRow {
 		for bin := range l.real[kind] {
 			sum += slices.Max(l.real[kind][bin].sums[:]) + slices.Max(l.mask[kind][bin].sums[:])
 		}
@@ -212,19 +221,19 @@ func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedRea
 	now := *e.Model
 	now.Doubt = d.doubt(d.best())
 	contradicted, ok = now.Contradicted(e.Example)
-	d.compare(e, e.Example, nil, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.real })
+	d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
 	if !masks {
 		return contradicted, ok
 	}
 	if copied, columns := d.mask(e); copied != nil {
-		d.compare(e, copied, columns, func(l *learned) *[model.DoubtKinds][model.DoubtRanges]gains { return &l.mask })
+		d.compare(e, copied, columns, func(l *learned) *table { return &l.mask })
 	}
 	return contradicted, ok
 }
 
 // compare adds the gains of corrected predictions of an event. columns is nil for an event of the stream, which is
 // ordinary evidence unless it has fill values; for a masked copy it has the fill values that the copy has.
-func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *[model.DoubtKinds][model.DoubtRanges]gains) {
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) {
 	before := math.NaN()
 	m := *e.Model
 	for i := range Tails {
@@ -244,9 +253,19 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if before != before {
 			before = d.loss(e, of)
 		}
-		gain := before - d.loss(e, x.Event)
-		gained(&d.tails[i])[x.Kind][x.Range].add(gain)
+		of, to, after := &d.tails[i], gained(&d.tails[i]), d.loss(e, x.Event)
+		if x.Rest != nil {
+			w := weight(x.Kind, of.real[x.Kind][x.Range], of.mask[x.Kind][x.Range])
+			to[restRow][x.Range].add(mixed(w, before, after) - mixed(w, d.loss(e, x.Rest), after))
+		}
+		to[x.Kind][x.Range].add(before - after)
 	}
+}
+
+// mixed returns the loss in nats of a mixture of two predictions with the given losses. weight is that of the second.
+func mixed(weight, first, second float64) float64 {
+	least := min(first, second)
+	return least - math.Log((1-weight)*math.Exp(least-first)+weight*math.Exp(least-second))
 }
 
 // loss returns the loss of a prediction in nats; a squared error is divided by twice the mean squared error.
@@ -317,7 +336,7 @@ func (d *Doubter) State(c *coder.Coder) {
 		l := &d.tails[i]
 		l.first.state(c)
 		l.last.state(c)
-		for _, all := range []*[model.DoubtKinds][model.DoubtRanges]gains{&l.real, &l.mask} {
+		for _, all := range []*table{&l.real, &l.mask} {
 			for kind := range all {
 				for bin := range all[kind] {
 					for i := range all[kind][bin].sums {
