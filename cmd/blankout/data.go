@@ -452,12 +452,12 @@ func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, 
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
 // readModel reads a model, a snapshot or a checkpoint from a file or an address, as served.Open does. For a directory
-// it reads the newest checkpoint.
+// it reads the newest checkpoint. For the directory of a group the Model answers with all shards, see served.NewSet.
 func readModel(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
 	}
-	if strings.Contains(path, "://") {
+	if strings.Contains(path, "://") || len(served.ShardDirectories(path)) > 0 {
 		return openModel(path)
 	}
 	file, at, _, err := readCheckpoint(path)

@@ -211,6 +211,9 @@ func Opener(c stream.ConnectConfig) served.Opener {
 	}
 }
 
+// ErrEmpty is the error of Look for a topic to which nothing was published.
+var ErrEmpty = errors.New("contains no complete snapshot yet")
+
 // topicSource is the Source of a snapshot topic.
 type topicSource struct {
 	topic   string
@@ -253,7 +256,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
 			} else if quiet && len(s.returned) == 0 {
-				return nil, fmt.Errorf("topic %s contains no complete snapshot yet", s.topic)
+				return nil, fmt.Errorf("topic %s %w", s.topic, ErrEmpty)
 			} else if failing := s.failing(); quiet && failing != "" {
 				return nil, errors.New(failing)
 			} else if quiet {
