@@ -29,11 +29,15 @@ type Judge struct {
 	info served.ShardInfo
 }
 
-// Of the shard's events, one in judgeEvery is measured. Losses and nonconformity count half after judgeMemory measured
-// events.
+// Of the shard's events, one in judgeEvery is measured. Losses count half after lossMemory measured events, and
+// nonconformity after limitMemory, because it falls while the shards still learn.
 const (
 	judgeEvery  = 8
-	judgeMemory = 1000
+	lossMemory  = 1000
+	limitMemory = 200
+	// lossRate is the factor of losses in the exponent. It is above 1, because a measured event stands for judgeEvery
+	// events.
+	lossRate = 3
 )
 
 // ownWeights is the number of compared fractions of the own score: 0, 1/8 … 1.
@@ -46,7 +50,7 @@ func NewJudge(shard served.ShardInfo, before *served.ShardInfo) *Judge {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses, j.info.OwnWeight = before.Own, before.Mean, before.Answered, before.Losses, before.OwnWeight
 	} else {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses = &served.Histogram{}, &served.Histogram{}, &served.Answered{}, make([]float64, ownWeights)
-		j.info.OwnWeight = ownWeight(j.info.Losses, 1)
+		j.info.OwnWeight = ownWeight(j.info.Losses, lossRate)
 	}
 	return j
 }
@@ -110,7 +114,7 @@ func (j *Judge) opinion(p *online.Prediction, s *event.Schema) (o served.Opinion
 
 // add measures the answers to a labeled event.
 func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Example) {
-	keep := math.Exp2(-1.0 / judgeMemory)
+	keep, keepLimit := math.Exp2(-1.0/lossMemory), math.Exp2(-1.0/limitMemory)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	x := &j.info
@@ -123,17 +127,17 @@ func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Exam
 		}
 	}
 	x.Answered.Errors += e.Weight * judged.Nonconformity
-	x.Own.Add(judged.Nonconformity, keep)
+	x.Own.Add(judged.Nonconformity, keepLimit)
 	mean := m.At(0)
-	x.Mean.Add(mean.Judge(h, class, e.Target).Nonconformity, keep)
+	x.Mean.Add(mean.Judge(h, class, e.Target).Nonconformity, keepLimit)
 	for i := range x.Losses {
 		answer := m.At(float64(i) / (ownWeights - 1))
 		x.Losses[i] = x.Losses[i]*keep + e.Weight*answer.Judge(h, class, e.Target).Loss
 	}
-	scale := 1.0
+	scale := float64(lossRate)
 	if class == "" { // the errors of a regression are normal, with the smallest mean square
 		if least := slices.Min(x.Losses); least > 0 {
-			scale = x.Own.Count() / (2 * least)
+			scale = min(x.Answered.Weight, lossMemory/math.Ln2) / (2 * least)
 		}
 	}
 	x.OwnWeight = ownWeight(x.Losses, scale)
