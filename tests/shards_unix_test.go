@@ -73,15 +73,16 @@ func shardedStream(ctx context.Context, t *testing.T, brokers []string, partitio
 
 // shardMembers runs the members of a group in separate processes, which share a directory.
 type shardMembers struct {
-	t             *testing.T
+	t             testing.TB
 	program, file string // the program and its configuration
 	dir           string
 	processes     []*exec.Cmd // nil for a member that does not run
+	poll          time.Duration
 }
 
-func newShardMembers(t *testing.T, brokers []string, name string, members int, settings ...string) *shardMembers {
+func newShardMembers(t testing.TB, brokers []string, name string, members int, settings ...string) *shardMembers {
 	dir := t.TempDir()
-	m := &shardMembers{t: t, program: buildProgram(t), file: filepath.Join(dir, "blankout.toml"), dir: dir, processes: make([]*exec.Cmd, members)}
+	m := &shardMembers{t: t, program: buildProgram(t), file: filepath.Join(dir, "blankout.toml"), dir: dir, processes: make([]*exec.Cmd, members), poll: 100 * time.Millisecond}
 	must.Do(t, os.WriteFile(m.file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
@@ -194,7 +195,7 @@ func (m *shardMembers) shards() (files map[string]string, records int) {
 func (m *shardMembers) await(n int) {
 	m.t.Helper()
 	records := 0
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(m.poll) {
 		if _, records = m.shards(); records == n {
 			return
 		}

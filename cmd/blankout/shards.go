@@ -3,6 +3,7 @@ package main
 // This file implements run --group: a member that learns some shards of the stream and answers with all of them.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -235,6 +236,10 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	if before != nil {
 		earlier = before.Shard
 	}
+	grown := slices.ContainsFunc(s.Partitions, func(p stream.TopicPartition) bool { return int(p.Partition) >= m.partitions })
+	if len(c.Labels.Topics) > 0 && (grown || earlier != nil && earlier.Partitions != m.partitions) {
+		return usageError{errors.New("the topics have more partitions than before: keys are now in other partitions, and delayed labels may not find their events; start a group of another name")}
+	}
 	x.judge = shards.NewJudge(info, earlier)
 	x.judge.Others, x.judge.Schema = m.models, func() *event.Schema { return x.runner.Learner.Schema() }
 	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
@@ -436,6 +441,28 @@ func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *
 	r.Source = shards.NewOrdered(r.Schema, lanes)
 	if group := c.Kafka.Group; group != "" {
 		r.Commit = func(ctx context.Context, offsets event.Offsets) error { return all[0].Commit(ctx, group, offsets) }
+	}
+	return nil
+}
+
+// keysChecked is the number of records of each partition whose keys are compared with their ids.
+const keysChecked = 1000
+
+// keyedDecoder decodes events or delayed labels of a shard. It returns an error if one of the first records does not have
+// its id as the key: the shard of an event may then not be that of its label.
+type keyedDecoder struct {
+	record.Decoder
+	topic string
+	left  int // records to check
+}
+
+func (d *keyedDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	if err := d.Decoder.Decode(ctx, r, e); err != nil || e.Refused != nil || d.left == 0 {
+		return err
+	}
+	d.left--
+	if !bytes.Equal(r.Key, e.Key) {
+		return usageError{fmt.Errorf("topic %s offset %d: the key is %.40q and the id %.40q: in a group, events and delayed labels must have their id (record.id, labels.id) as the key, so that they are in one shard", d.topic, r.Offset, r.Key, e.Key)}
 	}
 	return nil
 }

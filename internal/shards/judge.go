@@ -15,8 +15,8 @@ import (
 	"blankout/stream/record"
 )
 
-// Judge measures what the shards answer to the events of one shard, before the shard learns them, at one in eight
-// events. From the losses it chooses the fraction of the shard's own score in its answers. What the other shards know
+// Judge measures what the shards answer to the events of one shard, before the shard learns them, at one in eight events
+// at first. From the losses it chooses the fraction of the shard's own score in its answers. What the other shards know
 // depends on when their models arrive, so nothing of this is in a checkpoint; it is part of the shard's snapshot.
 type Judge struct {
 	// Others returns the newest models of all shards, by number. It may return nil.
@@ -25,14 +25,19 @@ type Judge struct {
 	Schema func() *event.Schema
 	Log    func(error) // receives errors of the other shards' models
 
+	measured int // measured events; only Observe uses it
+
 	mu   sync.Mutex
 	info served.ShardInfo
 }
 
-// Of the shard's events, one in judgeEvery is measured. Losses count half after lossMemory measured events, and
+// Of the shard's events, one in judgeEvery is measured, and one in laterEvery after judgeOften measured events: another
+// shard's opinion takes as long as learning an event. Losses count half after lossMemory measured events, and
 // nonconformity after limitMemory, because it falls while the shards still learn.
 const (
 	judgeEvery  = 8
+	judgeOften  = 2048
+	laterEvery  = 128
 	lossMemory  = 1000
 	limitMemory = 200
 	// lossRate is the factor of losses in the exponent. It is above 1, because a measured event stands for judgeEvery
@@ -48,6 +53,7 @@ func NewJudge(shard served.ShardInfo, before *served.ShardInfo) *Judge {
 	j := &Judge{info: shard}
 	if before != nil && before.Own != nil && before.Mean != nil && before.Answered != nil && len(before.Losses) == ownWeights {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses, j.info.OwnWeight = before.Own, before.Mean, before.Answered, before.Losses, before.OwnWeight
+		j.measured = int(before.Answered.Weight)
 	} else {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses = &served.Histogram{}, &served.Histogram{}, &served.Answered{}, make([]float64, ownWeights)
 		j.info.OwnWeight = ownWeight(j.info.Losses, lossRate)
@@ -71,6 +77,10 @@ func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
 	if e == nil || p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled || e.Value == nil || e.Fingerprint%judgeEvery != 0 {
 		return nil
 	}
+	if j.measured >= judgeOften && e.Fingerprint%laterEvery != 0 {
+		return nil
+	}
+	j.measured++
 	schema := j.Schema()
 	own, ok := j.opinion(p, schema)
 	if !ok {
