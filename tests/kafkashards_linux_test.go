@@ -24,7 +24,7 @@ func TestKafkaShards(t *testing.T) {
 	k := startKafka(t)
 	must.Get(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	nothing := func(*rand.Rand) (string, func()) { return "left alone", func() {} }
-	crashShards(t, []string{k.plain}, partitions, kills, nothing, nothing, nothing, func(*rand.Rand) (string, func()) {
+	crashShards(t, []string{k.plain}, nil, partitions, kills, nothing, nothing, nothing, func(*rand.Rand) (string, func()) {
 		k.kill(t)
 		return "restarted", func() { k.start(t) }
 	})
@@ -46,7 +46,7 @@ func TestKafkaShardsBrokers(t *testing.T) {
 	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
 		t.Fatal(err)
 	}
-	crashShards(t, brokers, partitions, kills,
+	crashShards(t, brokers, nil, partitions, kills,
 		func(r *rand.Rand) (string, func()) { moveLeaders(t, admin); return "leaders moved", func() {} },
 		func(r *rand.Rand) (string, func()) {
 			b := cluster[r.IntN(len(cluster))]

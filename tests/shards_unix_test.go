@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 
 	"blankout/internal/longtest"
 	"blankout/internal/must"
+	"blankout/internal/s3test"
 	"blankout/stream"
 )
 
@@ -34,7 +36,18 @@ func TestCrashShards(t *testing.T) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
 	must.Do(t, err)
 	t.Cleanup(broker.Close)
-	crashShards(t, broker.ListenAddrs(), 6, kills)
+	crashShards(t, broker.ListenAddrs(), nil, 6, kills)
+}
+
+// TestCrashShardsInStore keeps the checkpoints in a store of objects, where a successor does not wait for a paused member.
+func TestCrashShardsInStore(t *testing.T) {
+	longtest.Only(t)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	must.Do(t, err)
+	t.Cleanup(broker.Close)
+	store := s3test.Start()
+	t.Cleanup(store.Close)
+	crashShards(t, broker.ListenAddrs(), store, 6, 12)
 }
 
 // brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
@@ -78,6 +91,7 @@ type shardMembers struct {
 	dir           string
 	processes     []*exec.Cmd // nil for a member that does not run
 	poll          time.Duration
+	store         *s3test.Store // has the checkpoints; nil if they are in the directory
 }
 
 func newShardMembers(t testing.TB, brokers []string, name string, members int, settings ...string) *shardMembers {
@@ -135,6 +149,10 @@ func (m *shardMembers) start(i int, args ...string) {
 	defer log.Close()
 	c := exec.Command(m.program, append([]string{"run", "-f", m.file}, args...)...)
 	c.Dir, c.Stdout, c.Stderr = m.dir, log, log
+	if m.store != nil {
+		c.Args = append(c.Args, "--set", "checkpoint.directory=s3://models/shards", "--set", "s3.region="+s3test.Region, "--set", "s3.endpoint="+m.store.URL)
+		c.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+s3test.AccessKey, "AWS_SECRET_ACCESS_KEY="+s3test.SecretKey)
+	}
 	must.Do(m.t, c.Start())
 	m.processes[i] = c
 }
@@ -169,9 +187,31 @@ func (m *shardMembers) kill(i int) {
 	}
 }
 
-// shardFiles are the newest checkpoints of the shards, by shard, and the number of their records.
+// copyStore copies the newest checkpoints from the store to the directory checkpoints, which no member uses.
+func (m *shardMembers) copyStore() {
+	m.t.Helper()
+	for k := range 3 {
+		shard := fmt.Sprint("shard-", k)
+		for _, name := range slices.Backward(m.store.Names("/models/shards/" + shard + "/")) {
+			data := m.store.Get("/models/shards/" + shard + "/" + name)
+			if !strings.HasPrefix(name, "checkpoint-") || data == nil { // it may just have been removed
+				continue
+			}
+			directory := filepath.Join(m.dir, "checkpoints", shard)
+			must.Do(m.t, os.RemoveAll(directory))
+			must.Do(m.t, os.MkdirAll(directory, 0o700))
+			must.Do(m.t, os.WriteFile(filepath.Join(directory, name), data, 0o600))
+			break
+		}
+	}
+}
+
+// shards returns the newest checkpoints of the shards, by shard, and the number of their records.
 func (m *shardMembers) shards() (files map[string]string, records int) {
 	m.t.Helper()
+	if m.store != nil {
+		m.copyStore()
+	}
 	out, err := exec.Command(m.program, "inspect", filepath.Join(m.dir, "checkpoints"), "--json").Output()
 	if err != nil {
 		return nil, 0 // a checkpoint was replaced meanwhile, or there is none yet
@@ -208,10 +248,12 @@ func (m *shardMembers) await(n int) {
 // crashShards runs three members in separate processes while events are produced to the topic events. It kills members,
 // pauses them for longer than their session timeout, and stops and restarts them at random times. The faults of brokers
 // happen one after the other, each during a failure of a member. The final checkpoints of the shards must be those of a
-// group of one member that was never disturbed, byte for byte.
-func crashShards(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
+// group of one member that was never disturbed, byte for byte. If store is not nil, it has the checkpoints of the
+// disturbed group.
+func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	m := newShardMembers(t, brokers, "disturbed", members)
+	m.store = store
 	producing, enough := context.WithCancel(t.Context())
 	defer enough()
 	events := 0

@@ -137,10 +137,11 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--missing-policy %w", err)}
 	}
-	read, err := p.readServed(o.model)
+	read, err := readAnswering(o.model)
 	if err != nil {
 		return nil, err
 	}
+	p.warnStale(read)
 	if err := forceMissing(read, policy); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}

@@ -35,6 +35,8 @@ type groupMember struct {
 	partitions int // partitions of the topic whose keys select a shard
 	follower   *served.Follower
 	log        *slog.Logger
+	// looked has the result of models, at most a second old, for the Judges: each call of models makes the learners yield.
+	looked atomic.Pointer[[]*served.Model]
 
 	mu     sync.Mutex
 	own    map[int]*ownShard
@@ -166,7 +168,7 @@ func (m *groupMember) serve(s *service, started time.Time) error {
 	return s.startServer(c.HTTP.Config, shown, m.log)
 }
 
-// report logs the progress until ctx ends.
+// report logs the progress until ctx ends, and looks for newer models.
 func (m *groupMember) report(ctx context.Context, screen *screen, started time.Time) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -175,6 +177,8 @@ func (m *groupMember) report(ctx context.Context, screen *screen, started time.T
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			models := m.models()
+			m.looked.Store(&models)
 			if screen.due() {
 				own, g := m.Own()
 				members := 0
@@ -241,7 +245,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		return usageError{errors.New("the topics have more partitions than before: keys are now in other partitions, and delayed labels may not find their events; start a group of another name")}
 	}
 	x.judge = shards.NewJudge(info, earlier)
-	x.judge.Others, x.judge.Schema = m.models, func() *event.Schema { return x.runner.Learner.Schema() }
+	x.judge.Others, x.judge.Schema = m.others, func() *event.Schema { return x.runner.Learner.Schema() }
 	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
 	if x.runner.Labels == nil {
 		x.runner.Answer = x.judge.Observe
@@ -362,6 +366,14 @@ func (m *groupMember) models() []*served.Model {
 		}
 	}
 	return out
+}
+
+// others returns the models that report has seen last, or nil.
+func (m *groupMember) others() []*served.Model {
+	if models := m.looked.Load(); models != nil {
+		return *models
+	}
+	return nil
 }
 
 // model returns the Model that answers with all shards, or nil before the first.
