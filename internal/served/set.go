@@ -11,7 +11,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/stream/record"
 )
@@ -37,9 +36,23 @@ type ShardInfo struct {
 // Answered has the sums of a shard's answers to its own events, before the events were learned. One in eight events is
 // measured.
 type Answered struct {
-	measure.Classes
-	Covered float64 // weight of the events whose set or interval had the label
-	Errors  float64 // sum of absolute errors, for regression
+	Weight, Wrong float64 // of the events, and of the wrongly classified ones
+	LogLoss       float64 // sum of log-losses, or of squared errors for regression
+	Covered       float64 // weight of the events whose set or interval had the label
+	Errors        float64 // sum of absolute errors, for regression
+}
+
+// Add adds the answer to an event with the given importance.
+func (a *Answered) Add(j Judged, covered bool, weight float64) {
+	a.Weight += weight
+	if !j.Right {
+		a.Wrong += weight
+	}
+	a.LogLoss += weight * j.Loss
+	a.Errors += weight * j.Nonconformity
+	if covered {
+		a.Covered += weight
+	}
 }
 
 // set is the part of a Model that has several shards.

@@ -130,13 +130,8 @@ func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Exam
 	x := &j.info
 	answer := m.At(x.OwnWeight)
 	judged := answer.Judge(h, class, e.Target)
-	x.Answered.Add(judged.Right, e.Weight, judged.Loss, 1)
-	if x.Coverage > 0 {
-		if limit := x.Own.Limit(x.Coverage); judged.Nonconformity <= limit || judged.Right && class != "" {
-			x.Answered.Covered += e.Weight
-		}
-	}
-	x.Answered.Errors += e.Weight * judged.Nonconformity
+	covered := x.Coverage > 0 && (judged.Nonconformity <= x.Own.Limit(x.Coverage) || judged.Right && class != "")
+	x.Answered.Add(judged, covered, e.Weight)
 	x.Own.Add(judged.Nonconformity, keepLimit)
 	mean := m.At(0)
 	x.Mean.Add(mean.Judge(h, class, e.Target).Nonconformity, keepLimit)
