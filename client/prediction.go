@@ -49,8 +49,8 @@ type Prediction struct {
 
 	NoiseLevel string `json:"noise_level,omitempty"` // noise level of the learned weights, as "dropout:0.3"
 	Version    uint64 `json:"version,omitempty"`     // version of the Model
-	Shards     int    `json:"shards,omitempty"`      // number of shards that predicted, if the learner is divided
 	Learner    string `json:"learner,omitempty"`     // name of the learner, if a stream has several
+	Shards     int    `json:"shards,omitempty"`      // number of shards that predicted, if the learner is divided
 
 	// Unseen names up to twenty features that the model has not seen. Such features add nothing to the scores.
 	// OnlyUnseen reports that the event has features, but the model has seen none of them.
