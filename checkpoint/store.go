@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"blankout/internal/event"
 
@@ -59,6 +60,21 @@ const (
 // ErrLost is the error of every call that would change a directory that this Store no longer owns. The Store loses a
 // directory if the directory or its lock is moved or removed, because another learner may then use it.
 var ErrLost = errors.New("the directory is no longer this learner's")
+
+// InUseError reports that another process holds the lock of a directory.
+type InUseError struct {
+	Dir     string
+	Process string    // ID of the process; "" if unknown
+	Since   time.Time // zero if unknown
+}
+
+func (e *InUseError) Error() string {
+	owner := ""
+	if e.Process != "" {
+		owner = fmt.Sprintf(" (process %s since %s)", e.Process, e.Since.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("checkpoint directory %s is in use by another learner%s: stop it, or choose another directory", e.Dir, owner)
+}
 
 // ErrNone is the error of Load for a directory without checkpoints.
 var ErrNone = errors.New("no checkpoint (a learner saves its first one after checkpoint.interval, and when it stops)")
@@ -133,11 +149,11 @@ func (s *Store) takeLock() (owner, error) {
 		return nil, fmt.Errorf("checkpoint directory %s: locking %s: %w", s.dir, path, err)
 	}
 	if !ok {
-		owner := ""
-		if pid := readOwner(path); pid != "" {
-			owner = " (process " + pid + ")"
+		in := &InUseError{Dir: s.dir, Process: readOwner(path)}
+		if info, err := os.Stat(path); err == nil {
+			in.Since = info.ModTime()
 		}
-		return nil, fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or choose another directory", s.dir, owner)
+		return nil, in
 	}
 	writeOwner(path) // only for the message above
 	return fileLock{lock, s.dir}, nil

@@ -185,7 +185,7 @@ func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
 	_, err := Open(dir, 1)
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", os.Getpid())) {
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d since ", os.Getpid())) {
 		t.Errorf("a second owner: %v", err)
 	}
 	s.Close()

@@ -20,6 +20,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/stream/record"
 )
 
 // Options configures how a model is read. The zero value suits files and servers without a token.
@@ -91,6 +92,12 @@ func (m *Model) Classes() []string { return append([]string(nil), m.of.Schema.Cl
 // predicted too: see Prediction.OnlyUnseen.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return predicted(m.of.Predict(event, explain))
+}
+
+// PredictKeyed is Predict for an event whose record has a key. If the learner is divided into shards (run --group), the
+// shard of the key has more weight in the prediction. The Model must be read from the topic of the group.
+func (m *Model) PredictKeyed(key, event []byte, explain int) (Prediction, error) {
+	return predicted(m.of.PredictRecord(context.Background(), record.Record{Key: key, Value: event}, explain))
 }
 
 // PredictValue predicts an event that encoding/json can encode: a map or a struct.

@@ -50,6 +50,7 @@ type Prediction struct {
 	NoiseLevel string `json:"noise_level,omitempty"` // noise level of the learned weights, as "dropout:0.3"
 	Version    uint64 `json:"version,omitempty"`     // version of the Model
 	Learner    string `json:"learner,omitempty"`     // name of the learner, if a stream has several
+	Shards     int    `json:"shards,omitempty"`      // number of shards that predicted, if the learner is divided
 
 	// Unseen names up to twenty features that the model has not seen. Such features add nothing to the scores.
 	// OnlyUnseen reports that the event has features, but the model has seen none of them.
@@ -96,7 +97,7 @@ func predicted(p served.Prediction, err error) (Prediction, error) {
 	}
 	out := Prediction{
 		ID: p.ID, Value: p.Value, Low: p.Low, High: p.High, Class: p.Class, Probability: p.Probability, Probabilities: p.Probabilities, Set: p.Set,
-		Score: p.Score, Scores: p.Scores, Missing: p.Missing, Stuck: p.Stuck, MissingPolicy: p.MissingPolicy, MixtureWeights: p.MixtureWeights, NoiseLevel: p.NoiseLevel, Version: p.Version,
+		Score: p.Score, Scores: p.Scores, Missing: p.Missing, Stuck: p.Stuck, MissingPolicy: p.MissingPolicy, MixtureWeights: p.MixtureWeights, NoiseLevel: p.NoiseLevel, Version: p.Version, Shards: p.Shards,
 		Unseen: p.Unseen, OnlyUnseen: p.OnlyUnseen,
 	}
 	for _, d := range p.Doubted {

@@ -29,8 +29,8 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served/s3"
+	"blankout/internal/shards"
 	"blankout/online"
-	"blankout/online/group"
 	"blankout/serve"
 	"blankout/serve/predict"
 	"blankout/stream"
@@ -52,7 +52,7 @@ type Config struct {
 	Validate   Validate             `toml:"validate"`
 	Snapshot   serve.SnapshotConfig `toml:"snapshot"`
 	Predict    predict.Config       `toml:"predict"`
-	Group      group.Config         `toml:"group"`
+	Group      shards.Config        `toml:"group"`
 	S3         s3.Config            `toml:"s3"`
 	Log        Log                  `toml:"log"`
 	// Challengers are the tables [[challenger]]. Each overrides keys of Learner and Record.
@@ -236,7 +236,7 @@ func Default() Config {
 		Validate:   Validate{Config: validate.DefaultConfig(), Directory: "reports"},
 		Snapshot:   serve.DefaultSnapshotConfig(),
 		Predict:    predict.DefaultConfig(),
-		Group:      group.DefaultConfig(),
+		Group:      shards.DefaultConfig(),
 		S3:         s3.DefaultConfig(),
 	}
 	c.Kafka.Topics = []string{"events"}
@@ -299,35 +299,26 @@ func (c *Config) checkPredict() error {
 	return c.writes(out, "output", "predictions")
 }
 
-// checkGroup checks [group]. In addition it rejects settings that groups do not support yet.
+// checkGroup checks [group]. In addition it refuses settings that shards do not support.
 func (c *Config) checkGroup() error {
 	if err := c.Group.Check(); err != nil || c.Group.Name == "" {
 		return err
 	}
-	if err := c.Learner.CheckForGroup(); err != nil {
-		return fmt.Errorf("name %q: [learner] %w", c.Group.Name, err)
-	}
-	mix, base := c.Group.Topics()
-	if err := c.writes(mix, "name", "commits"); err != nil {
-		return err
-	}
-	if err := c.writes(base, "name", "snapshots"); err != nil {
+	if err := c.writes(c.Group.SnapshotTopic(), "name", "snapshots"); err != nil {
 		return err
 	}
 	why := ""
 	switch {
-	case len(c.Record.Classes) == 0:
-		why = "record.classes: name the classes, because members see them in different orders"
 	case len(c.Kafka.Partitions) > 0:
 		why = "kafka.partitions: leave it empty, because the group assigns the partitions"
-	case c.Kafka.OutOfRange != "fail":
-		why = "kafka.out_of_range: set it to fail in a group"
-	case len(c.Labels.Topics) > 0:
-		why = "labels.topics: delayed labels are not supported in a group"
 	case c.DeadLetter.Policy == run.PolicyFail:
 		why = "dead_letter.policy fail: one record would stop every member; set it to dead-letter or skip"
+	case len(c.Labels.Topics) > 0 && c.Checkpoint.Objects():
+		why = "labels.topics: events that wait for labels need a disk that all members share, not s3://"
+	case c.Snapshot.Topic != "" || c.Snapshot.File != "" || c.Snapshot.Object != "":
+		why = "[snapshot]: a group publishes its shards to the topic " + c.Group.SnapshotTopic() + "; unset topic, file and object"
 	case c.Predict.Topic != "":
-		why = "predict.topic: not supported in a group; use run --predict-only with a member as predict.model"
+		why = "predict.topic: not supported in a group; use run --predict-only with predict.model = \"kafka:///" + c.Group.SnapshotTopic() + "\""
 	}
 	if why != "" {
 		return event.KeyErrorf("name", "name %q: %s", c.Group.Name, why)

@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,9 +165,13 @@ func TestKubernetes(t *testing.T) {
 					}
 				}
 				switch {
+				case m.Kind == "StatefulSet" && loaded.Group.Name != "":
+					if !loaded.Checkpoint.Objects() || loaded.DeadLetter.Topic == "" {
+						t.Errorf("members of a group have checkpoints in %s", loaded.Checkpoint.Directory)
+					}
 				case m.Kind == "StatefulSet" && (m.Spec.Replicas != 1 || loaded.Checkpoint.Directory != "/data/checkpoints"):
 					t.Errorf("%d learners of %s", m.Spec.Replicas, loaded.Checkpoint.Directory)
-				case m.Kind == "Deployment" && cmp.Or(loaded.Group.Name, string(loaded.Predict.Model)) == "":
+				case m.Kind == "Deployment" && loaded.Predict.Model == "":
 					t.Errorf("%s: several learners that know nothing of each other", m.Metadata.Name)
 				}
 			}

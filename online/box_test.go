@@ -60,14 +60,6 @@ func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	return blocks
 }
 
-// cloned returns a copy of a Learner.
-func cloned(t testing.TB, l *online.Learner) *online.Learner {
-	t.Helper()
-	copied, err := l.Clone()
-	must.Do(t, err)
-	return copied
-}
-
 // twins are two Learners of the same events. The second is sometimes restored from its saved state.
 type twins struct {
 	*online.Learner

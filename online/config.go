@@ -722,56 +722,6 @@ func (c Config) checkNumbers(s checked) error {
 	return nil
 }
 
-// CheckForGroup returns an error that names the first setting with which a Learner cannot learn in a group of learners.
-func (c Config) CheckForGroup() error {
-	c = c.WithPreset()
-	s, err := c.checked()
-	if err != nil {
-		return err
-	}
-	return c.checkForGroup(s)
-}
-
-// checkForGroup is CheckForGroup for settings that have been checked.
-func (c Config) checkForGroup(s checked) error {
-	switch {
-	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
-		return event.KeyErrorf("optimizer", "optimizer %s: a group needs optimizer = \"adagrad\"", c.Optimizer)
-	case c.IRLSBatch > 0:
-		return event.KeyErrorf("irls_batch", "irls_batch = %d: not supported in a group; set irls_batch = 0", c.IRLSBatch)
-	case s.noiseKind == constant:
-		return event.KeyErrorf("noise", "noise %q: a group supports dropout, group, poisson, auto and none", c.Noise)
-	case s.observed:
-		return event.KeyErrorf("noise", "noise %q: not supported in a group; give the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
-	case s.standardize == model.StandardizeAll:
-		return event.KeyErrorf("standardize", "standardize = \"all\": a group supports auto, scale and none")
-	case c.HalfLifeTime > 0:
-		return event.KeyErrorf("half_life_time", "half_life_time = %v: not supported in a group; set half_life, in events, instead", c.HalfLifeTime)
-	case loss.IsRegression(c.Loss):
-		return event.KeyErrorf("loss", "loss %s: a group supports only classes; learn regression with one learner", c.Loss)
-	case c.silentKey() != "":
-		return event.KeyErrorf(c.silentKey(), "silent noise is not supported in a group; use one learner")
-	case s.missingPolicy == model.MissingImpute:
-		return event.KeyErrorf("missing_policy", "missing_policy = \"impute\" is not supported in a group; use auto, none or rescale")
-	}
-	return nil
-}
-
-// ForGroup returns the settings of a Learner in a group of learners. Imputation and calibration are disabled, because
-// the group's commits do not contain their state. The memory limit of a single member is removed. Stuck fields only
-// raise alarms, because each member receives other events.
-func (c Config) ForGroup() Config {
-	c = c.WithPreset()
-	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
-	if c.Doubt != "off" {
-		c.Doubt = "log"
-	}
-	if c.Optimizer == "auto" { // the second-order expert cannot learn in a group
-		c.Optimizer = "adagrad"
-	}
-	return c
-}
-
 // Use sets the optimizer to an entry that need not be in optimizers.Table. It is for experiments.
 func (c *Config) Use(e optimizers.Entry) { c.Optimizer, c.custom = e.Name, &e }
 

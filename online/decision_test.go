@@ -79,7 +79,7 @@ func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 
 // TestLinkOfWrongLabels checks that calibrate = "auto" learns a link (a function from scores to log-odds) if one label
 // in ten is wrong. The link must reduce the loss, the published model must predict the same as the learner, and a
-// restart must not change any bits. With "off" and in a group there must be no link. The setting must not change any
+// restart must not change any bits. With "off" there must be no link. The setting must not change any
 // weights.
 func TestLinkOfWrongLabels(t *testing.T) {
 	learners := map[string]*learner{}

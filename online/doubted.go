@@ -11,7 +11,7 @@ import (
 )
 
 // doubts reports whether numbers are doubted at all.
-func (l *Learner) doubts() bool { return l.config.Doubt != "off" && !l.member.inGroup() }
+func (l *Learner) doubts() bool { return l.config.Doubt != "off" }
 
 // reader returns a model with everything that is needed to examine the numbers of events. It is valid until the next
 // call.
@@ -54,9 +54,6 @@ func (l *Learner) lossOf(e *event.Example) float64 {
 // It must be called before the event is encoded.
 func (l *Learner) readLack(e *event.Example) {
 	n := &l.encoder.Fields
-	if l.member.inGroup() {
-		return
-	}
 	id, asks := n.Ask(e, l.encoder.Schema().Fields, l.events)
 	if !asks {
 		return

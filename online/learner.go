@@ -18,9 +18,6 @@
 //     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
 //  6. At some events (sampling.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and experts learn the event.
-//
-// Several Learners may learn one model (group.go). A [deltas.Delta] contains what one of them has learned in an
-// interval.
 package online
 
 import (
@@ -66,7 +63,6 @@ type Learner struct {
 	doubted   *model.Doubt      // in effect for predictions; nil before there is one
 	doubtedBy *model.Covariance // that doubted belongs to
 	snapshot  *model.Table      // the latest snapshot, whose blocks the next one shares
-	member    *member           // nil outside a group of learners
 	room      room
 }
 
@@ -188,7 +184,7 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 func (l *Learner) predictAsIs(e *event.Example) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	if l.predict(&p, true); l.mixes() && !l.member.inGroup() {
+	if l.predict(&p, true); l.mixes() {
 		r.components = l.predictor.appendComponents(&r.scored, r.components[:0])
 		p.Components = r.components
 	}
@@ -245,19 +241,14 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
-	if !l.member.inGroup() { // in a group, the merge applies the decay
-		if halves := l.clock.HalfLives(e.Time); halves > 0 {
-			l.decay(math.Exp2(-halves))
-		}
+	if halves := l.clock.HalfLives(e.Time); halves > 0 {
+		l.decay(math.Exp2(-halves))
 	}
 	p.Learned = l.events - 1
 	if e.Label == event.Unlabeled {
 		l.unlabeled(e, &p)
 	} else {
 		l.learn(e, prior, &p)
-	}
-	if l.member.inGroup() {
-		return p
 	}
 	now := stuck.Moment{Event: l.events, Time: e.Time}
 	changes, found := l.encoder.Find(e, now)
@@ -270,18 +261,14 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 		l.renewDoubt()
 	}
-	if l.member == nil {
-		l.keepOld()
-	}
+	l.keepOld()
 	return p
 }
 
 // learn learns a labeled event, and completes p, which is its prediction.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.addClass(e)
-	if l.weight = l.weights.Bound(e.Weight); !l.member.inGroup() {
-		l.weight = l.weights.Observe(e.Weight)
-	}
+	l.weight = l.weights.Observe(e.Weight)
 	r := &l.room
 	l.doubt(e, &r.seen.Met)
 	l.readLack(e)
@@ -309,9 +296,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
-	if l.outputs.rare.Take(e.Label); l.member.inGroup() {
-		return
-	}
+	l.outputs.rare.Take(e.Label)
 	l.predictor.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
 	if review := l.encoder.Review(); review != nil {
@@ -343,9 +328,7 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, components []flo
 		recordClass(&l.predictor.mixture.Features, 0, e, j)
 	}
 	l.judge(e, by, components)
-	if !l.member.inGroup() {
-		l.ablation.measure(&r.labeled)
-	}
+	l.ablation.measure(&r.labeled)
 	for k := range r.target {
 		r.target[k] = rows.Y(output, k, len(r.target))
 	}
@@ -370,15 +353,11 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
 		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, learns: x.learns(l.events),
-		trains: !l.member.inGroup() && !l.levels.Passed(),
+		trains: !l.levels.Passed(),
 	}
 	if decides(l.events, l.fresh) {
 		scores := x.componentScores(&r.scored, components, &r.earlier)
 		switch k := &r.in.Missing; {
-		case l.member.inGroup():
-			if r.in.Range == 0 {
-				x.mixture.ObservePart(scores.components, by)
-			}
 		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
@@ -409,9 +388,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 		l.doubter.Note(e, l.predictor.imputer.Covariance())
 	}
 	l.encoder.Read(e, l.events, &l.room.in)
-	if l.encoder.Note(&l.room.in); !l.member.inGroup() {
-		l.encoder.Count(e, &l.room.in)
-	}
+	l.encoder.Count(e, &l.room.in)
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen.Labeled, l.room.seen.Met.Examined = false, false
 	l.observe(e, &l.room.seen)
@@ -476,12 +453,9 @@ func (l *Learner) move(moves []encode.Move) {
 // observe completes seen, passes it to the monitors, and executes their requests.
 func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
-	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.inGroup() {
-		l.monitors.ObservePart(seen)
-		return
-	}
+	seen.Due, seen.Again = due(l.events), l.levels.Passed()
 	l.encoder.Met(e, &l.room.in, &seen.Met)
-	seen.Part, seen.Met.Error = false, forecastError(l.predictor.mixture, l.targets != nil)
+	seen.Met.Error = forecastError(l.predictor.mixture, l.targets != nil)
 	l.act(l.monitors.Observe(seen))
 }
 

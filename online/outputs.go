@@ -296,7 +296,7 @@ func (o *outputs) active(outputs int) int {
 // Refusal returns a reason if learner.max_memory leaves no memory for an event's new columns or new class. It returns
 // nil if the event can be learned.
 func (l *Learner) Refusal(e *event.Example) *event.Refusal {
-	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
+	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 {
 		return nil
 	}
 	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)

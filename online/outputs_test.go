@@ -54,8 +54,7 @@ func TestYoungClasses(t *testing.T) {
 	}
 }
 
-// TestMoreClasses checks that labels beyond max_classes are accepted and counted, unless the classes are configured or
-// the learner is in a group.
+// TestMoreClasses checks that labels beyond max_classes are accepted and counted, unless the classes are configured.
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)

@@ -1,14 +1,12 @@
 package online_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
 )
@@ -142,26 +140,6 @@ func TestFarFromBound(t *testing.T) {
 	e := crowded(0, 0)
 	if n := testing.AllocsPerRun(100, func() { far.Refusal(e) }); n > 0 {
 		t.Errorf("the question allocates %v times", n)
-	}
-}
-
-// TestGroupRefusesNothing checks that Learners in a group ignore the memory limit, including the first Learner, which
-// learns alone. So members with different limits can form a group.
-func TestGroupRefusesNothing(t *testing.T) {
-	a, b := online.DefaultConfig(), online.DefaultConfig()
-	b.MaxMemory = 1 << 21
-	s := event.NewSchema(20, nil, 2)
-	if a, b := online.FingerprintOf(a.ForGroup(), s), online.FingerprintOf(b.ForGroup(), s); !maps.Equal(a, b) {
-		t.Errorf("members have %v and %v", a, b)
-	}
-	for peers := range 2 {
-		l := crowd(t, nil, "no", "yes")
-		last := fill(t, l)
-		fold := cloned(t, l)
-		must.Do(t, l.Follow(fold, nil, peers+1, 100))
-		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0), nil).Scores == nil {
-			t.Errorf("one of %d refuses", peers+1)
-		}
 	}
 }
 

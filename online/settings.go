@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -30,10 +29,9 @@ type settings struct {
 	faulty      encode.Faulty
 	silence     encode.Silence
 	presence    bool
-	sharable    func() error // returns why the settings exclude learning in a group
-	likelihood  bool         // whether scores are log-odds
-	expected    int          // index of the level with the expected noise
-	corrects    bool         // whether experts correct the noise levels
+	likelihood  bool // whether scores are log-odds
+	expected    int  // index of the level with the expected noise
+	corrects    bool // whether experts correct the noise levels
 }
 
 // If there are several noise levels, the scores of each are also mixed after multiplication by each of scales. If there
@@ -68,7 +66,6 @@ func parse(c Config) (settings, error) {
 		}
 		return model.Transform(c.Transform)
 	}
-	s.sharable = sync.OnceValue(c.CheckForGroup)
 	a := &s.levels
 	*a = levels.Settings{
 		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,

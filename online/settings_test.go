@@ -90,9 +90,6 @@ func TestSettingsAreRefused(t *testing.T) {
 			t.Errorf("%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
 		}
 	}
-	if err := with(observed(func(*online.Config) {})).CheckForGroup(); err == nil || !strings.Contains(err.Error(), "not supported in a group") {
-		t.Errorf("observed noise in a group: %v", err)
-	}
 }
 
 // TestFingerprintInOtherWords checks that two configurations have the same Fingerprint if they differ only in the

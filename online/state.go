@@ -240,7 +240,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner: %w", err)
 	}
-	l, err := restored(c, set, m.Schema, &bare{bareHead{m.Scaler, m.Missing, m.Doubt}, data, refused, m.Covariance}, m.Rows)
+	l, err := restored(c, set, m.Schema, &bare{m.Scaler, m.Missing, m.Doubt, data, refused, m.Covariance}, m.Rows)
 	if mismatch := (*MismatchError)(nil); errors.As(err, &mismatch) {
 		return nil, mismatch
 	} else if err != nil {
@@ -254,6 +254,16 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	}
 	l.levels.Grouping.Restore(m.Rows)
 	return l, nil
+}
+
+// bare is a saved state without rows: the blocks "learner" and "refused", and the parts of the model that Restore needs.
+type bare struct {
+	Scaler     model.Scaler
+	Missing    *model.Missing
+	Doubt      *model.Doubt
+	learner    []byte
+	refused    []byte
+	covariance *model.Covariance
 }
 
 // restored returns the Learner with a decoded state and the given rows.

@@ -253,9 +253,6 @@ func TestStuckSetting(t *testing.T) {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}
-	if a, b := with(nil).ForGroup().Doubt, stuck("off").ForGroup().Doubt; a != "log" || b != "off" {
-		t.Errorf("in a group stuck is %q, and %q if it was off", a, b)
-	}
 }
 
 // TestStuckCosts checks different stuck values and numbers of stuck fields. The loss must be at most the loss with null

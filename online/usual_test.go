@@ -185,27 +185,18 @@ func TestUsualMixture(t *testing.T) {
 	}
 }
 
-// TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored,
-// that is cloned, or that follows another learner must continue bit by bit. A learner in a group has no such monitors,
-// and must raise no alarm afterwards.
+// TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored
+// must continue bit by bit.
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	config := online.DefaultConfig().ForGroup()
+	config := online.DefaultConfig()
 	p := newPayments(t, 9, func(c *online.Config) { *c = config })
 	l := p.learners[0]
 	number := p.amount
 	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
 		restored := restart(t, config, l)
 		restored.SetSchema(p.schema)
-		var copies [4]*online.Learner
-		for i := range copies {
-			copies[i] = must.Get(l.Clone())(t)
-		}
-		cloned, author, fold, follower := copies[0], copies[1], copies[2], copies[3]
-		for _, l := range []*online.Learner{author, follower} {
-			must.Do(t, l.Follow(fold, nil, 1, 1<<20))
-		}
 		switch phase {
 		case 1:
 			p.amount = func(float64) string { return `"much"` }
@@ -214,38 +205,17 @@ func TestUsualStateIsWhole(t *testing.T) {
 		case 5:
 			p.amount = func(float64) string { return "null" }
 		}
-		p.learners = []*online.Learner{l, restored, cloned, author}
+		p.learners = []*online.Learner{l, restored}
 		p.feed(n)
-		d := author.Cut(64)
-		must.Do(t, fold.Add(d))
-		must.Do(t, follower.Follow(fold, d.Columns, 1, 1<<20))
 		for _, name := range []string{"learner", health.BlockHealth} {
-			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
-				of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name))(t) }
-				if !bytes.Equal(of(l), of(other)) {
-					t.Errorf("phase %d: block %s of learner %d differs", phase, name, i)
-				}
+			of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name))(t) }
+			if !bytes.Equal(of(l), of(restored)) {
+				t.Errorf("phase %d: block %s differs", phase, name)
 			}
 		}
 	}
 	told := p.told()
 	if len(told) != 3 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") {
 		t.Fatalf("%q", told)
-	}
-	// Learn in a group.
-	fold := must.Get(l.Clone())(t)
-	p.amount = number
-	for range 40 {
-		member := must.Get(fold.Clone())(t)
-		must.Do(t, member.Follow(fold, nil, 2, 1000))
-		p.learners = []*online.Learner{member}
-		p.feed(500)
-		d := member.Cut(64)
-		must.Do(t, fold.Add(d))
-	}
-	p.learners = []*online.Learner{fold}
-	p.feed(3000)
-	if told := p.told(); len(told) != 4 || !strings.HasPrefix(told[3], "ended: ") {
-		t.Errorf("%q", told)
 	}
 }

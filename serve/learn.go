@@ -95,7 +95,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 				return false
 			}
 		}
-		if err := writeAnswers(ctx, &list, m, asked, 0, t.config, false); err != nil {
+		if err := writeAnswers(ctx, &list, m, asked, 0, t.config.keyed(""), false); err != nil {
 			failLate(w, r, t.config.AnswerTimeout) // nothing is stored
 			return false
 		}

@@ -16,7 +16,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/online/group"
+	"blankout/internal/shards"
 	"blankout/online/health"
 	"blankout/serve/predict"
 	"blankout/stream"
@@ -47,7 +47,7 @@ type view struct {
 	notReady   string
 	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is not a topic
-	group      *group.Status         // nil for a learner without a group
+	group      *shards.Status        // nil for a learner without a group
 	registry   *registry.Client      // nil if records need no schema registry
 	model      *served.Model         // published model; nil before the first
 	predicting *predict.Stats        // nil if no topic is predicted
@@ -139,7 +139,7 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that has not been learned.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Next) })},
-	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the learned position and the partition's end; in a group only this member's partitions.",
+	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the learned position and the partition's end; in a group only the partitions of this member's shards.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Lag()) })},
 	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted, including before a restart.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Records) })},
@@ -356,7 +356,7 @@ var mainMetrics = []metric{
 			emit(gaugeOf(r.Live.Error)/100, "live")
 			emit(gaugeOf(r.Exact.Error)/100, "exact")
 		})},
-	{"blankout_group_members", gauge, []string{"state"}, "Members known to this one: learning, or standby without a partition.",
+	{"blankout_group_members", gauge, []string{"state"}, "Members of the group: learning, or standby without a shard.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
 				emit(float64(v.group.Members-v.group.Standby), "learning")
@@ -364,33 +364,39 @@ var mainMetrics = []metric{
 			}
 		}},
 	{"blankout_group_generation", gauge, nil, "Generation of this member's consumer group.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.Generation) })},
-	{"blankout_group_commit_log_lag_records", gauge, nil, "Commits in the commit log that this member has not applied.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.Lag) })},
-	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits of all members in the commit log, including before the start: accepted, or the reason of rejection.",
-		func(v *view, emit func(float64, ...string)) {
-			if v.group == nil {
-				return
-			}
-			emit(float64(v.group.Accepted), "accepted")
-			for reason, n := range v.group.Rejected {
-				emit(float64(n), string(reason))
-			}
-		}},
-	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks written by this member.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
-	{"blankout_group_reprocessed_events_total", counter, nil, "Events that this member must learn again, because their commit was not accepted or not possible.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.Reprocessed) })},
-	{"blankout_group_snapshot_mismatch_total", counter, nil, "Snapshots of the group that differ from this member's bytes, since its start.",
-		fromGroup(func(s *group.Status) float64 { return float64(s.Mismatches) })},
-	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "Commits in the log since the base of each member's latest commit: the age of the model that it learned with.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
-				for _, p := range v.group.Peers {
-					emit(float64(p.Behind), p.Member)
-				}
+				emit(float64(v.group.Generation))
 			}
 		}},
+	{"blankout_shard_learning", gauge, []string{"shard"}, "Shards of this member: 1 if the shard is learned, 0 if it waits, for example for the process that holds its checkpoints.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) {
+			if s.Own {
+				emit(flag(s.NotReady == ""))
+			}
+		})},
+	{"blankout_shard_lag_records", gauge, []string{"shard"}, "Records that this member's shards have not learned yet.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) {
+			if s.Own {
+				emit(float64(s.Lag))
+			}
+		})},
+	{"blankout_shard_events", gauge, []string{"shard"}, "Events in the newest model of each shard of the group that this member has.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) { emit(float64(s.Events)) })},
+	{"blankout_shard_model_age_seconds", gauge, []string{"shard"}, "Age of the newest model of each shard of the group that this member has.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) {
+			if !s.At.IsZero() {
+				emit(time.Since(s.At).Seconds())
+			}
+		})},
+	{"blankout_shard_error_ratio", gauge, []string{"shard"}, "Fraction of a shard's own events that the answers of all shards predict wrongly, before the shard learns them.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) {
+			if s.Error != nil {
+				emit(*s.Error / 100)
+			}
+		})},
+	{"blankout_shard_own_weight_ratio", gauge, []string{"shard"}, "Fraction of a shard's own score in its answers; the mean of all shards has the rest.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) { emit(s.OwnWeight) })},
 }
 
 // flag returns 1 for true and 0 for false.
@@ -508,10 +514,15 @@ func fromRegistry(read func(registry.Status) float64) func(*view, func(float64, 
 	}
 }
 
-func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...string)) {
+// byShard returns a reader of metrics with a value for each shard.
+func byShard(read func(s *shards.ShardStatus, emit func(float64))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
-		if v.group != nil {
-			emit(read(v.group))
+		if v.group == nil {
+			return
+		}
+		for i := range v.group.Shards {
+			s := &v.group.Shards[i]
+			read(s, func(value float64) { emit(value, strconv.Itoa(s.Number)) })
 		}
 	}
 }

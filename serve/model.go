@@ -138,6 +138,10 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asJSON := strings.Contains(r.Header.Get("Accept"), "application/json")
+	if m.Shards() != nil && (weights || !asJSON) {
+		fail(w, http.StatusNotFound, "the shards of a group are several models: follow kafka://HOST:PORT/NAME-snapshots", r.URL.Path)
+		return
+	}
 	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
 		fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")

@@ -19,7 +19,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/must"
-	"blankout/online/group"
+	"blankout/internal/shards"
 	"blankout/serve"
 )
 
@@ -163,7 +163,7 @@ func TestOpenAPI(t *testing.T) {
 	service.Reports, _ = must.Get2(serve.OpenReports("", 1))(t)
 	service.Validate = func() error { return nil }
 	service.Promote = func(context.Context, string) error { return nil }
-	service.Group = func() *group.Status { return nil }
+	service.Group = func() *shards.Status { return nil }
 	service.Learn = func() serve.Acceptor { return nil }
 	routes := serve.Routes(serve.DefaultConfig(), service)
 	for i, route := range routes {
@@ -209,8 +209,8 @@ func TestResponsesAreDocumented(t *testing.T) {
 	service.Reports, _ = must.Get2(serve.OpenReports("", 3))(t)
 	refuse := errors.New("the events cannot be read again")
 	service.Validate = func() error { return refuse }
-	var member *group.Status
-	service.Group = func() *group.Status { return member }
+	var member *shards.Status
+	service.Group = func() *shards.Status { return member }
 	url := start(t, serve.DefaultConfig(), service)
 	seen := map[string]bool{}
 	ask := func() {
@@ -234,7 +234,7 @@ func TestResponsesAreDocumented(t *testing.T) {
 	}
 	ask()
 	must.Do(t, runner.Run(t.Context()))
-	member, refuse = &group.Status{}, nil
+	member, refuse = &shards.Status{}, nil
 	must.Do(t, service.Reports.Add(&batch.Validation{ID: "r1"}))
 	ask()
 	for _, route := range []string{"GET /readyz 503", "GET /v1/features 200", "GET /v1/features 503", "GET /v1/newest 204", "GET /v1/measures 200", "POST /v1/predict 200", "POST /v1/predict 503",

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,8 @@ import (
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/served/s3"
+	"blankout/internal/shards"
 	"blankout/online"
-	"blankout/online/group"
 	"blankout/online/health"
 	"blankout/serve"
 	"blankout/serve/predict"
@@ -249,21 +250,22 @@ func TestAlarmsInBrowser(t *testing.T) {
 	})
 }
 
-// TestGroupInBrowser checks the list of a group's members in a real browser, in a wide window and on a phone.
+// TestGroupInBrowser checks the list of a group's shards in a real browser, in a wide window and on a phone.
 func TestGroupInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	var members []group.Peer
+	off := 12.5
+	shown := &shards.Status{Member: strings.Repeat("1", 32), Members: 4, Standby: 1}
 	for i := range 3 {
-		members = append(members, group.Peer{Member: strings.Repeat(fmt.Sprint(i), 32), Accepted: 10, Rejected: uint64(i), Events: 12345, At: time.Now(), Behind: int64(i)})
+		shown.Shards = append(shown.Shards, shards.ShardStatus{Number: i, Events: 12345, At: time.Now(), OwnWeight: .25})
 	}
-	shown := &group.Status{Member: members[1].Member, Members: 4, Standby: 1, Partitions: []stream.TopicPartition{{Topic: "t"}, {Topic: "t", Partition: 2}},
-		Lag: 5, Accepted: 30, Rejected: map[group.Reason]uint64{group.ReasonSpan: 8, group.ReasonSnapshot: 2}, Pending: 77, Reprocessed: 1234, SnapshotOffset: 40, SnapshotHash: "0123456789abcdef", SnapshotAt: time.Now(), Peers: members}
-	var mismatch atomic.Bool
-	service.Group = func() *group.Status {
+	shown.Shards[1].Own, shown.Shards[1].Lag, shown.Shards[1].Error = true, 7, &off
+	var waits atomic.Bool
+	service.Group = func() *shards.Status {
 		s := *shown
-		if mismatch.Load() {
-			s.Mismatches = 2
+		s.Shards = slices.Clone(s.Shards)
+		if waits.Load() {
+			s.Shards[1].NotReady = "process 7 has it"
 		}
 		return &s
 	}
@@ -271,17 +273,15 @@ func TestGroupInBrowser(t *testing.T) {
 	must.Do(t, runner.Run(t.Context()))
 	for _, l := range looks {
 		t.Run(l.name, func(t *testing.T) {
-			mismatch.Store(l.scheme == "dark")
+			waits.Store(l.scheme == "dark")
 			b.open(t, url, l, "document.querySelectorAll('#group-table tbody tr').length === 3")
 			row := "[...document.querySelectorAll('#group-table tbody tr')[1].children].map(e => e.textContent).join('|')"
 			note := "document.querySelector('#group-note').textContent"
 			b.shows(t, map[string]any{
 				"document.querySelector('#group').hidden":                                                                  false,
-				row + ".startsWith('11111111 (this one)|12,345|10|1|1|')":                                                  true,
-				note + ".startsWith('3 learn, 1 stand by. This one learns 2 partitions; 5 commits')":                       true,
-				note + ".includes('30 were accepted and 10 rejected (25.0 %)')":                                            true,
-				note + ".includes('Latest snapshot 40, 0123456789abcdef')":                                                 true,
-				"document.querySelector('#group-alarm').textContent.includes('2 snapshots')":                               l.scheme == "dark",
+				row + ".startsWith('1 (this member)|12,345|12.5 %|25.0 %|7|')":                                             true,
+				note + ".startsWith('3 members learn, 1 stand by. This one learns 1 of 3 shards.')":                        true,
+				"document.querySelector('#group-alarm').textContent.includes('process 7 has it')":                          l.scheme == "dark",
 				"document.documentElement.scrollWidth <= innerWidth":                                                       true,
 				"document.querySelector('#group-note').getBoundingClientRect().right <= innerWidth":                        true,
 				"document.querySelector('#group-table').scrollWidth <= document.querySelector('#group-table').clientWidth": l.width > 500,

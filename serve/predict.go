@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"blankout/internal/served"
+	"blankout/stream/record"
 )
 
 // answer holds the prediction for one event, or the reason why it cannot be predicted.
@@ -137,7 +138,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	defer cancel()
 	out := newTaker(w, s.config.ClientTimeout, 0)
 	w.Header().Set("Content-Type", "application/json")
-	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
+	if err := writePredictions(ctx, out, m, events, explain, s.config.keyed(r.URL.Query().Get("key"))); err != nil {
 		if out.began {
 			panic(http.ErrAbortHandler) // aborting shows the client that the response is incomplete
 		}
@@ -155,10 +156,24 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: send fewer events at a time", timeout), r.URL.Path)
 }
 
+// asker predicts the events of a request.
+type asker struct {
+	Config
+	key []byte // key of the events' records; nil for none
+}
+
+// keyed returns the asker of a request whose events have a key. The shard of the key then has more weight in the answer.
+func (c Config) keyed(key string) asker {
+	if key == "" {
+		return asker{Config: c}
+	}
+	return asker{c, []byte(key)}
+}
+
 // predict predicts an event. It returns an error if the model has seen none of the event's features, unless
 // Config.Unseen is "answer".
-func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
-	p, err := m.Predict(event, explain)
+func (c asker) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
+	p, err := m.PredictRecord(context.Background(), record.Record{Key: c.key, Value: event}, explain)
 	if err == nil && p.OnlyUnseen && c.Unseen == unseenRefuse {
 		err = m.UnseenError(p.Unseen)
 	}
@@ -179,7 +194,7 @@ func (e *noneError) Error() string {
 }
 
 // anyPredicted reports whether an event can be predicted, or ctx has ended.
-func (c Config) anyPredicted(ctx context.Context, m *served.Model, events [][]byte) bool {
+func (c asker) anyPredicted(ctx context.Context, m *served.Model, events [][]byte) bool {
 	return slices.ContainsFunc(events, func(event []byte) bool {
 		_, err := c.predict(m, event, 0)
 		return err == nil || ctx.Err() != nil
@@ -188,7 +203,7 @@ func (c Config) anyPredicted(ctx context.Context, m *served.Model, events [][]by
 
 // writePredictions writes the response, event by event, until ctx ends. It returns a noneError, and writes nothing, if no
 // event can be predicted.
-func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
+func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c asker) error {
 	// Most requests have one event. A buffer of 64 KB for each would be most of the memory that the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":`, m.Version, m.Events)
@@ -201,7 +216,7 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 
 // writeAnswers writes the list of predictions, event by event, until ctx ends. A nil model gives reasons instead. If some
 // is true and no event can be predicted, it writes nothing and returns a noneError.
-func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events [][]byte, explain int, c Config, some bool) error {
+func writeAnswers(ctx context.Context, out io.Writer, m *served.Model, events [][]byte, explain int, c asker, some bool) error {
 	before := "["
 	for i, event := range events {
 		if err := ctx.Err(); err != nil {

@@ -30,7 +30,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/online/group"
+	"blankout/internal/shards"
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/registry"
@@ -133,7 +133,7 @@ type Service struct {
 	Learn func() Acceptor
 	// Group returns the Status of a group member, or nil if there is no Status yet. The function itself is nil for a
 	// learner without a group.
-	Group func() *group.Status
+	Group func() *shards.Status
 }
 
 func (s Service) status() *run.Status {
@@ -387,7 +387,7 @@ func (t *site) handler() http.Handler {
 				reply(w, http.StatusOK, status)
 				return
 			}
-			fail(w, http.StatusServiceUnavailable, "the commit log has not been read yet", r.URL.Path)
+			fail(w, http.StatusServiceUnavailable, "this member has not joined the group yet", r.URL.Path)
 		})
 	}
 	if s.Reports != nil {

@@ -57,25 +57,6 @@ type groupCall struct {
 
 func (x *groupCall) Group() string { return x.group }
 
-// leaderCall is a call to the leader of a partition.
-type leaderCall struct {
-	call
-	topic     string
-	partition int32
-}
-
-func (x *leaderCall) Broker(c protocol.Cluster) (protocol.Broker, error) {
-	p, ok := c.Topics[x.topic].Partitions[x.partition]
-	if !ok {
-		return protocol.Broker{}, protocol.NewErrNoPartition(x.topic, x.partition)
-	}
-	b, ok := c.Brokers[p.Leader]
-	if !ok {
-		return b, protocol.NewErrNoLeader(x.topic, x.partition)
-	}
-	return b, nil
-}
-
 // askGroup sends a request of a fixed version to the coordinator of a group.
 func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {
 	x := &groupCall{call{request: request}, group}

@@ -519,54 +519,18 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions int,
 	return nil
 }
 
-// ensureTopic returns the partitions of a topic, and creates it first if allowed.
-func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int) ([]int32, error) {
-	found, _, err := k.makeTopic(ctx, topic, create, partitions)
-	return found, err
-}
-
-// makeTopic is ensureTopic with settings for a new topic. It also returns whether it created the topic.
-func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) (found []int32, created bool, err error) {
-	found, err = k.partitions(ctx, topic)
+// ensureTopic returns the partitions of a topic, and creates it first, with the settings, if allowed.
+func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) ([]int32, error) {
+	found, err := k.partitions(ctx, topic)
 	var missing *TopicMissingError
 	if !errors.As(err, &missing) || !create {
-		return found, false, err
+		return found, err
 	}
 	if err := k.createTopic(ctx, topic, partitions, settings); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	k.log.Info("created topic", "topic", topic, "partitions", partitions)
-	found, err = k.partitions(ctx, topic)
-	return found, true, err
-}
-
-// twoCopies applies the setting ProducerConfig.TwoCopies to a topic.
-func (k *cluster) twoCopies(ctx context.Context, topic string) error {
-	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
-		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
-		if err != nil {
-			return err
-		}
-		if len(m.Topics) != 1 || len(m.Topics[0].Partitions) == 0 {
-			return kafka.LeaderNotAvailable
-		}
-		if len(m.Topics[0].Partitions[0].Replicas) < 3 {
-			return nil
-		}
-		r, err := k.client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
-			Configs: []kafka.IncrementalAlterConfigsRequestConfig{{Name: "min.insync.replicas", Value: "2", ConfigOperation: kafka.ConfigOperationSet}},
-		}}})
-		if err != nil {
-			return err
-		}
-		for _, resource := range r.Resources {
-			if resource.Error != nil {
-				return resource.Error
-			}
-		}
-		return nil
-	})
+	return k.partitions(ctx, topic)
 }
 
 // offsets returns the offset at a time of each partition. at is in ms, or kafka.FirstOffset or kafka.LastOffset. The

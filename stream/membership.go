@@ -34,6 +34,9 @@ type MembershipConfig struct {
 	ConnectConfig
 	Group  string
 	Topics []string // topics whose partitions the members share
+	// Shards is the number of shards. Partition p of every topic belongs to shard p mod Shards, and all partitions of a
+	// shard belong to one member. 0 distributes single partitions. All members of a group have the same number.
+	Shards int
 	// CreateTopics creates missing topics, with CreatePartitions partitions each.
 	CreateTopics     bool
 	CreatePartitions int
@@ -131,6 +134,17 @@ const groupProtocol = "blankout-sticky"
 type assignmentData struct {
 	Members int `json:"members"`
 	Standby int `json:"standby"`
+	Shards  int `json:"shards"`
+}
+
+// ShardsError reports that the assigning member has another MembershipConfig.Shards than this member.
+type ShardsError struct {
+	Group       string
+	Theirs, Own int
+}
+
+func (e *ShardsError) Error() string {
+	return fmt.Sprintf("group %s has %d shards, this member has %d: give all members the same group.shards", e.Group, e.Theirs, e.Own)
 }
 
 // NewMembership connects to the brokers. Next joins the group.
@@ -153,7 +167,8 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 }
 
 // Next ends the current Generation and returns the next Generation. It retries until ctx ends or an error is final.
-// Final errors are a missing permission, another kind of program in the group, and a static member with the same name.
+// Final errors are a missing permission, another kind of program in the group, a static member with the same name, and a
+// ShardsError.
 func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 	m.endGeneration()
 	doing := "joining group " + m.config.Group
@@ -174,6 +189,8 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 			return nil, fmt.Errorf("%s: %w", doing, explainGroup(err))
 		case errors.Is(err, kafka.MemberIDRequired):
 			continue // join again with the received member ID
+		case errors.As(err, new(*ShardsError)):
+			return nil, fmt.Errorf("%s: %w", doing, err)
 		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined at the same time
 		case errors.Is(err, kafka.UnknownMemberId):
 			m.id = ""
@@ -251,7 +268,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 		return nil, kafka.Error(synced.ErrorCode)
 	}
 	g := &Generation{ID: joined.Generation, Member: m.id}
-	if err := g.read(synced.MemberAssignment); err != nil {
+	if err := g.read(synced.MemberAssignment, c); err != nil {
 		return nil, err
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
@@ -315,8 +332,8 @@ func (m *Membership) assign(ctx context.Context, members []kmsg.JoinGroupRespons
 			all = append(all, TopicPartition{topic, p})
 		}
 	}
-	given := sticky(all, owned)
-	sent := assignmentData{Members: len(members), Standby: max(len(members)-len(all), 0)}
+	given, units := m.config.distribute(all, owned)
+	sent := assignmentData{Members: len(members), Standby: max(len(members)-units, 0), Shards: m.config.Shards}
 	data, err := json.Marshal(sent)
 	if err != nil {
 		return nil, err
@@ -339,6 +356,36 @@ func (m *Membership) assign(ctx context.Context, members []kmsg.JoinGroupRespons
 		out = append(out, entry)
 	}
 	return out, nil
+}
+
+// distribute assigns all partitions to members, with the partitions of a shard together. units is the number of shards or
+// partitions that were distributed.
+func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]TopicPartition) (given map[string][]TopicPartition, units int) {
+	if c.Shards == 0 {
+		return sticky(all, owned), len(all)
+	}
+	of := func(partitions []TopicPartition) (shards []TopicPartition) { // a shard is a partition of no topic
+		for _, p := range partitions {
+			shards = append(shards, TopicPartition{Partition: p.Partition % int32(c.Shards)})
+		}
+		slices.SortFunc(shards, TopicPartition.compare)
+		return slices.Compact(shards)
+	}
+	claims := map[string][]TopicPartition{}
+	for member, partitions := range owned {
+		claims[member] = of(partitions)
+	}
+	shards := of(all)
+	given = map[string][]TopicPartition{}
+	for member, own := range sticky(shards, claims) {
+		for _, p := range all {
+			if slices.Contains(own, TopicPartition{Partition: p.Partition % int32(c.Shards)}) {
+				given[member] = append(given[member], p)
+			}
+		}
+		slices.SortFunc(given[member], TopicPartition.compare)
+	}
+	return given, len(shards)
 }
 
 // sticky assigns partitions evenly: the numbers per member differ by at most one. Within this limit a member keeps the
@@ -401,7 +448,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 }
 
 // read parses the partitions that are assigned to this member.
-func (g *Generation) read(assignment []byte) error {
+func (g *Generation) read(assignment []byte, c *MembershipConfig) error {
 	var a kmsg.ConsumerMemberAssignment
 	if err := a.ReadFrom(assignment); err != nil {
 		return fmt.Errorf("the assignment of this member cannot be read: %w", err)
@@ -415,6 +462,9 @@ func (g *Generation) read(assignment []byte) error {
 	var sent assignmentData
 	if err := json.Unmarshal(a.UserData, &sent); err != nil {
 		return fmt.Errorf("the members of the group cannot be read: %w", err)
+	}
+	if sent.Shards != c.Shards {
+		return &ShardsError{c.Group, sent.Shards, c.Shards}
 	}
 	g.Members, g.Standby = sent.Members, sent.Standby
 	return nil

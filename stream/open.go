@@ -167,12 +167,12 @@ func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([
 		}
 		slices.Sort(numbers)
 		for _, number := range numbers {
-			if len(c.Partitions) > 0 && !slices.Contains(c.Partitions, number) {
+			if wanted, some := c.wanted(topic); some && !slices.Contains(wanted, number) {
 				continue
 			}
 			one := in
 			one.Where, one.Kafka = "", c
-			one.Kafka.Topics, one.Kafka.UnlabeledTopics, one.Kafka.Partitions = []string{topic}, nil, []int32{number}
+			one.Kafka.Topics, one.Kafka.UnlabeledTopics, one.Kafka.Partitions, one.Kafka.Only = []string{topic}, nil, []int32{number}, nil
 			all = append(all, Partition{one, topic, number})
 		}
 	}

@@ -35,9 +35,6 @@ type ProducerConfig struct {
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // number of partitions of a created topic
 	TopicSettings    []string      `toml:"-"`                 // settings of a created topic, for example cleanup.policy=compact
-	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. If there
-	// are fewer replicas, this setting would stop writing when one broker stops.
-	TwoCopies bool `toml:"-"`
 	// Shrink reduces a record that is too large for the topic, and returns false if it cannot. If Shrink is nil, such a
 	// record is an error.
 	Shrink func(*Message) bool `toml:"-"`
@@ -148,10 +145,7 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	}
 	p := &Producer{config: config, cluster: k, id: -1, epoch: -1, most: config.BatchBytes}
 	p.codec, _ = config.codec()
-	partitions, created, err := k.makeTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
-	if err == nil && created && config.TwoCopies {
-		err = k.twoCopies(ctx, config.Topic)
-	}
+	partitions, err := k.ensureTopic(ctx, config.Topic, config.CreateTopics, config.CreatePartitions, config.TopicSettings...)
 	if err == nil {
 		// A new partition may not have a leader yet: wait until it responds.
 		_, err = k.offsets(ctx, config.Topic, partitions, kafka.LastOffset, false)
@@ -306,25 +300,6 @@ func (p *Producer) pace(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// Append writes a record to a partition immediately, after the waiting records, and returns its offset. The offset is
-// -1 if the brokers do not report it, because they acknowledged the record long before. If Append returns an error, the
-// record may still have been written, or may be written later.
-func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offset int64, err error) {
-	i := slices.Index(p.numbers, int(partition))
-	if i >= 0 && p.partitions[i].batch.count > 0 {
-		if err := p.send(ctx, i); err != nil {
-			return -1, err
-		}
-	}
-	if err := p.WriteTo(ctx, partition, m); err != nil {
-		return -1, err
-	}
-	if err := p.send(ctx, i); err != nil {
-		return -1, err
-	}
-	return p.partitions[i].last, nil
 }
 
 // Partitions returns the numbers of the topic's partitions.

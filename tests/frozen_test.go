@@ -72,7 +72,6 @@ func TestFrozen(t *testing.T) {
 	f.run("refresh", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.irls_batch=100", "learner.irls_window=300"})
 	f.run("drift", f.sample("elec2/stream.svm.gz"), nil, []string{"learner.half_life=500", "learner.on_drift=forget"})
 	frozenRuns(f)
-	frozenFold(f)
 	compareFrozen(t, f.got, f.whole)
 }
 

@@ -11,10 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/event"
 	"blankout/internal/must"
-	"blankout/online"
-	"blankout/tools/groupsim/members"
 )
 
 // sensors writes events as JSON lines. Their correlated numbers form three groups, some of which fail for a while. The
@@ -201,50 +198,5 @@ func frozenRuns(f *frozen) {
 	for _, threads := range []string{"1", "2"} {
 		f.seen = 0
 		f.train("threads", "usps/train.svm.gz", "usps/train.svm.gz", "--loss", "hinge", "--noise", "dropout:0.3", "--threads", threads)
-	}
-}
-
-// frozenFold learns a stream with three members of a group, one of which sometimes dies. It hashes the combined model
-// and the model's measures on held-out events.
-func frozenFold(f *frozen) {
-	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
-	for i := range 20 {
-		schema.AddField(event.Field{Name: fmt.Sprintf("f%d", i), Kind: event.Numeric})
-	}
-	r := rand.New(rand.NewPCG(3, 5))
-	events := make([]event.Example, 6000)
-	for i := range events {
-		e := &events[i]
-		e.Weight = 1
-		sum := 0.0
-		for j := range 20 {
-			if r.IntN(7) == 0 {
-				continue
-			}
-			x := r.NormFloat64() + float64(j)/10
-			sum += x * float64(j%5-2)
-			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(37*j+1)), append(e.Features.Value, x)
-			e.Field = append(e.Field, uint16(j))
-		}
-		if sum+r.NormFloat64() > 0 {
-			e.Label = 1
-		}
-	}
-	noises := []string{"auto", "dropout:0.3", "none"}
-	if !f.whole {
-		noises = noises[:1]
-	}
-	for _, noise := range noises {
-		c := online.DefaultConfig()
-		c.Noise = noise
-		m := members.Members{N: 3, Interval: 100, Fraction: 1, Rate: 1000, Precision: 32, Seed: 9, Delay: 0.01, Timeout: 1, Crash: 0.2, Session: 3}
-		result, err := m.Run(f.t.Context(), c, schema.Clone(), events[:5000], events[5000:])
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if !result.Replicas || result.Crashes == 0 {
-			f.t.Errorf("noise %s: a fold from a base of another: equal %v, after %d crashes", noise, result.Replicas, result.Crashes)
-		}
-		f.got["fold "+noise] = f.hash("fold "+noise, []byte(quoted(result)))
 	}
 }

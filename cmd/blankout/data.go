@@ -452,12 +452,22 @@ func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, 
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
 // readModel reads a model, a snapshot or a checkpoint from a file or an address, as served.Open does. For a directory
-// it reads the newest checkpoint.
+// it reads the newest checkpoint. It refuses the shards of a group, which are several models.
 func readModel(path string) (*served.Model, error) {
+	m, err := readAnswering(path)
+	if err == nil && m.Shards() != nil {
+		return nil, usageError{fmt.Errorf("%s: the shards of a group are several models: name one shard, as in DIRECTORY/shard-0", event.Address(path))}
+	}
+	return m, err
+}
+
+// readAnswering is readModel for predictions. For the shards of a group the Model answers with all of them, see
+// served.NewSet.
+func readAnswering(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
 	}
-	if strings.Contains(path, "://") {
+	if strings.Contains(path, "://") || len(served.ShardDirectories(path)) > 0 {
 		return openModel(path)
 	}
 	file, at, _, err := readCheckpoint(path)
@@ -467,14 +477,12 @@ func readModel(path string) (*served.Model, error) {
 	return modelOf(file, at)
 }
 
-// readServed is readModel for commands that serve predictions of the model. It prints a warning if predictions with
-// stale weights were worse than predicting the class frequencies.
-func (p *program) readServed(path string) (*served.Model, error) {
-	m, err := readModel(path)
-	if err == nil && m.Head.Stale != "" {
+// warnStale prints a warning if predictions of a model with stale weights were worse than predicting the class
+// frequencies.
+func (p *program) warnStale(m *served.Model) {
+	if m.Head.Stale != "" {
 		p.warn(m.Head.Stale)
 	}
-	return m, err
 }
 
 // write replaces the file at path with a model that was trained on the events that d has read.

@@ -67,10 +67,11 @@ The graph of a model that imputes has only the policies none and rescale; export
 }
 
 func (p *program) runExport(modelFile, format string, policy model.MissingPolicy, out string) error {
-	m, err := p.readServed(modelFile)
+	m, err := readModel(modelFile)
 	if err != nil {
 		return err
 	}
+	p.warnStale(m)
 	var b bytes.Buffer
 	notes, err := export.Write(&b, m, format, policy)
 	if err != nil {

@@ -33,8 +33,8 @@ func checkInbox(c *config.Config, o *runFlags) error {
 		return errors.New("http.learn: --predict-only learns nothing")
 	case o.data != "":
 		return errors.New("http.learn: a run with -d learns only that file: remove -d or http.learn")
-	case c.Group.Name != "":
-		return errors.New("http.learn: a group member does not accept events over HTTP: produce them to a topic of the group")
+	case c.Group.Name != "" && len(c.Kafka.Topics) == 0:
+		return errors.New("http.learn: a group divides the partitions of a topic: set kafka.topics, to which events over HTTP are then written")
 	case c.HTTP.Address == "":
 		return errors.New("http.learn: set http.address, where events arrive")
 	case learnsInbox(c, o.data) && c.Checkpoint.Objects():

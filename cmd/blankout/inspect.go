@@ -17,6 +17,7 @@ import (
 	"blankout/internal/kernel"
 	"blankout/internal/model"
 	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/serve"
@@ -26,44 +27,33 @@ func (p *program) inspect() *cobra.Command {
 	var asJSON bool
 	var weights int
 	var features bool
-	var group, file string
-	var settings configFlags
+	var file string
 	c := &cobra.Command{
 		Use:   "inspect [-m] FILE",
 		Short: "Show the contents of a checkpoint, model or snapshot",
 		Long: `inspect verifies a file and shows its contents: offsets, settings, the number of events and
-the features with the largest weights. For a directory it takes the newest checkpoint. The
-text has the names of --json; errors are in percent.
-
-With --group it reads the commit log of a group of learners instead. It reports the group's
-progress, the commits of each member and the refused commits.`,
+the features with the largest weights. For a directory it takes the newest checkpoint. For
+the directory of a group it shows a row for each shard. The text has the names of --json;
+errors are in percent.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
-			"  blankout inspect checkpoints --json\n" +
-			"  blankout inspect --group fraud -f blankout.toml",
+			"  blankout inspect checkpoints --json",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("model") {
 				args = append(args, file)
 			}
-			if group != "" && len(args) == 0 {
-				return nil
-			}
-			if len(args) != 1 || group != "" {
-				return usageError{errors.New("inspect: name one file, a directory of checkpoints, or --group NAME")}
+			if len(args) != 1 {
+				return usageError{errors.New("inspect: name one file or a directory of checkpoints")}
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			if group != "" {
-				r, err := p.inspectGroup(c.Context(), []string{group}, &settings)
-				if err != nil {
-					return fmt.Errorf("inspect: %w", err)
-				}
-				return p.printGroup(r, asJSON)
-			}
+		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				file = args[0]
+			}
+			if directories := served.ShardDirectories(file); len(directories) > 0 {
+				return p.inspectShards(directories, asJSON)
 			}
 			i, err := inspectFile(file, weights)
 			if err != nil {
@@ -88,8 +78,6 @@ progress, the commits of each member and the refused commits.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
-	c.Flags().StringVar(&group, "group", "", "show the commit log of group `NAME` instead of a file")
-	settings.add(c)
 	return c
 }
 
@@ -147,6 +135,51 @@ type stuckField struct {
 type blockSize struct {
 	Name  string `json:"name"`
 	Bytes int    `json:"bytes"`
+}
+
+// shardsInspection is the JSON output of inspect for the directory of a group.
+type shardsInspection struct {
+	Shards []inspectedShard `json:"shards"`
+}
+
+// inspectedShard describes the newest checkpoint of a shard. The errors are of the shard's own predictions; null without
+// events, and for regression.
+type inspectedShard struct {
+	Shard    string   `json:"shard"`
+	File     string   `json:"file"` // "" if there is no checkpoint yet
+	Bytes    int64    `json:"bytes"`
+	Events   uint64   `json:"events"`
+	Features int      `json:"features"`
+	Records  uint64   `json:"records"` // records of its partitions, including refused ones
+	Error    *float64 `json:"error"`
+	LogLoss  *float64 `json:"log_loss"`
+}
+
+// inspectShards shows a row for each shard.
+func (p *program) inspectShards(directories []string, asJSON bool) error {
+	var out shardsInspection
+	for _, directory := range directories {
+		row := inspectedShard{Shard: filepath.Base(directory)}
+		i, err := inspectFile(directory, 0)
+		switch {
+		case errors.Is(err, checkpoint.ErrNone):
+		case err != nil:
+			return fmt.Errorf("inspect: %w", err)
+		default:
+			row.File, row.Bytes, row.Events, row.Features = i.File, i.Bytes, i.Events, i.Features
+			for _, at := range i.Offsets {
+				row.Records += at.Records
+			}
+			if i.Progress != nil {
+				row.Error, row.LogLoss = i.Progress.Error, i.Progress.LogLoss
+			}
+		}
+		out.Shards = append(out.Shards, row)
+	}
+	if asJSON {
+		return json.NewEncoder(p.stdout).Encode(out)
+	}
+	return printText(p.stdout, out, math.MaxInt)
 }
 
 func inspectFile(path string, weights int) (*inspection, error) {

@@ -103,6 +103,11 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 			all = append(all, consumer)
 		}
 	}
+	if o.shard != nil {
+		for i := range lanes {
+			lanes[i].Decoder = &keyedDecoder{lanes[i].Decoder, lanes[i].Topic, keysChecked}
+		}
+	}
 	merge := labels.NewMerge(r.Schema, lanes, r.Labels)
 	r.Source = merge
 	if len(all) == 0 {

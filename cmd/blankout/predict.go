@@ -46,7 +46,8 @@ func (p *program) predict() *cobra.Command {
 		Use:   "predict -m MODEL FILE [-o FILE]",
 		Short: "Score examples with a model and measure its accuracy",
 		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the
-labeled ones. For a directory of checkpoints it takes the newest.
+labeled ones. For a directory of checkpoints it takes the newest. The directory of a group
+predicts with the mean of its shards.
 
 -o writes a line for each example: the predicted class and the scores or, for regression,
 the value and its interval. A file named .csv gets rows of id, class and probabilities, or
@@ -136,10 +137,11 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--missing-policy %w", err)}
 	}
-	read, err := p.readServed(o.model)
+	read, err := readAnswering(o.model)
 	if err != nil {
 		return nil, err
 	}
+	p.warnStale(read)
 	if err := forceMissing(read, policy); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.model, err)
 	}
@@ -156,6 +158,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	read, err := o.openModel(p)
 	if err != nil {
 		return err
+	}
+	if read.Shards() != nil {
+		return p.predictWithShards(ctx, o, read)
 	}
 	head := read.Head
 	schema := head.Schema
@@ -440,5 +445,10 @@ func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}
 	}
 	m.Missing = m.Missing.Forced(policy)
+	for _, shard := range m.Shards() {
+		if shard != nil {
+			shard.Missing = shard.Missing.Forced(policy)
+		}
+	}
 	return nil
 }

@@ -22,7 +22,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/group"
 	"blankout/simulate"
 	"blankout/stream"
 	"blankout/stream/inbox"
@@ -106,7 +105,6 @@ expected loss over missing features, so the model keeps working when features di
 		p.train(),
 		p.predict(),
 		p.validate(),
-		p.groupCommand(),
 		p.deadLetters(),
 		p.corrupt(),
 		p.simulate(),
@@ -219,7 +217,7 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case is[usageError](err), is[*online.MismatchError](err), is[*group.SettingsError](err), is[*group.ArchitectureError](err), is[*group.SkipError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*event.KeyError](err):
+	case is[usageError](err), is[*online.MismatchError](err), is[*stream.ShardsError](err), is[*online.NumbersError](err), is[*simulate.RequestError](err), is[*record.MissingColumnError](err), is[*stream.AddressError](err), is[*event.KeyError](err):
 		return 2
 	case is[refusedError](err), is[*run.RefusedError](err), is[*run.FruitlessError](err), is[*event.Refusal](err), is[*stream.ParquetError](err), is[*stream.ReplacedError](err),
 		is[*stream.OffsetOutOfRangeError](err), is[*stream.TopicRecreatedError](err), is[*stream.CorruptBatchError](err),

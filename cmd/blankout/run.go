@@ -19,6 +19,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/run"
+	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/optimizers"
@@ -40,10 +41,10 @@ type runFlags struct {
 	brokers   string
 	topics    string
 	group     string
-	fromGroup string
 	json      bool
 	answers   bool
 	predict   bool
+	shard     *served.ShardInfo // the shard to learn; nil for all partitions
 }
 
 // serves reports whether the run serves HTTP. A run on a file serves HTTP only on request, so that a second run does
@@ -77,10 +78,10 @@ predicted class and probabilities, the value for regression, or the reason of a 
 With --labels, or topics in [labels], labels are delayed. An event is scored when it arrives
 and waits for the label of its id. Times are those of the log, or of record.time in files.
 
-With --group or group.name, run is a member of a group. Several learners, up to one for
-each partition, learn one model, every event once, and each serves it. The group's state is
-in the topics NAME-commits and NAME-snapshots. --from-group starts a new group from the
-newest snapshot of a stopped one.
+With --group or group.name, run is a member of a group that divides the partitions into
+shards. Each shard is a learner of its own with checkpoints in DIRECTORY/shard-K; members
+share this directory, on a shared disk or in s3://. A member learns the shards that Kafka
+assigns to it, and answers with all shards, whose models are in the topic NAME-snapshots.
 
 With predict.topic, run also scores the events of that topic, labeled or not, and writes
 predictions to predict.output. With --predict-only it only predicts, with a model that it
@@ -92,7 +93,6 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 			"  blankout run -f blankout.toml -d events.jsonl --keep-serving\n" +
 			"  blankout run -d events.jsonl --labels labels.jsonl --id order --set record.time=at\n" +
 			"  blankout run -f blankout.toml --group fraud\n" +
-			"  blankout run -f blankout.toml --group fraud2 --from-group fraud\n" +
 			"  blankout run -f blankout.toml -d - --answers\n" +
 			"  blankout run -f predict.toml --predict-only",
 		Args: fileArgs,
@@ -112,8 +112,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3, skip saves it")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn one model together with all members of group `NAME` [group.name]")
-	f.StringVar(&o.fromGroup, "from-group", "", "with --group: start a new group from the state of the stopped group `NAME`")
+	f.StringVar(&o.group, "group", "", "learn some of the partitions as a member of group `NAME` [group.name]")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
@@ -175,11 +174,8 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	if o.predict {
 		return p.predictOnly(c.Context(), o, &l.Config)
 	}
-	if o.fromGroup != "" && (l.Group.Name == "" || l.Group.Name == o.fromGroup || o.predict) {
-		return usageError{errors.New("run: --from-group NAME needs --group with the name of a new group")}
-	}
 	if l.Group.Name != "" {
-		return p.learnInGroup(c.Context(), o, &l.Config)
+		return p.learnShards(c.Context(), o, &l.Config)
 	}
 	if !slices.Contains([]string{"fail", "skip"}, o.refused) {
 		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}

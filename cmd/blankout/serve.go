@@ -79,6 +79,17 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		s.Status = func() *run.Status { return &run.Status{NotReady: "on disk"} }
 		return s, s.Reports.Add(v)
 	}
+	if len(served.ShardDirectories(path)) > 0 {
+		set, err := openModel(path)
+		if err != nil {
+			return s, err
+		}
+		status := &run.Status{NotReady: "on disk"}
+		status.Learner.Events, status.Learner.Level = set.Events, set.Noise
+		s.Model, s.Status = func() *served.Model { return set }, func() *run.Status { return status }
+		s.Reports, _, err = serve.OpenReports(reports, 1000)
+		return s, err
+	}
 	opened, file, _, err := readCheckpoint(path)
 	if err != nil {
 		return s, err

@@ -37,8 +37,8 @@ import (
 // newRunner returns a Runner with its checkpoints in store. The first learner has the settings of [learner]. All
 // learners continue from the checkpoint named from, or from the newest checkpoint if from is "". If there is no
 // checkpoint, the learners start empty. The caller adds the Source. The argument join opens the events that wait for
-// delayed labels; nil means that labels are not delayed.
-func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+// delayed labels; nil means that labels are not delayed. shard is nil for a learner of all partitions.
+func newRunner(learners []contender, v validate.Config, join *joining, shard *served.ShardInfo, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
 		Save: func(blocks iter.Seq[event.Block]) (string, int64, error) {
@@ -59,6 +59,9 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		x.fingerprint = config.Fingerprint(x.config, x.record, v)
 		if join != nil {
 			maps.Copy(x.fingerprint, join.settings)
+		}
+		if shard != nil {
+			maps.Copy(x.fingerprint, shard.Settings())
 		}
 	}
 	var file *checkpoint.File
@@ -120,7 +123,9 @@ type service struct {
 	learners []contender
 	learner  func(name string) *served.Model // returns the newest model of a learner
 	read     record.Config                   // record settings of the source; valid once the source is open
-	close    []func() error
+	// consumers read the topics; nil for other sources, and with delayed labels.
+	consumers consumers
+	close     []func() error
 }
 
 func (s *service) Close() error {
@@ -195,6 +200,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		open = func() error { return s.openJoined(ctx, c, o, &consuming, &asked, log) }
 	case learnsInbox(c, o.data):
 		open = func() error { return s.openInbox(c, o.reset, store, &acceptor, log) }
+	case o.shard != nil && len(c.Kafka.Only) > 1:
+		open = func() error { return s.openOrdered(ctx, c, &consuming, log) }
 	}
 	s.read = c.Record
 	s.decodeContenders()
@@ -315,7 +322,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		records.Seed = rand.Uint64() // math/rand/v2 takes its seed from the system
 	}
 	learners := contendersOf(c, records, o.data)
-	r, err := newRunner(learners, c.Validate.Config, join, store, o.reset, o.from, log)
+	r, err := newRunner(learners, c.Validate.Config, join, o.shard, store, o.reset, o.from, log)
 	if err != nil {
 		return err
 	}
@@ -451,7 +458,8 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 		return err
 	})
 	if consumer, ok := events.(*stream.Consumer); ok {
-		consuming.Store(&consumers{consumer})
+		s.consumers = consumers{consumer}
+		consuming.Store(&s.consumers)
 		if group := c.Kafka.Group; group != "" && data == "" {
 			r.Commit = func(ctx context.Context, offsets event.Offsets) error { return consumer.Commit(ctx, group, offsets) }
 		}

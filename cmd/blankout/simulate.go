@@ -280,7 +280,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 	var subjects []*simulate.Subject
 	shared := map[string]*simulate.Subject{} // subjects that share events, by Schema and record settings
 	var taught *served.Model                 // first model that has record settings
-	for _, path := range o.models {
+	for _, path := range eachShard(o.models) {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
 			file = path
@@ -363,6 +363,24 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 	}
 	return subjects, nil
+}
+
+// eachShard replaces each NAME=DIRECTORY of a group by its shards, which are replayed separately: NAME/shard-K.
+func eachShard(models []string) (out []string) {
+	for _, path := range models {
+		name, file, named := strings.Cut(path, "=")
+		if !named {
+			name, file = filepath.Base(path), path
+		}
+		directories := served.ShardDirectories(file)
+		if len(directories) == 0 {
+			out = append(out, path)
+		}
+		for _, directory := range directories {
+			out = append(out, name+"/"+filepath.Base(directory)+"="+directory)
+		}
+	}
+	return out
 }
 
 // learner returns the configuration of a learner. The strings in changes set keys of [learner].

@@ -242,7 +242,7 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 // A ratio of 1 and a shift of 0 mean no change. An outlier is counted at the value to which Clip moves it, and the
 // weights must then stay the same.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
-	outlier := s.Gather(stats, x, z)
+	outlier := s.gather(stats, x, z)
 	if !Renews(stats[StatCount]) {
 		return 1, 0
 	}
@@ -254,9 +254,8 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 // all bits of the mantissa after the first four are 0.
 func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
-// Gather is Observe without an update of the current scale, for a learner in a group. It reports whether x is an
-// outlier.
-func (s *Scaler) Gather(stats []float64, x, z float64) (outlier bool) {
+// gather is Observe without an update of the current scale. It reports whether x is an outlier.
+func (s *Scaler) gather(stats []float64, x, z float64) (outlier bool) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
 	outlier = z > ScalerClip || z < -ScalerClip
@@ -275,15 +274,6 @@ func AddReading(stats *[ScalerWidth]float64, n, x float64) {
 	d := x - stats[StatMean]
 	mean := stats[StatMean] + d/n
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
-}
-
-// RenewsBetween reports whether Observe would update the current scale while the number of readings of a column grows
-// from the first argument to the second.
-func RenewsBetween(from, to float64) bool {
-	if from < FirstReadings {
-		return to > from
-	}
-	return math.Float64bits(from)>>48 != math.Float64bits(to)>>48
 }
 
 // Renew makes the mean and deviation of a column its current center and scale, and returns the ratio and shift as

@@ -343,20 +343,6 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	return true
 }
 
-// Slots appends the slots of columns that have rows, see Column. It is fastest for the columns of the latest TouchAll.
-func (t *Table) Slots(columns, out []uint32) []uint32 {
-	if !slices.Equal(columns, t.latest.columns) {
-		t.find(columns)
-	}
-	for i, slot := range t.latest.slots[:len(columns)] {
-		if slot == 0 { // an earlier column of this call may have created the row
-			slot = t.index.slot(columns[i])
-		}
-		out = append(out, slot-1)
-	}
-	return out
-}
-
 // find looks up the slots of columns, and stores them in latest.
 func (t *Table) find(columns []uint32) {
 	a := &t.latest

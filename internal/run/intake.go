@@ -1,6 +1,6 @@
 package run
 
-// This file processes records, for the loop of a Runner and for a member of a group.
+// This file processes records, for the loop of a Runner.
 
 import (
 	"context"

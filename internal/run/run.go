@@ -1,8 +1,8 @@
 // Package run implements the loop that learns from a stream, and its jobs.
 //
-// The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record;
-// the members of a group also use an Intake. A [Contest] has more learners of the same stream, which learn in addition
-// to the lead (contest.go) and can replace it (promote.go).
+// The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record.
+// A [Contest] has more learners of the same stream, which learn in addition to the lead (contest.go) and can replace it
+// (promote.go).
 //
 // Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
 // the exact solution (validate.go). A job gets a frozen state and has no other access to the loop. Its result is

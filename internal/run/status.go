@@ -3,6 +3,8 @@ package run
 // This file defines the status of a run.
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"blankout/batch/validate"
@@ -96,4 +98,55 @@ func (r *Runner) Model() *model.Linear {
 		return p.Linear
 	}
 	return nil
+}
+
+// Add adds the counts and partitions of another learner of the same stream, with other partitions. The report, the
+// checkpoint, the warnings and the validation become those of the learner with more events.
+func (s *Status) Add(x *Status) {
+	if x.Learner.Events >= s.Learner.Events {
+		s.Learner, s.Save, s.Warnings, s.Labels, s.AtLearning = x.Learner, x.Save, x.Warnings, x.Labels, x.AtLearning
+		s.Newest, s.Confusion = x.Newest, x.Confusion
+	}
+	if x.Validation.Alarm || !s.Validation.Alarm && s.Validation.Done <= x.Validation.Done { // the worst is reported
+		s.Validation = x.Validation
+	}
+	s.Counts.add(&x.Counts)
+	s.DriftAlarms += x.DriftAlarms
+	s.FieldAlarms += x.FieldAlarms
+	s.Partitions = append(s.Partitions, x.Partitions...)
+	slices.SortFunc(s.Partitions, func(a, b PartitionStatus) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+// add adds the counts of another learner.
+func (c *Counts) add(x *Counts) {
+	c.Learned += x.Learned
+	c.Unlabeled += x.Unlabeled
+	c.Refused += x.Refused
+	c.HeldOut += x.HeldOut
+	c.NotFinite += x.NotFinite
+	c.DeadLetterFailures += x.DeadLetterFailures
+	c.WaitingFailures += x.WaitingFailures
+	c.LearnTime += x.LearnTime
+	c.Holdout.Weight += x.Holdout.Weight
+	c.Holdout.Wrong += x.Holdout.Wrong
+	c.Holdout.LogLoss += x.Holdout.LogLoss
+	c.RefusedBy, c.DeadLetters = sum(c.RefusedBy, x.RefusedBy), sum(c.DeadLetters, x.DeadLetters)
+	if c.NewestTime.Before(x.NewestTime) {
+		c.NewestTime, c.NewestAge = x.NewestTime, x.NewestAge
+	}
+	c.RefusedSamples = append(slices.Clip(c.RefusedSamples), x.RefusedSamples...)
+	c.MislabeledSamples = append(slices.Clip(c.MislabeledSamples), x.MislabeledSamples...)
+}
+
+// sum returns the sums of two maps' counts.
+func sum(a, b map[event.Reason]uint64) map[event.Reason]uint64 {
+	out := map[event.Reason]uint64{}
+	for _, counts := range []map[event.Reason]uint64{a, b} {
+		for reason, n := range counts {
+			out[reason] += n
+		}
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package served
 // This file reads models from all kinds of addresses, and follows newer models there.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -96,7 +99,7 @@ func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Requ
 type Opener func(where string, o Options) (Source, error)
 
 // Open reads the Model at an address: a server (http:// or https://), an address with one of Options.Schemes, a file,
-// or a directory of checkpoints.
+// or a directory of checkpoints or of shards.
 func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	s, err := NewSource(where, o)
 	if err != nil {
@@ -116,6 +119,11 @@ func (f forced) Look(ctx context.Context) (*Model, error) {
 	m, err := f.Source.Look(ctx)
 	if m != nil {
 		m.Missing = m.Missing.Forced(f.policy)
+		for _, shard := range m.Shards() {
+			if shard != nil {
+				shard.Missing = shard.Missing.Forced(f.policy)
+			}
+		}
 	}
 	return m, err
 }
@@ -145,6 +153,13 @@ func sourceAt(where string, o Options) (Source, error) {
 	}
 	switch {
 	case !isAddress:
+		if shards := ShardDirectories(where); len(shards) > 0 {
+			d := &directories{}
+			for _, path := range shards {
+				d.files = append(d.files, &file{path: path, options: o})
+			}
+			return d, nil
+		}
 		return &file{path: where, options: o}, nil
 	case scheme == "http", scheme == "https":
 		u, err := url.Parse(where)
@@ -254,6 +269,66 @@ func (s *file) Look(context.Context) (*Model, error) {
 	}
 	s.last = info
 	return m, nil
+}
+
+// ShardDirectories returns the subdirectories shard-K of a directory with the checkpoints of several shards, by number. It
+// returns nil for other directories.
+func ShardDirectories(path string) (shards []string) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	number := func(path string) int {
+		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "shard-"))
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), "shard-") && number(e.Name()) >= 0 {
+			shards = append(shards, filepath.Join(path, e.Name()))
+		}
+	}
+	slices.SortFunc(shards, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	return shards
+}
+
+// directories is the Source of the newest checkpoints of several shards.
+type directories struct {
+	files  []*file
+	models []*Model // by number; nil before the first
+}
+
+func (d *directories) Close() error { return nil }
+
+func (d *directories) Look(ctx context.Context) (*Model, error) {
+	newer := false
+	var none error
+	for _, f := range d.files {
+		m, err := f.Look(ctx)
+		switch {
+		case errors.Is(err, checkpoint.ErrNone):
+			none = err
+		case err != nil:
+			return nil, err
+		case m == nil:
+		case m.Shard == nil || fmt.Sprintf("shard-%d", m.Shard.Number) != filepath.Base(f.path) || d.models != nil && len(d.models) != m.Shard.Shards:
+			return nil, fmt.Errorf("%s: the checkpoint is of another shard, or of another number of shards", f.path)
+		default:
+			if d.models == nil {
+				d.models = make([]*Model, m.Shard.Shards)
+			}
+			d.models[m.Shard.Number], newer = m, true
+		}
+	}
+	switch {
+	case newer:
+		return NewSet(d.models), nil
+	case !slices.ContainsFunc(d.models, func(m *Model) bool { return m != nil }):
+		return nil, none
+	}
+	return nil, nil
 }
 
 // ReadFile reads a Model from a file, or from the newest checkpoint of a directory.

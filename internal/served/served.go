@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -44,7 +45,10 @@ type Model struct {
 	Record record.Config
 	// Recorded means that the model's file contained Record.
 	Recorded bool
+	// Shard describes a model of one of several shards; nil for others. See NewSet.
+	Shard *ShardInfo
 
+	set  *set      // nil for a single model
 	idle sync.Pool // idle decoders (*decoder)
 	name func() func(column uint32) string
 }
@@ -61,6 +65,7 @@ type snapshot struct {
 	Version uint64    `json:"version"`
 	At      time.Time `json:"published"`
 	Learner string    `json:"learner,omitempty"`
+	*ShardInfo
 }
 
 // New returns a Model for events in the format recordConfig.
@@ -107,7 +112,10 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 			return nil, fmt.Errorf("block %s: %w", name, err)
 		}
 	}
-	m.Version, m.At, m.Learner = s.Version, s.At, s.Learner
+	m.Version, m.At, m.Learner, m.Shard = s.Version, s.At, s.Learner, s.ShardInfo
+	if m.Shard == nil {
+		m.Shard = shardOf(settings)
+	}
 	if settings != nil {
 		if m.Record, err = record.ParseSettings(settings); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
@@ -115,6 +123,24 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 		m.Record.Registry, m.Recorded = recordConfig.Registry, true
 	}
 	return m, nil
+}
+
+// The settings that a shard's checkpoint has in its fingerprint.
+const settingShard, settingShards = "group.shard", "group.shards"
+
+// Settings returns the settings of a shard that are part of its checkpoint's fingerprint.
+func (s *ShardInfo) Settings() map[string]string {
+	return map[string]string{settingShard: strconv.Itoa(s.Number), settingShards: strconv.Itoa(s.Shards)}
+}
+
+// shardOf returns the ShardInfo in the settings of a checkpoint, or nil.
+func shardOf(settings map[string]string) *ShardInfo {
+	number, err := strconv.Atoi(settings[settingShard])
+	shards, err2 := strconv.Atoi(settings[settingShards])
+	if err != nil || err2 != nil || number < 0 || number >= shards {
+		return nil
+	}
+	return &ShardInfo{Number: number, Shards: shards}
 }
 
 // Encode writes the Model in the format that Decode reads.
@@ -149,10 +175,14 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 			blocks = append(blocks, b)
 		}
 	}
-	add(blockSettings, m.Record.Settings())
+	settings := m.Record.Settings()
+	if m.Shard != nil {
+		maps.Copy(settings, m.Shard.Settings())
+	}
+	add(blockSettings, settings)
 	if m.Version > 0 || len(m.Offsets) > 0 { // the model is from a stream
 		add(blockOffsets, m.Offsets)
-		add(blockSnapshot, snapshot{m.Version, m.At, m.Learner})
+		add(blockSnapshot, snapshot{m.Version, m.At, m.Learner, m.Shard})
 	}
 	if err != nil {
 		return "", nil, err
@@ -204,6 +234,7 @@ type Prediction struct {
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // version of the Model
 	Learner    string `json:"learner,omitempty"` // name of the learner, if a stream has several
+	Shards     int    `json:"shards,omitempty"`  // number of shards that predicted, if the learner is divided
 	// Unseen names up to twenty features that the model has not seen. These features add nothing to the score. The
 	// score of an event with only such features is the intercept.
 	Unseen []string `json:"unseen,omitempty"`
@@ -279,18 +310,17 @@ func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 // PredictRecord is Predict for a record with a key and a time. If it must fetch a schema from a registry that does not
 // respond, it waits until ctx ends.
 func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {
+	if m.set != nil {
+		return m.predictSet(ctx, r, explain)
+	}
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
 			return Prediction{}, err
 		}
 	}
-	d, _ := m.idle.Get().(*decoder)
-	if d == nil {
-		inner, schema, err := m.newDecoder(m.Record)
-		if err != nil {
-			return Prediction{}, err
-		}
-		d = &decoder{Decoder: inner, schema: schema, scores: make([]float64, max(m.Outputs, len(m.Schema.Classes))), chances: make([]float64, max(2, m.Outputs, len(m.Schema.Classes)))}
+	d, err := m.decoder()
+	if err != nil {
+		return Prediction{}, err
 	}
 	defer m.idle.Put(d)
 	e := &d.example
@@ -311,6 +341,18 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 		}
 		return d.names, err
 	})
+}
+
+// decoder returns an idle decoder, which the caller puts back.
+func (m *Model) decoder() (*decoder, error) {
+	if d, ok := m.idle.Get().(*decoder); ok {
+		return d, nil
+	}
+	inner, schema, err := m.newDecoder(m.Record)
+	if err != nil {
+		return nil, err
+	}
+	return &decoder{Decoder: inner, schema: schema, scores: make([]float64, max(m.Outputs, len(m.Schema.Classes))), chances: make([]float64, max(2, m.Outputs, len(m.Schema.Classes)))}, nil
 }
 
 // nameFeatures sets the fields of a prediction that name features: the stuck and unseen features, and the largest

@@ -20,7 +20,6 @@ type Answer struct {
 	Active   int            // number of classes in use
 	Sized    bool           // whether to measure the size of the prediction set
 	Came     bool           // false for a copy with masked fields
-	InGroup  bool           // the learner is in a group, see Add
 }
 
 // TakeClasses adds the nonconformity score of a classification.
@@ -29,11 +28,7 @@ func (c *Predictor) TakeClasses(a Answer) {
 	if a.Sized && c.ranges[a.Range].limit >= 0 {
 		x.Size = c.size(&a)
 	}
-	if a.InGroup {
-		c.Add(a.Range, x)
-	} else {
-		c.Take(a.Range, x)
-	}
+	c.Take(a.Range, x)
 }
 
 // size returns the size of the prediction set of an Answer.

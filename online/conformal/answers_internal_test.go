@@ -40,7 +40,7 @@ func TestTakeClasses(t *testing.T) {
 		t.Errorf("%+v, want a size of 3", all.Report()[0])
 	}
 	var none *Predictor
-	if none.Report() != nil || none.Sums() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
+	if none.Report() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
 		t.Error("without a Cover there is one")
 	}
 	again := New(0.8)

@@ -18,7 +18,6 @@ type class struct {
 type came struct {
 	all    tally
 	recent tally // decayed
-	waits  tally // counts that wait for Merge
 }
 
 func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
@@ -73,53 +72,6 @@ func (c *Predictor) least(r, k int) (p float64, always bool) {
 	return s.least, s.limit == model.MostLimit
 }
 
-// class returns class k, counted from 0, or an empty class.
-func (c *Predictor) class(k int) *class {
-	if k < len(c.classes) {
-		return &c.classes[k]
-	}
-	return &class{}
-}
-
-// mergeClass adds the change of the counts of class k from was to is.
-func (c *Predictor) mergeClass(k int, was, is *class) {
-	var none scores
-	for r, now := range is.ranges {
-		if now == nil {
-			continue
-		}
-		base := &none
-		if was.ranges[r] != nil {
-			base = was.ranges[r]
-		}
-		if now.waited > base.waited {
-			s := c.own(r, k+1)
-			s.merge(base, now)
-			s.follow(&c.ranges[r])
-		}
-	}
-	used, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
-	if used > 0 {
-		to := &c.grown(k).came
-		to.all.events += used
-		to.all.held += held
-		to.recent.scale(max(0, 1-used/min(memory, to.all.events)))
-		to.recent.events += used
-		to.recent.held += held
-	}
-}
-
-func (k *class) sums() (out class) {
-	out.came.waits = k.came.waits
-	for r, s := range k.ranges {
-		if s != nil && s.waited > 0 {
-			sums := s.sums()
-			out.ranges[r] = &sums
-		}
-	}
-	return out
-}
-
 // codeClasses encodes or decodes the list of classes, and calls one for each class.
 func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
 	n := len(c.classes)
@@ -152,49 +104,11 @@ func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 	}
 }
 
-func (k *class) sumsState(to *coder.Coder) {
-	to.Each(&k.came.waits.events, &k.came.waits.held)
-	k.code(to, func(_ int, s *scores) { s.sumsState(to) })
-}
-
 func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
 	all, recent := &k.came.all, &k.came.recent
 	to.Each(&all.events, &all.held, &recent.events, &recent.held)
 	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.events && recent.held >= 0 && recent.held <= recent.events)
 	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
-}
-
-// fitClasses is Fits for the classes. The classes of a range must not have more scores than the range.
-func fitClasses(base, now *Predictor, events float64) bool {
-	if len(now.classes) < len(base.classes) {
-		return false
-	}
-	var of [Ranges]float64
-	came := 0.0
-	for k := range now.classes {
-		was, is := base.class(k), &now.classes[k]
-		for r := range of {
-			var before, after scores
-			if s := was.ranges[r]; s != nil {
-				before = *s
-			}
-			if s := is.ranges[r]; s != nil {
-				after = *s
-			}
-			most := now.ranges[r].waited - base.ranges[r].waited
-			if !fits(&before, &after, most) {
-				return false
-			}
-			if of[r] += after.waited - before.waited; of[r] > most {
-				return false
-			}
-		}
-		used, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
-		if came += used; !(held >= 0 && held <= used && came <= events) {
-			return false
-		}
-	}
-	return true
 }
 
 // ByClass returns the coverage of each class that has prediction sets. names holds the names of the classes.

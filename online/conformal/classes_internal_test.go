@@ -135,73 +135,17 @@ func TestSetsByClass(t *testing.T) {
 	}
 }
 
-// TestMergeClasses checks that merged Predictors have the same thresholds by class as one Predictor with all scores,
-// also after encoding and decoding. Sums that no scores can have must be rejected.
-func TestMergeClasses(t *testing.T) {
+// TestStateOfClasses checks that the thresholds by class come back with the state, that a truncated state is rejected,
+// and that another coverage is accepted.
+func TestStateOfClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	fold, alone := New(0.9), New(0.9)
-	code := func(c *Predictor, state func(*Predictor, *coder.Coder)) []byte {
-		to := &coder.Coder{}
-		state(c, to)
-		return to.Out
+	alone := New(0.9)
+	for range 10_000 {
+		alone.Take(1, rare(r))
 	}
-	var base, now *Predictor
-	for range 100 {
-		part := New(0.9)
-		if d := coder.Read(code(fold, (*Predictor).State)); true {
-			if part.State(d); !d.Done() {
-				t.Fatal("a state is not read")
-			}
-		}
-		base = part.Sums()
-		for range 100 {
-			x := rare(r)
-			part.Add(1, x)
-			alone.Take(1, x)
-		}
-		now = &Predictor{}
-		if d := coder.Read(code(part.Sums(), (*Predictor).SumsState)); true {
-			if now.SumsState(d); !d.Done() {
-				t.Fatal("sums are not read")
-			}
-		}
-		if !Fits(base, now, 100, 1) || Fits(base, now, 99, 1) {
-			t.Fatal("sums of 100 scores do not fit, or fit 99")
-		}
-		fold.Merge(base, now)
-	}
-	for k := range 2 {
-		a, b := fold.Sets().Classes[k][1], alone.Sets().Classes[k][1]
-		x, y := fold.ByClass([]string{"1", "2"})[k], alone.ByClass([]string{"1", "2"})[k]
-		if math.Abs(a-b) > 0.1*b || math.Abs(x.Events-y.Events) > 100 || math.Abs(x.Coverage-0.9) > 0.03 || math.Abs(x.Recent-0.9) > 0.04 {
-			t.Errorf("class %d: limit %v, alone %v; %+v, alone %+v", k, a, b, x, y)
-		}
-	}
-	for name, spoil := range map[string]func(c *Predictor){
-		"more of a class than came": func(c *Predictor) {
-			s := c.classes[0].ranges[1]
-			s.waited += 100
-			s.waits.first += 100
-		},
-		"more of all classes than came": func(c *Predictor) {
-			s := c.classes[1].ranges[1]
-			s.waited += 50
-			s.waits.first += 50
-		},
-		"classes of a range without events": func(c *Predictor) {
-			c.classes[1].ranges[0] = &scores{waited: 1, waits: counts{histogram: histogram{first: 1}}}
-		},
-		"more held than came":   func(c *Predictor) { c.classes[0].came.waits.held += 1e6 },
-		"more came than events": func(c *Predictor) { c.classes[0].came.waits.events += 1e6 },
-		"a class is gone":       func(c *Predictor) { c.classes = c.classes[:0] },
-	} {
-		bad := &Predictor{}
-		bad.SumsState(coder.Read(code(now, (*Predictor).SumsState)))
-		if spoil(bad); Fits(now, bad, 100, 1) || Fits(base, bad, 100, 1) {
-			t.Errorf("%s: it fits", name)
-		}
-	}
-	data := code(alone, (*Predictor).State)
+	to := &coder.Coder{}
+	alone.State(to)
+	data := to.Out
 	again := New(0.9)
 	if again.State(coder.Read(data)); again.Sets().Classes[1] != alone.Sets().Classes[1] {
 		t.Error("the thresholds by class do not come back")

@@ -21,7 +21,6 @@ package conformal
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"blankout/internal/coder"
@@ -71,8 +70,6 @@ type scores struct {
 	grown   float64 // weight of the latest score
 	decayed counts  // each score keeps the weight that it had when it was added
 	all     tally
-	waits   counts  // counts that wait for Merge
-	waited  float64 // number of scores in waits
 }
 
 // newScores returns empty scores. miss is the fraction of labels that prediction sets may miss.
@@ -175,22 +172,6 @@ func (s *scores) observe(x Score, used, miss float64) {
 	s.level += gamma * s.decayed.add(x, used, s.limit, s.grown, miss)
 	if used >= 0 {
 		s.all.add(x.within(used), 1)
-	}
-}
-
-// Add is Take for a learner in a group. The score takes effect when the sums of the group's members are merged.
-func (c *Predictor) Add(r int, x Score) {
-	s, own := &c.ranges[r], c.own(r, x.Class)
-	limit := s.limitFor(own)
-	s.waited++
-	s.waits.add(x, limit, s.limit, 1, c.miss)
-	if own == nil {
-		return
-	}
-	own.waited++
-	own.waits.add(x, limit, own.limit, 1, c.miss)
-	if x.Came && limit >= 0 {
-		c.classes[x.Class-1].came.waits.add(x.within(limit), 1)
 	}
 }
 
@@ -309,101 +290,6 @@ func (h *histogram) quantile(fraction float64) float64 {
 	}
 	at := (float64(i) + (want-up[i])/h.bins[i]) / bins
 	return at / (1 - at)
-}
-
-// Merge adds the scores that another learner has added between base and now. It makes one step of α for each range, and
-// one for each class in the range.
-func (c *Predictor) Merge(base, now *Predictor) {
-	for r := range c.ranges {
-		if s := &c.ranges[r]; s.merge(&base.ranges[r], &now.ranges[r]) {
-			s.follow(nil)
-		}
-	}
-	for k := range now.classes {
-		c.mergeClass(k, base.class(k), &now.classes[k])
-	}
-}
-
-// merge adds the scores between was and is, and reports whether there are any.
-func (s *scores) merge(was, is *scores) bool {
-	n := is.waited - was.waited
-	if n <= 0 {
-		return false
-	}
-	s.advance(n)
-	to, from, before := s.decayed.each(), is.waits.each(), was.waits.each()
-	for i := range to {
-		*to[i] += s.grown * (*from[i] - *before[i])
-	}
-	for i := range s.decayed.bins {
-		s.decayed.bins[i] += s.grown * (is.waits.bins[i] - was.waits.bins[i])
-	}
-	s.level += gamma * (is.waits.moved - was.waits.moved)
-	s.all.events += is.waits.events - was.waits.events
-	s.all.held += is.waits.held - was.waits.held
-	return true
-}
-
-// Sums returns a copy of the sums that another learner needs for Merge.
-func (c *Predictor) Sums() *Predictor {
-	if c == nil {
-		return nil
-	}
-	out := &Predictor{classes: make([]class, len(c.classes))}
-	for r := range c.ranges {
-		out.ranges[r] = c.ranges[r].sums()
-	}
-	for k := range c.classes {
-		out.classes[k] = c.classes[k].sums()
-	}
-	return out
-}
-
-func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
-
-// SumsState encodes or decodes the sums that another learner needs for Merge.
-func (c *Predictor) SumsState(to *coder.Coder) {
-	for r := range c.ranges {
-		c.ranges[r].sumsState(to)
-	}
-	c.codeClasses(to, func(k *class) { k.sumsState(to) })
-}
-
-func (s *scores) sumsState(to *coder.Coder) {
-	if to.Float(&s.waited); s.waited != 0 {
-		s.waits.state(to)
-	}
-}
-
-// Fits reports whether the sums that Merge would add, from base to now, are possible for the given number of events
-// with at most each scores per event.
-func Fits(base, now *Predictor, events, each float64) bool {
-	for r := range now.ranges {
-		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
-			return false
-		}
-	}
-	return fitClasses(base, now, events)
-}
-
-// fits reports whether at most the given number of scores were added between was and is. The arguments belong to a
-// range, or to a class in a range.
-func fits(was, is *scores, most float64) bool {
-	n := is.waited - was.waited
-	if !(n >= 0 && n <= most) || n != math.Trunc(n) {
-		return false
-	}
-	all := is.waits.first - was.waits.first
-	for i, x := range is.waits.bins {
-		x -= was.waits.bins[i]
-		if all += x; !(x >= 0) {
-			return false
-		}
-	}
-	used, held := is.waits.events-was.waits.events, is.waits.held-was.waits.held
-	sized, size := is.waits.sized-was.waits.sized, is.waits.size-was.waits.size
-	return all == n && held >= 0 && held <= used && used <= n && sized >= 0 && sized <= used && size >= 0 && !math.IsInf(size, 1) &&
-		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
 // State encodes or decodes the state. If the decoded state has another coverage than the Predictor, α is shifted by the

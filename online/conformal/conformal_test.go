@@ -157,66 +157,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestMerge checks that merging several Predictors gives the same result as adding their scores one by one. The only
-// difference is that limits do not change before the merge.
-func TestMerge(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 10))
-	fold, alone := New(0.9), New(0.9)
-	for range 60 {
-		base, parts := fold.Sums(), [2]*Predictor{}
-		for i := range parts {
-			parts[i] = New(0.9)
-			c := &coder.Coder{}
-			fold.State(c)
-			if parts[i].State(coder.Read(c.Out)); parts[i].Limit(1) != fold.Limit(1) {
-				t.Fatal("a part does not begin as the fold")
-			}
-		}
-		for n := range 100 {
-			x := Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: float64(n % 4)}
-			parts[n%2].Add(1, x)
-			alone.Take(1, x)
-		}
-		for _, p := range parts {
-			now := p.Sums()
-			c := &coder.Coder{}
-			now.SumsState(c)
-			again := &Predictor{}
-			d := coder.Read(c.Out)
-			if again.SumsState(d); !d.Done() {
-				t.Fatal("sums are not read")
-			}
-			if !Fits(base, again, 50, 1) || Fits(base, again, 49, 1) {
-				t.Fatal("sums of 50 scores do not fit, or fit 49")
-			}
-			fold.Merge(base, again)
-		}
-	}
-	a, b := fold.ranges[1], alone.ranges[1]
-	if a.taken != b.taken || a.taken != 6000 || math.Abs(a.limit-b.limit) > 0.1 || math.Abs(a.level-b.level) > 0.02 {
-		t.Errorf("merged %v scores, limit %v, level %v; alone %v, %v, %v", a.taken, a.limit, a.level, b.taken, b.limit, b.level)
-	}
-	// α must equal the sum of its changes at the sets of all members.
-	if want := fold.miss + gamma*(fold.miss*a.all.events-(a.all.events-a.all.held)); math.Abs(a.level-want) > 1e-9 {
-		t.Errorf("level %v, want %v", a.level, want)
-	}
-	for name, spoil := range map[string]func(n *counts){
-		"more held than told": func(n *counts) { n.held = n.events + 1 },
-		"a lost score":        func(n *counts) { n.first++ },
-		"no number":           func(n *counts) { n.size = math.NaN() },
-		"a large move":        func(n *counts) { n.moved = -1e6 },
-	} {
-		now := New(0.9)
-		for range 200 {
-			now.Add(0, Score{Value: 1})
-		}
-		spoil(&now.ranges[0].waits)
-		if Fits(New(0.9), now, 200, 1) {
-			t.Errorf("%s: it fits", name)
-		}
-	}
-}
-
 // TestState checks that a decoded state continues bit by bit, that a truncated state is rejected, and that another
 // coverage is accepted.
 // TestUnboundedSizes takes intervals of any size: the state is read again.

@@ -7,7 +7,6 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/deltas"
 	"blankout/online/fields"
 	"blankout/online/health"
 	"blankout/online/scaling"
@@ -17,21 +16,19 @@ import (
 // Encoder encodes events. It owns the scales of columns, and the column statistics at the start of each row. The
 // experts own the rest of each row.
 type Encoder struct {
-	Table        *model.Table
-	Intercepts   []float64 // row of the intercepts, with the same layout
-	Scaling      scaling.Scaling
-	schema       *event.Schema
-	Fields       fields.Fields // which fields events usually have
-	transform    func(field string) model.Transform
-	faults       faults
-	deaths       deaths
-	together     Together
-	intercept    float64 // value of the constant feature
-	interval     *deltas.Interval
-	inverseDecay float64 // see deltas.Interval.Note
-	known        int     // number of fields that events have had so far
-	due          bool    // dense columns must be reviewed
-	turns        bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
+	Table      *model.Table
+	Intercepts []float64 // row of the intercepts, with the same layout
+	Scaling    scaling.Scaling
+	schema     *event.Schema
+	Fields     fields.Fields // which fields events usually have
+	transform  func(field string) model.Transform
+	faults     faults
+	deaths     deaths
+	together   Together
+	intercept  float64 // value of the constant feature
+	known      int     // number of fields that events have had so far
+	due        bool    // dense columns must be reviewed
+	turns      bool    // fields have turned out to count, or not to, see scaling.Scaling.TurnCounts
 }
 
 // Settings are the settings of an Encoder.
@@ -95,18 +92,12 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	}
 	e := n.declare(came)
 	n.findMissing(e, in)
-	var rates map[string]float64
-	if !n.inGroup() {
-		rates = n.count(came, e, number)
-		n.Scaling.CountForKnots(e, n.Table.Len(), n.presences)
-		n.turns = n.Scaling.WatchCounts(e)
-	}
+	rates := n.count(came, e, number)
+	n.Scaling.CountForKnots(e, n.Table.Len(), n.presences)
+	n.turns = n.Scaling.WatchCounts(e)
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
 	in.Columns, in.Raw, in.Rows, in.Rates = columns, raw, n.Table.TouchAll(columns, in.Rows), rates
-	if n.interval != nil {
-		n.interval.Note(n.Table, columns, in.Rows, n.inverseDecay)
-	}
 	if n.Scaling.Scaler.Mode == model.StandardizeNone {
 		for i, row := range in.Rows {
 			row[model.StatCount]++
@@ -120,11 +111,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 			row[model.StatInverse], in.X[i] = 1, raw[i]
 		}
 		n.pair(in)
-		if n.inGroup() {
-			n.Scaling.Events++
-		} else {
-			n.due = n.Scaling.Count(e.Features)
-		}
+		n.due = n.Scaling.Count(e.Features)
 	}
 	in.close(n.Intercepts, n.intercept)
 	n.died(in)
@@ -178,7 +165,7 @@ func (n *Encoder) pair(in *Input) {
 // together, and the other features one by one.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
-	if fields := n.fields(in); fields != nil && !n.inGroup() {
+	if fields := n.fields(in); fields != nil {
 		if from = n.steady(in, raw, 0, fields); from == len(raw) {
 			return // usually no feature remains
 		}
@@ -190,16 +177,13 @@ func (n *Encoder) observe(in *Input, raw []float64) {
 			if i = n.divided(in, raw, i, of.upTo(i)); in.Event.Field == nil {
 				i = n.deviating(in, raw, i, &of)
 			}
-		case !n.inGroup():
+		default:
 			i = n.steady(in, raw, i, of.fields)
 		}
 		if i == len(raw) {
 			return
 		}
 		t, field := of.treat(i)
-		if n.inGroup() {
-			t = n.interval.Treat(i, t, in.Rows[i])
-		}
 		n.observeOne(in, i, raw[i], t, field)
 	}
 }
@@ -210,7 +194,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	stats := row[:model.ScalerWidth:model.ScalerWidth]
 	known, center, inverse := stats[model.StatCount] > 0, stats[model.StatCenter], stats[model.StatInverse]
 	z := scaler.Deviations(stats, x)
-	if t == scaling.Numeric && !n.inGroup() {
+	if t == scaling.Numeric {
 		n.Scaling.Reading(column, field, x, z)
 	}
 	m := n.Scaling.Observe(column, stats, x, z, t, field)
@@ -296,7 +280,7 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 // is for events of a sparse text format. It returns the index after the added features.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	reads, kinds := n.Scaling.Reads(), n.Scaling.Kinds
-	if n.inGroup() || reads && len(kinds) > 0 && kinds[0] == event.Numeric {
+	if reads && len(kinds) > 0 && kinds[0] == event.Numeric {
 		return i
 	}
 	for ; i < len(raw); i++ {
@@ -346,10 +330,10 @@ func (n *Encoder) Review() *Review {
 	}
 	n.Scaling.Read.Reviewed = false
 	if n.due {
-		r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.touch, move)
+		r.Removed = n.Scaling.Review(n.Fields.Missing.Columns, n.Table.Touch, move)
 	}
 	if n.turns {
-		r.Removed = append(r.Removed, n.Scaling.TurnCounts(n.touch, move)...)
+		r.Removed = append(r.Removed, n.Scaling.TurnCounts(n.Table.Touch, move)...)
 	}
 	n.due, n.turns = false, false
 	r.Some = n.Scaling.Read.Reviewed
@@ -389,31 +373,6 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// Join makes the Encoder part of a group of learners for an interval. inverseDecay is the factor of new terms in the
-// experts' accumulators, see deltas.Interval.Note.
-func (n *Encoder) Join(in *deltas.Interval, inverseDecay float64) {
-	n.interval, n.inverseDecay = in, inverseDecay
-}
-
-// inGroup reports whether the group's merged model determines scales and dense columns.
-func (n *Encoder) inGroup() bool { return n.interval != nil && !n.interval.Alone }
-
-// Note records the rows of an Input before they are changed, so that the interval can report the change.
-func (n *Encoder) Note(in *Input) {
-	if n.interval != nil {
-		n.interval.Note(n.Table, in.Columns, in.Rows, n.inverseDecay)
-	}
-}
-
-// touch returns the row of a column for writing, when the column is not part of the current event.
-func (n *Encoder) touch(column uint32) []float64 {
-	row := n.Table.Touch(column)
-	if n.interval != nil {
-		n.interval.NoteOne(n.Table, column, row, n.inverseDecay)
-	}
-	return row
-}
-
 // Widen changes the number of values per row. fill converts the part of a row that belongs to the experts. Widen itself
 // copies the statistics.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
@@ -445,11 +404,11 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
-	n.Scaling.KnotsState(c, n.inGroup())
+	n.Scaling.KnotsState(c)
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {
-		n.addFields() // in a group, a change may arrive before its Schema
+		n.addFields()
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }

@@ -66,7 +66,7 @@ func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Chan
 		if r == nil {
 			r = &Review{}
 		}
-		row := n.touch(x.Column)
+		row := n.Table.Touch(x.Column)
 		ratio, shift := n.Scaling.Restart(row, x.Others)
 		r.Moves, r.Removed = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1}), append(r.Removed, x.Column)
 	}

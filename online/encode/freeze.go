@@ -13,7 +13,7 @@ import (
 func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *model.Table) {
 	s := &n.Scaling
 	if !s.Settled() && s.Scaler.Mode != model.StandardizeScale {
-		s.Review(n.Fields.Missing.Columns, n.touch, func([]float64, float64, float64) {})
+		s.Review(n.Fields.Missing.Columns, n.Table.Touch, func([]float64, float64, float64) {})
 	}
 	if s.SeeksKnots() {
 		s.FindKnots(n.Table.Len(), n.presences)

@@ -22,7 +22,7 @@ type kinds struct {
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
-	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.inGroup(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
+	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
 // fields returns the fields of an event's features. It returns nil if there is a column whose scaling does not follow

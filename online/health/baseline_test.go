@@ -56,11 +56,6 @@ func TestBaselineOfClasses(t *testing.T) {
 	if r := b.Report(false); *r.LastError != 50 || *r.MajorityError != 75 || math.Abs(*r.PriorLogLoss-prior) > 1e-12 || r.MeanMAE != nil {
 		t.Errorf("last label %v, majority %v, class frequencies %v; want 50, 75, %v", *r.LastError, *r.MajorityError, *r.PriorLogLoss, prior)
 	}
-	var part health.Baselines
-	part.Tell(&health.LabeledEvent{Number: 1, Part: true, Weight: 1})
-	if !reflect.DeepEqual(part, health.Baselines{}) {
-		t.Error("an event of an interval was measured")
-	}
 }
 
 func take(w *health.Counts, t health.LabeledEvent) {

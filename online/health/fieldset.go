@@ -45,9 +45,6 @@ type LabeledEvent struct {
 	// Loss is the loss for the drift detector: the log-loss, or the absolute error in standard deviations of the
 	// targets.
 	Loss float64
-	// Part is true for a learner in a group, whose measures are merged with those of other members. Monitors that need
-	// the whole stream must ignore such an event.
-	Part bool
 
 	// For classification: the label, the predicted class, and the importance with which the event is learned. Score is
 	// the score of the label's output (with two classes, of the second class), and the probability is the label's.

@@ -95,28 +95,6 @@ func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	m.Classes[0]++
 }
 
-// Merge adds the changes of the classification measures from base to now. If a sum decays, its change is now - k base,
-// where k is the decay factor of the interval. labeled is the number of labeled events.
-func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
-	m.Unlabeled += now.Unlabeled - base.Unlabeled
-	for i, n := range now.Classes {
-		if i < len(base.Classes) {
-			n -= base.Classes[i]
-		}
-		if i == len(m.Classes) {
-			m.Classes = append(m.Classes, 0)
-		}
-		m.Classes[i] += n
-		labeled += n
-	}
-	measure.Merge(m.Total.Sums(), base.Total.Sums(), now.Total.Sums(), 1)
-	measure.Merge(m.Window.Sums(), base.Window.Sums(), now.Window.Sums(), measure.Power(windowKeep, labeled))
-	if m.Binary != nil {
-		measure.Merge(m.Binary.Sums(), base.Binary.Sums(), now.Binary.Sums(), 1)
-	}
-	return labeled
-}
-
 // Clone returns a copy that shares no memory with m.
 func (m *Measures) Clone() Measures {
 	c := *m
@@ -168,8 +146,7 @@ func (s *Mislabeled) Latest() *MislabeledEvent {
 
 // Baselines measures predictors that use only the labels. For regression one predicts the mean of earlier targets. For
 // classification one predicts the most frequent class so far, and one predicts the class frequencies so far. For any
-// task one predicts the last label. Learners in a group do not measure baselines, because each learner sees only a part
-// of the labels.
+// task one predicts the last label.
 type Baselines struct {
 	First         uint64       // number of the first labeled event, or 0
 	total         baselineSums // sums since the second labeled event
@@ -209,9 +186,6 @@ func (s *baselineSums) add(weight float64, of baselineSums) {
 // the log-loss of the class frequencies before the event. The result is NaN if the frequencies say nothing yet: in
 // regression, in the first baselineLeast events, and while all labels are equal.
 func (b *Baselines) Tell(t *LabeledEvent) (prior float64) {
-	if t.Part {
-		return math.NaN()
-	}
 	label := t.Target
 	if !t.Regression {
 		label, prior = float64(t.Label), b.priorLoss(t.Label)

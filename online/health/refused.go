@@ -73,27 +73,6 @@ func FirstBytes(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// Merge adds the changes of the counts from base to now.
-func (m *Refused) Merge(base, now *Refused) {
-	m.Count += now.Count - base.Count
-	for reason, r := range now.By {
-		n := r.Count - base.By[reason].Count
-		if n == 0 {
-			continue
-		}
-		if m.By == nil {
-			m.By = map[event.Reason]Refusals{}
-		}
-		sum := m.By[reason]
-		if sum.Count == 0 {
-			sum.First = r.First
-		}
-		sum.Count += n
-		m.By[reason] = sum
-	}
-	m.lately, m.at = max(0, m.lately+now.lately-base.lately), max(m.at, now.at)
-}
-
 // reasons lists the reasons with their counts, sorted by count.
 func (m *Refused) reasons() string {
 	all := slices.SortedFunc(maps.Keys(m.By), func(a, b event.Reason) int {

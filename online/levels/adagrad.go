@@ -9,7 +9,6 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/deltas"
 	"blankout/online/encode"
 	"blankout/online/optimizers"
 	"blankout/online/refresh"
@@ -61,11 +60,8 @@ type Expert struct {
 	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by inverseDecay
 	step         step
 	window       refresh.Refresh
-	silent       *silentLevel     // nil if no level has silent noise
-	rated        int              // number of calls of SetRates that changed rates
-	interval     *deltas.Interval // nil outside a group of learners
-	// Rewritten is the number of times that all rows were changed at once. It is not part of the state.
-	Rewritten uint64
+	silent       *silentLevel // nil if no level has silent noise
+	rated        int          // number of calls of SetRates that changed rates
 }
 
 // level is the state of one noise level.
@@ -210,9 +206,7 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
-			if e.layout.Lags(intercepts)[j] = 0; e.interval != nil { // as in the merged model
-				e.layout.Weights(e.interval.Bias)[j] = e.layout.Weights(intercepts)[j]
-			}
+			e.layout.Lags(intercepts)[j] = 0
 		}
 	}
 }
@@ -404,7 +398,6 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 
 // each calls do with each row. intercept is true for the row of the intercepts. do may change the row.
 func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
-	e.Rewritten++
 	do(intercepts, true)
 	for slot := range t.Len() {
 		column, _ := t.Column(slot)

@@ -22,7 +22,6 @@ type step struct {
 	slopes      []float64 // by noise level: derivative of the iterate's loss with respect to the coefficient of the lags
 	ridge       []float64 // ridge factor by row
 	touched     [][]float64
-	roots       []float64 // by row, set by weigh
 }
 
 func newStep(strength []float64, outputs int) step {
@@ -53,9 +52,6 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
 	e.place(in, own, in.Rows)
-	if e.interval != nil {
-		e.weigh(in, own)
-	}
 	e.addSquares(in, -1)
 	e.optimizer.Step(&s.Step)
 	e.addSquares(in, 1)
@@ -202,17 +198,13 @@ func (e *Expert) compare(in *encode.Input, own *Scores, components []float64, ev
 		}
 		e.decide(lv, gain, every)
 	}
-	if e.interval != nil {
-		e.interval.Compared += every
-	}
 }
 
 // decide updates a noise level's choice between average and iterate. At one event, gain is the loss of the average
 // minus the loss of the iterate.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
-	if lv.Compare(gain, every); e.interval == nil {
-		lv.Choose()
-	}
+	lv.Compare(gain, every)
+	lv.Choose()
 }
 
 // Accumulate adds the expected curvature of the loss at an unlabeled event to the accumulators. The curvature is

@@ -160,28 +160,6 @@ func (f *ErrorCurve) keep(point int) float64 {
 // At returns the estimate at a point, or NaN before the first sample.
 func (f *ErrorCurve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
 
-// Merge adds the samples of an interval: the difference from base to now.
-func (f *ErrorCurve) Merge(base, now *ErrorCurve) {
-	keeps := func(samples, n float64) float64 {
-		keep, g := 1.0, ErrorCurve{}
-		for i := 1.0; i <= n; i++ {
-			g.samples[0] = samples + i
-			keep *= g.keep(0)
-		}
-		return keep
-	}
-	for i := range f.samples {
-		n := now.samples[i] - base.samples[i]
-		if n <= 0 {
-			continue
-		}
-		there, here := keeps(base.samples[i], n), keeps(f.samples[i], n)
-		f.samples[i] += n
-		f.weight[i] = math.FMA(f.weight[i], here, math.FMA(-base.weight[i], there, now.weight[i]))
-		f.wrong[i] = math.FMA(f.wrong[i], here, math.FMA(-base.wrong[i], there, now.wrong[i]))
-	}
-}
-
 // State encodes or decodes the curve.
 func (f *ErrorCurve) State(c *coder.Coder) {
 	for _, p := range []*[Points]float64{&f.samples, &f.weight, &f.wrong} {
@@ -194,26 +172,10 @@ func (f *ErrorCurve) State(c *coder.Coder) {
 // ErrorCurves estimates the error rate and, for classification, the log-loss.
 type ErrorCurves struct{ Error, LogLoss ErrorCurve }
 
-// Merge merges both curves.
-func (f *ErrorCurves) Merge(base, now *ErrorCurves) {
-	f.Error.Merge(&base.Error, &now.Error)
-	f.LogLoss.Merge(&base.LogLoss, &now.LogLoss)
-}
-
 // State encodes or decodes both curves.
 func (f *ErrorCurves) State(c *coder.Coder) {
 	f.Error.State(c)
 	f.LogLoss.State(c)
-}
-
-// within reports whether at most the given number of samples was added to each point since base.
-func (f *ErrorCurves) within(base *ErrorCurves, events float64) bool {
-	for i := range Points {
-		if f.Error.samples[i]-base.Error.samples[i] > events || f.LogLoss.samples[i]-base.LogLoss.samples[i] > events {
-			return false
-		}
-	}
-	return true
 }
 
 // PointOf returns the last point at which a feature is present. u/2^64 is a fraction in [0, 1) that is drawn for the

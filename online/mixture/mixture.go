@@ -273,14 +273,6 @@ func (m *Mixture) Observe(scores []float64, r int, e *Event) {
 	}
 }
 
-// ObservePart is Observe for a learner in a group. It is only for events without missing fields.
-func (m *Mixture) ObservePart(scores []float64, e *Event) {
-	if m.learns() {
-		m.room = m.losses(scores[:m.Components*e.Outputs], e, m.room[:0])
-		m.ranges[0].components.Add(m.room)
-	}
-}
-
 // learns reports whether there is more than one component or scale.
 func (m *Mixture) learns() bool { return m.Components*len(m.Scales) > 1 }
 
@@ -453,49 +445,4 @@ func (m *Mixture) State(c *coder.Coder) {
 	if c.Decode && !c.Failed {
 		m.weigh()
 	}
-}
-
-// Sums holds what a learner in a group has observed: the losses of complete events, and the forecasts.
-type Sums struct {
-	components Weights
-	Forecasts
-}
-
-// Sums returns a copy of the Mixture's Sums.
-func (m *Mixture) Sums() *Sums { return &Sums{m.ranges[0].components.Clone(), m.Forecasts} }
-
-// Merge adds the observations that another learner has made from base to now. The result takes effect immediately.
-func (m *Mixture) Merge(base, now *Sums) {
-	m.ranges[0].components.Merge(&base.components, &now.components)
-	for i, curves := range m.all() {
-		curves.Merge(base.all()[i], now.all()[i])
-	}
-	m.Apply()
-}
-
-// State encodes or decodes the Sums.
-func (s *Sums) State(c *coder.Coder) {
-	s.components.SumsState(c)
-	for _, curves := range s.all() {
-		curves.State(c)
-	}
-}
-
-// Fits reports whether the observations from base to now, which Merge would add, are possible for the given number of
-// events.
-func Fits(base, now *Sums, events float64) bool {
-	if n := now.components.waiting - base.components.waiting; !(n >= 0 && n <= events) {
-		return false
-	}
-	for i, l := range now.components.pending {
-		if d := l - base.components.pending[i]; !(d >= 0 && d <= mostLoss*events) {
-			return false
-		}
-	}
-	for i, curves := range now.all() {
-		if !curves.within(base.all()[i], events) {
-			return false
-		}
-	}
-	return true
 }

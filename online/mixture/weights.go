@@ -24,11 +24,8 @@ type Weights struct {
 	values, trust []float64
 	taken         float64 // number of events
 	// mean has the mixture weights, averaged over the latest events.
-	mean []float64
-	// pending has the losses of events that are not processed yet: for each prediction the sum of min(most, l_i -
-	// least). In a group, events of an interval only add to pending.
-	pending []float64
-	waiting float64 // number of events in pending
+	mean    []float64
+	factors []float64 // scratch: the factor of each prediction's weights at an event
 }
 
 const (
@@ -46,7 +43,7 @@ const (
 
 // NewWeights returns Weights that start with the prior, which must sum to 1, for one or more switching rates.
 func NewWeights(prior []float64, rates ...float64) Weights {
-	s := Weights{prior: prior, rates: rates, pending: make([]float64, len(prior)), mean: append([]float64(nil), prior...)}
+	s := Weights{prior: prior, rates: rates, factors: make([]float64, len(prior)), mean: append([]float64(nil), prior...)}
 	for range rates {
 		s.values = append(s.values, prior...)
 		s.trust = append(s.trust, 1/float64(len(rates)))
@@ -79,49 +76,32 @@ func (s *Weights) of(rate int) []float64 {
 // Take updates the weights with the losses of an event. NaN marks a prediction that is not available. The weight of
 // such a prediction does not change relative to the sum of the other weights.
 func (s *Weights) Take(losses []float64) {
-	s.Add(losses)
-	s.settle()
-}
-
-// Add is Take for a learner in a group. The event takes effect when the sums of the group's members are merged.
-func (s *Weights) Add(losses []float64) {
 	least := math.Inf(1)
 	for _, l := range losses {
 		if l < least {
 			least = l
 		}
 	}
+	factors, prior, total := s.factors, s.prior[:len(s.factors)], 0.0
 	for i, l := range losses {
-		s.pending[i] += min(mostLoss, l-least) // NaN if l is NaN
+		factors[i] = -lossRate * min(mostLoss, l-least) // NaN if l is NaN
 	}
-	s.waiting++
-}
-
-// settle processes the pending losses.
-func (s *Weights) settle() {
-	for i := range s.pending {
-		s.pending[i] *= -lossRate
-	}
-	loss.Exps(s.pending) // factors of the weights; NaN stays NaN
-	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
+	loss.Exps(factors) // NaN stays NaN
 	for r, rate := range s.rates {
-		weights := s.of(r)[:len(pending)]
+		weights := s.of(r)[:len(factors)]
 		available, left := 0.0, 0.0
-		for i, l := range pending {
+		for i, l := range factors {
 			if l == l {
 				available += weights[i]
 				left += weights[i] * l
 			}
 		}
-		if left == 0 { // no prediction was available, or every weight underflowed
+		if left == 0 { // no prediction was available
 			total += s.trust[r]
 			continue
 		}
 		keep := 1 - rate
-		if s.waiting > 1 {
-			keep = loss.Pow(keep, s.waiting)
-		}
-		for i, l := range pending {
+		for i, l := range factors {
 			x := weights[i]
 			if l == l {
 				x *= l * available / left
@@ -134,13 +114,11 @@ func (s *Weights) settle() {
 	for r := range s.trust {
 		s.trust[r] = max(s.trust[r]/total, 1e-12)
 	}
-	s.taken += s.waiting
-	s.waiting = 0
+	s.taken++
 	rate := 1 / min(1+s.taken/8, meanMemory)
 	for i, was := range s.mean {
 		s.mean[i] = was + rate*(s.now(i)-was)
 	}
-	clear(s.pending)
 }
 
 // now returns the current weight of prediction i, mixed over the switching rates.
@@ -171,16 +149,6 @@ func (s *Weights) Mix(out []float64) []float64 {
 	return out
 }
 
-// Merge adds the losses that another learner has observed between base and now.
-func (s *Weights) Merge(base, now *Weights) {
-	for i := range s.pending {
-		s.pending[i] += now.pending[i] - base.pending[i]
-	}
-	if s.waiting += now.waiting - base.waiting; s.waiting > 0 {
-		s.settle()
-	}
-}
-
 // State encodes or decodes the weights.
 func (s *Weights) State(c *coder.Coder) {
 	n, rates := len(s.prior), len(s.rates)
@@ -189,18 +157,4 @@ func (s *Weights) State(c *coder.Coder) {
 	c.Floats(&s.trust)
 	c.Floats(&s.mean)
 	c.Failed = c.Failed || len(s.values) != n*rates || len(s.trust) != rates || len(s.mean) != n
-}
-
-// SumsState encodes or decodes the pending losses.
-func (s *Weights) SumsState(c *coder.Coder) {
-	c.Float(&s.waiting)
-	c.Floats(&s.pending)
-	c.Failed = c.Failed || len(s.pending) != len(s.prior)
-}
-
-// Clone returns a copy.
-func (s *Weights) Clone() Weights {
-	out := *s
-	out.values, out.trust, out.mean, out.pending = append([]float64(nil), s.values...), append([]float64(nil), s.trust...), append([]float64(nil), s.mean...), append([]float64(nil), s.pending...)
-	return out
 }

@@ -129,56 +129,16 @@ func TestMixtureWeightsRegret(t *testing.T) {
 	}
 }
 
-// TestMixtureMerges checks that merging the events of several learners gives the same result as learning all
-// events.
-func TestMixtureMerges(t *testing.T) {
+// TestMixtureOfRanges checks the weights in effect of a range that has had events, and of ranges without events.
+func TestMixtureOfRanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	fold, together := New(settings()), New(settings())
-	base := fold.Sums()
-	part := [2]*Mixture{New(settings()), New(settings())}
-	for n := range 40 {
+	fold := New(settings())
+	for range 40 {
 		var losses []float64
 		for range len(prior) * len(fold.Scales) {
 			losses = append(losses, r.Float64())
 		}
-		part[n%2].ranges[0].components.Add(losses)
-		for i, splines := range part[n%2].all() {
-			splines.Error.Add(n%Points, float64(n%3)/2)
-			splines.LogLoss.Add(n%Points, float64(i))
-		}
-		together.ranges[0].components.Add(losses)
-	}
-	for _, p := range part {
-		if now := p.Sums(); !Fits(base, now, 20) || Fits(base, now, 19) {
-			t.Error("sums of 20 events do not fit, or fit 19")
-		}
-		for i := range p.all() {
-			for _, of := range []func(*ErrorCurves) *ErrorCurve{func(c *ErrorCurves) *ErrorCurve { return &c.Error }, func(c *ErrorCurves) *ErrorCurve { return &c.LogLoss }} {
-				now := p.Sums()
-				for range 21 {
-					of(now.all()[i]).Add(5, 1)
-				}
-				if Fits(base, now, 20) {
-					t.Errorf("21 samples or more of 20 events fit forecast %d", i)
-				}
-			}
-		}
-		fold.Merge(base, p.Sums())
-	}
-	if fold.ranges[0].components.taken != 40 {
-		t.Errorf("%v events", fold.ranges[0].components.taken)
-	}
-	for i, splines := range fold.all() {
-		if splines.Error.samples[3] != 4 || splines.LogLoss.samples[3] != 4 || math.Abs(splines.LogLoss.At(3)-float64(i)) > 1e-12 {
-			t.Errorf("forecast %d: %+v", i, splines)
-		}
-	}
-	together.ranges[0].components.settle()
-	together.Apply()
-	for i := range prior { // one update for all events, or one per member: nearly equal
-		if a, b := fold.Uncorrected(0)[i], together.Uncorrected(0)[i]; math.Abs(a-b) > 0.1 {
-			t.Errorf("share %d is %v, together %v", i, a, b)
-		}
+		fold.take(0, losses)
 	}
 	for range 100 {
 		fold.take(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
@@ -199,32 +159,18 @@ func TestMixtureMerges(t *testing.T) {
 	}
 }
 
-// TestMixtureWeightsOfLostIntervals checks pending losses that are so large that all weights underflow. The weights
-// must then not change, for every s.
-func TestMixtureWeightsOfLostIntervals(t *testing.T) {
+// TestMixtureWeightsWithoutPredictions checks that an event without available predictions changes nothing, for any s.
+func TestMixtureWeightsWithoutPredictions(t *testing.T) {
 	s := NewWeights(prior, 1e-4, 1e-2)
 	for range 50 {
 		s.Take([]float64{0.3, 0.2, 0.9})
 	}
 	before := []float64{s.now(0), s.now(1), s.now(2)}
-	for n := range 900 {
-		losses := []float64{9, 9, 9}
-		losses[n%3] = 0
-		s.Add(losses)
-	}
-	s.settle()
+	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
 	for i, was := range before {
 		if got := s.now(i); !(math.Abs(got-was) <= 1e-12) {
 			t.Errorf("share %d is %v, it was %v", i, got, was)
 		}
-	}
-	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
-		t.Errorf("the s have %v", s.trust)
-	}
-	// An event without available predictions must change nothing, for any s.
-	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
-	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
-		t.Errorf("after an event of which none was to be had a share is %v", got)
 	}
 }
 

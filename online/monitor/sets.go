@@ -58,7 +58,7 @@ func (s *sets) observe(e *Event, arrived bool) {
 	}
 	s.TakeClasses(conformal.Answer{
 		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
-		Sized: len(e.Scores) == 1 || !arrived || health.Sampled(e.Number, sizedBits), Came: arrived, InGroup: e.Part,
+		Sized: len(e.Scores) == 1 || !arrived || health.Sampled(e.Number, sizedBits), Came: arrived,
 	})
 }
 

@@ -130,9 +130,6 @@ func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number
 // Stop discards all older models and ends the measurement.
 func (m *Monitors) Stop() { m.stale.Stop() }
 
-// ReuseStale makes m use the older models that others stores.
-func (m *Monitors) ReuseStale(others *Monitors) { m.stale.Stale = others.stale.Stale }
-
 // State does nothing, because the older models have their own checkpoint blocks.
 func (s *olderWeights) State(*coder.Coder) {}
 

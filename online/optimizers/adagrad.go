@@ -23,22 +23,14 @@ import (
 // below 1 if an event has many new features, as texts have, where the plain step overshoots. If there are several
 // outputs, which all share a row, only steps of events with new features (rows.Step.NoOvershoot) are proximal.
 // Otherwise the sums would cost as much as the step.
-//
-// A row may count c_i times, see rows.Step. It adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
-// Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. If only a were
-// used, frequent columns would shorten the steps of rare columns, which would then learn too little.
 type adagrad struct {
 	Plain
 	fused rows.Fused
-	kappa []float64
-	// For rows that count more than once, by noise level and output: once is kappa with every row counted once, and
-	// part is a part of kappa. fraction and fractionOnce are a and a', which are 1 if steps are not proximal.
-	once, part, fraction, fractionOnce []float64
+	// By noise level and output: kappa, and the fraction a, which is 1 if steps are not proximal.
+	kappa, fraction []float64
 	// decayed has the ridges for a decaying preconditioner, multiplied by root. For one output, gradients and roots
 	// have the gradient and the inverse square root by row.
 	decayed, gradients, roots []float64
-	// The features, bases and ridges of a step whose rows count more than once, and the rates of the step.
-	x, basis, ridge, rates []float64
 }
 
 // count returns how many weights of a row the optimizer may change.
@@ -46,8 +38,7 @@ func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
 func NewAdagrad(c Settings) Optimizer {
-	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
-		fraction: slices.Repeat([]float64{1}, c.count()), fractionOnce: slices.Repeat([]float64{1}, c.count())}
+	return &adagrad{Plain: Plain{c}, kappa: make([]float64, c.count()), fraction: slices.Repeat([]float64{1}, c.count())}
 }
 
 const adagradEps = 1e-8
@@ -70,14 +61,7 @@ func (r *adagrad) Step(s *rows.Step) {
 		ridge = r.decayed
 	}
 	x, basis := s.X, s.Basis
-	if s.Roots != nil {
-		x, basis, ridge = r.weigh(s, ridge)
-	}
 	if r.N > 1 {
-		if s.Roots != nil {
-			r.stepWeighed(s, x, basis, ridge, root, &c)
-			return
-		}
 		if r.Proximal || s.NoOvershoot {
 			r.stepFused(s, ridge, root, &c)
 			return
@@ -93,25 +77,12 @@ func (r *adagrad) Step(s *rows.Step) {
 		rows.AdagradGradients1(s.Rows[g.From:g.To], rows.FirstPart, x[g.From:g.To], basis[g.From:g.To], ridge[g.From:g.To], g.DF[0], g.Shrink[0], c.Start, r.gradients[g.From:g.To], r.roots[g.From:g.To])
 	}
 	kappa := rows.InverseRoots(r.roots, x, c.Eps)
-	r.fraction[0], r.fractionOnce[0] = 1, 1
+	r.fraction[0] = 1
 	if r.Proximal || s.NoOvershoot {
 		r.kappa[0] = kappa
 		r.stepFractions(s, r.kappa, root, r.fraction)
 	}
-	if s.Roots == nil {
-		s.MinusEta[0] *= r.fraction[0]
-	} else {
-		if r.Proximal || s.NoOvershoot {
-			r.once[0] = 0
-			for i, v := range r.roots {
-				r.once[0] += s.X[i] * s.X[i] * v
-			}
-			r.stepFractions(s, r.once, root, r.fractionOnce)
-		}
-		for i, w := range s.Roots {
-			r.roots[i] *= r.times(0, w)
-		}
-	}
+	s.MinusEta[0] *= r.fraction[0]
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
@@ -127,75 +98,6 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 		s.MinusEta[j] *= a
 	}
 	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
-}
-
-// weigh multiplies the factors of each row's gradient by the square root of its count c_i. So the accumulators and
-// kappa grow as if all events that the row represents were added.
-func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
-	r.x, r.basis, r.ridge = append(r.x[:0], s.X...), append(r.basis[:0], s.Basis...), append(r.ridge[:0], ridges...)
-	for i, w := range s.Roots {
-		r.x[i] *= w
-		r.basis[i] *= w
-		r.ridge[i] *= w
-	}
-	return r.x, r.basis, r.ridge
-}
-
-// times returns the factor of the learning rate of a row, for weight index j. The gradient of the row was multiplied by
-// w, which is the square root of the row's count.
-func (r *adagrad) times(j int, w float64) float64 {
-	return (r.fractionOnce[j] + (w*w-1)*r.fraction[j]) / w
-}
-
-// stepWeighed makes the step for rows that count more than once, if there are several outputs or levels.
-func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
-	proximal := r.Proximal || s.NoOvershoot
-	if proximal {
-		clear(r.kappa)
-		clear(r.once)
-		r.fused.Begin(len(s.Rows), r.count())
-		r.alike(s, func(g *rows.Segment, from, to int) {
-			clear(r.part)
-			r.fused.Gradients(from, s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF, g.Shrink, r.part, c)
-			for j, k := range r.part {
-				r.kappa[j] += k
-				r.once[j] += k / (s.Roots[from] * s.Roots[from])
-			}
-		})
-		r.stepFractions(s, r.kappa, root, r.fraction)
-		r.stepFractions(s, r.once, root, r.fractionOnce)
-	} else {
-		fill(r.fraction, 1)
-		fill(r.fractionOnce, 1)
-	}
-	r.rates = append(r.rates[:0], s.Rates...)
-	r.alike(s, func(g *rows.Segment, from, to int) {
-		for j := range r.count() {
-			r.rates[j] = s.MinusEta[j] * r.times(j, s.Roots[from])
-		}
-		if proximal {
-			r.fused.Descend(from, s.Rows[from:to], rows.FirstPart, r.N, r.rates)
-			return
-		}
-		rows.AdagradStep(s.Rows[from:to], rows.FirstPart, r.N, x[from:to], basis[from:to], ridge[from:to], g.DF[:r.count()], g.Shrink, r.rates, c)
-	})
-}
-
-// alike yields ranges of consecutive rows that belong to one segment and have the same count.
-func (r *adagrad) alike(s *rows.Step, yield func(g *rows.Segment, from, to int)) {
-	for i := range s.Segments {
-		g := &s.Segments[i]
-		for from, to := g.From, 0; from < g.To; from = to {
-			to = s.Alike(from, g.To)
-			yield(g, from, to)
-		}
-	}
-}
-
-func fill(list []float64, x float64) {
-	for i := range list {
-		list[i] = x
-	}
 }
 
 // stepFractions computes the fractions a of a proximal step, in fractions. The given kappa is kappa divided by root,

@@ -18,17 +18,13 @@ func TestOptimizersKeepTheAverage(t *testing.T) {
 	for _, entry := range Table {
 		for _, levels := range []int{1, 2} {
 			for _, outputs := range []int{1, 3} {
-				for _, weighed := range []bool{false, true} {
-					t.Run(fmt.Sprint(entry.Name, "/", levels, "/", outputs, "/", weighed), func(t *testing.T) {
-						testStep(t, entry, levels, outputs, weighed)
-					})
-				}
+				t.Run(fmt.Sprint(entry.Name, "/", levels, "/", outputs), func(t *testing.T) { testStep(t, entry, levels, outputs) })
 			}
 		}
 	}
 }
 
-func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
+func testStep(t *testing.T, entry Entry, levels, outputs int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	y := rows.Layout{Outputs: outputs, N: levels * outputs, Refresh: entry.Parts}
 	logistic := must.Get(loss.Parse("logistic"))(t)
@@ -48,11 +44,6 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 			s.Rows, s.X, s.Basis, s.Ridge = append(s.Rows, row), append(s.X, x), append(s.Basis, x*x), append(s.Ridge, 0.01*float64(i))
 		}
 		s.AddIntercepts(table[features], 0)
-		if s.Roots = nil; weighed {
-			for i := range s.Rows {
-				s.Roots = append(s.Roots, math.Sqrt(float64(1+i/3)))
-			}
-		}
 		s.Importance, s.Count, s.InverseDecay = 1, uint64(event+1), 1.5
 		s.NoOvershoot = event%2 == 0
 		for j := range y.N {

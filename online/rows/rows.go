@@ -126,9 +126,6 @@ type Step struct {
 	// NoOvershoot is true for the first steps, before large values are known, and for steps that count more than once.
 	// Such a step must not overshoot, with any number of outputs.
 	NoOvershoot bool
-	// Roots has, by row, the square root of the number of times that the step counts. If Roots is nil, the step counts
-	// once.
-	Roots []float64
 }
 
 // NewStep returns a step for noise levels with the given strengths, each with the given number of outputs.
@@ -210,13 +207,4 @@ func (s *Event) AddIntercepts(row []float64, ridge float64) {
 	s.Intercepts = true
 	s.Rows = append(s.Rows, row)
 	s.X, s.Basis, s.Ridge = append(s.X, 1), append(s.Basis, 0), append(s.Ridge, ridge)
-}
-
-// Alike returns the end of the range of rows, starting at row from, that have equal Roots.
-func (s *Step) Alike(from, to int) int {
-	end := from + 1
-	for end < to && s.Roots[end] == s.Roots[from] {
-		end++
-	}
-	return end
 }

@@ -62,7 +62,6 @@ const (
 	Candidate                  // like Divided, while the column can still become dense
 	Numeric                    // centered and scaled
 	Spread                     // divided by the standard deviation over all events
-	Gathered                   // centered and scaled; the statistics are merged by the group
 )
 
 // SpreadColumns returns the columns of a sparse text format that are treated as Spread, ascending.
@@ -89,7 +88,7 @@ func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	return Alone
 }
 
-// Settled reports whether the dense columns are final, for a learner outside a group.
+// Settled reports whether the dense columns are final.
 func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
 
 // Move describes how the weights of a column must change so that scores stay the same. The weights are multiplied by
@@ -122,8 +121,6 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 		if t == Candidate {
 			s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 		}
-	case Gathered:
-		s.Scaler.Gather(stats, x, z)
 	case Spread:
 		m = s.observeSpread(column, stats, x, z)
 		s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
@@ -169,13 +166,12 @@ func (s *Scaling) ReadingsState(c *coder.Coder) {
 	s.againState(c)
 }
 
-// KnotsState encodes or decodes the state that determines the knots. A learner in a group (shared) does not determine
-// knots.
-func (s *Scaling) KnotsState(c *coder.Coder, shared bool) {
+// KnotsState encodes or decodes the state that determines the knots.
+func (s *Scaling) KnotsState(c *coder.Coder) {
 	if s.wantsKnots() {
 		c.Bool(&s.KnotsFound)
 	}
-	if s.SeeksKnots() && !shared {
+	if s.SeeksKnots() {
 		s.knots.state(c)
 	}
 }

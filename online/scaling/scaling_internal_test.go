@@ -72,14 +72,14 @@ func TestKnots(t *testing.T) {
 		}
 		if n == 500 { // saves and restores the state
 			var a, b coder.Coder
-			s.KnotsState(&a, false)
+			s.KnotsState(&a)
 			s = New(set, model.StandardizeAuto, false)
 			s.Events = n
 			for range 3 {
 				s.AddField(event.Numeric, model.TransformNone)
 			}
-			s.KnotsState(coder.Read(a.Out), false)
-			if s.KnotsState(&b, false); !bytes.Equal(a.Out, b.Out) {
+			s.KnotsState(coder.Read(a.Out))
+			if s.KnotsState(&b); !bytes.Equal(a.Out, b.Out) {
 				t.Fatal("the state does not come back")
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"blankout/internal/coder"
-	"blankout/internal/measure"
 )
 
 // Schedule is the schedule of one noise level.
@@ -52,23 +51,11 @@ func (p *Schedule) Rebase() (was float64) {
 // EndPass ends the adaptation: from now on, the learning rate is the configured rate and the average is published.
 func (p *Schedule) EndPass() { p.adaptation = newAdaptation(false) }
 
-// Merge adds the changes of an interval from base to now. steps and compared are the numbers of steps and comparisons
-// in the interval.
-func (p *Schedule) Merge(base, now *Schedule, steps, compared uint64) {
-	p.merge(&base.adaptation, &now.adaptation, steps, compared)
-	if p.on && compared > 0 {
-		p.Choose()
-	}
-}
-
 // State encodes or decodes the state.
 func (p *Schedule) State(c *coder.Coder) {
 	p.average.state(c)
 	p.adaptation.state(c)
 }
-
-// SumsState encodes or decodes the sums that another learner needs for Merge.
-func (p *Schedule) SumsState(c *coder.Coder) { p.adaptation.state(c) }
 
 // adaptation tunes two things by what would have been better for the next event: which weights are published, and the
 // learning rate.
@@ -197,23 +184,6 @@ func clamp(x, low, high float64) float64 {
 func (a *adaptation) state(c *coder.Coder) {
 	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.logRate, &a.square)
 }
-
-// merge adds the changes of an interval from base to now. steps and compared are the numbers of steps and comparisons
-// in the interval.
-func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
-	if compared > 0 {
-		keep := decayBy(compareMemory, compared)
-		measure.Decay(&a.gain, base.gain, now.gain, keep)
-		measure.Decay(&a.squares, base.squares, now.squares, keep)
-		measure.Decay(&a.compared, base.compared, now.compared, keep)
-	}
-	a.logRate = max(0, min(a.logRate+(now.logRate-base.logRate), maxRaise))
-	measure.Decay(&a.square, base.square, now.square, decayBy(raiseMemory, steps))
-	a.square = max(0, a.square)
-}
-
-// decayBy returns the decay factor of a sum that decays over memory terms, after the given number of terms.
-func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
 // average keeps the average of a noise level's iterates lazily, so that an event only updates its own features.
 //

@@ -648,18 +648,18 @@ async function promote(name) {
   text("learners-note", answer.ok ? name + " leads." : (await answer.json()).error);
 }
 
-// The members of a group, as the one that serves the page knows them.
+// The shards of a group, as the member that serves the page knows them.
 async function readGroup() {
   const answer = await fetch("v1/group");
   if (!answer.ok) return;
-  const g = await answer.json(), rejected = Object.values(g.rejected || {}).reduce((a, b) => a + b, 0);
+  const g = await answer.json(), shards = g.shards || [], waiting = shards.filter(s => s.own && s.not_ready);
   $("group").hidden = false;
-  $("group-table").replaceChildren(rows(["member", "events", "commits", "rejected", explained("behind", "Commits of the group since the base of the member's latest commit: the age of the model that it learned with."), "last commit"],
-    (g.peers || []).map(p => [p.member.slice(0, 8) + (p.member === g.member ? " (this one)" : ""), whole(p.events), whole(p.accepted), whole(p.rejected), whole(p.behind), span((Date.now() - Date.parse(p.at)) / 1000)])));
-  text("group-note", `${whole(g.members - g.standby)} learn, ${whole(g.standby)} stand by. This one learns ${whole((g.partitions || []).length)} partitions; ${whole(g.commit_log_lag)} commits of the commit log are not applied yet, ` +
-    `${whole(g.pending)} events not committed. Of all commits ${whole(g.accepted)} were accepted and ${whole(rejected)} rejected (${percent(rejected / Math.max(1, rejected + g.accepted))}); ` +
-    `this member must learn ${whole(g.reprocessed_events)} events again.` + (g.snapshot_offset ? ` Latest snapshot ${whole(g.snapshot_offset)}, ${g.snapshot_hash}, ${span((Date.now() - Date.parse(g.snapshot_at)) / 1000)} ago.` : ""));
-  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} snapshots this member's model differed from the group's: restart it.` : "");
+  $("group-table").replaceChildren(rows(["shard", "events", "error", explained("own", "Fraction of the shard's own score in the answers to its keys; the mean of all shards has the rest."), "lag", "model"],
+    shards.map(s => [s.shard + (s.own ? " (this member)" : ""), whole(s.events), s.error == null ? "–" : percent(s.error / 100), percent(s.own_weight), s.own ? whole(s.lag) : "–",
+      s.at ? span((Date.now() - Date.parse(s.at)) / 1000) + " ago" : "–"])));
+  text("group-note", `${whole(g.members - g.standby)} members learn, ${whole(g.standby)} stand by. This one learns ${whole(shards.filter(s => s.own).length)} of ${whole(shards.length)} shards. ` +
+    "The errors are of the answers of all shards, to events that the shard then learned.");
+  text("group-alarm", waiting.map(s => `Shard ${s.shard} waits: ${s.not_ready}.`).join(" "));
 }
 
 // Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.

@@ -66,27 +66,13 @@ func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
 		f := event.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == event.Numeric { // like OwnColumn, but with d's record of the used columns
+		if d.s.Apart && kind == event.Numeric {
 			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)
 		d.takeFields()
 	}
 	return id
-}
-
-// OwnColumn returns the column that a new field of a Schema would own, or 0 if it would own none.
-func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
-	if !s.Apart || kind != event.Numeric {
-		return 0
-	}
-	var columns event.TakenColumns
-	for id := range s.Fields {
-		if s.Owns(id) {
-			columns.Take(s.Fields[id].Column)
-		}
-	}
-	return columns.Of(fieldHash(name, s.Seed), s.Columns()-1)
 }
 
 // takeFields adds fields of the Schema that d does not have yet, because another decoder may have added them.

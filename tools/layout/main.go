@@ -23,8 +23,8 @@ import (
 // parts are the folders with their own box in the picture. All other folders, such as internal/failpoint, are helpers
 // that every part may import.
 var parts = []string{
-	"cmd/blankout", "cmd/papers", "papers", "config", "serve", "client", "simulate", "online", "online/group", "batch", "batch/validate", "checkpoint", "stream",
-	"internal/run", "internal/served", "internal/kernel", "internal/model", "internal/measure", "internal/event", "internal/loss",
+	"cmd/blankout", "cmd/papers", "papers", "config", "serve", "client", "simulate", "online", "batch", "batch/validate", "checkpoint", "stream",
+	"internal/run", "internal/shards", "internal/served", "internal/kernel", "internal/model", "internal/measure", "internal/event", "internal/loss",
 }
 
 func main() {

@@ -5,7 +5,7 @@
 //
 // DIR has a folder for each data set, with gzipped svmlight files (stream, or train and test) or MNIST's idx files. If
 // the program of a peer is not given, the peer is left out. The flag -only selects sections: streams, rules, exact,
-// deletion, speed, slower, solvers, nulls, sets, observed, group, stuck, learners, silent. The section silent accepts
+// deletion, speed, slower, solvers, nulls, sets, observed, stuck, learners, silent. The section silent accepts
 // any data sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
@@ -74,7 +74,7 @@ func main() {
 }
 
 func (c *comparison) run(only []string) (err error) {
-	if c.data == "" && !slices.Equal(only, []string{"group"}) && !slices.Equal(only, []string{"slower"}) { // these sections generate their events
+	if c.data == "" && !slices.Equal(only, []string{"slower"}) { // this section generates its events
 		return errors.New("name the folder of the data sets with -data")
 	}
 	if c.work, err = os.MkdirTemp("", "quality"); err != nil {
@@ -84,7 +84,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"group", c.group}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"learners", c.learners}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"learners", c.learners}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {

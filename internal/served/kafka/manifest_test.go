@@ -27,7 +27,7 @@ func published(t testing.TB) (*contents, string) {
 	for b := range blocks {
 		hash := hashOf(b.Data)
 		list.Blocks = append(list.Blocks, manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{hash}})
-		if err := c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, true); err != nil {
+		if err := c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +49,7 @@ func svmlight() record.Config {
 func (c *contents) read(text string, limit int64) (*served.Model, error) {
 	sum := sha256.Sum256([]byte(text))
 	value := hex.EncodeToString(sum[:]) + "\n" + text
-	if err := c.add(record.Record{Key: []byte(keyManifest), Value: []byte(value)}, true); err != nil {
+	if err := c.add(record.Record{Key: []byte(keyManifest), Value: []byte(value)}, keyManifest, true); err != nil {
 		return nil, err
 	}
 	config := svmlight()

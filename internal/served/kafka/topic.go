@@ -9,6 +9,14 @@ package kafka
 //	piece/HASH           a piece of a block; HASH is the first half of its SHA-256 in hex
 //	manifest             the SHA-256, in hex, of the rest; a newline; JSON of manifest
 //
+// The topic of a group has a model for each shard. The key of its manifest is the shard, and its pieces have the shard and
+// the number of its publisher's start:
+//
+//	shard-K                        manifest
+//	shard-K/piece/START/HASH       piece
+//
+// So a publisher that has lost its shard without knowing deletes no piece of its successor.
+//
 // A piece is named by the hash of its content. So a piece that has not changed since the previous model is not written
 // again, and no piece is ever overwritten. The manifest is written after the pieces. Then the pieces that the new
 // manifest does not name are deleted. So a reader that reads to the end finds the newest complete model, even if
@@ -23,6 +31,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strings"
 	"time"
 
@@ -48,6 +57,7 @@ type manifest struct {
 	Published time.Time       `json:"published"`
 	Kind      checkpoint.Kind `json:"kind"`
 	Blocks    []manifestBlock `json:"blocks"`
+	Prefix    string          `json:"prefix,omitempty"` // START/ of a shard's pieces
 }
 
 type manifestBlock struct {
@@ -85,25 +95,37 @@ func decodeManifest(value []byte) (*manifest, error) {
 	return m, nil
 }
 
-// contents is the content of a snapshot topic up to an offset.
+// contents is the content of a snapshot topic up to an offset, for one model.
 type contents struct {
-	pieces   map[string][]byte // pieces by hash; nil data if the content is not needed
+	pieces   map[string][]byte // pieces by the key after keyPiece; nil data if the content is not needed
 	manifest *manifest         // newest manifest, nil if there is none
 	offset   int64             // offset of the manifest
 	bytes    int64             // total size of the pieces
 	strange  uint64            // number of unknown records
 }
 
-// add adds a record. It returns an error for an invalid manifest; the previous manifest stays valid.
-func (c *contents) add(r record.Record, keep bool) error {
-	key := string(r.Key)
+// shardKey returns the shard that a record belongs to, and its key within the shard. Without a shard, shard is "".
+func shardKey(key []byte) (shard, rest string) {
+	rest = string(key)
+	if !strings.HasPrefix(rest, "shard-") {
+		return "", rest
+	}
+	if shard, rest, _ = strings.Cut(rest, "/"); rest == "" {
+		rest = keyManifest
+	}
+	return shard, rest
+}
+
+// add adds a record, given its key within a shard. It returns an error for an invalid manifest; the previous manifest
+// stays valid. A manifest with a smaller version is from a publisher that has lost its shard, and is ignored.
+func (c *contents) add(r record.Record, key string, keep bool) error {
 	if hash, ok := strings.CutPrefix(key, keyPiece); ok {
 		c.bytes -= int64(len(c.pieces[hash]))
 		if r.Value == nil {
 			delete(c.pieces, hash)
 			return nil
 		}
-		if hashOf(r.Value) != hash {
+		if hashOf(r.Value) != path.Base(hash) {
 			c.strange++ // the hash does not match the name: ignore the piece
 			delete(c.pieces, hash)
 			return nil
@@ -124,6 +146,9 @@ func (c *contents) add(r record.Record, keep bool) error {
 	if err != nil {
 		return fmt.Errorf("offset %d: %w", r.Offset, err)
 	}
+	if m.Prefix != "" && c.manifest != nil && c.manifest.Version > m.Version {
+		return nil
+	}
 	c.manifest, c.offset = m, r.Offset
 	return nil
 }
@@ -132,22 +157,23 @@ func (c *contents) add(r record.Record, keep bool) error {
 // many times.
 func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
+	prefix := c.manifest.Prefix
 	for _, b := range c.manifest.Blocks {
 		for _, hash := range b.Pieces {
-			if limit -= int64(len(c.pieces[hash])); limit < 0 {
+			if limit -= int64(len(c.pieces[prefix+hash])); limit < 0 {
 				return nil, fmt.Errorf("%w: version %d: the manifest makes more of the pieces than a model may have bytes", checkpoint.ErrDamaged, c.manifest.Version)
 			}
 		}
 		var data []byte
 		if len(b.Pieces) == 1 {
-			data = c.pieces[b.Pieces[0]]
+			data = c.pieces[prefix+b.Pieces[0]]
 		} else {
 			for _, hash := range b.Pieces {
-				data = append(data, c.pieces[hash]...)
+				data = append(data, c.pieces[prefix+hash]...)
 			}
 		}
 		for _, hash := range b.Pieces {
-			if _, ok := c.pieces[hash]; !ok {
+			if _, ok := c.pieces[prefix+hash]; !ok {
 				return nil, fmt.Errorf("version %d: block %s: piece %s is missing", c.manifest.Version, b.Name, hash)
 			}
 		}
@@ -185,6 +211,9 @@ func Opener(c stream.ConnectConfig) served.Opener {
 	}
 }
 
+// ErrEmpty is the error of Look for a topic to which nothing was published.
+var ErrEmpty = errors.New("contains no complete snapshot yet")
+
 // topicSource is the Source of a snapshot topic.
 type topicSource struct {
 	topic   string
@@ -192,9 +221,10 @@ type topicSource struct {
 	options served.Options
 
 	reader   *stream.Reader
-	contents contents
-	returned int64 // offset of the last returned manifest, -1 for none
-	end      int64 // end offset of the log
+	contents map[string]*contents     // by shard; "" is the model of a topic without shards
+	models   map[string]*served.Model // the shards' models, by shard
+	returned map[string]int64         // offset of the last returned manifest of each shard
+	end      int64                    // end offset of the log
 	next     int64
 }
 
@@ -213,22 +243,20 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.reader, s.returned, s.contents = r, -1, contents{pieces: map[string][]byte{}}
+		s.reader = r
+		s.forget()
 		s.next, s.end = 0, 1
 	}
 	for quiet := false; ; {
 		if s.next >= s.end {
-			if m := s.contents.manifest; m != nil && s.contents.offset != s.returned {
-				model, err := s.contents.assemble(s.options.Record, s.options.MaxBytes)
-				if err == nil {
-					s.returned = s.contents.offset
-					return model, nil
-				}
+			if model, err := s.assemble(); model != nil {
+				return model, nil
+			} else if err != nil {
 				if quiet { // no further records will complete the model
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
-			} else if quiet && s.returned < 0 {
-				return nil, fmt.Errorf("topic %s contains no complete snapshot yet", s.topic)
+			} else if quiet && len(s.returned) == 0 {
+				return nil, fmt.Errorf("topic %s %w", s.topic, ErrEmpty)
 			} else if failing := s.failing(); quiet && failing != "" {
 				return nil, errors.New(failing)
 			} else if quiet {
@@ -253,25 +281,77 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 		}
 		quiet = false
 		if s.next, s.end = b.Next, b.HighWater; b.Reset { // the reader restarts at the start of the log, perhaps of a recreated topic
-			s.returned, s.contents = -1, contents{pieces: map[string][]byte{}}
+			s.forget()
 		}
+		bytes := int64(0)
 		for _, r := range b.Records {
-			if err := s.contents.add(r, true); err != nil {
+			shard, key := shardKey(r.Key)
+			c := s.contents[shard]
+			if c == nil {
+				c = &contents{pieces: map[string][]byte{}}
+				s.contents[shard] = c
+			}
+			if err := c.add(r, key, true); err != nil {
 				return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 			}
+		}
+		for _, c := range s.contents {
+			bytes += c.bytes
 		}
 		if len(b.Refused) > 0 {
 			return nil, fmt.Errorf("topic %s: offset %d: %w", s.topic, b.Refused[0].Offset, b.Refused[0].Refused)
 		}
-		if s.contents.bytes > s.options.MaxBytes {
+		if bytes > s.options.MaxBytes {
 			return nil, fmt.Errorf("topic %s: the snapshot has more than %d bytes", s.topic, s.options.MaxBytes)
 		}
 	}
 }
 
+// forget forgets what was read of the topic.
+func (s *topicSource) forget() {
+	s.contents, s.models, s.returned = map[string]*contents{}, map[string]*served.Model{}, map[string]int64{}
+}
+
+// assemble returns the newest model, or the set of the newest models of all shards. It returns nil if Look has returned
+// it, or nothing was published. An error is about the models that are not complete yet.
+func (s *topicSource) assemble() (*served.Model, error) {
+	newer := false
+	var incomplete error
+	for shard, c := range s.contents {
+		if at, ok := s.returned[shard]; c.manifest == nil || ok && at == c.offset {
+			continue
+		}
+		m, err := c.assemble(s.options.Record, s.options.MaxBytes)
+		if err != nil {
+			incomplete = err
+			continue
+		}
+		if shard != "" && m.Shard == nil {
+			return nil, fmt.Errorf("%w: %s has a model that is not of a shard", checkpoint.ErrDamaged, shard)
+		}
+		s.models[shard], s.returned[shard], newer = m, c.offset, true
+	}
+	switch one := s.models[""]; {
+	case !newer:
+		return nil, incomplete
+	case one != nil:
+		return one, nil
+	}
+	var shards []*served.Model
+	for _, m := range s.models {
+		if n := m.Shard.Shards; shards == nil {
+			shards = make([]*served.Model, n)
+		} else if len(shards) != n {
+			return nil, fmt.Errorf("%w: there are shards of %d and of %d", checkpoint.ErrDamaged, len(shards), n)
+		}
+		shards[m.Shard.Number] = m
+	}
+	return served.NewSet(shards), nil
+}
+
 // patience returns how long Look waits for records at the end of the topic.
 func (s *topicSource) patience() time.Duration {
-	if s.returned < 0 {
+	if len(s.returned) == 0 {
 		return 500 * time.Millisecond
 	}
 	return min(s.options.Interval, 200*time.Millisecond)
@@ -291,13 +371,15 @@ func (s *topicSource) fail(err error) error {
 	return fmt.Errorf("topic %s: %w", s.topic, err)
 }
 
-// Publisher writes Models to a snapshot topic. Only one Publisher may write to a topic. A Publisher belongs to one
-// goroutine and starts no goroutines.
+// Publisher writes Models to a snapshot topic, or the Models of a shard to the topic of a group. Only one Publisher may
+// write to a topic without shards. A Publisher belongs to one goroutine and starts no goroutines.
 type Publisher struct {
+	shard    string // "" without shards
+	prefix   string // begins the keys of its pieces after keyPiece
 	producer *stream.Producer
 	timeout  time.Duration // time limit of the request for the topic ID
 	maxPiece int
-	live     map[string]bool // pieces that the topic contains
+	live     map[string]bool // pieces that the topic contains, by the key after keyPiece
 	topicID  string          // ID of the topic that contains the live pieces
 	version  uint64
 	wrote    uint64
@@ -307,7 +389,9 @@ type Publisher struct {
 type PublisherConfig struct {
 	stream.ConnectConfig
 	Topic  string
-	Create bool // create the topic, with compaction, if it does not exist
+	Create bool   // create the topic, with compaction, if it does not exist
+	Shard  string // shard-K, in the topic of a group
+	Start  uint64 // number of the shard's start, larger than those of earlier publishers of the shard
 	// MaxPiece is the largest size of a message in bytes. 0 means 900,000.
 	MaxPiece int
 	Log      *slog.Logger
@@ -325,7 +409,10 @@ func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
-	p := &Publisher{producer: producer, timeout: c.RequestTimeout, maxPiece: c.MaxPiece, live: map[string]bool{}}
+	p := &Publisher{producer: producer, timeout: c.RequestTimeout, maxPiece: c.MaxPiece, live: map[string]bool{}, shard: c.Shard}
+	if c.Shard != "" {
+		p.prefix = fmt.Sprintf("%d/", c.Start)
+	}
 	if err := p.read(ctx, c); err != nil {
 		p.Close()
 		return nil, fmt.Errorf("snapshots: topic %s: %w", c.Topic, err)
@@ -354,8 +441,16 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 			return err
 		}
 		for _, r := range b.Records {
+			shard, key := shardKey(r.Key)
+			if shard != p.shard && shard != "" && p.shard != "" {
+				continue
+			}
+			if shard != p.shard {
+				there.strange++
+				continue
+			}
 			// Ignore an invalid manifest, because the next manifest replaces it.
-			if err := there.add(r, false); errors.Is(err, checkpoint.ErrNewer) {
+			if err := there.add(r, key, false); errors.Is(err, checkpoint.ErrNewer) {
 				return err
 			}
 		}
@@ -393,7 +488,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	} else if id != p.topicID {
 		p.topicID, p.live = id, map[string]bool{} // the topic was recreated, so it is empty
 	}
-	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind}
+	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind, Prefix: p.prefix}
 	used := map[string]bool{}
 	for b := range blocks {
 		entry := manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{}}
@@ -402,11 +497,12 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 			rest = rest[len(piece):]
 			hash := hashOf(piece)
 			entry.Pieces = append(entry.Pieces, hash)
+			hash = p.prefix + hash
 			used[hash] = true
 			if p.live[hash] {
 				continue
 			}
-			if err := p.write(ctx, "snapshot.piece", stream.Message{Key: []byte(keyPiece + hash), Value: piece}); err != nil {
+			if err := p.write(ctx, "snapshot.piece", stream.Message{Key: p.key(keyPiece + hash), Value: piece}); err != nil {
 				return err
 			}
 			p.live[hash] = true
@@ -418,7 +514,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	if err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	}
-	if err := p.write(ctx, "snapshot.manifest", stream.Message{Key: []byte(keyManifest), Value: value}); err != nil {
+	if err := p.write(ctx, "snapshot.manifest", stream.Message{Key: p.key(keyManifest), Value: value}); err != nil {
 		return err
 	}
 	if err := p.producer.Flush(ctx); err != nil {
@@ -429,7 +525,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 		if used[hash] {
 			continue
 		}
-		if err := p.write(ctx, "snapshot.prune", stream.Message{Key: []byte(keyPiece + hash)}); err != nil {
+		if err := p.write(ctx, "snapshot.prune", stream.Message{Key: p.key(keyPiece + hash)}); err != nil {
 			return err
 		}
 		delete(p.live, hash)
@@ -438,6 +534,17 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 		return fmt.Errorf("snapshots: %w", err)
 	}
 	return nil
+}
+
+// key returns the key of a record.
+func (p *Publisher) key(rest string) []byte {
+	switch {
+	case p.shard == "":
+		return []byte(rest)
+	case rest == keyManifest:
+		return []byte(p.shard)
+	}
+	return []byte(p.shard + "/" + rest)
 }
 
 // write writes a record. place is the failpoint for crash tests.

@@ -1,0 +1,480 @@
+package main
+
+// This file implements run --group: a member that learns some shards of the stream and answers with all of them.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"blankout/checkpoint"
+	"blankout/config"
+	"blankout/internal/event"
+	"blankout/internal/run"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
+	"blankout/internal/shards"
+	"blankout/serve"
+	"blankout/stream"
+	"blankout/stream/labels"
+	"blankout/stream/record"
+)
+
+// groupMember is a member of a group with its resources.
+type groupMember struct {
+	*shards.Member
+	config     *config.Config
+	partitions int // partitions of the topic whose keys select a shard
+	follower   *served.Follower
+	log        *slog.Logger
+	// looked has the result of models, at most a second old, for the Judges: each call of models makes the learners yield.
+	looked atomic.Pointer[[]*served.Model]
+
+	mu     sync.Mutex
+	own    map[int]*ownShard
+	latest *served.Model // the answer of model
+	made   []*served.Model
+}
+
+// ownShard is a shard that this member learns.
+type ownShard struct {
+	*service
+	shard *shards.Shard
+	judge *shards.Judge
+	last  atomic.Pointer[served.Model] // newest model with its ShardInfo
+}
+
+// learnShards implements run --group.
+func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config) error {
+	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
+		if given {
+			return usageError{fmt.Errorf("run --group: %s belongs to a single learner, but a group learns the partitions of topics: leave it out", flag)}
+		}
+	}
+	screen := p.newScreen(10 * time.Second)
+	log := p.logger(screen)
+	if err := c.OpenRegistry(log); err != nil {
+		return usageError{err}
+	}
+	m, err := newGroupMember(ctx, c, log)
+	if err != nil && ctx.Err() != nil {
+		log.Info("stopped before the first event was learned", "while", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	defer m.follower.Close()
+	var s service
+	started := time.Now()
+	if err := m.serve(&s, started); err != nil {
+		return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
+	}
+	stop := onValidateSignal(m.validate)
+	running, end := context.WithCancel(ctx)
+	var reporting sync.WaitGroup
+	reporting.Go(func() { m.report(running, screen, started) })
+	err = m.Run(ctx)
+	end()
+	reporting.Wait()
+	stop()
+	status := m.Status(m.models())
+	if err := errors.Join(err, s.Close()); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	log.Info("stopped", "group", c.Group.Name)
+	if !o.json {
+		return nil
+	}
+	return json.NewEncoder(p.stdout).Encode(status)
+}
+
+// newGroupMember reads what the group has published, and decides the number of shards.
+func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*groupMember, error) {
+	topics := slices.Concat(c.Kafka.Topics, c.Kafka.UnlabeledTopics, c.Labels.Topics)
+	in := inputOf(c, "")
+	in.Kafka.Log = log
+	in.Kafka.Topics, in.Kafka.UnlabeledTopics = topics, nil
+	all, err := in.Partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	most := 0
+	for _, p := range all {
+		counts[p.Topic]++
+		most = max(most, counts[p.Topic])
+	}
+	m := &groupMember{config: c, partitions: counts[c.Kafka.Topics[0]], log: log, own: map[int]*ownShard{}}
+	for _, topic := range c.Labels.Topics {
+		if n := counts[topic]; n != m.partitions {
+			return nil, usageError{fmt.Errorf("labels.topics: topic %s has %d partitions, and %s has %d: a group needs as many, and the same keys in both", topic, n, c.Kafka.Topics[0], m.partitions)}
+		}
+	}
+	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log}) // creates the topic
+	if err != nil {
+		return nil, err
+	}
+	if err := publisher.Close(); err != nil {
+		return nil, err
+	}
+	where := "kafka:///" + c.Group.SnapshotTopic()
+	there := 0
+	options := served.Options{Schemes: schemes(c), Record: &c.Record, Log: log, Wait: true}
+	known, err := served.Open(ctx, where, options)
+	if err == nil {
+		there = len(known.Shards())
+	} else if !errors.Is(err, kafka.ErrEmpty) {
+		return nil, err
+	}
+	count, err := c.Group.Count(most, there)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("[group] %w", err)}
+	}
+	if m.follower, err = served.Follow(ctx, where, options); err != nil {
+		return nil, err
+	}
+	m.Member = &shards.Member{Config: c.Group, Shards: count, Kafka: c.Kafka.ConnectConfig, Topics: topics, Learn: m.learn, Log: log}
+	log.Info("joining a group", "group", c.Group.Name, "shards", count, "partitions", most)
+	return m, nil
+}
+
+// serve starts the HTTP server of a member, and accepts events over HTTP if the configuration says so.
+func (m *groupMember) serve(s *service, started time.Time) error {
+	c := m.config
+	if c.HTTP.Address == "" {
+		return nil
+	}
+	shown := serve.Service{
+		Status: func() *run.Status { return m.Total(started) }, Model: m.model, Registry: c.Record.Registry,
+		Group: func() *shards.Status { return m.Status(m.models()) }, Source: m.source,
+		Validate: func() error { m.validate(); return nil },
+	}
+	var acceptor atomic.Pointer[serve.Acceptor]
+	if c.HTTP.Learn {
+		if err := s.openTopicAcceptor(c, &acceptor, m.log); err != nil {
+			return err
+		}
+		shown.Learn = func() serve.Acceptor { return *acceptor.Load() }
+	}
+	return s.startServer(c.HTTP.Config, shown, m.log)
+}
+
+// report logs the progress until ctx ends, and looks for newer models.
+func (m *groupMember) report(ctx context.Context, screen *screen, started time.Time) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			models := m.models()
+			m.looked.Store(&models)
+			if screen.due() {
+				own, g := m.Own()
+				members := 0
+				if g != nil {
+					members = g.Members
+				}
+				m.log.Info("learning", append([]any{"group", m.Config.Name, "members", members, "shards", len(own)}, progressOf(m.Total(started))...)...)
+			}
+		}
+	}
+}
+
+// shardConfig returns the configuration of the learner of a shard: that of the member, with a directory and partitions of
+// its own, and without a server.
+func (m *groupMember) shardConfig(s *shards.Shard) config.Config {
+	c, name := *m.config, shards.Name(s.Number)
+	within := func(directory string) string {
+		if directory == "" {
+			return ""
+		}
+		return filepath.Join(directory, name)
+	}
+	if c.Checkpoint.Objects() {
+		c.Checkpoint.Directory += event.Address("/" + name)
+	} else {
+		c.Checkpoint.Directory = event.Address(within(string(c.Checkpoint.Directory)))
+	}
+	if c.DeadLetter.Topic == "" && (c.DeadLetter.File != "" || c.Checkpoint.Objects()) {
+		where := m.config.DeadLetters().File
+		c.DeadLetter.File = filepath.Join(filepath.Dir(where), name+"-"+filepath.Base(where))
+	}
+	c.Validate.Directory, c.Labels.Directory = within(c.Validate.Directory), within(c.Labels.Directory)
+	c.Kafka.Only, c.Kafka.Partitions = s.Partitions, nil
+	c.HTTP.Address, c.HTTP.Learn = "", false
+	return c
+}
+
+// learn learns a shard from its newest checkpoint until ctx ends. See shards.Member.Learn.
+func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
+	c, log := m.shardConfig(s), m.log.With("shard", s.Number)
+	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: m.partitions, HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
+	if len(c.Labels.Topics) > 0 {
+		info.Coverage = 0 // answers are not measured with delayed labels
+	}
+	x := &ownShard{shard: s}
+	if x.service, err = openService(ctx, &c, runFlags{refused: "skip", shard: &info}, log); err != nil {
+		return elsewhere(err)
+	}
+	defer func() { err = elsewhere(errors.Join(err, x.Close())) }()
+	before, err := m.published(s.Number)
+	if err != nil {
+		return err
+	}
+	if before != nil && before.Events > 0 && len(x.runner.Offsets) == 0 {
+		return usageError{fmt.Errorf("%s has learned %d events, says the topic %s, but there is no checkpoint in %s: all members need the same checkpoint.directory, on a shared disk or s3://BUCKET/PREFIX. "+
+			"To begin anew, choose another group.name, or delete this topic and all checkpoints", shards.Name(s.Number), before.Events, m.config.Group.SnapshotTopic(), c.Checkpoint.Directory)}
+	}
+	var earlier *served.ShardInfo
+	if before != nil {
+		earlier = before.Shard
+	}
+	grown := slices.ContainsFunc(s.Partitions, func(p stream.TopicPartition) bool { return int(p.Partition) >= m.partitions })
+	if len(c.Labels.Topics) > 0 && (grown || earlier != nil && earlier.Partitions != m.partitions) {
+		return usageError{errors.New("the topics have more partitions than before: keys are now in other partitions, and delayed labels may not find their events; start a group of another name")}
+	}
+	x.judge = shards.NewJudge(info, earlier)
+	x.judge.Others, x.judge.Schema = m.others, func() *event.Schema { return x.runner.Learner.Schema() }
+	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
+	if x.runner.Labels == nil {
+		x.runner.Answer = x.judge.Observe
+	}
+	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{
+		ConnectConfig: c.Kafka.ConnectConfig, Topic: m.config.Group.SnapshotTopic(), Create: true, Shard: shards.Name(s.Number), Start: x.runner.FirstVersion >> 32, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	publishing, stop := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	working.Go(func() { x.publish(publishing, publisher, c.Snapshot.Interval, log) })
+	m.mu.Lock()
+	m.own[s.Number] = x
+	m.mu.Unlock()
+	s.Runs(x.runner)
+	err = x.runner.Run(ctx)
+	m.mu.Lock()
+	delete(m.own, s.Number)
+	m.mu.Unlock()
+	stop()
+	working.Wait()
+	if closed := publisher.Close(); closed != nil {
+		log.Warn("the last snapshot is not in the topic", "err", closed)
+	}
+	return err
+}
+
+// elsewhere returns the error of a shard that another process has as a shards.ErrElsewhere, and other errors unchanged.
+func elsewhere(err error) error {
+	if is[*checkpoint.InUseError](err) || errors.Is(err, checkpoint.ErrLost) || errors.Is(err, checkpoint.ErrTaken) {
+		return fmt.Errorf("%w: %w", shards.ErrElsewhere, err)
+	}
+	return err
+}
+
+// published returns the newest published model of a shard, or nil. It reads the topic, because the follower may be
+// behind.
+func (m *groupMember) published(shard int) (*served.Model, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	set, err := served.Open(ctx, "kafka:///"+m.config.Group.SnapshotTopic(), served.Options{Schemes: schemes(m.config), Record: &m.config.Record})
+	if errors.Is(err, kafka.ErrEmpty) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := len(set.Shards()); n != m.Shards {
+		return nil, usageError{fmt.Errorf("topic %s has a group of %d shards, not %d", m.config.Group.SnapshotTopic(), n, m.Shards)}
+	}
+	return set.Shards()[shard], nil
+}
+
+// publish writes the newest model of the shard to the topic of snapshots until ctx ends, and then the last one. Nothing is
+// published before a checkpoint exists, so that a snapshot shows that there is one.
+func (x *ownShard) publish(ctx context.Context, to *kafka.Publisher, interval time.Duration, log *slog.Logger) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	saved := len(x.runner.Offsets) > 0
+	for version := uint64(0); ; {
+		ended := false
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ended = true
+		}
+		saved = saved || x.runner.Status().Save.Saved > 0
+		m := x.model()
+		if saved && m != nil && m.Version > version {
+			writing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			if err := to.Publish(writing, m); err != nil {
+				log.Error("a snapshot could not be published; trying again", "version", m.Version, "err", err)
+			} else {
+				version = m.Version
+			}
+			cancel()
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// model returns the newest model of the shard, or nil.
+func (x *ownShard) model() *served.Model {
+	p := x.runner.Published()
+	if p == nil {
+		return nil
+	}
+	last := x.last.Load()
+	if last != nil && last.Version == p.Version {
+		return last
+	}
+	m := served.New(p.Linear, x.read)
+	m.Version, m.Offsets, m.At, m.Shard = p.Version, p.Offsets, p.At, x.judge.Info()
+	x.last.Store(m)
+	return m
+}
+
+// models returns the newest models of all shards by number, with nil for a shard without one: of the own shards, and of
+// the others as far as they were published.
+func (m *groupMember) models() []*served.Model {
+	out := make([]*served.Model, m.Shards)
+	if set, _ := m.follower.Model(); set != nil { // the follower logs its errors
+		copy(out, set.Shards())
+	}
+	m.mu.Lock()
+	own := make([]*ownShard, 0, len(m.own))
+	for _, x := range m.own {
+		own = append(own, x)
+	}
+	m.mu.Unlock()
+	for _, x := range own {
+		if model := x.model(); model != nil {
+			out[x.shard.Number] = model
+		}
+	}
+	return out
+}
+
+// others returns the models that report has seen last, or nil.
+func (m *groupMember) others() []*served.Model {
+	if models := m.looked.Load(); models != nil {
+		return *models
+	}
+	return nil
+}
+
+// model returns the Model that answers with all shards, or nil before the first.
+func (m *groupMember) model() *served.Model {
+	models := m.models()
+	if !slices.ContainsFunc(models, func(x *served.Model) bool { return x != nil }) {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Equal(models, m.made) {
+		m.made, m.latest = models, served.NewSet(models)
+	}
+	return m.latest
+}
+
+// validate requests a validation of each shard that this member learns.
+func (m *groupMember) validate() {
+	own, _ := m.Own()
+	for _, s := range own {
+		if r := s.Runner(); r != nil {
+			if err := r.Validate(); err != nil {
+				m.log.Warn("no validation", "shard", s.Number, "err", err)
+			}
+		}
+	}
+}
+
+// source returns the counters of all consumers.
+func (m *groupMember) source() *stream.ConsumerStats {
+	var all consumers
+	m.mu.Lock()
+	for _, x := range m.own {
+		all = append(all, x.consumers...)
+	}
+	m.mu.Unlock()
+	return all.stats()
+}
+
+// openOrdered opens several partitions of a shard, whose records have one order.
+func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *atomic.Pointer[consumers], log *slog.Logger) error {
+	r, in := s.runner, inputOf(c, "")
+	in.Kafka.Log = log
+	partitions, err := in.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	var all consumers
+	var lanes []shards.Lane
+	for _, p := range partitions {
+		lane := shards.Lane{Topic: p.Topic, Partition: p.Number, Unlabeled: slices.Contains(c.Kafka.UnlabeledTopics, p.Topic)}
+		p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
+			lane.Decoder, err = of(r.Schema)
+			return &labels.Deferred{}, err
+		}
+		var from event.Offsets
+		if at, ok := r.Offsets.Lookup(p.Topic, p.Number); ok {
+			from = event.Offsets{at}
+		} else if slices.ContainsFunc(r.Offsets, func(at event.Position) bool { return at.Topic == p.Topic }) {
+			p.Kafka.Start = "earliest" // a new partition of a topic that was read before
+		}
+		opened, err := p.Open(ctx, r.Schema, from)
+		if err != nil {
+			return err
+		}
+		s.close = append(s.close, opened.Close)
+		consumer := opened.(*stream.Consumer)
+		all = append(all, consumer)
+		lane.Next, lane.AtEnd = opened.Next, func() bool {
+			stats := consumer.Stats()
+			return stats.Failing() == "" && !slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool { return p.Lag > 0 })
+		}
+		lanes = append(lanes, lane)
+	}
+	consuming.Store(&all)
+	s.consumers = all
+	r.Source = shards.NewOrdered(r.Schema, lanes)
+	if group := c.Kafka.Group; group != "" {
+		r.Commit = func(ctx context.Context, offsets event.Offsets) error { return all[0].Commit(ctx, group, offsets) }
+	}
+	return nil
+}
+
+// keysChecked is the number of records of each partition whose keys are compared with their ids.
+const keysChecked = 1000
+
+// keyedDecoder decodes events or delayed labels of a shard. It returns an error if one of the first records does not have
+// its id as the key: the shard of an event may then not be that of its label.
+type keyedDecoder struct {
+	record.Decoder
+	topic string
+	left  int // records to check
+}
+
+func (d *keyedDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
+	if err := d.Decoder.Decode(ctx, r, e); err != nil || e.Refused != nil || d.left == 0 {
+		return err
+	}
+	d.left--
+	if !bytes.Equal(r.Key, e.Key) {
+		return usageError{fmt.Errorf("topic %s offset %d: the key is %.40q and the id %.40q: in a group, events and delayed labels must have their id (record.id, labels.id) as the key, so that they are in one shard", d.topic, r.Offset, r.Key, e.Key)}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package shards
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/must"
+	"blankout/internal/served"
+	"blankout/online"
+	"blankout/stream/record"
+)
+
+// judged learns events of a shard, whose weight of x is own, while another shard has learned events with the weight
+// theirs. It returns the Judge at the end.
+func judged(t *testing.T, own, theirs float64, regression bool) *Judge {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	config := record.DefaultConfig()
+	config.Format, config.KeepValue = "json", true
+	c := online.DefaultConfig()
+	if regression {
+		c.Loss = "squared"
+		config.Target = 1
+	}
+	draw := func(weight float64) []byte {
+		x := r.NormFloat64()
+		y := weight*x + .5*r.NormFloat64()
+		if regression {
+			return fmt.Appendf(nil, `{"x":%.4f,"label":%.4f}`, x, 100*y)
+		}
+		return fmt.Appendf(nil, `{"x":%.4f,"label":"%v"}`, x, y > 0)
+	}
+	learn := func(weight float64, j *Judge) *online.Learner {
+		s := config.Schema()
+		d := must.Get(record.NewDecoder(config, s))(t)
+		l := must.Get(online.New(c, s))(t)
+		var e event.Example
+		for offset := range int64(6000) {
+			value := draw(weight)
+			must.Do(t, d.Decode(t.Context(), record.Record{Value: value, Offset: offset}, &e))
+			e.Fingerprint = record.Fingerprint(offset, nil, value)
+			if j != nil {
+				j.Schema = l.Schema
+				p := l.Predict(&e)
+				must.Do(t, j.Observe(&e, &p))
+			}
+			l.Learn(&e, nil)
+		}
+		return l
+	}
+	other := served.New(learn(theirs, nil).Snapshot().Model(), config)
+	j := NewJudge(served.ShardInfo{Number: 1, Shards: 2, Coverage: .9}, nil)
+	j.Others = func() []*served.Model { return []*served.Model{other, nil} }
+	learn(own, j)
+	return j
+}
+
+// TestJudge checks that the own score has nearly all weight if the other shard's events are different, that the mean is
+// used if they are alike, and that answers have the coverage.
+func TestJudge(t *testing.T) {
+	for _, regression := range []bool{false, true} {
+		apart, alike := judged(t, 1, -1, regression).Info(), judged(t, 1, 1, regression).Info()
+		if apart.OwnWeight < .9 || alike.OwnWeight > .8 {
+			t.Errorf("regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
+		}
+		for _, info := range []*served.ShardInfo{apart, alike} {
+			a := info.Answered
+			if a.Weight < 650 || a.Weight > 850 || math.Abs(a.Covered/a.Weight-.9) > .03 {
+				t.Errorf("regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
+			}
+			if info.Own.Limit(.9) > info.Mean.Limit(.9)*1.2 {
+				t.Errorf("regression %v: the limit of the answers is %v, that of the mean %v", regression, info.Own.Limit(.9), info.Mean.Limit(.9))
+			}
+		}
+	}
+}
+
+// TestJudgeContinues checks that a Judge continues from the ShardInfo in a snapshot, and begins anew with one that has no
+// measures.
+func TestJudgeContinues(t *testing.T) {
+	was := judged(t, 1, -1, false).Info()
+	var read served.ShardInfo
+	must.Do(t, json.Unmarshal(must.Get(json.Marshal(was))(t), &read))
+	shard := served.ShardInfo{Number: 1, Shards: 2, Coverage: .9}
+	again := NewJudge(shard, &read).Info()
+	if again.OwnWeight != was.OwnWeight || !reflect.DeepEqual(again.Losses, was.Losses) || !reflect.DeepEqual(again.Answered, was.Answered) || math.Abs(again.Own.Limit(.9)-was.Own.Limit(.9)) > 1e-9 {
+		t.Errorf("%+v, was %+v", again, was)
+	}
+	if first := NewJudge(shard, &served.ShardInfo{}).Info(); first.OwnWeight != .5 || first.Answered.Weight != 0 {
+		t.Errorf("%+v", first)
+	}
+}

@@ -1,0 +1,132 @@
+package shards
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+	"blankout/internal/must"
+	"blankout/stream/labels"
+	"blankout/stream/record"
+)
+
+// logged is a record of a test.
+type logged struct {
+	topic     string
+	partition int32
+	offset    int64
+	time      int64
+}
+
+// logOf returns a Lane that reads the records of a partition from an offset. If ends is false, the log waits for more
+// records after its end.
+func logOf(t *testing.T, s *event.Schema, records []logged, from int64, ends bool, r *rand.Rand) Lane {
+	t.Helper()
+	config := record.DefaultConfig()
+	config.Format = "json"
+	at := from
+	deferred := &labels.Deferred{}
+	return Lane{
+		Topic: records[0].topic, Partition: records[0].partition, Decoder: must.Get(record.NewDecoder(config, s))(t),
+		AtEnd: func() bool { return at == int64(len(records)) },
+		Next: func(ctx context.Context, b *event.Batch) error {
+			b.Topic, b.Partition, b.Examples = records[0].topic, records[0].partition, b.Examples[:0]
+			if at == int64(len(records)) {
+				if ends {
+					return io.EOF
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			for range 1 + r.IntN(5) {
+				if at == int64(len(records)) {
+					break
+				}
+				x := records[at]
+				var e event.Example
+				must.Do(t, deferred.Decode(ctx, record.Record{Value: fmt.Appendf(nil, `{"label":"a","x":%d}`, x.time), Offset: x.offset, Time: x.time}, &e))
+				b.Examples = append(b.Examples, e)
+				at++
+			}
+			b.Next = at
+			return nil
+		},
+	}
+}
+
+// take reads an Ordered until its end, or n records.
+func take(t *testing.T, o *Ordered, n int) (out []logged) {
+	t.Helper()
+	var b event.Batch
+	for len(out) < n {
+		err := o.Next(t.Context(), &b)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		must.Do(t, err)
+		for i := range b.Examples {
+			out = append(out, logged{b.Topic, b.Partition, b.Examples[i].Offset, b.Examples[i].Time})
+		}
+		if k := len(b.Examples); k > 0 {
+			must.Equal(t, b.Next > b.Examples[k-1].Offset, true, "the position is after the batch")
+		}
+	}
+	return out
+}
+
+// TestOrder checks the order of several partitions, and that reading from any position of it continues with the same
+// records.
+func TestOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	logs := map[string][]logged{}
+	var all []logged
+	for _, topic := range []string{"b", "a"} {
+		for partition := range int32(3) {
+			name, at := fmt.Sprint(topic, partition), int64(0)
+			for offset := range int64(100) {
+				at += int64(r.IntN(4)) // some times are equal
+				logs[name] = append(logs[name], logged{topic, partition, offset, at})
+			}
+			all = append(all, logs[name]...)
+		}
+	}
+	slices.SortFunc(all, func(a, b logged) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition), cmp.Compare(a.offset, b.offset))
+	})
+	for start := 0; start < len(all); start += 77 {
+		from := map[string]int64{}
+		for _, x := range all[:start] {
+			from[fmt.Sprint(x.topic, x.partition)] = x.offset + 1
+		}
+		s := event.NewSchema(10, []string{"a"}, 2)
+		var lanes []Lane
+		for name, records := range logs {
+			lanes = append(lanes, logOf(t, s, records, from[name], true, r))
+		}
+		must.EqualSlices(t, take(t, NewOrdered(s, lanes), len(all)), all[start:], "records from", start)
+	}
+}
+
+// TestOrderWaits checks that a partition whose log has ended holds up the others only for the time Idle, and that a
+// record that is earlier than the next one of its partition is not lost.
+func TestOrderWaits(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	one := []logged{{"a", 0, 0, 5}, {"a", 0, 1, 3}, {"a", 0, 2, 50}}
+	two := []logged{{"a", 1, 0, 4}, {"a", 1, 1, 6}}
+	s := event.NewSchema(10, []string{"a"}, 2)
+	o := NewOrdered(s, []Lane{logOf(t, s, one, 0, false, r), logOf(t, s, two, 0, false, r)})
+	o.Idle = 50 * time.Millisecond
+	must.EqualSlices(t, take(t, o, 5), []logged{two[0], one[0], one[1], two[1], one[2]}, "records")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := o.Next(ctx, &event.Batch{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the last record: %v", err)
+	}
+}

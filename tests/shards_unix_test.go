@@ -1,0 +1,316 @@
+//go:build unix
+
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"blankout/internal/longtest"
+	"blankout/internal/must"
+	"blankout/internal/s3test"
+	"blankout/stream"
+)
+
+// TestCrashShards runs a few rounds with the group coordinator of the embedded broker. TestKafkaShards runs more.
+func TestCrashShards(t *testing.T) {
+	kills := 3
+	if longtest.Asked() {
+		kills = 12
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	must.Do(t, err)
+	t.Cleanup(broker.Close)
+	crashShards(t, broker.ListenAddrs(), nil, 6, kills)
+}
+
+// TestCrashShardsInStore keeps the checkpoints in a store of objects, where a successor does not wait for a paused member.
+func TestCrashShardsInStore(t *testing.T) {
+	longtest.Only(t)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	must.Do(t, err)
+	t.Cleanup(broker.Close)
+	store := s3test.Start()
+	t.Cleanup(store.Close)
+	crashShards(t, broker.ListenAddrs(), store, 6, 12)
+}
+
+// brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
+type brokerFault func(r *rand.Rand) (what string, mend func())
+
+// shardedStream writes events with the same key to the same partition until ctx ends, and returns their number. The times
+// of the records rise over all partitions.
+func shardedStream(ctx context.Context, t *testing.T, brokers []string, partitions int) (n int) {
+	c := stream.DefaultProducerConfig()
+	c.Brokers, c.Topic, c.RequestTimeout = brokers, "events", 2*time.Second
+	p, err := stream.NewProducer(ctx, c)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer p.Close()
+	r := rand.New(rand.NewPCG(1, 2))
+	at := time.Now()
+	for ctx.Err() == nil {
+		for range 20 {
+			x, user := r.NormFloat64(), r.IntN(50)
+			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"user":"u%d"}`, x+float64(user%3)-1 > 0, x, user)
+			at = at.Add(time.Millisecond)
+			if err := p.WriteTo(t.Context(), int32(user%partitions), stream.Message{Value: value, Time: at.UnixMilli()}); err != nil {
+				t.Error(err)
+			}
+			n++
+		}
+		if err := p.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(4 * time.Millisecond)
+	}
+	return n
+}
+
+// shardMembers runs the members of a group in separate processes, which share a directory.
+type shardMembers struct {
+	t             testing.TB
+	program, file string // the program and its configuration
+	dir           string
+	processes     []*exec.Cmd // nil for a member that does not run
+	poll          time.Duration
+	store         *s3test.Store // has the checkpoints; nil if they are in the directory
+}
+
+func newShardMembers(t testing.TB, brokers []string, name string, members int, settings ...string) *shardMembers {
+	dir := t.TempDir()
+	m := &shardMembers{t: t, program: buildProgram(t), file: filepath.Join(dir, "blankout.toml"), dir: dir, processes: make([]*exec.Cmd, members), poll: 100 * time.Millisecond}
+	must.Do(t, os.WriteFile(m.file, fmt.Appendf(nil, `
+[kafka]
+brokers = ["%s"]
+topics = ["events"]
+request_timeout = "2s"
+[record]
+format = "json"
+bits = 14
+seed = 7
+[http]
+address = ""
+[dead_letter]
+policy = "skip"
+[checkpoint]
+interval = "200ms"
+[snapshot]
+interval = "200ms"
+[group]
+name = "%s"
+shards = 3
+session_timeout = "1s"
+%s
+`, strings.Join(brokers, `", "`), name, strings.Join(settings, "\n")), 0o600))
+	t.Cleanup(func() {
+		for _, c := range m.processes {
+			if c != nil {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			}
+		}
+	})
+	return m
+}
+
+func (m *shardMembers) log(i int) string { return filepath.Join(m.dir, fmt.Sprintf("log%d", i)) }
+
+// said returns the end of each member's log.
+func (m *shardMembers) said() string {
+	text := ""
+	for i := range m.processes {
+		data, _ := os.ReadFile(m.log(i))
+		text += fmt.Sprintf("member %d:\n%s", i, data[max(0, len(data)-8000):])
+	}
+	return text
+}
+
+func (m *shardMembers) start(i int, args ...string) {
+	m.t.Helper()
+	log := must.Get(os.OpenFile(m.log(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(m.t)
+	defer log.Close()
+	c := exec.Command(m.program, append([]string{"run", "-f", m.file}, args...)...)
+	c.Dir, c.Stdout, c.Stderr = m.dir, log, log
+	if m.store != nil {
+		c.Args = append(c.Args, "--set", "checkpoint.directory=s3://models/shards", "--set", "s3.region="+s3test.Region, "--set", "s3.endpoint="+m.store.URL)
+		c.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+s3test.AccessKey, "AWS_SECRET_ACCESS_KEY="+s3test.SecretKey)
+	}
+	must.Do(m.t, c.Start())
+	m.processes[i] = c
+}
+
+// stop stops a member, which saves its shards. It reports whether the member had handled the signal.
+func (m *shardMembers) stop(i int) bool {
+	m.t.Helper()
+	c := m.processes[i]
+	m.processes[i] = nil
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		m.t.Fatalf("%v\n%s", err, m.said())
+	}
+	var exit *exec.ExitError
+	err := c.Wait()
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM {
+		return false // it had just started and did not handle signals yet
+	}
+	if err != nil {
+		m.t.Fatalf("a stop: %v\n%s", err, m.said())
+	}
+	return true
+}
+
+func (m *shardMembers) kill(i int) {
+	m.t.Helper()
+	c := m.processes[i]
+	m.processes[i] = nil
+	must.Do(m.t, c.Process.Kill())
+	var exit *exec.ExitError
+	if err := c.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		m.t.Fatalf("it had ended by itself: %v\n%s", err, m.said())
+	}
+}
+
+// copyStore copies the newest checkpoints from the store to the directory checkpoints, which no member uses.
+func (m *shardMembers) copyStore() {
+	m.t.Helper()
+	for k := range 3 {
+		shard := fmt.Sprint("shard-", k)
+		for _, name := range slices.Backward(m.store.Names("/models/shards/" + shard + "/")) {
+			data := m.store.Get("/models/shards/" + shard + "/" + name)
+			if !strings.HasPrefix(name, "checkpoint-") || data == nil { // it may just have been removed
+				continue
+			}
+			directory := filepath.Join(m.dir, "checkpoints", shard)
+			must.Do(m.t, os.RemoveAll(directory))
+			must.Do(m.t, os.MkdirAll(directory, 0o700))
+			must.Do(m.t, os.WriteFile(filepath.Join(directory, name), data, 0o600))
+			break
+		}
+	}
+}
+
+// shards returns the newest checkpoints of the shards, by shard, and the number of their records.
+func (m *shardMembers) shards() (files map[string]string, records int) {
+	m.t.Helper()
+	if m.store != nil {
+		m.copyStore()
+	}
+	out, err := exec.Command(m.program, "inspect", filepath.Join(m.dir, "checkpoints"), "--json").Output()
+	if err != nil {
+		return nil, 0 // a checkpoint was replaced meanwhile, or there is none yet
+	}
+	var read struct {
+		Shards []struct {
+			Shard, File string
+			Records     int
+		}
+	}
+	must.Do(m.t, json.Unmarshal(out, &read))
+	files = map[string]string{}
+	for _, s := range read.Shards {
+		files[s.Shard] = s.File
+		records += s.Records
+	}
+	return files, records
+}
+
+// await waits until the checkpoints of all shards together have n records.
+func (m *shardMembers) await(n int) {
+	m.t.Helper()
+	records := 0
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(m.poll) {
+		if _, records = m.shards(); records == n {
+			return
+		}
+		if time.Now().After(deadline) || records > n {
+			m.t.Fatalf("%d of %d records learned\n%s", records, n, m.said())
+		}
+	}
+}
+
+// crashShards runs three members in separate processes while events are produced to the topic events. It kills members,
+// pauses them for longer than their session timeout, and stops and restarts them at random times. The faults of brokers
+// happen one after the other, each during a failure of a member. The final checkpoints of the shards must be those of a
+// group of one member that was never disturbed, byte for byte. If store is not nil, it has the checkpoints of the
+// disturbed group.
+func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions, kills int, faults ...brokerFault) {
+	const members = 3
+	m := newShardMembers(t, brokers, "disturbed", members)
+	m.store = store
+	producing, enough := context.WithCancel(t.Context())
+	defer enough()
+	events := 0
+	var running sync.WaitGroup
+	running.Go(func() { events = shardedStream(producing, t, brokers, partitions) })
+	for i := range members {
+		m.start(i)
+	}
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
+	paused, killed, stopped, disturbed := 0, 0, 0, map[string]int{}
+	for round := range kills {
+		time.Sleep(time.Duration(300+r.IntN(900)) * time.Millisecond)
+		mend := func() {}
+		if len(faults) > 0 {
+			var what string
+			what, mend = faults[round%len(faults)](r)
+			disturbed[what]++
+			time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+		}
+		i := r.IntN(members)
+		switch r.IntN(4) {
+		case 0:
+			paused++
+			must.Do(t, m.processes[i].Process.Signal(syscall.SIGSTOP))
+			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session timeout
+			must.Do(t, m.processes[i].Process.Signal(syscall.SIGCONT))
+		case 1:
+			stopped++
+			m.stop(i)
+			m.start(i)
+		default:
+			killed++
+			m.kill(i)
+			m.start(i)
+		}
+		mend()
+	}
+	enough()
+	running.Wait()
+	m.await(events)
+	for i := range members {
+		m.stop(i)
+	}
+	single := newShardMembers(t, brokers, "undisturbed", 1)
+	single.start(0)
+	single.await(events)
+	single.stop(0)
+	files, n := m.shards()
+	must.Equal(t, n, events, "records of the disturbed group")
+	want, n := single.shards()
+	must.Equal(t, n, events, "records of the undisturbed group")
+	must.Equal(t, len(files), len(want), "shards")
+	for shard, file := range want {
+		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
+		}
+	}
+	t.Logf("%d killed, %d paused, %d stopped, brokers: %v; %d events in %d shards", killed, paused, stopped, disturbed, events, len(want))
+}
