@@ -311,6 +311,8 @@ func (c *Config) checkGroup() error {
 	switch {
 	case len(c.Kafka.Partitions) > 0:
 		why = "kafka.partitions: leave it empty, because the group assigns the partitions"
+	case c.Kafka.Group == c.Group.Name:
+		why = "kafka.group: it stores offsets for displays and must be another consumer group, or empty"
 	case c.DeadLetter.Policy == run.PolicyFail:
 		why = "dead_letter.policy fail: one record would stop every member; set it to dead-letter or skip"
 	case len(c.Labels.Topics) > 0 && c.Checkpoint.Objects():

@@ -464,3 +464,49 @@ func TestSticky(t *testing.T) {
 		}
 	}
 }
+
+// TestDistributeShards checks that all partitions of a shard go to one member, that members keep their shards, and that a
+// member gets none if there are more members than shards.
+func TestDistributeShards(t *testing.T) {
+	var all []TopicPartition
+	for _, topic := range []string{"a", "b"} {
+		for p := range int32(7) {
+			all = append(all, TopicPartition{topic, p})
+		}
+	}
+	c := MembershipConfig{Shards: 3}
+	of := func(given map[string][]TopicPartition) map[int32]string {
+		owner, n := map[int32]string{}, 0
+		for member, partitions := range given {
+			for _, p := range partitions {
+				n++
+				if o := owner[p.Partition%3]; o != "" && o != member {
+					t.Errorf("shard %d belongs to %s and %s", p.Partition%3, o, member)
+				}
+				owner[p.Partition%3] = member
+			}
+		}
+		if n != len(all) {
+			t.Errorf("%d of %d partitions are given", n, len(all))
+		}
+		return owner
+	}
+	given, units := c.distribute(all, map[string][]TopicPartition{"x": nil, "y": nil})
+	before := of(given)
+	given["z"] = nil
+	more, _ := c.distribute(all, given)
+	moved := 0
+	for shard, owner := range of(more) {
+		if owner != before[shard] {
+			moved++
+		}
+	}
+	if units != 3 || moved != 1 {
+		t.Errorf("%d shards, %d moved to a third member", units, moved)
+	}
+	more["u"] = nil
+	last, _ := c.distribute(all, more)
+	if of(last); len(last["u"]) > 0 {
+		t.Errorf("a fourth member gets %v", last["u"])
+	}
+}

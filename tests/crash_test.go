@@ -176,20 +176,6 @@ func (l *learner) await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// startProcess starts a process, and kills it at the end of the test if it is still running.
-func startProcess(t testing.TB, c *exec.Cmd) {
-	t.Helper()
-	must.Do(t, c.Start())
-	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-}
-
-// stopProcess sends SIGTERM twice to a process, which must end with exit code 0.
-func stopProcess(t testing.TB, c *exec.Cmd) {
-	t.Helper()
-	terminate(t, c)
-	must.Do(t, c.Wait())
-}
-
 // terminate sends SIGTERM twice to a process, like timeout(1), which signals a process and its group. The second signal
 // arrives while the program saves its state.
 func terminate(t testing.TB, c *exec.Cmd) {

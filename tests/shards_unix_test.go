@@ -314,3 +314,60 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 	}
 	t.Logf("%d killed, %d paused, %d stopped, brokers: %v; %d events in %d shards", killed, paused, stopped, disturbed, events, len(want))
 }
+
+// TestShardsWithLabels kills members that learn events with delayed labels. The final checkpoints must be those of one
+// member that was never disturbed.
+func TestShardsWithLabels(t *testing.T) {
+	longtest.Only(t)
+	const partitions, events = 3, 6000
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events", "labels"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	must.Do(t, err)
+	t.Cleanup(broker.Close)
+	r, at := rand.New(rand.NewPCG(1, 2)), time.Now().Add(-time.Hour)
+	write := map[string]func(id int, value []byte){}
+	for _, topic := range []string{"events", "labels"} {
+		c := stream.DefaultProducerConfig()
+		c.Brokers, c.Topic = broker.ListenAddrs(), topic
+		p := must.Get(stream.NewProducer(t.Context(), c))(t)
+		defer p.Close()
+		write[topic] = func(id int, value []byte) {
+			at = at.Add(10 * time.Millisecond)
+			must.Do(t, p.WriteTo(t.Context(), int32(id%partitions), stream.Message{Key: fmt.Append(nil, id), Value: value, Time: at.UnixMilli()}))
+			must.Do(t, p.Flush(t.Context()))
+		}
+	}
+	args := []string{"--set", "record.id=id", "--set", "labels.topics=[\"labels\"]", "--set", "labels.max_delay=1m", "--set", "labels.idle_timeout=1s"}
+	m := newShardMembers(t, broker.ListenAddrs(), "disturbed", 2)
+	for i := range 2 {
+		m.start(i, args...)
+	}
+	for id := range events {
+		x := r.NormFloat64()
+		write["events"](id, fmt.Appendf(nil, `{"id":"%d","x":%.4f,"user":"u%d"}`, id, x, id%50))
+		if id >= 100 {
+			write["labels"](id-100, fmt.Appendf(nil, `{"id":"%d","label":"%v"}`, id-100, r.IntN(2) == 0))
+		}
+		if i := id / 1000 % 2; id%1000 == 999 {
+			time.Sleep(time.Second)
+			m.kill(i)
+			m.start(i, args...)
+		}
+	}
+	m.await(2*events - 100)
+	single := newShardMembers(t, broker.ListenAddrs(), "undisturbed", 1)
+	single.start(0, args...)
+	single.await(2*events - 100)
+	for _, x := range []*shardMembers{m, single} {
+		for i := range x.processes {
+			x.stop(i)
+		}
+	}
+	files, _ := m.shards()
+	want, _ := single.shards()
+	for shard, file := range want {
+		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
+		}
+	}
+}

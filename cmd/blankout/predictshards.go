@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 
@@ -40,47 +41,18 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	if err != nil {
 		return err
 	}
-	regression := loss.IsRegression(m.Loss)
-	lines := json.NewEncoder(out)
-	text := filepath.Ext(o.out) != ".jsonl" && filepath.Ext(o.out) != ".ndjson"
-	var sums measure.Classes
-	squares := 0.0
-	result := shardMeasures{}
+	x := shardAnswers{model: m, refuse: o.unknown == "refuse"}
+	if o.out != "" {
+		x.out = out
+	}
+	if extension := filepath.Ext(o.out); extension == ".jsonl" || extension == ".ndjson" {
+		x.lines = json.NewEncoder(out)
+	}
 	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, _ func() string) error {
-		if o.maxEvents > 0 && result.Examples == o.maxEvents {
+		if o.maxEvents > 0 && x.measures.Examples == o.maxEvents {
 			return errEnough
 		}
-		e := &in.Examples[i]
-		answer, err := m.PredictRecord(ctx, record.Record{Value: e.Value, Time: e.Time}, 0)
-		if err == nil && answer.OnlyUnseen && o.unknown == "refuse" {
-			err = m.UnseenError(answer.Unseen)
-		}
-		if err != nil {
-			return unusable{err}
-		}
-		result.Examples++
-		result.Shards, answer.Version = answer.Shards, 0
-		switch {
-		case e.Label == event.Unlabeled:
-		case regression:
-			off := e.Target - *answer.Value
-			sums.Add(true, e.Weight, math.Abs(off), 1)
-			squares += e.Weight * off * off
-		default:
-			class := in.Schema.Classes[e.Label]
-			sums.Add(answer.Class == class, e.Weight, measure.LogLoss(answer.Probabilities[class]), 1)
-		}
-		switch {
-		case o.out == "":
-			return nil
-		case !text:
-			return lines.Encode(answer)
-		case regression:
-			_, err = fmt.Fprintln(out, *answer.Value)
-			return err
-		}
-		_, err = fmt.Fprintln(out, printable([]string{answer.Class})[0], answer.Score)
-		return err
+		return x.add(ctx, &in.Examples[i], in.Schema)
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -88,20 +60,69 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	result.Refused = o.data.tally.refused
-	if error, mean := 100*sums.Error(), sums.MeanLogLoss(); regression {
-		rmse := math.Sqrt(squares / sums.Weight)
-		result.MAE, result.RMSE = measure.Defined(mean), measure.Defined(rmse)
-	} else {
-		result.Error, result.LogLoss = measure.Defined(error), measure.Defined(mean)
-	}
+	x.finish(o.data.tally.refused)
 	if !p.quiet {
-		if err := printText(p.stderr, result, textRows); err != nil {
+		if err := printText(p.stderr, x.measures, textRows); err != nil {
 			return err
 		}
 	}
 	if o.json {
-		return json.NewEncoder(p.stdout).Encode(result)
+		return json.NewEncoder(p.stdout).Encode(x.measures)
 	}
 	return nil
+}
+
+// shardAnswers writes and measures the answers of a set of shards.
+type shardAnswers struct {
+	model    *served.Model
+	refuse   bool          // refuse examples of which no shard has seen a feature
+	out      io.Writer     // nil to write nothing
+	lines    *json.Encoder // nil for lines of class and score, or of values
+	sums     measure.Classes
+	squares  float64 // weighted sum of squared errors, for regression
+	measures shardMeasures
+}
+
+// add answers an example of a Schema.
+func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema) error {
+	answer, err := x.model.PredictRecord(ctx, record.Record{Value: e.Value, Time: e.Time}, 0)
+	if err == nil && answer.OnlyUnseen && x.refuse {
+		err = x.model.UnseenError(answer.Unseen)
+	}
+	if err != nil {
+		return unusable{err}
+	}
+	x.measures.Examples++
+	x.measures.Shards, answer.Version = answer.Shards, 0
+	switch {
+	case e.Label == event.Unlabeled:
+	case answer.Value != nil:
+		off := e.Target - *answer.Value
+		x.sums.Add(true, e.Weight, math.Abs(off), 1)
+		x.squares += e.Weight * off * off
+	default:
+		class := s.Classes[e.Label]
+		x.sums.Add(answer.Class == class, e.Weight, measure.LogLoss(answer.Probabilities[class]), 1)
+	}
+	switch {
+	case x.out == nil:
+		return nil
+	case x.lines != nil:
+		return x.lines.Encode(answer)
+	case answer.Value != nil:
+		_, err = fmt.Fprintln(x.out, *answer.Value)
+	default:
+		_, err = fmt.Fprintln(x.out, printable([]string{answer.Class})[0], answer.Score)
+	}
+	return err
+}
+
+// finish computes the measures.
+func (x *shardAnswers) finish(refused int) {
+	x.measures.Refused = refused
+	if loss.IsRegression(x.model.Loss) {
+		x.measures.MAE, x.measures.RMSE = measure.Defined(x.sums.MeanLogLoss()), measure.Defined(math.Sqrt(x.squares/x.sums.Weight))
+		return
+	}
+	x.measures.Error, x.measures.LogLoss = measure.Defined(100*x.sums.Error()), measure.Defined(x.sums.MeanLogLoss())
 }

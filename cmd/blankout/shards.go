@@ -99,19 +99,9 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 
 // newGroupMember reads what the group has published, and decides the number of shards.
 func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*groupMember, error) {
-	topics := slices.Concat(c.Kafka.Topics, c.Kafka.UnlabeledTopics, c.Labels.Topics)
-	in := inputOf(c, "")
-	in.Kafka.Log = log
-	in.Kafka.Topics, in.Kafka.UnlabeledTopics = topics, nil
-	all, err := in.Partitions(ctx)
+	counts, most, err := partitionsOf(ctx, c, log)
 	if err != nil {
 		return nil, err
-	}
-	counts := map[string]int{}
-	most := 0
-	for _, p := range all {
-		counts[p.Topic]++
-		most = max(most, counts[p.Topic])
 	}
 	m := &groupMember{config: c, partitions: counts[c.Kafka.Topics[0]], log: log, own: map[int]*ownShard{}}
 	for _, topic := range c.Labels.Topics {
@@ -142,9 +132,30 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 	if m.follower, err = served.Follow(ctx, where, options); err != nil {
 		return nil, err
 	}
-	m.Member = &shards.Member{Config: c.Group, Shards: count, Kafka: c.Kafka.ConnectConfig, Topics: topics, Learn: m.learn, Log: log}
+	m.Member = &shards.Member{Config: c.Group, Shards: count, Kafka: c.Kafka.ConnectConfig, Topics: groupTopics(c), Learn: m.learn, Log: log}
 	log.Info("joining a group", "group", c.Group.Name, "shards", count, "partitions", most)
 	return m, nil
+}
+
+// groupTopics returns the topics of events and of delayed labels.
+func groupTopics(c *config.Config) []string {
+	return slices.Concat(c.Kafka.Topics, c.Kafka.UnlabeledTopics, c.Labels.Topics)
+}
+
+// partitionsOf returns the number of partitions of each topic, and the largest of these numbers.
+func partitionsOf(ctx context.Context, c *config.Config, log *slog.Logger) (counts map[string]int, most int, err error) {
+	in := inputOf(c, "")
+	in.Kafka.Log, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Only = log, groupTopics(c), nil, nil
+	all, err := in.Partitions(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	counts = map[string]int{}
+	for _, p := range all {
+		counts[p.Topic]++
+		most = max(most, counts[p.Topic])
+	}
+	return counts, most, nil
 }
 
 // serve starts the HTTP server of a member, and accepts events over HTTP if the configuration says so.
@@ -219,7 +230,11 @@ func (m *groupMember) shardConfig(s *shards.Shard) config.Config {
 // learn learns a shard from its newest checkpoint until ctx ends. See shards.Member.Learn.
 func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	c, log := m.shardConfig(s), m.log.With("shard", s.Number)
-	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: m.partitions, HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
+	counts, _, err := partitionsOf(ctx, m.config, log) // there may be new ones since the member's start
+	if err != nil {
+		return err
+	}
+	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: counts[c.Kafka.Topics[0]], HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
 	if len(c.Labels.Topics) > 0 {
 		info.Coverage = 0 // answers are not measured with delayed labels
 	}
@@ -228,7 +243,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		return elsewhere(err)
 	}
 	defer func() { err = elsewhere(errors.Join(err, x.Close())) }()
-	before, err := m.published(s.Number)
+	before, err := m.published(ctx, s.Number)
 	if err != nil {
 		return err
 	}
@@ -240,8 +255,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	if before != nil {
 		earlier = before.Shard
 	}
-	grown := slices.ContainsFunc(s.Partitions, func(p stream.TopicPartition) bool { return int(p.Partition) >= m.partitions })
-	if len(c.Labels.Topics) > 0 && (grown || earlier != nil && earlier.Partitions != m.partitions) {
+	if len(c.Labels.Topics) > 0 && (info.Partitions != m.partitions || earlier != nil && earlier.Partitions != m.partitions) {
 		return usageError{errors.New("the topics have more partitions than before: keys are now in other partitions, and delayed labels may not find their events; start a group of another name")}
 	}
 	x.judge = shards.NewJudge(info, earlier)
@@ -254,7 +268,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		ConnectConfig: c.Kafka.ConnectConfig, Topic: m.config.Group.SnapshotTopic(), Create: true, Shard: shards.Name(s.Number), Start: x.runner.FirstVersion >> 32, Log: log,
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", shards.ErrUnread, err)
 	}
 	publishing, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -285,15 +299,13 @@ func elsewhere(err error) error {
 
 // published returns the newest published model of a shard, or nil. It reads the topic, because the follower may be
 // behind.
-func (m *groupMember) published(shard int) (*served.Model, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+func (m *groupMember) published(ctx context.Context, shard int) (*served.Model, error) {
 	set, err := served.Open(ctx, "kafka:///"+m.config.Group.SnapshotTopic(), served.Options{Schemes: schemes(m.config), Record: &m.config.Record})
 	if errors.Is(err, kafka.ErrEmpty) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", shards.ErrUnread, err)
 	}
 	if n := len(set.Shards()); n != m.Shards {
 		return nil, usageError{fmt.Errorf("topic %s has a group of %d shards, not %d", m.config.Group.SnapshotTopic(), n, m.Shards)}

@@ -18,8 +18,13 @@ import (
 	"blankout/stream"
 )
 
-// ErrElsewhere reports that another process has the checkpoints of a shard: it holds their lock, or has taken it.
-var ErrElsewhere = errors.New("another process has the shard")
+// The reasons for which a shard cannot be learned yet.
+var (
+	// ErrElsewhere reports that another process has the checkpoints of a shard: it holds their lock, or has taken it.
+	ErrElsewhere = errors.New("another process has the shard")
+	// ErrUnread reports that what the group has published cannot be read.
+	ErrUnread = errors.New("the shard's snapshot cannot be read")
+)
 
 // Shard is a shard that this member learns, or waits to learn.
 type Shard struct {
@@ -59,7 +64,7 @@ type Member struct {
 	Kafka  stream.ConnectConfig
 	Topics []string // topics of events and of delayed labels
 	// Learn learns a shard from its newest checkpoint until ctx ends, saves and returns nil. It calls Shard.Runs. If it
-	// returns an ErrElsewhere, Run calls it again while the shard is assigned to this member. Any other error ends Run.
+	// returns an ErrElsewhere or ErrUnread, Run calls it again while the shard is assigned to this member. Any other error ends Run.
 	Learn func(ctx context.Context, s *Shard) error
 	Log   *slog.Logger
 
@@ -69,7 +74,7 @@ type Member struct {
 	current *stream.Generation // nil before the member has joined
 }
 
-// againAfter is the time after which a member tries again to get a shard that another process has.
+// againAfter is the time after which a member tries again to learn a shard.
 const againAfter = 200 * time.Millisecond
 
 // Run learns the assigned shards until ctx ends, or one of them fails. In both cases all shards are saved, and the
@@ -149,15 +154,16 @@ func (m *Member) take(ctx context.Context, g *stream.Generation) {
 	}
 }
 
-// learn learns a shard until ctx ends. While another process has the shard, it waits.
+// learn learns a shard until ctx ends. While the shard cannot be learned yet, it waits.
 func (m *Member) learn(ctx context.Context, s *Shard) error {
 	for told := ""; ; {
 		err := m.Learn(ctx, s)
 		s.runner.Store(nil)
-		if ctx.Err() != nil && (err == nil || errors.Is(err, ErrElsewhere) || errors.Is(err, context.Canceled)) {
+		again := errors.Is(err, ErrElsewhere) || errors.Is(err, ErrUnread)
+		if ctx.Err() != nil && (err == nil || again || errors.Is(err, context.Canceled)) {
 			return nil
 		}
-		if !errors.Is(err, ErrElsewhere) {
+		if !again {
 			return err
 		}
 		why := err.Error()

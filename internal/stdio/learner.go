@@ -209,6 +209,9 @@ func readModel(data []byte) (*learner, error) {
 }
 
 func (l *learner) setModel(m *served.Model) error {
+	if m.Shards() != nil {
+		return fmt.Errorf("%w: the shards of a group are several models: name one, as in DIRECTORY/shard-0, or ask a member over HTTP", errOpening)
+	}
 	l.model, l.record = m, m.Record
 	schema := m.Schema.Clone()
 	schema.Names = nil // predictions do not need names
