@@ -63,7 +63,7 @@ func TestHelpListsValues(t *testing.T) {
 // serve a page or run until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
-		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
+		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML", "blankout sample": "writes events",
 		"blankout completion": "writes a script", "blankout stdio": "answers a program in frames", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)
