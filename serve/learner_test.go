@@ -71,7 +71,7 @@ func TestPageRequests(t *testing.T) {
 	var largest struct {
 		Version  uint64
 		Features int
-		Outputs []struct {
+		Outputs  []struct {
 			Class   string
 			Weights []struct {
 				Feature string
