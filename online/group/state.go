@@ -204,8 +204,8 @@ func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 // blockFold is the name of the block that a snapshot has in addition to the Learner's blocks.
 const blockFold = "fold"
 
-// EachBlock yields the encoded state: the blocks of the Learner, which form a model file, and the block "fold". Equal
-// Folds yield equal bytes.
+// EachBlock yields the encoded state: the blocks of the Learner, which form a model file, and the block "fold" with the
+// applied commits. Equal Folds yield equal bytes.
 func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	learner, err := f.learner.Snapshot().EachBlock()
 	if err != nil {

@@ -262,7 +262,7 @@ func (w *world) warmUp() {
 	then()
 }
 
-// begin makes work equal to the state of the group.
+// begin sets the member's own learner, work, to the state of the group.
 func (w *world) begin(peers int) {
 	if err := w.work.Follow(w.fold.Learner(), w.dirty, peers, w.events64()); err != nil {
 		w.err = err
