@@ -108,12 +108,9 @@ LIBLINEAR ?=
 quality:
 	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -liblinear "$(LIBLINEAR)"
 
-# Writes docs/speed.md, and of it the table that README quotes: 4 minutes on two cores. It fills a topic of the broker
+# Writes docs/speed.md: 4 minutes on two cores. It fills a topic of the broker
 # KAFKA with kcat. PYTHON needs River and confluent-kafka.
 KAFKA ?=
 speed:
 	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -brokers "$(KAFKA)" -only speed > docs/speed.md.new
 	mv docs/speed.md.new docs/speed.md
-	awk 'NR == FNR { if (/^\| one pass over \| blankout/) on = 1; if (!/^\|/) on = 0; if (on) rows = rows $$0 "\n"; next } \
-		/^\| one pass over/ { printf "%s", rows; on = 1 } !/^\|/ { on = 0 } !on' docs/speed.md README.md > README.md.new
-	mv README.md.new README.md

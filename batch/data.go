@@ -3,6 +3,8 @@ package batch
 // This file has Data, the training set that every solver reads.
 
 import (
+	"slices"
+
 	"blankout/internal/event"
 
 	"blankout/internal/model"
@@ -56,6 +58,12 @@ func (d *Data) Rows() int { return len(d.rows) }
 
 // Columns returns the number of compact columns.
 func (d *Data) Columns() int { return len(d.columns) }
+
+// Features returns the number of columns that are not of a knot of a spline.
+func (d *Data) Features() int {
+	n, _ := slices.BinarySearch(d.columns, model.FirstBasisColumn)
+	return n
+}
 
 // Column returns the Schema's column of a compact column.
 func (d *Data) Column(c int) uint32 { return d.columns[c] }

@@ -547,7 +547,7 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	if c.Level != nil {
 		live = v.weights(all, v.live, c.Config)
 	}
-	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Columns(),
+	r := &Validation{Time: begin.UTC(), Loss: solution.loss, Noise: c.Noise, Cost: c.Cost, Features: all.Features(),
 		Events: len(v.learned), Holdout: len(v.heldOut), Deletions: c.Deletions, Converged: solution.Converged && least.Converged}
 	if c.L2 == 0 {
 		r.Cost = 0

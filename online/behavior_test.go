@@ -542,7 +542,7 @@ func TestUnseenColumns(t *testing.T) {
 		for _, e := range events {
 			l.learn(e)
 		}
-		before := l.Report().Features
+		before := l.Report().Rows
 		for _, e := range events[:20] {
 			want := l.scores(e)
 			more := clone(e)
@@ -553,7 +553,7 @@ func TestUnseenColumns(t *testing.T) {
 		}
 		none := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1})
 		alone := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
-		if !sameScores(none, alone) || model.Predict(none) < 0 || l.Report().Features != before {
+		if !sameScores(none, alone) || model.Predict(none) < 0 || l.Report().Rows != before {
 			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
 		}
 	}

@@ -124,7 +124,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 					l = restart(t, config, l)
 				}
 			}
-			if rows := l.Report().Features; rows < 4*1300 {
+			if rows := l.Report().Rows; rows < 4*1300 {
 				t.Fatalf("%d rows", rows)
 			}
 			if found := l.Snapshot().Model().Scaler.Splines != nil; found != c.found {

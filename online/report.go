@@ -16,7 +16,7 @@ import (
 // Report returns all measures and counts so far.
 func (l *Learner) Report() Report {
 	expected := forecastError(l.predictor.mixture, l.targets != nil)
-	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
+	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Features(), Rows: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
 	r.Noise = l.predictor.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
 	if weights, ranges := l.predictor.mixture.ByRange(); weights != nil {

@@ -55,8 +55,8 @@ func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
 	rows := int(memory.Least) / 8 / l.Snapshot().Model().Layout.Width
-	if last != rows/100 || l.Report().Features != 100*last {
-		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Report().Features, rows)
+	if last != rows/100 || l.Report().Rows != 100*last {
+		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Report().Rows, rows)
 	}
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
@@ -83,8 +83,8 @@ func TestColumnRefused(t *testing.T) {
 	fits := crowded(last, 0)
 	n := rows - 100*last
 	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
-	if l.Learn(fits, nil).Scores == nil || l.Report().Features != rows {
-		t.Errorf("%d rows, where there is room for %d", l.Report().Features, rows)
+	if l.Learn(fits, nil).Scores == nil || l.Report().Rows != rows {
+		t.Errorf("%d rows, where there is room for %d", l.Report().Rows, rows)
 	}
 }
 

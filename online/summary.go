@@ -20,7 +20,8 @@ type Report struct {
 	monitor.Report
 	// RefreshFailures is the number of IRLS steps that had no solution. Such a step changes nothing.
 	RefreshFailures uint64
-	Features        int // number of columns that have rows
+	Features        int // number of features that have weights
+	Rows            int // number of rows of weights: those of the features and of the knots of splines
 
 	Noise   loss.Noise     // the noise level with the largest mixture weight for complete events
 	Level   string         // short name of Noise

@@ -167,8 +167,8 @@ func (c *Claim) conclude() {
 	}
 }
 
-// Claim reports a claim. Why is used only if the claim is not reproduced. If the results are not Decisive, the verdict
-// is NotDecided.
+// Claim adds a claim of a paper, with what was measured, to the results. Why is used only if the claim is not
+// reproduced. If the results are not Decisive, the verdict is NotDecided.
 func (s *Setting) Claim(c Claim) {
 	c.conclude()
 	switch {

@@ -69,9 +69,9 @@ func TestPageRequests(t *testing.T) {
 		t.Errorf("area %v, AUC %v; all: %+v", area/200/200, b.AUC(), last)
 	}
 	var largest struct {
-		Version uint64
-		Columns int
-		Outputs []struct {
+		Version  uint64
+		Features int
+		Outputs  []struct {
 			Class   string
 			Weights []struct {
 				Feature string
@@ -81,7 +81,7 @@ func TestPageRequests(t *testing.T) {
 	}
 	get("/v1/model/largest?n=3", &largest)
 	model := runner.Model()
-	if largest.Version != runner.Published().Version || largest.Columns != 11 || len(largest.Outputs) != 1 || largest.Outputs[0].Class != "yes" || len(largest.Outputs[0].Weights) != 3 {
+	if largest.Version != runner.Published().Version || largest.Features != 11 || len(largest.Outputs) != 1 || largest.Outputs[0].Class != "yes" || len(largest.Outputs[0].Weights) != 3 {
 		t.Fatalf("largest: %+v", largest)
 	}
 	third := math.Abs(largest.Outputs[0].Weights[2].Weight)

@@ -324,14 +324,13 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 		Class   string   `json:"class"`
 		Weights []weight `json:"weights"`
 	}
-	columns, found := s.most.of(m, linear)
 	answer := struct {
-		Version uint64   `json:"version"`
-		Columns int      `json:"columns"`
-		Outputs []output `json:"outputs"`
-	}{Version: m.Version, Columns: columns}
+		Version  uint64   `json:"version"`
+		Features int      `json:"features"`
+		Outputs  []output `json:"outputs"`
+	}{Version: m.Version, Features: linear.Rows.Features()}
 	name := m.Namer()
-	for k, list := range found {
+	for k, list := range s.most.of(m, linear) {
 		out := output{Class: outputName(m, k)}
 		for _, c := range list[:min(n, len(list))] {
 			out.Weights = append(out.Weights, weight{name(c.column), c.weight})
@@ -356,7 +355,6 @@ func outputName(m *served.Model, k int) string {
 type largestWeights struct {
 	mu      sync.Mutex
 	model   *served.Model
-	columns int
 	largest [][]columnWeight // largest weights by output, largest first
 }
 
@@ -365,17 +363,16 @@ type columnWeight struct {
 	weight float64
 }
 
-// of returns the number of columns and the largest weights of a model. The caller must not change the returned weights.
-func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
+// of returns the largest weights of a model. The caller must not change the returned weights.
+func (l *largestWeights) of(m *served.Model, linear *model.Linear) [][]columnWeight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.model != m {
-		l.model, l.columns, l.largest = m, 0, make([][]columnWeight, m.Outputs)
+		l.model, l.largest = m, make([][]columnWeight, m.Outputs)
 		farther := func(a, b columnWeight) int {
 			return cmp.Or(cmp.Compare(math.Abs(b.weight), math.Abs(a.weight)), cmp.Compare(a.column, b.column))
 		}
 		for c := range linear.Columns() {
-			l.columns++
 			for k, w := range c.Weights {
 				list := append(l.largest[k], columnWeight{c.Number, w})
 				if len(list) >= 4*maxLargest {
@@ -390,5 +387,5 @@ func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int,
 			l.largest[k] = list[:min(len(list), maxLargest)]
 		}
 	}
-	return l.columns, l.largest
+	return l.largest
 }

@@ -136,6 +136,8 @@ func TestFile(t *testing.T) {
 		{"a.csv", "label,x\r\"1,\r\",2\r", func(c *record.Config) { c.Growing = true }, "error a.csv: syntax: its lines end with CR alone, and are read as ending with LF: convert them with tr '\\r' '\\n' < FILE"},
 		{"a.csv", "label,x\r\n1,2\r\n# of us\r\n", nil, "1: 1 x:2:n\n2: syntax: a.csv:3: 1 values for 2 columns: if it is a comment, remove it, as grep -v '^#' FILE does"},
 		{"a.csv", "\ufeffsep=;\r\nlabel;x\r\n1;2\r\n", nil, "2: 1 x:2:n"},
+		{"a.csv", "# of us\n\"sep=;\"\nlabel;x\n1;2\n", nil, "3: 1 x:2:n"},
+		{"a.csv", "label,x\n1,2\nlabel,x\n0,3\n\"label\",x\nlabel,4\n", nil, "1: 1 x:2:n\n2: syntax: a.csv:3: the header again, as where files are put together\n3: 0 x:3:n\n4: syntax: a.csv:5: the header again, as where files are put together\n5: label x:4:n"},
 		{"a.csv", "sep=|\n1|2\n", func(c *record.Config) { c.Columns = []string{"label", "x"} }, "1: 1 x:2:n"},
 		{"a.csv", "# made by us, today\n#\nlabel,x\n1,2\n# more, of them\n0,3\n", nil, "3: 1 x:2:n\n5: 0 x:3:n"},
 		{"a.csv", "#label,x\n1,2\n#,3\n", func(c *record.Config) { c.Label = "#label" }, "1: 1 x:2:n\n2: # x:3:n"},

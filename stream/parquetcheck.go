@@ -83,8 +83,8 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []
 	return nil
 }
 
-// checkColumn checks the pages from at to end, whose values take each bytes. room is the memory of the largest page,
-// beyond usualRoom times its bytes in the file.
+// checkColumn checks the pages in the byte range from at to end. A value takes the given number of bytes (each). room
+// is the memory of the largest page, beyond usualRoom times its bytes in the file.
 func checkColumn(file io.ReaderAt, at, end, each int64, codec format.CompressionCodec) (room int64, err error) {
 	var buffer []byte
 	dictionary := int64(0)

@@ -27,7 +27,7 @@ import (
 // warning. Only the ports differ from the page.
 func TestStartFromAClone(t *testing.T) {
 	longtest.Only(t)
-	for _, name := range []string{"git", "awk", "curl", "sh"} {
+	for _, name := range []string{"git", "curl", "sh"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("there is no %s", name)
 		}
@@ -40,7 +40,7 @@ func TestStartFromAClone(t *testing.T) {
 	text := must.Get(os.ReadFile(filepath.Join(clone, "docs/start.md")))(t)
 	broker, page := freeAddress(t), freeAddress(t)
 	ports := strings.NewReplacer("127.0.0.1:9092", broker, "127.0.0.1:8642", page)
-	background := map[string]string{"blankout broker": broker, "blankout run -f service.toml --topic payments": page}
+	background := map[string]string{"blankout broker": broker, "blankout run -f service.toml": page}
 	s := shell{t: t, dir: clone}
 	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 		commands := strings.TrimSpace(block[1])
@@ -61,7 +61,7 @@ func TestStartFromAClone(t *testing.T) {
 			t.Errorf("a warning: %s", said)
 		}
 	}
-	if n := strings.Count(s.said[3].String()+s.said[4].String(), `"msg":"stopped","events":2000,`); n != 1 {
+	if n := strings.Count(s.said[4].String()+s.said[5].String(), `"msg":"stopped","events":2000,`); n != 1 {
 		t.Errorf("the topic was learned %d times: %s", n, s.said)
 	}
 }

@@ -18,9 +18,10 @@ import (
 	"blankout/internal/served"
 )
 
-// answers writes a prediction for every example. A .jsonl file gets the JSON of the HTTP server. A .csv file gets rows
-// of ID, class and probabilities. Any other file gets lines of class and scores. With --explain, the output has
-// explanations instead.
+// answers writes a prediction for every example. Without a file, standard output gets short CSV rows: ID, class and
+// probability or, for regression, ID, value, low and high. A .jsonl file gets the JSON of the HTTP server. A .csv file
+// gets rows of ID, class and probabilities. Any other file gets lines of class and scores. With --explain, the output
+// has explanations instead.
 type answers struct {
 	model      *served.Model
 	reader     *fillReader
@@ -30,6 +31,7 @@ type answers struct {
 	out        io.Writer
 	json       *json.Encoder
 	csv        *csv.Writer
+	short      bool // whether the rows of csv have only the prediction
 	explain    explainFlags
 	classes    []string // class names, written as in the text format
 	line       []byte
@@ -45,18 +47,24 @@ func newAnswers(out io.Writer, path string, m *served.Model, reader *fillReader,
 		if explain.form != "" {
 			return a, m.Explains()
 		}
-	case extension == ".csv":
-		a.csv = csv.NewWriter(out)
+	case extension == ".csv", path == "":
+		a.csv, a.short = csv.NewWriter(out), path == ""
 		return a, a.csv.Write(a.header())
 	}
 	return a, nil
 }
 
 func (a *answers) header() []string {
-	if a.regression {
-		return []string{"id", "value", "low", "high", "missing", "missing_policy"}
-	}
 	row := []string{"id", "class", "probability"}
+	if a.regression {
+		row = []string{"id", "value", "low", "high"}
+	}
+	switch {
+	case a.short:
+		return row
+	case a.regression:
+		return append(row, "missing", "missing_policy")
+	}
 	for _, k := range a.shown() {
 		row = append(row, "P("+a.model.Schema.Classes[k]+")")
 	}
@@ -148,9 +156,14 @@ func (a *answers) rowOf(e *event.Example, scores, probabilities []float64, place
 	} else {
 		k := a.model.Head.Predict(scores)
 		a.row = append(a.row, a.model.Schema.Classes[k], number(probabilities[k]))
-		for _, k := range a.shown() {
-			a.row = append(a.row, number(probabilities[k]))
+		if !a.short {
+			for _, k := range a.shown() {
+				a.row = append(a.row, number(probabilities[k]))
+			}
 		}
+	}
+	if a.short {
+		return a.row
 	}
 	missing, answer := "", a.model.Handling(e)
 	if answer.Policy() != "" {

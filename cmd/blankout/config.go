@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,22 +114,28 @@ func (p *program) configCommand() *cobra.Command {
 	return c
 }
 
+// initFlags are the flags of config init.
+type initFlags struct {
+	force                 bool
+	fromFile, fromTopic   string
+	brokers, topic, label string
+	set                   []string
+}
+
 func (p *program) configInit() *cobra.Command {
-	var force bool
-	var fromFile, fromTopic, brokers string
-	var set []string
+	var o initFlags
 	c := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a configuration with every key explained (to blankout.toml; - is standard output)",
-		Long: `init writes a configuration with every key explained.
+		Long: `init writes a configuration with every key explained. --brokers, --topic and --label fill in
+the keys that have no default for your stream; --set sets any other key.
 
 With --from-file or --from-topic it reads the first events and drafts a short configuration:
 the format, the classes (the rarer of two last), and each field with its kind, its range and
-how often it is missing. It drops fields that look like an id or a time. --set sets keys of the
-written file, such as record.label=fraud.`,
-		Example: "  blankout config init\n  blankout config init service.toml --brokers kafka-1:9092 --set kafka.topics=payments\n  blankout config init -\n" +
-			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
-			"  blankout config init - --from-topic payments --set record.label=fraud",
+how often it is missing. It drops fields that look like an id or a time.`,
+		Example: "  blankout config init\n  blankout config init service.toml --brokers kafka-1:9092 --topic payments --label fraud\n  blankout config init -\n" +
+			"  blankout config init draft.toml --from-file events.jsonl --label fraud\n" +
+			"  blankout config init - --from-topic payments --label fraud",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("config init takes one file, got %d", len(args))}
@@ -136,79 +143,113 @@ written file, such as record.label=fraud.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			name, text := "blankout.toml", config.Template
+			name := "blankout.toml"
 			if len(args) > 0 {
 				name = args[0]
 			}
-			drafting := fromFile != "" || fromTopic != ""
-			flags := configFlags{set: slices.Clip(set)}
-			if fromTopic != "" && !strings.HasPrefix(fromTopic, "kafka://") {
-				flags.set = append(flags.set, "kafka.topics="+fromTopic)
-			}
-			if brokers != "" {
-				flags.set = append(flags.set, "kafka.brokers="+brokers)
-			}
-			switch {
-			case fromFile != "" && fromTopic != "":
-				return usageError{errors.New("config init: --from-file and --from-topic exclude each other")}
-			case brokers != "" && strings.HasPrefix(fromTopic, "kafka://"):
-				return usageError{errors.New("config init: --brokers and the brokers of --from-topic kafka://… exclude each other")}
-			case !drafting && len(flags.set) > 0:
-				l, err := flags.load()
-				if err != nil {
-					return err
-				}
-				text = l.FilledTemplate()
-			case drafting:
-				l, err := flags.load()
-				if err != nil {
-					return err
-				}
-				where := fromFile
-				if strings.HasPrefix(fromTopic, "kafka://") {
-					where = fromTopic
-				}
-				drafted, err := draft(c.Context(), l, where)
-				if err != nil {
-					return fmt.Errorf("config init: %w", err)
-				}
-				text = l.AddFlags(string(drafted))
+			text, next, err := o.text(c.Context())
+			if err != nil {
+				return err
 			}
 			if name == "-" {
 				_, err := fmt.Fprint(p.stdout, text)
 				return err
 			}
-			create := createFile
-			if !force {
-				create = func(name string) (*os.File, error) {
-					return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-				}
-			}
-			f, err := create(name)
-			if errors.Is(err, fs.ErrExist) {
-				return usageError{fmt.Errorf("writing the configuration: %s exists (--force overwrites it)", name)}
-			}
-			if err != nil {
-				return fmt.Errorf("writing the configuration: %w", err)
-			}
-			_, err = f.WriteString(text)
-			if err := errors.Join(err, f.Close()); err != nil {
-				return fmt.Errorf("writing the configuration: %w", err)
-			}
-			next := "edit [kafka] and [record]"
-			if fromFile != "" || fromTopic != "" {
-				next = "look it over"
+			if err := o.write(name, text); err != nil {
+				return err
 			}
 			fmt.Fprintf(p.stderr, "wrote %s: %s, then blankout config check -f %s\n", name, next, name)
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
-	c.Flags().StringVar(&fromFile, "from-file", "", "draft from the first events of `FILE`")
-	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft from the first events of `TOPIC` or kafka://HOST:PORT/TOPIC")
-	c.Flags().StringVar(&brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
-	c.Flags().StringArrayVar(&set, "set", nil, "one setting, as in --set record.label=fraud (`KEY=VALUE`)")
+	f := c.Flags()
+	f.BoolVar(&o.force, "force", false, "overwrite an existing file")
+	f.StringVar(&o.fromFile, "from-file", "", "draft from the first events of `FILE`")
+	f.StringVar(&o.fromTopic, "from-topic", "", "draft from the first events of `TOPIC` or kafka://HOST:PORT/TOPIC")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
+	f.StringVar(&o.topic, "topic", "", "`TOPIC` to learn from [kafka.topics]")
+	f.StringVar(&o.label, "label", "", "`FIELD` to predict [record.label]")
+	f.StringArrayVar(&o.set, "set", nil, "one setting, as in --set learner.half_life=50000 (`KEY=VALUE`)")
 	return c
+}
+
+// settings returns the keys that the flags set, and the flags that would set the other keys without a useful default.
+func (o *initFlags) settings() (set []string, left []string) {
+	topic := o.topic
+	if o.fromTopic != "" && !strings.HasPrefix(o.fromTopic, "kafka://") {
+		topic = o.fromTopic
+	}
+	set = slices.Clip(o.set)
+	for _, key := range []struct{ name, flag, value string }{{"kafka.brokers", "--brokers", o.brokers}, {"kafka.topics", "--topic", topic}, {"record.label", "--label", o.label}} {
+		switch given := func(s string) bool { return strings.HasPrefix(s, key.name+"=") }; {
+		case key.value != "":
+			set = append(set, key.name+"="+key.value)
+		case !slices.ContainsFunc(set, given):
+			left = append(left, key.flag)
+		}
+	}
+	return set, left
+}
+
+// text returns the configuration, and what the user should do next.
+func (o *initFlags) text(ctx context.Context) (text, next string, err error) {
+	address := strings.HasPrefix(o.fromTopic, "kafka://")
+	switch {
+	case o.fromFile != "" && o.fromTopic != "":
+		return "", "", usageError{errors.New("config init: --from-file and --from-topic exclude each other")}
+	case o.fromTopic != "" && o.topic != "":
+		return "", "", usageError{errors.New("config init: --topic and --from-topic exclude each other")}
+	case o.brokers != "" && address:
+		return "", "", usageError{errors.New("config init: --brokers and the brokers of --from-topic kafka://… exclude each other")}
+	}
+	set, left := o.settings()
+	next = "look it over"
+	flags := configFlags{set: set}
+	if o.fromFile == "" && o.fromTopic == "" {
+		if len(left) > 0 {
+			next = "edit [kafka] and [record] (or give " + strings.Join(left, ", ") + ")"
+		}
+		if len(set) == 0 {
+			return config.Template, next, nil
+		}
+	}
+	l, err := flags.load()
+	if err != nil {
+		return "", "", err
+	}
+	if o.fromFile == "" && o.fromTopic == "" {
+		return l.FilledTemplate(), next, nil
+	}
+	where := o.fromFile
+	if address {
+		where = o.fromTopic
+	}
+	drafted, todo, err := draft(ctx, l, where)
+	if err != nil {
+		return "", "", fmt.Errorf("config init: %w", err)
+	}
+	return l.AddFlags(string(drafted)), cmp.Or(todo, next), nil
+}
+
+func (o *initFlags) write(name, text string) error {
+	create := createFile
+	if !o.force {
+		create = func(name string) (*os.File, error) {
+			return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		}
+	}
+	f, err := create(name)
+	if errors.Is(err, fs.ErrExist) {
+		return usageError{fmt.Errorf("writing the configuration: %s exists (--force overwrites it)", name)}
+	}
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	return nil
 }
 
 // checkResult is the JSON output of config check for a valid configuration.

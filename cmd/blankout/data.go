@@ -178,9 +178,8 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 // at its first event and uses two.
 const maxClasses = 1000
 
-// resolve determines the settings for reading records. They are in [record] of the configuration. If there is no
-// configuration file, the file of m may have them. The environment, --set and flags override both. The model m may be
-// nil.
+// resolve determines the settings for reading records. They are in [record] of the configuration file or, if there is
+// none, in the model file that m was read from. The environment, --set and flags override both. The model m may be nil.
 func (d *dataFlags) resolve(m *served.Model) error {
 	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}

@@ -244,7 +244,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, store *checkpoint.Sto
 	if d.keep != "" {
 		fmt.Fprintf(out, "Inspect it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
-	fmt.Fprintf(out, "For your own topic: blankout config init, edit [kafka] and [record], blankout run -f blankout.toml\n")
+	fmt.Fprintf(out, "For your own topic: blankout config init --brokers HOST:PORT --topic TOPIC --label FIELD, then blankout run\n")
 	if err := out.Flush(); err != nil || !d.json {
 		return err
 	}

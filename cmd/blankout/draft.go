@@ -27,8 +27,8 @@ const draftFields = 200
 
 // draft returns a configuration for events like the events of a sample. The sample is read from a file, from kafka://…
 // or, if where is "", from the topics of l. The configuration contains the keys that the sample determines, and a
-// comment on each field.
-func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
+// comment on each field. If no event has the label, todo says what to do about it.
+func draft(ctx context.Context, l *config.Loaded, where string) (text []byte, todo string, err error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
 	kafka.UntilEnd = true // read only the current events of a topic
 	read := func() (*sample, error) {
@@ -36,7 +36,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	}
 	s, err := read()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	c.Separator = cmp.Or(s.separator, c.Separator)
 	var written []notation.Found // numbers written in text; they are not found again once the notation is set
@@ -44,7 +44,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 		written = s.written
 		c.Decimal, c.Thousands = n.Decimal, n.Thousands
 		if s, err = read(); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	times := s.schema.ReadAs(event.ReadTime)
@@ -57,7 +57,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	c.Text, c.TimeFeatures = append(slices.Clone(c.Text), s.schema.ReadAs(event.ReadText)...), addNew(c.TimeFeatures, times, c.Time)
 	named, err := read()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if named.refused == s.refused {
 		s = named
@@ -69,7 +69,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 			c.Time = field
 			timed, err := read()
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			if timed.time != 0 && timed.refused == s.refused && health.OddTime(timed.time, field) == "" {
 				s = timed
@@ -87,7 +87,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 		if s.refused > 0 {
 			why = "all are refused, the first for " + event.Printable(s.first)
 		}
-		return nil, refusedError{fmt.Errorf("%s: no event can be read: %s; set the format with --set record.format=FORMAT", name, why)}
+		return nil, "", refusedError{fmt.Errorf("%s: no event can be read: %s; set the format with --set record.format=FORMAT", name, why)}
 	}
 	format := c.Format
 	if named := record.FormatOf(where); named != "" {
@@ -121,7 +121,10 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	line("")
 	line("[checkpoint]")
 	line("directory = %s", quote(string(l.Checkpoint.Directory)))
-	return out.Bytes(), nil
+	if hasLabelField(&c, format) && s.labeled == 0 {
+		todo = fmt.Sprintf("no event has the field %q: set record.label (or give --label)%s", event.Printable(c.Label), s.labelFields(". It could be "))
+	}
+	return out.Bytes(), todo, nil
 }
 
 // addNew returns list with the other names that it does not have, except one.
@@ -135,12 +138,17 @@ func addNew(list, other []string, except string) []string {
 	return list
 }
 
+// hasLabelField reports whether events have a label in a field with a name.
+func hasLabelField(c *record.Config, format string) bool {
+	return !c.Unlabeled && format != "svmlight" && format != "vw"
+}
+
 // draftRecord writes the section [record].
 func draftRecord(line func(text string, args ...any), c *record.Config, format string, s *sample) {
 	line("[record]")
 	line("format = %s", quote(format))
 	switch {
-	case c.Unlabeled || format == "svmlight" || format == "vw":
+	case !hasLabelField(c, format):
 	case s.labeled == 0:
 		line("label = %s  # NO EVENT HAS IT: name the label's field%s", quote(c.Label), s.labelFields("; it could be "))
 	default:

@@ -88,8 +88,8 @@ type inspection struct {
 	Bytes       int64           `json:"bytes"`
 	Events      uint64          `json:"events"`
 	Classes     []string        `json:"classes"`
-	Fields      int             `json:"fields"`
-	Features    int             `json:"features"` // number of columns with a row of weights
+	Fields      int             `json:"fields"`   // number of fields of the record that are learned
+	Features    int             `json:"features"` // number of inputs with a row of weights, as in the outputs of run and train
 	Knots       int             `json:"knots"`    // number of further rows, for the knots of splines
 	Columns     uint64          `json:"columns"`
 	Names       int             `json:"names"`
@@ -209,7 +209,12 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		return nil, err
 	}
 	head, s := trained.Head, trained.Schema
-	i.Events, i.Classes, i.Fields, i.Columns = head.Events, s.Classes, len(s.Fields), s.Columns()
+	i.Events, i.Classes, i.Columns = head.Events, s.Classes, s.Columns()
+	for _, f := range s.Fields {
+		if f.Name != "" { // the field of columns without a field
+			i.Fields++
+		}
+	}
 	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
 	i.Loss, i.Noise, i.Trained, i.Standardize, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
 	if k, ok := trained.Model.(*kernel.Model); ok {
@@ -220,13 +225,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		return i, nil
 	}
 	i.Memory, i.Norm, i.Largest = m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
-	for slot := range m.Rows.Len() {
-		if column, _ := m.Rows.Column(slot); column < model.FirstBasisColumn {
-			i.Features++
-		} else {
-			i.Knots++
-		}
-	}
+	i.Features, i.Knots = m.Rows.Features(), m.Rows.Len()-m.Rows.Features()
 	i.Policies = m.Missing.Ranges()
 	if m.Faults != nil {
 		for _, f := range m.Faults.Stuck {

@@ -49,9 +49,13 @@ func (p *program) predict() *cobra.Command {
 labeled ones. For a directory of checkpoints it takes the newest. The directory of a group
 predicts with the mean of its shards.
 
--o writes a line for each example: the predicted class and the scores or, for regression,
-the value and its interval. A file named .csv gets rows of id, class and probabilities, or
-value, low and high. A file named .jsonl gets the predictions of the HTTP server.
+It prints a CSV row for each example: id, class and probability or, for regression, id,
+value, low and high. Messages and the measures go to standard error. With --json the
+measures go to standard output and predictions only to the file of -o.
+
+-o writes the predictions to a file. A file named .csv gets more columns: all probabilities,
+missing fields and the prediction set. A file named .jsonl gets the predictions of the HTTP
+server. Any other file gets lines of class and scores.
 
 Measures of classes are error, log-loss, AUC, average precision, calibration and confusion.
 Measures of regression are MAE, RMSE, R2, deviance and the coverage of the intervals.
@@ -116,7 +120,7 @@ or for declared ones with --declared.
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\n.csv and .jsonl also get probabilities")
+	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\n.csv and .jsonl also get probabilities\n[id, class, probability on standard output]")
 	f.Float64Var(&o.remove, "delete", 0, "delete each feature with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "delete each group of features with probability `D`")
 	f.BoolVar(&o.declared, "declared", false, "declare deleted features missing, see --missing-policy")
@@ -170,9 +174,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			return err
 		}
 	}
-	if o.data.record.Unlabeled = o.unlabeled; o.unlabeled && o.out == "" && !o.json {
-		o.out = "-" // there is nothing to measure
-	}
+	o.data.record.Unlabeled = o.unlabeled
 	// Labels that are not classes of the model are added to the Schema as additional classes.
 	known := len(schema.Classes)
 	schema = schema.Clone()
@@ -185,7 +187,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		// A model file of an earlier version may list regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
-	out, err := p.create(o.out)
+	path := o.out
+	if path == "" && !o.json {
+		path = "-"
+	}
+	out, err := p.create(path)
 	if err != nil {
 		return err
 	}
@@ -237,7 +243,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			probabilities = head.Probabilities(s, probabilities)
 			measureClasses(measures, head, e, missing.answer(e), s, probabilities)
 		}
-		if o.out == "" {
+		if path == "" {
 			return nil
 		}
 		return write.add(e, s, probabilities, place)

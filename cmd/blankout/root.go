@@ -99,6 +99,7 @@ expected loss over missing features, so the model keeps working when features di
 		p.demo(),
 		p.broker(),
 		p.runCommand(),
+		p.sampleCommand(),
 		p.produce(),
 		p.inspect(),
 		p.serve(),

@@ -142,7 +142,8 @@ func TestDraftTime(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
-		got := must.Get(draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path))(t)
+		got, _, err := draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path)
+		must.Do(t, err)
 		must.Contains(t, string(got), "\n"+want)
 	}
 }

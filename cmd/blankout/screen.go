@@ -151,6 +151,9 @@ func (l *learning) look(s *run.Status) []any {
 	} {
 		if x.value != nil {
 			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*x.value, 'g', 5, 64), 64)
+			if strings.HasSuffix(x.name, "_error") { // percent
+				rounded = hundredths(*x.value)
+			}
 			out = append(out, x.name, rounded)
 		}
 	}

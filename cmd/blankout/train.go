@@ -254,7 +254,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		return refusedError{err}
 	}
 	r := trainResult{Objective: &fit.Objective, Converged: fit.Converged, Tol: o.config.Tol, Seconds: fit.Seconds, LoadSeconds: load,
-		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Columns(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalized: o.config.L2 == 0}
+		Iterations: fit.Iterations, Passes: fit.Passes, Examples: d.Rows(), Features: d.Features(), Classes: len(d.Schema.Classes), Refused: o.data.tally.refused, unpenalized: o.config.L2 == 0}
 	if o.observed {
 		r.Noise = o.config.Noise
 	}

@@ -63,7 +63,7 @@ func TestHelpListsValues(t *testing.T) {
 // serve a page or run until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
-		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
+		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML", "blankout sample": "writes events",
 		"blankout completion": "writes a script", "blankout stdio": "answers a program in frames", "blankout help": "writes help",
 	}
 	var visit func(c *cobra.Command)
@@ -90,7 +90,7 @@ func TestJSON(t *testing.T) {
 
 // TestFlagsInDocuments checks that every flag of blankout that a document names exists.
 func TestFlagsInDocuments(t *testing.T) {
-	known := map[string]bool{"help": true, "version": true, "bfgs": true, "oaa": true, "quick": true, "full": true} // the last four are flags of VW and of papers
+	known := map[string]bool{"help": true, "version": true, "bfgs": true, "oaa": true, "daemon": true, "port": true, "save": true, "invert": true, "audit": true, "quick": true, "full": true} // flags of VW and of papers
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		add := func(f *pflag.Flag) { known[f.Name] = true }

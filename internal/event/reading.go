@@ -83,8 +83,8 @@ func (r *Reading) Advice() string {
 	return ""
 }
 
-// SetReading stores a Reading at an index, or adds it at the end. It reports whether there is room. A View keeps the
-// old Reading.
+// SetReading stores a Reading at an index, or adds it at the end. It reports whether there is room. A view of
+// s that was taken earlier keeps the Reading that it had.
 func (s *Schema) SetReading(i int, r Reading) bool {
 	if i == len(s.Readings) {
 		if i == maxReadings {

@@ -304,8 +304,8 @@ func (x *cells) solveNoisy(t *cellEvent) bool {
 	return true
 }
 
-// judge updates r of the active readings, the fractions of dead readings and the evidence. A former r keeps the
-// fraction damp. change is the largest change of an r.
+// judge updates three estimates: the probability r that an active reading is dead, the fractions of dead readings, and
+// the evidence that there are any. A former r keeps the fraction damp. change is the largest change of an r.
 func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
 	odds := math.Log(1 - t.atoms - t.others)
 	for _, i := range t.active {

@@ -26,6 +26,7 @@ type Table struct {
 	perBits uint     // log2 of the rows in a block
 	index   index    // maps columns to slots
 	columns []uint32 // column of each slot
+	basis   int      // number of spline columns among them
 	blocks  []tableBlock
 	lent    int         // number of blocks whose memory is shared
 	chunk   pages.Chunk // memory for future blocks
@@ -211,6 +212,18 @@ func (t *Table) Width() int { return t.width }
 
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.columns) }
+
+// Features returns the number of rows of features: rows that are not of a knot of a spline.
+func (t *Table) Features() int { return len(t.columns) - t.basis }
+
+// countBasis counts the spline columns.
+func (t *Table) countBasis(columns ...uint32) {
+	for _, column := range columns {
+		if column >= FirstBasisColumn {
+			t.basis++
+		}
+	}
+}
 
 // Bytes returns the memory of the Table, without the unused memory after its last block.
 func (t *Table) Bytes() int {
@@ -452,6 +465,7 @@ func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 func (t *Table) add(column uint32) []float64 {
 	slot := uint32(len(t.columns))
 	t.columns = append(t.columns, column)
+	t.countBasis(column)
 	t.index.enter(column, slot)
 	if block := int(slot >> t.perBits); block == len(t.blocks) {
 		t.blocks = append(t.blocks, tableBlock{t.blockRows(), t.epoch})
@@ -481,7 +495,7 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 // of the same Table, or nil. Snapshot shares the blocks that have not been written since prev, and copies only the
 // other blocks. The index is built when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
-	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
+	s := &Table{width: t.width, perBits: t.perBits, basis: t.basis, epoch: t.epoch}
 	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only, so sharing is safe
 	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
@@ -502,6 +516,7 @@ func (t *Table) Snapshot(prev *Table) *Table {
 // width, from a row of t.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d := NewTable(width)
+	d.basis = t.basis
 	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers()
 	for i := range t.columns {
 		if i&(1<<d.perBits-1) == 0 {
@@ -573,6 +588,7 @@ func ReadTable(width int, blocks []event.Block) (*Table, error) {
 	for i := range t.columns {
 		t.columns[i] = binary.LittleEndian.Uint32(columns[4*i:])
 	}
+	t.countBasis(t.columns...)
 	if column, ok := t.index.enterAll(t.columns); !ok {
 		return nil, fmt.Errorf("block columns: column %d twice", column)
 	}

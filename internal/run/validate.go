@@ -82,7 +82,7 @@ func (l *loop) validateIfDue() {
 	due := v.schedule.Due(records)
 	switch {
 	case due && v.running():
-		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Report().Features > mostWaitingFeatures) {
+		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Report().Rows > mostWaitingFeatures) {
 			l.log.Warn("a due validation is skipped, because validations take longer than the records between them: raise validate.events", "records", records)
 		} else {
 			v.waiting = append(v.waiting, l.subject())
@@ -109,7 +109,7 @@ func (l *loop) autoDue() int {
 		return 0
 	}
 	p := validate.Progress{Records: l.before + l.records, Own: l.records, Learning: l.intake.counts.LearnTime, CPU: max(processTime(), l.intake.counts.LearnTime), Sampled: l.intake.sample.Len(), Now: time.Now()}
-	n := v.auto.Due(p, func() int { return l.Learner.Report().Features })
+	n := v.auto.Due(p, func() int { return l.Learner.Report().Rows })
 	if n > 0 {
 		v.auto.Begun(p)
 	}

@@ -166,7 +166,7 @@ func (x *Experts) Columns() []uint32 { return x.columns }
 // mixture weight in its prediction.
 func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
 
-// Read writes the part of the event in that the experts use to to.
+// Read copies the part of an event that the experts use, from in to to.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]

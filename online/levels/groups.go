@@ -48,9 +48,9 @@ func (c *Settings) Square() bool {
 func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.IsGrouped) }
 
 // basis returns the factor of each feature's noise variance that depends on the feature's value. The factor is 0 for
-// the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, a present
-// feature counts Number/n times, where n is the number of events that had the feature. The result uses the memory of
-// to.
+// the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, the
+// noise of a present feature is multiplied by the number of all events and divided by the number of events that had the
+// feature. The result uses the memory of to.
 func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	if cap(to) < len(in.X) {
 		to = make([]float64, 2*len(in.X))

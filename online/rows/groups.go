@@ -158,8 +158,9 @@ func (o *groupOdds) arrange(g *Groups) {
 	}
 }
 
-// Arrange finds the units of the features of s. columns holds the columns of these features in ascending order. A
-// column that e does not have belongs to the anonymous field. If necessary, Arrange reorders the features by unit.
+// Arrange finds the unit of each feature of s: the set of features that die together. columns holds the columns of
+// these features in ascending order. A column that e does not have belongs to the anonymous field. If the features of a
+// unit are not adjacent, Arrange reorders the features.
 func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {

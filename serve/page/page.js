@@ -205,7 +205,7 @@ function draw() {
   $("field-alarms").className = "v" + (s.health && s.health.alarms ? " bad" : "");
   text("field-alarms", s.health ? whole(s.health.alarms) : none);
   const worst = loud.map(a => ({field: a.field, price: a.error_after == null ? null : a.error_after - a.error_before})).sort((a, b) => (b.price || 0) - (a.price || 0))[0];
-  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `${whole(s.health.watched)} fields are normal` : "");
+  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `all monitored fields (${whole(s.health.watched)}) are normal` : "");
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
@@ -574,7 +574,7 @@ function drawLargest() {
   }
   const o = list[+choose.value || 0], most = Math.max(...o.weights.map(w => Math.abs(w.weight)), 1e-300);
   $("largest-table").replaceChildren(rows(["feature", "weight", ""], o.weights.map(w => [w.feature, precise(w.weight), el("td", {class: "bars"}, signed(w.weight / most))])));
-  text("largest-note", `Of ${whole(largest.columns)} columns${o.class ? `, for ${o.class}: what speaks for it` : ": what raises the prediction"} is positive. Numbers are standardized.`);
+  text("largest-note", `Of ${whole(largest.features)} features${o.class ? `, for ${o.class}: what speaks for it` : ": what raises the prediction"} is positive. Numbers are standardized.`);
 }
 $("largest-class").addEventListener("change", drawLargest);
 // The curves of numbers, those that move the score most first: so many unless all are asked for.

@@ -84,6 +84,10 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 		d.refuse(&r, e, event.ReasonSyntax, "%s", text)
 		return nil
 	}
+	if d.isHeader(data) {
+		d.refuse(&r, e, event.ReasonSyntax, "the header again, as where files are put together")
+		return nil
+	}
 	columns := d.columns
 	if d.unlabeled != nil {
 		if d.raw = rawValues(d.raw[:0], data, d.separator); len(d.raw) == len(d.unlabeled) {
@@ -125,6 +129,15 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	}
 	d.complete(&r, e)
 	return nil
+}
+
+// isHeader reports whether a line has the names of the columns.
+func (d *csvDecoder) isHeader(line []byte) bool {
+	if names := d.core.c.Columns; len(names) < 2 || !bytes.HasPrefix(bytes.TrimLeft(line, "\" "), []byte(names[0])) {
+		return false
+	}
+	names, err := csvFields(line, d.separator)
+	return err == nil && slices.Equal(names, d.core.c.Columns)
 }
 
 // column sets the value of column n. If the record must be refused, it returns the reason and a detail; otherwise

@@ -146,8 +146,9 @@ func (s *Scanner) startsObjects() (objects, decided bool) {
 	return rest[0] == '{' || rest[0] == ',', true
 }
 
-// scanObject is Scan for a text of objects. Other text between objects, up to the end of its line, is also a record,
-// which the decoder will refuse. The offset of a record is its number.
+// scanObject finds the next record in a text that consists of JSON objects, as Scan does for lines. Other text between
+// objects, up to the end of its line, is also a record, which the decoder will refuse. The offset of a record is its
+// number.
 func (s *Scanner) scanObject(r *Record) bool {
 	if s.skipped {
 		end := s.objectEnd()

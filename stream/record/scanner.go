@@ -158,7 +158,7 @@ func (s *Scanner) readHeader() error {
 // prelude reports whether a line before the header of CSV is no header: a comment, or the line sep=; with which
 // spreadsheets name the separator. After a comment, later lines that begin with # are comments, too.
 func (s *Scanner) prelude(line []byte) bool {
-	if text := strings.Trim(string(line), `"`); len(text) == len("sep=;") && strings.EqualFold(text[:4], "sep=") && s.line == 1 {
+	if text := strings.Trim(string(line), `"`); len(text) == len("sep=;") && strings.EqualFold(text[:4], "sep=") {
 		s.c.Separator = text[4:]
 		return true
 	}
