@@ -73,7 +73,7 @@ type DoubtedReading struct {
 
 // Contribution is the amount that one feature adds to a score: its standardized value times its weight.
 type Contribution struct {
-	Feature string  `json:"feature"` // a feature, or "(intercept)" or "(imputed)"
+	Feature string  `json:"feature"` // a feature, or "(intercept)", "(imputed)" or "(cosines)"
 	Value   float64 `json:"value"`
 	Weight  float64 `json:"weight"`
 	Score   float64 `json:"score"`

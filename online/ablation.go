@@ -46,6 +46,7 @@ func (a *ablation) measure(e *labeled) {
 	}
 	a.intercepts(a.encoder.Intercepts, a.out, a.scored.components)
 	a.mixture.Score(a.scored.components, e.in.Range, a.levels.Active(), a.base)
+	a.cosines.take(e.cosines)
 	with, all := a.wrong(e, e.scored.components, e.in.Scale), a.encoder.Fields.All(e.in.Event, schema.Fields)
 	for _, id := range a.list {
 		a.dead = a.dead[:0]
@@ -64,6 +65,7 @@ func (a *ablation) measure(e *labeled) {
 			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.ImputeWeight(lack))
 		}
 		a.score(&a.left, false, &a.scored)
+		a.readCosines(&a.left, false, &imputed{})
 		a.monitors.Cost(id, with, a.wrong(e, a.scored.components, scale))
 	}
 }
@@ -77,6 +79,7 @@ func (a *ablation) wrong(e *labeled, components []float64, scale float64) float6
 	for k, b := range a.base[:active] {
 		a.out[k] = b + scale*(a.out[k]-b)
 	}
+	a.cosines.addTo(a.out)
 	if a.monitors.Decision().Predict(a.outputs.byClass(a.out, &a.byClass)) != e.Label {
 		return 1
 	}

@@ -21,6 +21,7 @@ type ensemble struct {
 	levels  *levels.Expert
 	experts *experts.Experts
 	mixture *mixture.Mixture
+	cosines cosines
 	others  []float64 // scratch
 }
 
@@ -253,6 +254,7 @@ func (x *ensemble) rescaleTargets(factor, shift float64) { x.experts.Rescale(fac
 func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	fill = x.levels.Grow(outputs)
 	x.experts.Grow(outputs, x.levels.End())
+	x.cosines.Grow(outputs)
 	return fill
 }
 
@@ -261,6 +263,7 @@ func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
 	x.experts.Regroup(from, x.levels.End())
+	x.cosines.Regroup(from)
 	return fill
 }
 

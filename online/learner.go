@@ -11,7 +11,7 @@
 // imports package online:
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
 //  2. levels scores the Input with the weights of each noise level (dropout rate). experts has experts (second order,
-//     splines, discriminant) that correct those scores.
+//     splines, discriminant) that correct those scores. experts/cosine corrects their mixture.
 //  3. impute estimates the missing numeric values.
 //  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
 //  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
@@ -83,6 +83,7 @@ type room struct {
 	reader     model.Linear  // of method reader
 	declared   event.Example // the event without readings that are known to be faulty
 	labeled    labeled
+	cosines    ownCosines
 }
 
 // New returns a Learner for events of the Schema s. The decoder owns s, and may add fields to it before it passes an
@@ -113,7 +114,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 		l.targets = &targets{unit: regression.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
 	}
 	l.predictor = &predictor{
-		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix},
+		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix, cosines: set.newCosines(levels, c)},
 		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets,
 	}
 	l.outputs = l.newOutputs()
@@ -130,6 +131,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 // setOutputs allocates all memory whose size depends on the number of outputs.
 func (l *Learner) setOutputs() {
 	k, x := l.levels.Outputs, l.predictor
+	x.cosines.setOutputs(k)
 	l.monitors.SetOutputs(k, l.outputs.rare.On())
 	l.room.scored = x.newScored(l.levels.NewOwn())
 	l.room.target, l.room.out = make([]float64, k), make([]float64, k)
@@ -184,8 +186,9 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 func (l *Learner) predictAsIs(e *event.Example) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
-	if l.predict(&p, true); l.mixes() {
+	if l.predict(&p, true, true); l.mixes() {
 		r.components = l.predictor.appendComponents(&r.scored, r.components[:0])
+		r.components = l.predictor.cosines.append(r.components)
 		p.Components = r.components
 	}
 	if t := l.targets; t != nil {
@@ -209,11 +212,13 @@ func (l *Learner) interval(p *Prediction) {
 // mixes reports whether predictions mix several components.
 func (l *Learner) mixes() bool { return len(l.set.levels.Noises) > 1 || l.predictor.knows() }
 
-// predict scores the current Input and writes the scores to p.
-func (l *Learner) predict(p *Prediction, learns bool) {
+// predict scores the current Input and writes the scores to p. If learns is true, experts without weight in predictions
+// also score. labeled is true if the cosines will learn the event.
+func (l *Learner) predict(p *Prediction, learns, labeled bool) {
 	r := &l.room
 	l.predictor.score(&r.in, learns, &r.scored)
 	l.predictor.impute(&r.in, l.predictor.learns(l.events), &r.imputed)
+	l.predictor.readCosines(&r.in, labeled && l.predictor.cosines.Takes(l.events), &r.imputed)
 	p.Scores = l.predictor.answer(&r.in, r.scored.components, &r.imputed, r.out, &r.byClass)
 	if l.targets == nil {
 		p.Decision = l.monitors.Decision()
@@ -258,6 +263,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	}
 	if applies(l.events, l.fresh) {
 		l.predictor.apply(l.events)
+		l.applyCosines()
 		l.encoder.Fields.Missing = l.encoder.Fields.Missing.WithPolicies(l.predictor.mixture.Policies())
 		l.renewDoubt()
 	}
@@ -274,7 +280,8 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.readLack(e)
 	l.encoder.Observe(e, l.events, &r.in)
 	l.levels.SetRates(r.in.Rates)
-	l.predict(p, l.predictor.learns(l.events))
+	l.predict(p, l.predictor.learns(l.events), true)
+	r.cosines.keep(&l.predictor.cosines)
 	f, known := p.Scores[0], true
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
@@ -292,10 +299,12 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 	l.rescale()
 	if known { // while all targets are equal, there is nothing to learn
+		l.predictor.cosines.learn(&r.cosines, r.target, l.levels.Active(), l.weight*l.classes[e.Label])
 		l.update(l.weight*l.classes[e.Label], components)
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
 	}
+	l.predictor.cosines.follow(l.predictor.experts)
 	l.outputs.rare.Take(e.Label)
 	l.predictor.imputer.Gather(&r.in, l.encoder, gathers(l.events))
 	l.encoder.ReadDead(&r.in)
@@ -351,8 +360,9 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 // copies of it.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float64) {
 	r, x := &l.room, l.predictor
+	components, corrected := x.splitComponents(components)
 	r.labeled = labeled{
-		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, learns: x.learns(l.events),
+		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, cosines: &r.cosines, learns: x.learns(l.events),
 		trains: !l.levels.Passed(),
 	}
 	if decides(l.events, l.fresh) {
@@ -360,7 +370,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		switch k := &r.in.Missing; {
 		case l.levels.Passed(): // all components have learned the event in an earlier pass
 		case r.in.Range == 0:
-			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
+			l.judgeWhole(l.masked.judged(&r.labeled, scores), corrected, by)
 		case k.Named+k.AlwaysPresent > 0:
 			x.expect(&r.in, r.labeled.learns, &r.imputed)
 			x.mixture.Own(r.in.Range)
@@ -375,7 +385,8 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 // scores are used.
 func (l *Learner) shown(earlier, now *Prediction) (components []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
-	if n := len(earlier.Components); (n == l.levels.Components() || n == l.predictor.componentCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.rare.Changed {
+	plain, _ := l.predictor.splitComponents(earlier.Components)
+	if n := len(plain); (n == l.levels.Components() || n == l.predictor.componentCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.rare.Changed {
 		components = earlier.Components
 	}
 	earlier.Scores = monitor.Widened(earlier.Scores, len(now.Scores), &l.room.shown)
@@ -392,7 +403,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen.Labeled, l.room.seen.Met.Examined = false, false
 	l.observe(e, &l.room.seen)
-	l.predict(p, false)
+	l.predict(p, false, false)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
 	}

@@ -59,6 +59,7 @@ type labeled struct {
 	by      *mixture.Event
 	learns  bool // experts without weight in predictions also score masked copies
 	trains  bool // masked copies train mixture weights
+	cosines *ownCosines
 }
 
 // evaluate draws the masks of an event, if masks are due at its number, and predicts the masked copies. Mixture weights
@@ -86,6 +87,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	splines, silently := &m.mixture.Features, &m.mixture.SilentFeatures
 	if groups { // for single features, Learner.class measures point 0 at more events
 		splines, silently = &m.mixture.Groups, &m.mixture.SilentGroups
+		m.cosines.take(e.cosines)
 		m.record(splines, 0, e, m.answer(e.in, e.scored.components, e.imputed, m.out, &m.byClass))
 	}
 	if trains {
@@ -106,6 +108,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			m.dead = append(m.dead, int(last) < point)
 		}
 		if turns(m.drawn, point) {
+			m.readMaskedCosines(in, e, 0, true)
 			m.evaluateSilent(e, silentlyCorrects, silently, point)
 		}
 		if m.numbers.Mask(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
@@ -115,6 +118,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.scored.levels = m.declared.At[point]
 		m.correctCopy(&m.parts, point, false, corrects, &m.scored)
 		m.expect(&m.left, e.learns, &m.imputed)
+		m.readMaskedCosines(in, e, m.left.Range, false)
 		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
 			m.observeMissing(&m.left, m.scored.components, e.learns, &m.imputed, e.by)
@@ -123,6 +127,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The
 			// policies above serve deletions that are declared.
 			m.left.Missing, m.left.Range, m.left.Scale, learns = model.MissingCount{}, 0, 1, false
+			m.readMaskedCosines(in, e, 0, false)
 		}
 		scores := m.answer(&m.left, m.scored.components, &m.imputed, m.out, &m.byClass)
 		if j := m.record(splines, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {

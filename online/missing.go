@@ -94,6 +94,7 @@ type mixed struct {
 	components []float64 // scratch, by component and output
 	out        []float64
 	others     []float64
+	cosines    []float64 // part of the cosines; nil for none
 }
 
 func newMixed(x *predictor) mixed {
@@ -121,7 +122,7 @@ func (x *predictor) mixBy(weights, components []float64, f *imputed) *mixed {
 	if f.some {
 		mixture.Mix(weights, f.scored.components, active, m.add)
 	}
-	m.active, m.variance = active, f.variance
+	m.active, m.variance, m.cosines = active, f.variance, x.cosines.part()
 	return m
 }
 
@@ -145,6 +146,9 @@ func (m *mixed) sum(scale, fraction float64, out []float64) []float64 {
 		if out[k] = b + scale*(m.left[k]-b); fraction > 0 {
 			out[k] += fraction * m.add[k]
 		}
+		if m.cosines != nil {
+			out[k] += m.cosines[k]
+		}
 	}
 	return out
 }
@@ -166,11 +170,14 @@ func (m *mixed) answer(scale, fraction float64) []float64 {
 func (x *predictor) answer(in *encode.Input, components []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
 		x.mixture.Score(components, in.Range, x.levels.Active(), out)
+		x.cosines.addTo(out)
 		return x.outputs.byClass(out, byClass)
 	}
 	how, m := x.policy(in, f), x.mix(in, components, f)
 	fraction := how.Weights[2]
-	scores := x.outputs.byClass(m.sum(how.Scale, fraction, out), byClass)
+	m.sum(how.Scale, fraction, out)
+	x.cosines.corrected(out)
+	scores := x.outputs.byClass(out, byClass)
 	if fraction > 0 { // classes that share an output have different scores, so each is widened separately
 		of := x.outputs.rare.Outputs()
 		for class, score := range scores {
@@ -234,5 +241,10 @@ func (x *predictor) observeMissing(in *encode.Input, components []float64, corre
 	if corrected {
 		copy(m.others, x.mixBy(x.mixture.Uncorrected(in.Range), components, f).answer(how.Scale, fraction))
 		x.compare(in.Range, m.others, x.mixBy(x.alone(), components, f).answer(how.Scale, fraction), by)
+	}
+	if x.cosines.some {
+		m := x.mixBy(x.mixture.Weights(in.Range), components, f)
+		m.cosines = nil
+		x.cosines.observe(in.Range, m.answer(how.Scale, fraction), by)
 	}
 }

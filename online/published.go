@@ -45,6 +45,9 @@ func (x *predictor) listed() (experts []model.Expert) {
 	if x.knows() {
 		experts = append(experts, x.experts.Published(x.mixture.Corrected(0))...)
 	}
+	if x.cosines.Basis() != nil {
+		experts = append(experts, model.Expert{Name: "cosines", Weight: x.cosines.Factor(0), Corrects: true})
+	}
 	if len(experts) == 1 {
 		return nil
 	}

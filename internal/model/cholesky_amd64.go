@@ -8,3 +8,8 @@ var hasAVX2 = cpu.X86.HasAVX2
 //
 //go:noescape
 func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64)
+
+// cosinesAVX2 computes takeCosinesGo for 8 n values.
+//
+//go:noescape
+func cosinesAVX2(x *float64, n int, constants *[10]float64)

@@ -7,3 +7,5 @@ const hasAVX2 = false
 // The assembly function is never called on this processor.
 
 func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64) {}
+
+func cosinesAVX2(x *float64, n int, constants *[10]float64) {}

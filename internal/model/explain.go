@@ -12,7 +12,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Explanation explains a score: Score is the sum of Intercept, Imputed and the Contributions of the Terms.
+// Explanation explains a score: Score is the sum of Intercept, Imputed, Cosines and the Contributions of the Terms.
 type Explanation struct {
 	Score     float64
 	Intercept float64
@@ -20,7 +20,9 @@ type Explanation struct {
 	// already contain the main part. Imputed includes the reduction of the score because imputed values are uncertain
 	// (see Head.Covariance).
 	Imputed float64
-	// Variance is the variance of the score under the model's noise.
+	// Cosines is the part of the model's cosines, in which numbers act together.
+	Cosines float64
+	// Variance is the variance of the linear part of the score under the model's noise.
 	Variance float64
 	Terms    []Term // sorted by the absolute value of their contribution, descending
 }
@@ -67,7 +69,8 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		x.Score += t.Contribution
 		x.Terms = append(x.Terms, t)
 	}
-	x.Score += x.Intercept
+	x.Cosines = m.cosinesOf(e, a, side)
+	x.Score += x.Intercept + x.Cosines
 	if a.Roles != nil {
 		score := 0.0
 		for k, f := range m.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
@@ -117,6 +120,22 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		return cmp.Or(cmp.Compare(math.Abs(b.Contribution), math.Abs(a.Contribution)), cmp.Compare(a.Column, b.Column))
 	})
 	return x
+}
+
+// cosinesOf returns the part of the cosines in the score of a class, see ClassSigns.
+func (m *Linear) cosinesOf(e *event.Example, a MissingHandling, side []float64) (sum float64) {
+	if !m.Cosines.count(a.Range) {
+		return 0
+	}
+	x, out := m.Standardized(e, event.Vec{}), make([]float64, m.Outputs)
+	if a.Roles != nil {
+		m.MarkOutliers(x, a.Roles)
+	}
+	m.AddCosines(x, a, out)
+	for k, s := range side {
+		sum += s * out[k]
+	}
+	return sum
 }
 
 // Terms yields the Terms of Explain in ascending order of columns, without Fraction.

@@ -168,10 +168,12 @@ func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float6
 		for k := range out {
 			out[k] += m.Intercept[k]
 		}
+		m.AddCosines(x, a, out)
 		return out
 	}
 	r := m.imputedWeightsOf(x, a.Roles)
 	m.addImputed(x, a, r, out)
+	m.AddCosines(x, a, out)
 	for k := range out {
 		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
@@ -216,6 +218,7 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 	}
 	r := at.imputedWeightsOf(x, a.Roles)
 	at.addImputed(x, a, r, f)
+	at.AddCosines(x, a, f)
 	variance := a.imputedVariance(r.variance[0])
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64

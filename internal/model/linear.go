@@ -164,6 +164,7 @@ func (m *Linear) WithSeparateOutputs() *Linear {
 			}
 		}
 	})
+	out.Cosines = m.Cosines.withOutputs(m.Layout.Outputs)
 	layout := func(i int) Layout { return Layout{Width: width, Weight: stats + i*k, Stats: min(m.Layout.Stats, 0)} }
 	out.Layout = layout(0)
 	for i := range out.Levels {
@@ -210,7 +211,7 @@ func (m *Linear) ScoreDoubted(e *event.Example, out []float64) ([]float64, *Doub
 // score is Score for an event whose numbers are taken as they are.
 func (m *Linear) score(e *event.Example, out []float64) []float64 {
 	a := m.Handling(e)
-	if a.Roles != nil {
+	if a.Roles != nil || m.Cosines.count(a.Range) {
 		return m.scoreAnswer(m.Standardized(e, event.Vec{}), a, out)
 	}
 	return m.At(a).ScoreRescaled(e, a.Scale, out)
@@ -253,6 +254,7 @@ func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
 	for k := range out {
 		out[k] += m.Intercept[k]
 	}
+	m.AddCosines(x, MissingHandling{}, out)
 	return m.ClassScores(out)
 }
 
@@ -273,6 +275,9 @@ func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 			}
 		}
 		if m.Covariance != nil && !yield(m.Covariance.Block()) {
+			return
+		}
+		if m.Cosines != nil && !yield(m.Cosines.block()) {
 			return
 		}
 		m.Rows.EachBlock()(yield)
@@ -338,6 +343,9 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	}
 	covariance, err := readCovariance(blocks)
 	if err != nil {
+		return nil, err
+	}
+	if m.Cosines, err = readCosines(blocks, h.Layout.rowOutputs(h.Outputs)); err != nil {
 		return nil, err
 	}
 	return m.WithCovariance(covariance), nil

@@ -70,6 +70,9 @@ type Head struct {
 	Levels []Level `json:"levels,omitempty"`
 	// Covariance imputes missing numbers; nil if the model cannot impute. A model file stores it as a separate block.
 	Covariance *Covariance `json:"-"`
+	// Cosines is a part of the scores in addition to the weights of Layout; nil for none. A model file stores it as a
+	// separate block.
+	Cosines *CosineWeights `json:"-"`
 	// Residual is the distribution of residuals for regression; nil if unknown.
 	Residual *Residual `json:"residual,omitempty"`
 	// Sets has the limits of prediction sets and intervals; nil if unknown.
@@ -101,7 +104,7 @@ func (h *Head) About() *Head { return h }
 
 // Expert is one of the mixed learners, with its mixture weight for complete events. The weights of the noise levels sum
 // to 1. If an expert corrects the noise levels, its weight is its fraction of the corrected prediction; the noise
-// levels have the remaining fraction.
+// levels have the remaining fraction. The weight of "cosines" is their factor, because they are added to that prediction.
 type Expert struct {
 	Name     string  `json:"name"`
 	Weight   float64 `json:"weight"`

@@ -91,8 +91,11 @@ func TestExplainNames(t *testing.T) {
 		p := must.Get(m.Predict(event, 100))(t)
 		intercepts := 0
 		for _, c := range p.Explanation {
-			if c.Feature == served.InterceptName {
+			switch c.Feature {
+			case served.InterceptName:
 				intercepts++
+				continue
+			case served.CosinesName:
 				continue
 			}
 			for _, name := range strings.Split(c.Feature, " | ") {

@@ -262,9 +262,10 @@ type Contribution struct {
 	Score   float64 `json:"score"`
 }
 
-// InterceptName is the name of the intercept among features. DenseName is the name of the contribution of imputation
+// InterceptName is the name of the intercept among features. DenseName and CosinesName are the names of the contributions
+// of imputation and of the cosines
 // (see model.Explanation).
-const InterceptName, DenseName = "(intercept)", "(imputed)"
+const InterceptName, DenseName, CosinesName = "(intercept)", "(imputed)", "(cosines)"
 
 const maxUnknown = 20 // largest length of Prediction.Unseen
 
@@ -719,9 +720,14 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 		intercept = m.Intercept[class]
 	}
 	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
-	if filled {
-		x := m.Explain(e, class).Imputed
-		all = append(all, contribution{Contribution: Contribution{DenseName, 1, x, x}})
+	if filled || m.Cosines != nil {
+		x := m.Explain(e, class)
+		if filled {
+			all = append(all, contribution{Contribution: Contribution{DenseName, 1, x.Imputed, x.Imputed}})
+		}
+		if x.Cosines != 0 {
+			all = append(all, contribution{Contribution: Contribution{CosinesName, 1, x.Cosines, x.Cosines}})
+		}
 	}
 	least := 0.0 // smallest absolute value among the largest contributions
 	cut := func() {

@@ -276,6 +276,9 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 		if w.Unit != nil {
 			w.f[0] = w.Unit.Own(w.f[0])
 		}
+		if w.Cosines != nil {
+			w.AddCosines(w.Standardized(e, event.Vec{}), model.MissingHandling{}, w.f)
+		}
 		w.addDead()
 		clear(w.q)
 		switch {

@@ -4,6 +4,8 @@
 //   - newton is a second-order expert,
 //   - additive has splines at several learning rates,
 //   - discriminant is a linear discriminant for many classes.
+//
+// Package cosine has one more expert, which corrects the prediction of all others and is no Expert.
 package experts
 
 import (
@@ -161,6 +163,9 @@ func (x *Experts) Counts() bool { return x.HasColumns() && !x.gain.Resting() }
 
 // Columns returns the followed columns, ascending. The caller must not change them.
 func (x *Experts) Columns() []uint32 { return x.columns }
+
+// NumericColumns returns the followed numeric columns, ascending. The caller must not change them.
+func (x *Experts) NumericColumns() []uint32 { return x.columns[:x.numbers] }
 
 // Rested updates whether the experts rest, at the event with this number. counts reports whether the experts have
 // mixture weight in its prediction.

@@ -35,10 +35,15 @@ func (e *Event) Lost(scores []float64) float64 {
 // Served returns the loss of mixed scores at an event as they are served, with the calibration in force. What calibration
 // makes good, no component needs to.
 func (e *Event) Served(scores []float64) float64 {
+	return e.ServedBy(e.Decision, scores)
+}
+
+// ServedBy is Served with another Decision.
+func (e *Event) ServedBy(d model.Decision, scores []float64) float64 {
 	if e.Lose != nil {
 		return e.Lose(scores[0])
 	}
-	return e.Decision.LogLoss(e.times(scores, 1), e.Label)
+	return d.LogLoss(e.times(scores, 1), e.Label)
 }
 
 // LostTimes returns the loss of a component's scores after multiplication by factor.

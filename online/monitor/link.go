@@ -24,6 +24,13 @@ func newLink(s Settings) link {
 	return l
 }
 
+// Recalibrate replaces the Link by one of other scores, because predictions change to these.
+func (m *Monitors) Recalibrate(l calibration.Link) {
+	if m.link.learns {
+		m.link.Link = l
+	}
+}
+
 // reset discards the Link, because the outputs have changed.
 func (l *link) reset() { l.Link = calibration.NewLink() }
 

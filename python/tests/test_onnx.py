@@ -107,6 +107,32 @@ def test_faults(program):
     np.testing.assert_allclose(out["score"][:, 0], [a["score"] for a in answers], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_cosines(program, classes):
+    """A graph has the cosines, for rings that no sum over single numbers separates, with and without nulls."""
+    r = np.random.default_rng(1)
+
+    def ring(null):
+        y, angle = int(r.integers(classes)), 2 * np.pi * r.random()
+        radius = 1 + y + 0.2 * r.normal()
+        e = {"x": radius * np.cos(angle), "y": radius * np.sin(angle), "z": r.normal()}
+        return {"label": "abc"[y], **{k: None if r.random() < null else v for k, v in e.items()}}
+
+    program("train", "-q", "--solver", "online", "-d", program.events("t.jsonl", [ring(0.1) for _ in range(3000)]), "-o", "m", "--set", "learner.calibrate=off", "--doubt=log")
+    program("export", "-m", "m", "--format", "json", "-o", "m.json")
+    assert len(json.loads((program.home / "m.json").read_text())["cosines"]) == 256
+    program("export", "-m", "m", "--format", "onnx", "-o", "m.onnx", "--missing-policy", "rescale")
+    onnx.checker.check_model(onnx.load(program.home / "m.onnx"))
+    session = onnxruntime.InferenceSession((program.home / "m.onnx").read_bytes())
+    asked = [ring(null) for null in (0, 0.3, 0.6) for _ in range(50)]
+    answers = program.answers(program.home / "m", program.events("a.jsonl", asked), "--missing-policy", "rescale")
+    feeds = {name: np.array([[e[name]] for e in asked], np.float64) for name in ("x", "y", "z")}
+    (scores,) = session.run(["score"], feeds)
+    expected = [a["scores"] if classes > 2 else [a["score"]] for a in answers]
+    expected = [list(s.values()) if isinstance(s, dict) else s for s in expected]
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     "args, classes",
     [

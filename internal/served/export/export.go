@@ -39,7 +39,7 @@ func Write(w io.Writer, m *served.Model, format string, policy model.MissingPoli
 	case format != "json" && format != "text":
 		return nil, &RefusedError{fmt.Sprintf("format %q: want one of %s", format, strings.Join(Formats, ", "))}
 	}
-	x := weights{Head: linear.Head, Clip: linear.Clip(), Features: []feature{}}
+	x := weights{Head: linear.Head, Clip: linear.Clip(), Features: []feature{}, Cosines: cosinesOf(linear)}
 	name := linear.Namer()
 	for c := range linear.Columns() {
 		x.Features = append(x.Features, feature{c.Number, name(c.Number), c.Weights, c.Standardization})
@@ -80,6 +80,7 @@ type weights struct {
 	model.Head
 	Clip     float64   `json:"clip,omitempty"` // largest standardized value before an outlier; omitted if unlimited
 	Features []feature `json:"features"`
+	Cosines  []cosine  `json:"cosines,omitempty"`
 }
 
 // feature is a model.Column with its name.
@@ -88,6 +89,29 @@ type feature struct {
 	Name    string    `json:"name"` // its name or, if unknown, its index or column
 	Weights []float64 `json:"weights"`
 	model.Standardization
+}
+
+// cosine is a term that the numbers z in some columns add to the scores, see model.CosineBasis:
+//
+//	Weights cos(2 pi (Phase + sum Frequencies z)).
+type cosine struct {
+	Phase       float64   `json:"phase"`
+	Columns     []uint32  `json:"columns"`
+	Frequencies []float64 `json:"frequencies"`
+	Weights     []float64 `json:"weights"` // by output, for an event without missing fields
+}
+
+// cosinesOf returns the cosines of a model, nil for none.
+func cosinesOf(m *model.Linear) (out []cosine) {
+	if m.Cosines == nil {
+		return nil
+	}
+	for j, weights := range m.CosineWeights(m.Cosines.Factors[0]) {
+		c := cosine{Weights: weights}
+		c.Phase, c.Columns, c.Frequencies = m.Cosines.Basis.Shape(j)
+		out = append(out, c)
+	}
+	return out
 }
 
 // print writes the model as text: comments that explain the format, and a line for each feature. Numbers are written
@@ -108,6 +132,9 @@ func (x *weights) print(to io.Writer) error {
 				fmt.Fprintf(w, "# knots of %s: %s\n", event.Printable(name(column)), strings.Trim(fmt.Sprint(c.Knots[i]), "[]"))
 			}
 		}
+	}
+	if len(x.Cosines) > 0 {
+		fmt.Fprintln(w, "# Numbers also act together: each line '# cosine PHASE FREQUENCY*NAME ...' at the end adds its last columns times cos(2 pi (PHASE + sum FREQUENCY z)) to the scores; z is 0 for an absent number.")
 	}
 	if f := x.Faults; f != nil {
 		for _, s := range f.Stuck {
@@ -149,6 +176,13 @@ func (x *weights) print(to io.Writer) error {
 	for _, f := range x.Features {
 		_, always := slices.BinarySearch(dense, f.Column)
 		line(f.Name, f.Weights, f.Standardization, always)
+	}
+	for _, c := range x.Cosines {
+		fmt.Fprintf(w, "# cosine %v", c.Phase)
+		for i, column := range c.Columns {
+			fmt.Fprintf(w, " %v*%s", c.Frequencies[i], event.Printable(x.Head.Namer()(column)))
+		}
+		fmt.Fprintf(w, "\t%s\n", strings.Trim(fmt.Sprint(c.Weights), "[]"))
 	}
 	return w.Flush()
 }

@@ -69,6 +69,9 @@ func Encode(m *served.Model) ([]byte, error) {
 		return nil, err
 	}
 	k := w.Outputs
+	if w.cosines != "" {
+		total = w.add("Add", []string{total, w.cosines})
+	}
 	score := w.score(total, level, intercepts)
 	w.output(score, doubles, k)
 	if target := w.Target(); target != loss.Sign {
@@ -126,6 +129,7 @@ type writer struct {
 	*model.Linear
 	weights map[uint32]model.Column // weights by column; each has the weights of all noise levels, in order
 	width   int                     // number of weights of a column
+	cosines string                  // the part of the cosines in each score; "" for none
 	used    map[uint32]string       // columns that the graph contains so far, and their use
 }
 
@@ -261,6 +265,37 @@ func (w *writer) splineInputs(columns []model.Column, x, there string) []string 
 	return append(out, w.add("MatMul", []string{way, w.doubles(w.width, slopes...)}))
 }
 
+// addCosines adds the weighted sums of the model's cosines, see model.CosineWeights. z has the standardized values of the
+// columns, shape (n, len(columns)). A cosine is a sine with another phase, because runtimes lack Cos for doubles.
+func (w *writer) addCosines(columns []model.Column, z string) {
+	c := w.Cosines
+	if c == nil {
+		return
+	}
+	place := map[uint32]int{}
+	for i, column := range columns {
+		place[column.Number] = i
+	}
+	phases, frequencies := make([]float64, model.Cosines), make([]float64, len(columns)*model.Cosines)
+	for j := range model.Cosines {
+		phase, used, by := c.Basis.Shape(j)
+		phases[j] = 2 * math.Pi * (phase + 0.25)
+		for i, f := range by {
+			if at, ok := place[used[i]]; ok {
+				frequencies[at*model.Cosines+j] = 2 * math.Pi * f
+			}
+		}
+	}
+	angles := w.add("Add", []string{w.add("MatMul", []string{z, w.doubles(model.Cosines, frequencies...)}), w.doubles(model.Cosines, phases...)})
+	var weights []float64
+	for _, own := range w.CosineWeights(1) {
+		for range w.width / w.Outputs { // the cosines are equal at all noise levels
+			weights = append(weights, own...)
+		}
+	}
+	w.cosines = w.add("MatMul", []string{w.add("Sin", []string{angles}), w.doubles(w.width, weights...)})
+}
+
 // double converts booleans to doubles.
 func (w *writer) double(x string) string {
 	return w.add("Cast", []string{x}, attribute{"to", int(doubles)})
@@ -291,6 +326,9 @@ func (w *writer) byNumber() (string, error) {
 	holds := w.add("Not", []string{w.add("Equal", []string{x, w.doubles(0, 0)})})
 	there := w.add("Or", []string{holds, w.bools(dense)})
 	z := w.add("Where", []string{there, w.standardized(x, columns), w.doubles(0, 0)})
+	if w.addCosines(columns, z); w.cosines != "" {
+		w.cosines = w.add("Mul", []string{w.cosines, w.doubles(0, w.Cosines.Factors[0])})
+	}
 	total := w.add("MatMul", []string{z, w.matrix(columns)})
 	for _, part := range w.splineInputs(columns, x, there) {
 		total = w.add("Add", []string{total, part})
@@ -386,7 +424,9 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 			sparse[i] = !w.dense(c.Number)
 		}
 		nothing := w.add("And", []string{gone, w.bools(sparse)})
-		parts = append(parts, w.add("MatMul", []string{w.add("Where", []string{nothing, w.doubles(0, 0), z}), w.matrix(columns)}))
+		z = w.add("Where", []string{nothing, w.doubles(0, 0), z})
+		w.addCosines(columns, z)
+		parts = append(parts, w.add("MatMul", []string{z, w.matrix(columns)}))
 		parts = append(parts, w.splineInputs(columns, x, w.add("Not", []string{nothing}))...)
 	}
 	if err := t.allUsed(); err != nil {
@@ -437,10 +477,14 @@ func (w *writer) missingScale(nulls []string) (factor, level string) {
 	more := w.add("Div", []string{w.add("Mul", []string{lost, applies}), w.add("Max", []string{present, one})})
 	some := w.add("Greater", []string{present, w.doubles(0, 0)})
 	factor = w.add("Where", []string{some, w.add("Add", []string{one, more}), one})
+	missing := w.add("Greater", []string{lost, w.doubles(0, 0)})
+	if w.cosines != "" {
+		in := byRange(func(bin int) float64 { return w.Cosines.Factors[1+bin] })
+		w.cosines = w.add("Mul", []string{w.cosines, w.add("Where", []string{missing, in, w.doubles(1, w.Cosines.Factors[0])})})
+	}
 	if w.width == w.Outputs {
 		return factor, ""
 	}
-	missing := w.add("Greater", []string{lost, w.doubles(0, 0)})
 	var answers []string
 	for i := range w.width / w.Outputs {
 		whole := 0.0

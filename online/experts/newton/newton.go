@@ -69,9 +69,7 @@ func Wanted(l loss.Loss) bool {
 // score. An Expert is not safe for concurrent use.
 type Expert struct {
 	set     Settings
-	kink    bool // the loss has a kink
-	signs   bool // targets are -1 or +1
-	reals   bool // targets are real numbers, and the score predicts the target
+	slopes  Slopes
 	outputs int
 	first   int      // index of the first column in z
 	columns []uint32 // columns of z from index first on, ascending
@@ -96,8 +94,7 @@ type event struct {
 
 // New returns an Expert without columns, whose score is the base score.
 func New(s Settings, outputs int) *Expert {
-	f := s.Loss.Facts()
-	e := &Expert{set: s, kink: f.Kink != nil, signs: f.Target == loss.Sign, reals: f.Target == loss.Real}
+	e := &Expert{set: s, slopes: NewSlopes(s.Loss)}
 	e.begin(outputs)
 	return e
 }
@@ -203,7 +200,7 @@ func (e *Expert) learn(in *experts.Input, base, scores, targets []float64, activ
 	r, dv := 0.0, 0.0
 	for k := range active {
 		var c, d float64
-		ev.df[k], d, c = e.derive(targets[k], ev.scores[k], e.variance(k), h)
+		ev.df[k], d, c = e.slopes.Derive(targets[k], ev.scores[k], e.variance(k), h)
 		r, dv, ev.dv[k] = max(r, c), max(dv, d), d
 	}
 	forgotten := min(e.forgets(every)*min(1, 4*r), mostForgotten)
@@ -344,35 +341,4 @@ func (e *Expert) variance(k int) (v float64) {
 		}
 	}
 	return v + e.set.Strength*own
-}
-
-// derive returns the derivatives df and dv of the loss, and its curvature r. r is the curvature at the score, or a
-// larger value that keeps a step from overshooting. If the label is the less likely class, r is the curvature of a
-// majorizer: the slope of the derivative from the score to its negative. If targets are real numbers, r moves the score
-// at most to the target. If the event alone would move the score far, or the loss has a kink, r is the mean curvature
-// along the step.
-func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
-	_, df, dv = e.set.Loss.At(y, f, v)
-	if r = min(2*dv, mostEventCurvature); r-r != 0 {
-		r, dv = 0, 0 // the loss has no derivative here
-	}
-	if e.signs && y*f < 0 {
-		r = max(r, e.slope(y, f, -f, v, df))
-	}
-	if e.reals && y != f {
-		r = max(r, min(df/(f-y), mostEventCurvature))
-	}
-	if d := -df * h; e.kink || d > longStep || d < -longStep {
-		r = max(r, e.slope(y, f, f+d, v, df))
-	}
-	return df, dv, r
-}
-
-// slope returns the mean curvature of the loss between the scores f and to. df is the derivative at f.
-func (e *Expert) slope(y, f, to, v, df float64) float64 {
-	if to == f {
-		return 0
-	}
-	_, then, _ := e.set.Loss.At(y, to, v)
-	return min((then-df)/(to-f), mostEventCurvature)
 }
