@@ -520,8 +520,8 @@ func TestHugeDimension(t *testing.T) {
 				scores = append(scores, l.learn(e)...)
 			}
 			all = append(all, scores)
-			if got := l.Report(); got.Refused != 0 || got.Features < 300 || !(got.Total.Error() < 0.45) {
-				t.Errorf("%s: %d refused, %d features, error %v", optimizer, got.Refused, got.Features, got.Total.Error())
+			if got := l.Report(); got.Refused != 0 || got.Rows < 300 || !(got.Total.Error() < 0.45) {
+				t.Errorf("%s: %d refused, %d rows, error %v", optimizer, got.Refused, got.Rows, got.Total.Error())
 			}
 		}
 		if !sameScores(all[0], all[1]) {

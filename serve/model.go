@@ -282,6 +282,13 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 		if clip := m.Clip(); clip > 0 {
 			fmt.Fprintf(out, `,"clip":%v`, clip)
 		}
+		if cosines := linear.ExportedCosines(); cosines != nil {
+			data, err := json.Marshal(cosines)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, `,"cosines":%s`, data)
+		}
 	}
 	out.WriteString("}\n")
 	return out.Flush()

@@ -201,6 +201,29 @@ func (m *Linear) CosineWeights(factor float64) iter.Seq2[int, []float64] {
 	}
 }
 
+// Cosine is the form in which a cosine is exported. With z the standardized numbers in Columns, it adds to the scores
+//
+//	Weights cos(2 pi (Phase + sum Frequencies z)).
+type Cosine struct {
+	Phase       float64   `json:"phase"`
+	Columns     []uint32  `json:"columns"`
+	Frequencies []float64 `json:"frequencies"`
+	Weights     []float64 `json:"weights"` // by output, for an event without missing fields
+}
+
+// ExportedCosines returns the cosines of m, nil for none.
+func (m *Linear) ExportedCosines() (out []Cosine) {
+	if m.Cosines == nil {
+		return nil
+	}
+	for j, weights := range m.CosineWeights(m.Cosines.Factors[0]) {
+		c := Cosine{Weights: weights}
+		c.Phase, c.Columns, c.Frequencies = m.Cosines.Basis.Shape(j)
+		out = append(out, c)
+	}
+	return out
+}
+
 // cosineNumbers returns the numbers of an event for its cosines: the values in x, estimates for missing numbers that
 // are imputed, and 0 for others.
 func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles) *CosineNumbers {

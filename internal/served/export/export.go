@@ -39,7 +39,7 @@ func Write(w io.Writer, m *served.Model, format string, policy model.MissingPoli
 	case format != "json" && format != "text":
 		return nil, &RefusedError{fmt.Sprintf("format %q: want one of %s", format, strings.Join(Formats, ", "))}
 	}
-	x := weights{Head: linear.Head, Clip: linear.Clip(), Features: []feature{}, Cosines: cosinesOf(linear)}
+	x := weights{Head: linear.Head, Clip: linear.Clip(), Features: []feature{}, Cosines: linear.ExportedCosines()}
 	name := linear.Namer()
 	for c := range linear.Columns() {
 		x.Features = append(x.Features, feature{c.Number, name(c.Number), c.Weights, c.Standardization})
@@ -78,9 +78,9 @@ func writeONNX(w io.Writer, m *served.Model, linear *model.Linear, policy model.
 // weights is the JSON form of a model: its head and its features.
 type weights struct {
 	model.Head
-	Clip     float64   `json:"clip,omitempty"` // largest standardized value before an outlier; omitted if unlimited
-	Features []feature `json:"features"`
-	Cosines  []cosine  `json:"cosines,omitempty"`
+	Clip     float64        `json:"clip,omitempty"` // largest standardized value before an outlier; omitted if unlimited
+	Features []feature      `json:"features"`
+	Cosines  []model.Cosine `json:"cosines,omitempty"`
 }
 
 // feature is a model.Column with its name.
@@ -89,29 +89,6 @@ type feature struct {
 	Name    string    `json:"name"` // its name or, if unknown, its index or column
 	Weights []float64 `json:"weights"`
 	model.Standardization
-}
-
-// cosine is a term that the numbers z in some columns add to the scores, see model.CosineBasis:
-//
-//	Weights cos(2 pi (Phase + sum Frequencies z)).
-type cosine struct {
-	Phase       float64   `json:"phase"`
-	Columns     []uint32  `json:"columns"`
-	Frequencies []float64 `json:"frequencies"`
-	Weights     []float64 `json:"weights"` // by output, for an event without missing fields
-}
-
-// cosinesOf returns the cosines of a model, nil for none.
-func cosinesOf(m *model.Linear) (out []cosine) {
-	if m.Cosines == nil {
-		return nil
-	}
-	for j, weights := range m.CosineWeights(m.Cosines.Factors[0]) {
-		c := cosine{Weights: weights}
-		c.Phase, c.Columns, c.Frequencies = m.Cosines.Basis.Shape(j)
-		out = append(out, c)
-	}
-	return out
 }
 
 // print writes the model as text: comments that explain the format, and a line for each feature. Numbers are written
