@@ -119,11 +119,20 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 	where := "kafka:///" + c.Group.SnapshotTopic()
 	there := 0
 	options := served.Options{Schemes: schemes(c), Record: &c.Record, Log: log, Wait: true}
-	known, err := served.Open(ctx, where, options)
-	if err == nil {
-		there = len(known.Shards())
-	} else if !errors.Is(err, kafka.ErrEmpty) {
-		return nil, err
+	for known := (*served.Model)(nil); known == nil; {
+		if known, err = served.Open(ctx, where, options); err == nil {
+			there = len(known.Shards())
+			continue
+		}
+		if errors.Is(err, kafka.ErrEmpty) {
+			break
+		}
+		log.Warn("the group's snapshots cannot be read; trying again", "err", err)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
 	}
 	count, err := c.Group.Count(most, there)
 	if err != nil {

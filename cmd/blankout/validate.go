@@ -147,7 +147,7 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	if topic := c.Validate.HoldoutTopic; topic != "" {
 		heldOut := events
 		heldOut.Where = ""
-		heldOut.Kafka.Topics, heldOut.Kafka.UnlabeledTopics, heldOut.Kafka.Partitions = []string{topic}, nil, nil
+		heldOut.Kafka.Topics, heldOut.Kafka.UnlabeledTopics, heldOut.Kafka.Partitions, heldOut.Kafka.Only = []string{topic}, nil, nil, nil
 		v.OpenHoldout = func(ctx context.Context, s *event.Schema) (event.Source, error) {
 			return heldOut.Open(ctx, s, nil)
 		}

@@ -322,7 +322,7 @@ func (m *Model) predictSet(ctx context.Context, r record.Record, explain int) (P
 	var refused error
 	mine, onlyUnseen := -1, true
 	for k, x := range m.set.shards {
-		if x == nil {
+		if x == nil || x.Events == 0 && m.Events > 0 { // nothing is known of a shard without events
 			continue
 		}
 		o, err := x.Opine(ctx, r)

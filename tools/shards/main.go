@@ -6,8 +6,8 @@
 // Every event is answered before it is learned: by one learner, by the own shard alone, by the mean of all shards, and by
 // the mixture that a group serves (shards.Judge). The models of the other shards are as old as -every events.
 //
-// The events of -users have a user e, ten numbers and logit x'g + e, where x and g are five standard normals each and e is
-// normal with the deviation 1.5.
+// The events of -users have a user with an effect e, five numbers x, and the logit x'g + e. The numbers in x and g are
+// standard normals. e is normal with the deviation 1.5.
 package main
 
 import (
