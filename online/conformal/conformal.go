@@ -87,7 +87,6 @@ func (t *tally) add(held bool, weight float64) {
 // counts holds weighted counts of scores.
 type counts struct {
 	tally
-	moved       float64 // sum of a - miss over the scores that change α
 	size, sized float64 // total size of sets, and number of sets with a measured size
 	histogram
 }
@@ -168,7 +167,7 @@ func (c *Predictor) Take(r int, x Score) {
 
 // observe adds a score. used is the limit of the score's set. miss is the fraction of labels that sets may miss.
 func (s *scores) observe(x Score, used, miss float64) {
-	s.advance(1)
+	s.advance()
 	s.level += gamma * s.decayed.add(x, used, s.limit, s.grown, miss)
 	if used >= 0 {
 		s.all.add(x.within(used), 1)
@@ -194,13 +193,13 @@ func (n *counts) add(x Score, used, limit, weight, miss float64) (move float64) 
 	}
 	switch {
 	case limit < 0:
+		return 0
 	case !x.within(limit):
-		move = miss - 1
+		return miss - 1
 	case limit > 0: // a smaller set was possible
-		move = miss
+		return miss
 	}
-	n.moved += move
-	return move
+	return 0
 }
 
 // binOf returns the bin of a score; NaN is in the last bin.
@@ -211,13 +210,11 @@ func binOf(score float64) int {
 	return bins - 1
 }
 
-// advance decays the old scores for n new scores. It increases the weight of later scores instead of multiplying the
+// advance decays the old scores for a new score. It increases the weight of later scores instead of multiplying the
 // old scores.
-func (s *scores) advance(n float64) {
-	for range int(n) {
-		s.taken++
-		s.grown /= 1 - 1/min(memory, 8+s.taken/fresh)
-	}
+func (s *scores) advance() {
+	s.taken++
+	s.grown /= 1 - 1/min(memory, 8+s.taken/fresh)
 	if s.grown > largest {
 		s.decayed.scale(1 / s.grown)
 		s.grown = 1
@@ -235,7 +232,7 @@ func (n *counts) scale(by float64) {
 
 // each lists all counts except the bins.
 func (n *counts) each() []*float64 {
-	return []*float64{&n.events, &n.held, &n.moved, &n.size, &n.sized, &n.first}
+	return []*float64{&n.events, &n.held, &n.size, &n.sized, &n.first}
 }
 
 // follow sets the limit to the quantile of level 1-α of the scores, if there are enough scores. If s is for a class, of
@@ -340,7 +337,7 @@ func (n *counts) state(to *coder.Coder) {
 	for _, x := range n.bins {
 		to.Failed = to.Failed || !(x >= 0)
 	}
-	const near = 1e-9 // rounding error of merged sums
+	const near = 1e-9 // rounding error of sums
 	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.events+near && n.size >= -near && n.size <= (1+near)*largestSize*max(n.sized, 0)+near)
 }
 
