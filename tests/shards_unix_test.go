@@ -50,6 +50,35 @@ func TestCrashShardsInStore(t *testing.T) {
 	crashShards(t, broker.ListenAddrs(), store, 6, 12)
 }
 
+// TestShardsKilledEarly kills a member that has learned and published for a while, but has no checkpoint yet. The next
+// member begins anew.
+func TestShardsKilledEarly(t *testing.T) {
+	longtest.Only(t)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	must.Do(t, err)
+	t.Cleanup(broker.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	n := shardedStream(ctx, t, broker.ListenAddrs(), 6)
+	m := newShardMembers(t, broker.ListenAddrs(), "early", 1)
+	m.start(0, "--set", "checkpoint.interval=1h")
+	time.Sleep(3 * time.Second) // several intervals of snapshots
+	m.kill(0)
+	m.start(0)
+	time.Sleep(8 * time.Second) // a partition at its end holds up the others for five seconds
+	m.stop(0)
+	learned := 0
+	for k := range 3 {
+		text := must.Get(exec.Command(m.program, "inspect", "--json", filepath.Join(m.dir, "checkpoints", fmt.Sprint("shard-", k))).Output())(t)
+		var is struct{ Events int }
+		must.Do(t, json.Unmarshal(text, &is))
+		learned += is.Events
+	}
+	if learned != n {
+		t.Errorf("%d events learned of %d\n%s", learned, n, m.said())
+	}
+}
+
 // brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
 type brokerFault func(r *rand.Rand) (what string, mend func())
 

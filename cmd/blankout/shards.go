@@ -281,7 +281,8 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	}
 	publishing, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
-	working.Go(func() { x.publish(publishing, publisher, c.Snapshot.Interval, log) })
+	saved := len(x.runner.Offsets) > 0 // read before Run changes it
+	working.Go(func() { x.publish(publishing, publisher, c.Snapshot.Interval, saved, log) })
 	m.mu.Lock()
 	m.own[s.Number] = x
 	m.mu.Unlock()
@@ -323,11 +324,11 @@ func (m *groupMember) published(ctx context.Context, shard int) (*served.Model, 
 }
 
 // publish writes the newest model of the shard to the topic of snapshots until ctx ends, and then the last one. Nothing is
-// published before a checkpoint exists, so that a snapshot shows that there is one.
-func (x *ownShard) publish(ctx context.Context, to *kafka.Publisher, interval time.Duration, log *slog.Logger) {
+// published before a checkpoint exists, so that a snapshot shows that there is one; saved reports whether one exists at
+// the start.
+func (x *ownShard) publish(ctx context.Context, to *kafka.Publisher, interval time.Duration, saved bool, log *slog.Logger) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	saved := len(x.runner.Offsets) > 0
 	for version := uint64(0); ; {
 		ended := false
 		select {
