@@ -247,6 +247,9 @@ func TestDeclared(t *testing.T) {
 					}
 				}
 			}
+			if picture { // its named numbers have cosines, its sparse columns have none
+				continue
+			}
 			for at, fraction := range deadShares {
 				if named, text := of["json"].declared[at], of["svmlight"].declared[at]; text > named+2*deviation(named) {
 					t.Errorf("picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, fraction, text, named)

@@ -60,8 +60,12 @@ const (
 	fillEvents, fillGain = 10, 0.5
 )
 
-// add adds the gain of the corrected prediction over the prediction of the event as it is.
+// add adds the gain of the corrected prediction over the prediction of the event as it is. It ignores NaN, the gain where
+// both losses are infinite.
 func (g *gains) add(gain float64) {
+	if math.IsNaN(gain) {
+		return
+	}
 	ratio := math.Exp(min(gain, 30))
 	for i, w := range candidates {
 		g.sums[i] = (1-1.0/gainsMemory)*g.sums[i] + math.Log(1-w+w*ratio)
