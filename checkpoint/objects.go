@@ -54,7 +54,7 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	l := objectLock{o, fmt.Appendf(nil, "process %d of %s since %s (%s)\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339), rand.Text())}
 	if err := o.Write(lockName, l.text, tag); err != nil {
 		if errors.Is(err, ErrTaken) {
-			return nil, fmt.Errorf("checkpoints %s: another learner started there at the same time: give each learner its own prefix", s.dir)
+			return nil, fmt.Errorf("checkpoints %s: another learner started there at the same time: give each learner its own prefix (%w)", s.dir, err)
 		}
 		return nil, fmt.Errorf("checkpoints: %w", err)
 	}

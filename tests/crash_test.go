@@ -541,7 +541,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	second := exec.Command(program, "run", "-f", filepath.Join(l.dir, "blankout.toml"))
 	out, err := second.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+")")) {
+	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")) {
 		t.Errorf("a second learner: %v\n%s", err, out)
 	}
 	must.Do(t, first.Process.Signal(syscall.SIGTERM))
