@@ -110,20 +110,22 @@ func doubts(number uint64, columns int) (whole, masks bool) {
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
 
-// Imputation is expensive with many numeric columns. If there are more than imputeAll of these, only some points of
-// each mask are imputed; if there are more than imputeSome, fewer still. After the first masksAll masks, which are
-// frequent, more points of each mask are imputed.
+// Imputation is expensive with many numeric columns. If there are more than imputeAll of these, a third of the points of
+// each mask is imputed; if there are more than imputeSome, fewer, and fewer still of the first masksAll masks, which are
+// frequent.
 const imputeAll, imputeSome = 32, 128
 
 // imputes reports whether a point of a mask is imputed. mask is the number of the mask, and numbers is the number of
 // numeric columns that can be imputed.
 func imputes(mask uint64, point, numbers int) bool {
 	every := 1
-	if numbers > imputeSome {
+	switch {
+	case numbers > imputeSome && mask <= masksAll:
+		every = 9 * (1 + numbers/256)
+	case numbers > imputeSome:
 		every = 3 * (1 + numbers/256)
-	}
-	if numbers > imputeAll && mask <= masksAll {
-		every *= 3
+	case numbers > imputeAll:
+		every = 3
 	}
 	return (mask+uint64(point))%uint64(every) == 0
 }
