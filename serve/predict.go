@@ -10,12 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"blankout/internal/event"
 	"blankout/internal/served"
 	"blankout/stream/record"
 )
@@ -62,6 +64,28 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Mod
 	}
 	body, ok = s.config.body(w, r)
 	return m, body, ok
+}
+
+// asCSV returns the model for a request that says that its body is CSV with a header. A model whose events are JSON, or
+// of a format that its file does not name, then reads the columns of that header.
+func asCSV(m *served.Model, r *http.Request, body []byte) (*served.Model, error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	c := m.Record
+	if kind != "text/csv" || c.Format != "" && c.Format != "json" {
+		return m, nil
+	}
+	c.Format, c.Unlabeled = "csv", true
+	lines, err := record.NewScanner("the body", bytes.NewReader(body), c)
+	if err != nil {
+		return nil, err
+	}
+	known := func(name string) bool {
+		return name != "" && slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Name == name })
+	}
+	if !slices.ContainsFunc(lines.Columns(), known) {
+		return nil, fmt.Errorf("the header names no field of the model: %.200q", lines.Columns())
+	}
+	return m.Reading(lines.Config()), nil
 }
 
 // plain reports whether the body is uncompressed. If not, it sends an error response.
@@ -117,6 +141,11 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 			fail(w, http.StatusBadRequest, err.Error(), "query")
 			return false
 		}
+	}
+	m, err := asCSV(m, r, body)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error(), "body")
+		return false
 	}
 	most, each := mostEvents(m, explain)
 	events, err := split(body, most)

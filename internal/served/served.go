@@ -74,6 +74,11 @@ func New(m model.Model, recordConfig record.Config) *Model {
 	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
 }
 
+// Reading returns the Model for events in another format.
+func (m *Model) Reading(c record.Config) *Model {
+	return &Model{Model: m.Model, Head: m.Head, Version: m.Version, Offsets: m.Offsets, At: m.At, Learner: m.Learner, Record: c, Recorded: m.Recorded, Shard: m.Shard, set: m.set, name: m.name}
+}
+
 // Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
 func Decode(data []byte) (*Model, error) {
 	file, err := checkpoint.Decode(data)
