@@ -412,10 +412,12 @@ def test_threads_share_a_learner():
     try:
         for learner in (blankout.Learner(), pickle.loads(pickle.dumps(blankout.Learner()))):
             failed: list[BaseException] = []
+            together = threading.Barrier(40)  # in rounds, because the model of labels that come one after the other is another
 
             def learn(k: int) -> None:
                 try:
                     for _ in range(12):
+                        together.wait(60)
                         learner.learn_one({"name": f"n{k}", "k": float(k % 3)}, f"label {k}")
                         learner.learn_many([{"name": f"n{k}"}], [f"label {k}"])
                         assert learner.predict_proba_one({"name": "n1"}) is not None and learner.predict_one({"name": "n1"}) is not None
