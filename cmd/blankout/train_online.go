@@ -218,8 +218,10 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	}
 	given := c.Flags().Changed
 	t := &o.online.config
-	if t.Loss, err = o.config.LossName(); err != nil {
-		return err
+	if given("loss") || given("bound") || given("ell") { // else it has its default, which a preset may change
+		if t.Loss, err = o.config.LossName(); err != nil {
+			return err
+		}
 	}
 	if len(o.unlabeled) > 0 || given("unlabeled-weight") {
 		t.UnlabeledWeight = o.config.Alpha
