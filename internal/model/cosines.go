@@ -43,8 +43,8 @@ const (
 // distance of n independent numbers with deviation 1 is near the square root of 2n.
 var cosineWidths = [2]float64{0.4, 0.2}
 
-// NewCosineBasis returns a CosineBasis that owns columns. It returns nil if there are too many
-// columns, or too few: splines represent a single number better.
+// NewCosineBasis returns a CosineBasis that owns columns. It returns nil if there are too many columns, or too few: splines
+// represent a single number better.
 func NewCosineBasis(columns []uint32) *CosineBasis {
 	if len(columns) < fewestCosine || len(columns) > MaxCosineColumns {
 		return nil
