@@ -70,7 +70,7 @@ func TestCosinesAreServed(t *testing.T) {
 	}
 }
 
-// TestCosinesRest checks that cosines without a gain have no part in predictions.
+// TestCosinesRest checks that cosines without a gain have no part in predictions, nor one that is left of an earlier event.
 func TestCosinesRest(t *testing.T) {
 	l := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "no", "yes"))
 	for i, e := range synthetic.Rings(3000, 2, 6) {
@@ -82,5 +82,8 @@ func TestCosinesRest(t *testing.T) {
 	}
 	if c := l.Snapshot().Model().Cosines; c != nil && c.Factors[0] > 0.05 {
 		t.Errorf("cosines of a line have the factor %v", c.Factors)
+	}
+	if kept := l.KeepsCosines(); kept != nil {
+		t.Errorf("the part of an earlier event stays after %v", kept)
 	}
 }

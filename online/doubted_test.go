@@ -59,7 +59,8 @@ func wrong(m *model.Linear, s *likeReadings, n int) (with, without int) {
 }
 
 // TestSilentDeath checks that numbers which die at a value of their own, in a stream whose learner is told nothing, cost
-// less errors once the stream has shown that value.
+// fewer errors once the stream has shown that value. More numbers die than the learner has seen: it learns by itself what
+// a frequent value says, so corrections have nothing to gain there.
 func TestSilentDeath(t *testing.T) {
 	t.Parallel()
 	s := &likeReadings{Rand: rand.New(rand.NewPCG(1, 1))}
@@ -73,16 +74,18 @@ func TestSilentDeath(t *testing.T) {
 	if d := l.Snapshot().Model().Doubt; d == nil || len(d.Columns) != 8 || !slices.Equal(d.Columns[0].Fills, []float64{0}) {
 		t.Fatalf("%+v", d)
 	}
+	dead := 0.2
 	s.lost = func(s *likeReadings, x []float64) {
 		for i := range x {
-			if s.Float64() < 0.5 {
+			if s.Float64() < dead {
 				x[i] = 10*float64(i) + 7 // within the range of the column
 			}
 		}
 	}
 	learn(600)
+	dead = 0.5
 	with, without := wrong(l.Snapshot().Model(), s, 2000)
-	if float64(with) > 0.92*float64(without) { // cosines also learn what dead numbers read, so that less is left to gain
+	if float64(with) > 0.75*float64(without) {
 		t.Errorf("%d errors, %d if numbers are taken as they are", with, without)
 	}
 	logs := newLearner(t, asIs(online.DefaultConfig()), likeReadingsSchema())

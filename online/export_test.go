@@ -30,3 +30,21 @@ func (l *Learner) Corrected(missing bool) float64 {
 	}
 	return l.predictor.mixture.Corrected(0)
 }
+
+// KeepsCosines returns the steps after which a part of the cosines that an earlier event had is still in effect, although
+// no event with such a part is current. It is for a Learner whose cosines have no part in complete events.
+func (l *Learner) KeepsCosines() (steps []string) {
+	x, in, by := &l.predictor.cosines, &l.room.in, &mixture.Event{Outputs: 1, Active: 1, Label: 1}
+	for step, f := range map[string]func(){
+		"an event":               func() { l.predictor.readCosines(in, false, &imputed{}) },
+		"a masked copy":          func() { l.masked.readMaskedCosines(in, &labeled{}, 0, false) },
+		"a number of outputs":    func() { x.setOutputs(len(x.sum)) },
+		"a comparison of losses": func() { x.observe(0, x.base, by) },
+	} {
+		x.some = true
+		if f(); x.part() != nil {
+			steps = append(steps, step)
+		}
+	}
+	return steps
+}

@@ -168,12 +168,12 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	x.Each(l.doubted, func(weight float64, e *event.Example) {
 		parts = append(parts, part{weight, slices.Clone(l.predictAsIs(e).Scores)})
 	})
-	p := l.predictAsIs(e)
+	p := l.predictAsIs(e) // last, because the interval and the components are those of this event
 	if len(parts) == 0 {
 		return p
 	}
-	for _, x := range parts {
-		p.Scores = model.MixScores(p.Decision, l.targets != nil, x.weight, p.Scores, x.scores)
+	for _, with := range parts {
+		p.Scores = model.MixScores(p.Decision, l.targets != nil, with.weight, p.Scores, with.scores)
 	}
 	if l.targets != nil {
 		p.Scores[0] = l.targets.unit.Own(p.Scores[0])

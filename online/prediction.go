@@ -22,8 +22,8 @@ type Prediction struct {
 	// Scores has one score for two classes or for regression, else one score per class.
 	Scores []float64
 	// Components holds the scores that were mixed into Scores. First come the scores of iterates and averages by noise
-	// level and output, then the scores of the correcting experts by output. Predict sets Components only if Learn will
-	// need them.
+	// level and output, then the scores of the correcting experts by output. Last come the scores without the cosines and
+	// those with them, if the cosines have been computed. Predict sets Components only if Learn will need them.
 	Components []float64
 
 	Decision model.Decision // how Scores become a class

@@ -43,8 +43,8 @@ const (
 // distance of n independent numbers with deviation 1 is near the square root of 2n.
 var cosineWidths = [2]float64{0.4, 0.2}
 
-// NewCosineBasis returns a CosineBasis that owns columns. It returns nil if there are too many
-// columns, or too few: splines represent a single number better.
+// NewCosineBasis returns a CosineBasis that owns columns. It returns nil if there are too many columns, or too few: splines
+// represent a single number better.
 func NewCosineBasis(columns []uint32) *CosineBasis {
 	if len(columns) < fewestCosine || len(columns) > MaxCosineColumns {
 		return nil
@@ -169,8 +169,10 @@ func (m *Linear) AddCosines(x event.Vec, a MissingHandling, out []float64) {
 	if !c.count(a.Range) {
 		return
 	}
+	var z CosineNumbers
+	m.cosineNumbers(x, a.Roles, &z)
 	sums, of, scale := make([]float64, c.Outputs), m.Layout.Outputs, c.Factors[a.Range]
-	c.Sum(m.cosineNumbers(x, a.Roles), sums)
+	c.Sum(&z, sums)
 	for k := range out {
 		from := k
 		if of != nil {
@@ -224,14 +226,13 @@ func (m *Linear) ExportedCosines() (out []Cosine) {
 	return out
 }
 
-// cosineNumbers returns the numbers of an event for its cosines: the values in x, estimates for missing numbers that
-// are imputed, and 0 for others.
-func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles) *CosineNumbers {
+// cosineNumbers sets z, which has only 0, to the numbers of an event for its cosines: the values in x, estimates for
+// missing numbers that are imputed, and 0 for others.
+func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles, z *CosineNumbers) {
 	columns := m.Cosines.Basis.Columns
-	z := &CosineNumbers{}
 	PlaceColumns(columns, x.Index, func(to, from int) { z[to] = x.Value[from] })
 	if roles == nil {
-		return z
+		return
 	}
 	c := m.Covariance
 	values := make([]float64, len(c.Columns))
@@ -246,7 +247,6 @@ func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles) *CosineNumbers {
 			}
 		})
 	}
-	return z
 }
 
 // PlaceColumns calls place with the indices of each column that is on both lists, which must ascend.

@@ -92,8 +92,8 @@ func (d *Doubt) check() error {
 			return fmt.Errorf("doubt: column %d", c.Column)
 		}
 	}
-	for _, kind := range d.Weights {
-		for _, w := range kind {
+	for _, weights := range append(d.Weights[:], d.Rest) {
+		for _, w := range weights {
 			if !(w >= 0 && w <= DoubtMost) {
 				return fmt.Errorf("doubt: weight %v", w)
 			}

@@ -206,6 +206,7 @@ func TestDoubtFile(t *testing.T) {
 	}
 	for _, broken := range []func(d *Doubt){
 		func(d *Doubt) { d.Columns[1].Column = 1 }, func(d *Doubt) { d.Columns[1].Zeros = 2 }, func(d *Doubt) { d.Weights[1][1] = 2 }, func(d *Doubt) { d.Weights[1][1] = math.NaN() },
+		func(d *Doubt) { d.Rest[1] = 2 },
 	} {
 		d := m.Doubt.With(append([]CellColumn(nil), m.Doubt.Columns...))
 		if broken(d); d.check() == nil {

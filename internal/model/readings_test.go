@@ -34,7 +34,11 @@ func TestFillValues(t *testing.T) {
 			}
 		}
 	}
-	feed(50*readingsKept, func([]float64) {})
+	feed(7*readingsKept, func([]float64) {})
+	if got := s.Columns()[0].Fills; len(got) > 0 {
+		t.Errorf("after seven blocks without a 0: %v", got)
+	}
+	feed(43*readingsKept, func([]float64) {})
 	for i, c := range s.Columns() {
 		if want := [][]float64{{0}, nil, nil}[i]; !slices.Equal(c.Fills, want) {
 			t.Fatalf("column %d: %v", c.Column, c.Fills)

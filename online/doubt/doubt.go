@@ -257,9 +257,9 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if before != before {
 			before = d.loss(e, of)
 		}
-		of, to, after := &d.tails[i], gained(&d.tails[i]), d.loss(e, x.Event)
+		tail, to, after := &d.tails[i], gained(&d.tails[i]), d.loss(e, x.Event)
 		if x.Rest != nil {
-			w := weight(x.Kind, of.real[x.Kind][x.Range], of.mask[x.Kind][x.Range])
+			w := weight(x.Kind, tail.real[x.Kind][x.Range], tail.mask[x.Kind][x.Range])
 			to[restRow][x.Range].add(mixed(w, before, after) - mixed(w, d.loss(e, x.Rest), after))
 		}
 		to[x.Kind][x.Range].add(before - after)

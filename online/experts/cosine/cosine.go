@@ -10,8 +10,9 @@
 //
 //	A_i += a x x',  w_k -= df_k A^-1 x,  a = r - phi/h,
 //
-// where phi forgets as there, and A^-1 x is shortened as if A had the sum of the blocks' leverages. The factor g is the mixture weight of b + c in a mixture with b. There is one
-// factor for each range of the missing fraction, and it is 0 where the cosines do not reduce the loss.
+// where phi forgets as there, and A^-1 x is shortened as if A had the sum of the blocks' leverages. The factor g is the
+// mixture weight of b + c in a mixture with b. There is one factor for each range of the missing fraction, and it is 0
+// where the cosines do not reduce the loss.
 package cosine
 
 import (
