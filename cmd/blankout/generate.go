@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -78,12 +77,6 @@ func (p *program) writeSample(n int, seed uint64, event func(int, *rand.Rand) an
 		}
 	}
 	return errors.Join(err, out.Flush())
-}
-
-// round returns x with the given number of decimals.
-func round(x float64, decimals int) float64 {
-	unit := math.Pow10(decimals)
-	return math.Round(x*unit) / unit
 }
 
 // draw returns one of the choices.

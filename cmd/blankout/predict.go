@@ -158,6 +158,14 @@ func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	return read, nil
 }
 
+// predictions returns where the predictions go: "-" is standard output, "" is nowhere.
+func (o *predictFlags) predictions() string {
+	if o.out == "" && !o.json {
+		return "-"
+	}
+	return o.out
+}
+
 func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	read, err := o.openModel(p)
 	if err != nil {
@@ -187,10 +195,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		// A model file of an earlier version may list regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
-	path := o.out
-	if path == "" && !o.json {
-		path = "-"
-	}
+	path := o.predictions()
 	out, err := p.create(path)
 	if err != nil {
 		return err
@@ -199,7 +204,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	reader := newFillReader(read.Model)
-	score, policies := reader.score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
+	score, policies := reader.score, map[model.MissingPolicy]int{} // policies counts examples with missing fields by policy
 	missing := missingFields{answer: head.Handling, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {

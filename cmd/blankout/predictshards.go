@@ -3,13 +3,16 @@ package main
 // This file makes the command predict score examples with all shards of a group.
 
 import (
+	"cmp"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"path/filepath"
+	"strconv"
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
@@ -37,27 +40,31 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	schema := m.Record.Schema()
 	schema.Target = m.Target()
 	o.data.record.KeepValue, o.data.record.Unlabeled = true, o.unlabeled
-	out, err := p.create(o.out)
+	path := o.predictions()
+	out, err := p.create(path)
 	if err != nil {
 		return err
 	}
 	x := shardAnswers{model: m, refuse: o.unknown == "refuse"}
-	if o.out != "" {
+	if path != "" {
 		x.out = out
 	}
 	if extension := filepath.Ext(o.out); extension == ".jsonl" || extension == ".ndjson" {
 		x.lines = json.NewEncoder(out)
+	} else if o.out == "" && path != "" {
+		x.rows = csv.NewWriter(out)
+		err = x.rows.Write(answerColumns(loss.IsRegression(m.Loss)))
 	}
-	err = o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, _ func() string) error {
+	err = errors.Join(err, o.data.eachPlaced(ctx, o.data.paths, schema, func(in *packedBatch, i int, place func() string) error {
 		if o.maxEvents > 0 && x.measures.Examples == o.maxEvents {
 			return errEnough
 		}
-		return x.add(ctx, &in.Examples[i], in.Schema)
-	})
+		return x.add(ctx, &in.Examples[i], in.Schema, place)
+	}))
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(err, x.flush(), out.Close()); err != nil {
 		return err
 	}
 	x.finish(o.data.tally.refused)
@@ -77,14 +84,15 @@ type shardAnswers struct {
 	model    *served.Model
 	refuse   bool          // refuse examples of which no shard has seen a feature
 	out      io.Writer     // nil to write nothing
-	lines    *json.Encoder // nil for lines of class and score, or of values
+	lines    *json.Encoder // nil for rows, or for lines of class and score, or of values
+	rows     *csv.Writer   // nil for a file
 	sums     measure.Classes
 	squares  float64 // weighted sum of squared errors, for regression
 	measures shardMeasures
 }
 
-// add answers an example of a Schema.
-func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema) error {
+// add answers an example of a Schema. The function place is that of answers.add.
+func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema, place func() string) error {
 	answer, err := x.model.PredictRecord(ctx, record.Record{Value: e.Value, Time: e.Time}, 0)
 	if err == nil && answer.OnlyUnseen && x.refuse {
 		err = x.model.UnseenError(answer.Unseen)
@@ -109,12 +117,37 @@ func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schem
 		return nil
 	case x.lines != nil:
 		return x.lines.Encode(answer)
+	case x.rows != nil:
+		return x.rows.Write(rowOf(e, &answer, place))
 	case answer.Value != nil:
 		_, err = fmt.Fprintln(x.out, *answer.Value)
 	default:
 		_, err = fmt.Fprintln(x.out, printable([]string{answer.Class})[0], answer.Score)
 	}
 	return err
+}
+
+// rowOf returns the row of standard output, as answers.rowOf does for one model.
+func rowOf(e *event.Example, a *served.Prediction, place func() string) []string {
+	number := func(x *float64) string {
+		if x == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*x, 'g', -1, 64)
+	}
+	id := cmp.Or(string(e.Key), place())
+	if a.Value != nil {
+		return []string{id, number(a.Value), number(a.Low), number(a.High)}
+	}
+	return []string{id, a.Class, number(&a.Probability)}
+}
+
+func (x *shardAnswers) flush() error {
+	if x.rows == nil {
+		return nil
+	}
+	x.rows.Flush()
+	return x.rows.Error()
 }
 
 // finish computes the measures.

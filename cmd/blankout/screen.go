@@ -135,7 +135,7 @@ func (l *learning) look(s *run.Status) []any {
 	out := []any{"events", events, "events_per_second", int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3))}
 	l.at, l.events = now, events
 	if x := s.Learner.Total.Error(); !math.IsNaN(x) {
-		out = append(out, "error_percent", hundredths(100*x), "error_percent_lately", hundredths(100*s.Learner.Window.Error()))
+		out = append(out, "error_percent", round(100*x, 2), "error_percent_lately", round(100*s.Learner.Window.Error(), 2))
 	}
 	var n measure.NumbersReport
 	if s.Learner.Numbers != nil {
@@ -152,7 +152,7 @@ func (l *learning) look(s *run.Status) []any {
 		if x.value != nil {
 			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*x.value, 'g', 5, 64), 64)
 			if strings.HasSuffix(x.name, "_error") { // percent
-				rounded = hundredths(*x.value)
+				rounded = round(*x.value, 2)
 			}
 			out = append(out, x.name, rounded)
 		}
@@ -219,7 +219,11 @@ func plural(n int, name string) string {
 	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, name, "")
 }
 
-func hundredths(x float64) float64 { return math.Round(100*x) / 100 }
+// round returns x with the given number of decimals.
+func round(x float64, decimals int) float64 {
+	unit := math.Pow10(decimals)
+	return math.Round(x*unit) / unit
+}
 
 // percent formats a number in percent with its significant digits.
 func percent(x float64) string {

@@ -423,7 +423,7 @@ func (o *trainFlags) learnerSets() (sets []string, err error) {
 			continue
 		}
 		if flag := o.data.flagFor(set); flag != "" {
-			return nil, fmt.Errorf("--set %s: use the flag%s", set, flag)
+			return nil, fmt.Errorf("--set %s%s", set, flag)
 		}
 		sets = append(sets, set)
 	}

@@ -79,7 +79,7 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	if !d.begin(&r, e) {
 		return nil
 	}
-	data := bytes.TrimRight(r.Value, "\r\n")
+	data := bytes.TrimPrefix(bytes.TrimRight(r.Value, "\r\n"), []byte("\ufeff")) // a mark is there where files are put together
 	if text := notUTF8(data); text != "" {
 		d.refuse(&r, e, event.ReasonSyntax, "%s", text)
 		return nil
@@ -133,11 +133,14 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 
 // isHeader reports whether a line has the names of the columns.
 func (d *csvDecoder) isHeader(line []byte) bool {
-	if names := d.core.c.Columns; len(names) < 2 || !bytes.HasPrefix(bytes.TrimLeft(line, "\" "), []byte(names[0])) {
+	if len(d.c.Columns) < 2 {
 		return false
 	}
+	if first, _, next := csvValue(line, 0, d.separator, &d.scratch); next < 0 || string(first) != d.c.Columns[0] {
+		return false // most lines, without reading them to the end
+	}
 	names, err := csvFields(line, d.separator)
-	return err == nil && slices.Equal(names, d.core.c.Columns)
+	return err == nil && slices.Equal(names, d.c.Columns)
 }
 
 // column sets the value of column n. If the record must be refused, it returns the reason and a detail; otherwise

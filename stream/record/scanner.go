@@ -158,8 +158,9 @@ func (s *Scanner) readHeader() error {
 // prelude reports whether a line before the header of CSV is no header: a comment, or the line sep=; with which
 // spreadsheets name the separator. After a comment, later lines that begin with # are comments, too.
 func (s *Scanner) prelude(line []byte) bool {
-	if text := strings.Trim(string(line), `"`); len(text) == len("sep=;") && strings.EqualFold(text[:4], "sep=") {
-		s.c.Separator = text[4:]
+	text := strings.TrimRight(strings.ReplaceAll(string(line), `"`, ""), " ")
+	if len(text) > 4 && strings.EqualFold(text[:4], "sep=") && strings.Trim(text[4:], text[4:5]) == "" { // sep=;;; if padded
+		s.c.Separator = text[4:5]
 		return true
 	}
 	if !bytes.HasPrefix(line, []byte{'#'}) {

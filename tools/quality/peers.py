@@ -5,11 +5,11 @@
 
 Each program learns the first 4,000 events once, in their order; gradient boosting gets them all at once. The errors (%)
 are on the other 1,000 events: complete, with half of the sensors null (declared), and with half of the sensors at their
-mean (silent); means over five draws of the lost sensors. To help the peers, their numbers are standardized with the mean
-and deviation of all learned events, so a null that is left out or replaced by 0 is the mean. Rates are events per second
-of processor time on one stream of 80,000 events (blankout and VW from a file to a model, whole processes) or 4,000
-(River, scikit-learn: learning alone, one event at a time). The last row learns three further copies of each event, with
-half of the sensors null.
+mean (silent); means over five draws of the lost sensors, and standard errors. To help the peers, their numbers are
+standardized with the mean and deviation of all learned events, so a null that is left out or replaced by 0 is the mean.
+Rates are events per second of processor time on one stream of 80,000 events (blankout and VW from a file to a model,
+whole processes) or 4,000 (River, scikit-learn: learning alone, one event at a time). The last row learns three further
+copies of each event, with half of the sensors null.
 """
 
 import gzip
@@ -127,9 +127,9 @@ def main(program):
     print("| one pass | complete | half null | half dead | events/s |\n|---|---|---|---|---|")
 
     def row(name, errors, rate=None):
-        null, dead = np.mean(errors[1 : 1 + DRAWS]), np.mean(errors[1 + DRAWS :])
+        null, dead = (f"{np.mean(e):.1f} ± {np.std(e, ddof=1) / DRAWS**0.5:.1f}" for e in (errors[1 : 1 + DRAWS], errors[1 + DRAWS :]))
         rate = "" if rate is None else f"{float(f'{rate:.2g}'):,.0f}"
-        print(f"| {name} | {errors[0]:.1f} | {null:.1f} | {dead:.1f} | {rate} |", flush=True)
+        print(f"| {name} | {errors[0]:.1f} | {null} | {dead} | {rate} |", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         row("blankout, the default", *blankout(os.path.abspath(program), train, tests, folder))
