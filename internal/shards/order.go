@@ -178,7 +178,7 @@ func (o *Ordered) begin(p *partition, b *event.Batch) {
 // fill adds records of a partition as long as they precede the next records of the other partitions.
 func (o *Ordered) fill(ctx context.Context, p *partition, b *event.Batch) error {
 	o.begin(p, b)
-	for last := o.last(p); p.has() && len(b.Examples) < mostExamples && p.time() <= last; {
+	for last := o.last(p); p.has() && len(b.Examples) < mostExamples && (len(b.Examples) == 0 || p.time() <= last); {
 		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
 		e := &b.Examples[len(b.Examples)-1]
 		if err := decode(ctx, p, &p.batch.Examples[p.index], e); err != nil {
