@@ -109,7 +109,8 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 			return nil, usageError{fmt.Errorf("labels.topics: topic %s has %d partitions, and %s has %d: a group needs as many, and the same keys in both", topic, n, c.Kafka.Topics[0], m.partitions)}
 		}
 	}
-	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log}) // creates the topic
+	// A Publisher of no shard creates the topic, and checks that the topic has no other records.
+	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log})
 	if err != nil {
 		return nil, err
 	}
