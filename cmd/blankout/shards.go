@@ -109,7 +109,8 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 			return nil, usageError{fmt.Errorf("labels.topics: topic %s has %d partitions, and %s has %d: a group needs as many, and the same keys in both", topic, n, c.Kafka.Topics[0], m.partitions)}
 		}
 	}
-	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log}) // creates the topic
+	// A Publisher of no shard creates the topic, and checks that the topic has no other records.
+	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -439,16 +440,16 @@ func (m *groupMember) source() *stream.ConsumerStats {
 func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *atomic.Pointer[consumers], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, "")
 	in.Kafka.Log = log
-	partitions, err := in.Partitions(ctx)
+	found, err := in.Partitions(ctx)
 	if err != nil {
 		return err
 	}
 	var all consumers
-	var lanes []shards.Lane
-	for _, p := range partitions {
-		lane := shards.Lane{Topic: p.Topic, Partition: p.Number, Unlabeled: slices.Contains(c.Kafka.UnlabeledTopics, p.Topic)}
+	var partitions []shards.Partition
+	for _, p := range found {
+		partition := shards.Partition{Topic: p.Topic, Number: p.Number, Unlabeled: slices.Contains(c.Kafka.UnlabeledTopics, p.Topic)}
 		p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
-			lane.Decoder, err = of(r.Schema)
+			partition.Decoder, err = of(r.Schema)
 			return &labels.Deferred{}, err
 		}
 		var from event.Offsets
@@ -464,15 +465,15 @@ func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *
 		s.close = append(s.close, opened.Close)
 		consumer := opened.(*stream.Consumer)
 		all = append(all, consumer)
-		lane.Next, lane.AtEnd = opened.Next, func() bool {
+		partition.Next, partition.AtEnd = opened.Next, func() bool {
 			stats := consumer.Stats()
 			return stats.Failing() == "" && !slices.ContainsFunc(stats.Partitions, func(p stream.PartitionStats) bool { return p.Lag > 0 })
 		}
-		lanes = append(lanes, lane)
+		partitions = append(partitions, partition)
 	}
 	consuming.Store(&all)
 	s.consumers = all
-	r.Source = shards.NewOrdered(r.Schema, lanes)
+	r.Source = shards.NewOrdered(r.Schema, partitions)
 	if group := c.Kafka.Group; group != "" {
 		r.Commit = func(ctx context.Context, offsets event.Offsets) error { return all[0].Commit(ctx, group, offsets) }
 	}

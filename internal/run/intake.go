@@ -60,11 +60,6 @@ type Intake struct {
 	unsafe bool  // set if a dead letter could not be stored at the end, so that the state must not be saved
 }
 
-// Progress counts the records of a partition: an event.Position, or a group's Span.
-type Progress interface {
-	Advance(offset int64, fingerprint uint64) error
-}
-
 // Counts has the number of processed records by result.
 type Counts struct {
 	Learned, Unlabeled, Refused uint64
@@ -214,7 +209,7 @@ func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint
 }
 
 // Learn counts and learns the first n events of a batch. n is the result of Admit.
-func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) error {
+func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p *event.Position) error {
 	began := time.Now()
 	err := in.examples(b, n, p)
 	if in.round != nil { // start it before anything that may block
@@ -297,7 +292,7 @@ func (t *Turns) due(i int) bool {
 	return t.left >= 0
 }
 
-func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
+func (in *Intake) examples(b *event.Batch, n int, p *event.Position) (err error) {
 	i := 0
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -139,7 +139,7 @@ func (l *loop) learn(ctx context.Context) error {
 			l.ahead.free <- b.Batch // never blocks, because the channel has capacity for all Batches
 		}
 		if err == nil {
-			err = l.runDueJobs(ctx)
+			l.runDueJobs()
 		}
 	}
 	if errors.Is(err, errEnough) {
@@ -151,8 +151,8 @@ func (l *loop) learn(ctx context.Context) error {
 	return err
 }
 
-// runDueJobs publishes, saves, validates and reports if each is due. It returns an error only if ctx ends.
-func (l *loop) runDueJobs(ctx context.Context) error {
+// runDueJobs publishes, saves, validates and reports if each is due.
+func (l *loop) runDueJobs() {
 	now := time.Now()
 	if l.publisher.due(l.records, now) {
 		l.publish()
@@ -165,7 +165,6 @@ func (l *loop) runDueJobs(ctx context.Context) error {
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
 		l.report("")
 	}
-	return nil
 }
 
 // stopEvery is the number of events between checks whether the run is to stop, if an event takes longer than slowEvent.

@@ -207,7 +207,7 @@ func (l *loop) beginContest() {
 
 // learnPart learns the first n events of a part with all contenders, or with the single Learner. views has the part as
 // each contender decodes it.
-func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress, views []event.Batch) error {
+func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p *event.Position, views []event.Batch) error {
 	if l.Contest == nil {
 		return l.intake.Learn(ctx, b, n, p)
 	}

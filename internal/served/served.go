@@ -120,6 +120,8 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 	m.Version, m.At, m.Learner, m.Shard = s.Version, s.At, s.Learner, s.ShardInfo
 	if m.Shard == nil {
 		m.Shard = shardOf(settings)
+	} else if !m.Shard.valid() {
+		return nil, fmt.Errorf("%w: block %s: shard %d of %d", checkpoint.ErrDamaged, blockSnapshot, m.Shard.Number, m.Shard.Shards)
 	}
 	if settings != nil {
 		if m.Record, err = record.ParseSettings(settings); err != nil {
@@ -142,10 +144,17 @@ func (s *ShardInfo) Settings() map[string]string {
 func shardOf(settings map[string]string) *ShardInfo {
 	number, err := strconv.Atoi(settings[settingShard])
 	shards, err2 := strconv.Atoi(settings[settingShards])
-	if err != nil || err2 != nil || number < 0 || number >= shards {
-		return nil
+	if s := (&ShardInfo{Number: number, Shards: shards}); err == nil && err2 == nil && s.valid() {
+		return s
 	}
-	return &ShardInfo{Number: number, Shards: shards}
+	return nil
+}
+
+// MaxShards is the largest number of shards.
+const MaxShards = 256
+
+func (s *ShardInfo) valid() bool {
+	return 0 <= s.Number && s.Number < s.Shards && s.Shards <= MaxShards
 }
 
 // Encode writes the Model in the format that Decode reads.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/served"
 )
 
 // Config is the section [group] of the configuration.
@@ -23,7 +24,7 @@ type Config struct {
 func DefaultConfig() Config { return Config{SessionTimeout: 10 * time.Second} }
 
 // MaxShards is the largest number of shards. Each member keeps the models of all shards in memory.
-const MaxShards = 256
+const MaxShards = served.MaxShards
 
 const defaultShards = 8
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -14,14 +15,14 @@ import (
 	"blankout/stream/record"
 )
 
-// Lane is a partition that an Ordered reads.
-type Lane struct {
-	Topic     string
-	Partition int32
+// Partition is a partition that an Ordered reads.
+type Partition struct {
+	Topic  string
+	Number int32
 	// Next fills a Batch with further undecoded records of the partition (labels.Deferred). See event.Source.
 	Next      func(context.Context, *event.Batch) error
 	Unlabeled bool // its events have no labels
-	// Decoder decodes a record. The decoders of all lanes extend the same Schema.
+	// Decoder decodes a record. The decoders of all partitions extend the same Schema.
 	Decoder record.Decoder
 	// AtEnd reports whether all records of the partition's log were delivered, as far as the brokers have said. A
 	// partition whose brokers do not respond is not at its end.
@@ -41,34 +42,35 @@ type Lane struct {
 type Ordered struct {
 	Idle   time.Duration
 	schema *event.Schema
-	lanes  []*lane
+	// partitions are sorted by topic and number.
+	partitions []*partition
 }
 
 // defaultIdle is how long a partition at the end of its log holds up the others. It is longer than a producer usually
 // takes to write.
 const defaultIdle = 5 * time.Second
 
-type lane struct {
-	Lane
-	batch  event.Batch
-	index  int // current record in batch
-	ended  bool
-	silent bool // the lane is skipped
+type partition struct {
+	Partition
+	batch   event.Batch
+	index   int // current record in batch
+	ended   bool
+	skipped bool // see Ordered
 }
 
-func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
+func (p *partition) has() bool { return p.index < len(p.batch.Examples) }
 
 // time returns the timestamp of the current record.
-func (l *lane) time() int64 { return l.batch.Examples[l.index].Time }
+func (p *partition) time() int64 { return p.batch.Examples[p.index].Time }
 
-// NewOrdered returns the Source of the lanes. The lanes' decoders extend the Schema.
-func NewOrdered(schema *event.Schema, lanes []Lane) *Ordered {
+// NewOrdered returns the Source of the partitions. Their decoders extend the Schema.
+func NewOrdered(schema *event.Schema, partitions []Partition) *Ordered {
 	o := &Ordered{Idle: defaultIdle, schema: schema}
-	for _, l := range lanes {
-		o.lanes = append(o.lanes, &lane{Lane: l})
+	for _, p := range partitions {
+		o.partitions = append(o.partitions, &partition{Partition: p})
 	}
-	slices.SortFunc(o.lanes, func(a, b *lane) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	slices.SortFunc(o.partitions, func(a, b *partition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Number, b.Number))
 	})
 	return o
 }
@@ -76,28 +78,28 @@ func NewOrdered(schema *event.Schema, lanes []Lane) *Ordered {
 // mostExamples is the largest number of examples in a Batch.
 const mostExamples = 512
 
-// pollEvery is how long Next waits for each of the skipped lanes when no other lane has a record.
+// pollEvery is how long Next waits for each of the skipped partitions when no other partition has a record.
 const pollEvery = 10 * time.Millisecond
 
 // Next fills b with the next records, all of one partition.
 func (o *Ordered) Next(ctx context.Context, b *event.Batch) error {
 	for {
-		var first *lane
+		var first *partition
 		open := false
-		for _, l := range o.lanes {
-			if !l.has() && !l.ended {
-				passed, err := o.refill(ctx, l)
+		for _, p := range o.partitions {
+			if !p.has() && !p.ended {
+				passed, err := o.refill(ctx, p)
 				switch {
 				case err != nil:
 					return err
 				case passed:
-					o.begin(l, b)
+					o.begin(p, b)
 					return nil
 				}
 			}
-			open = open || !l.ended
-			if l.has() && (first == nil || l.time() < first.time()) { // at equal times the first lane is first
-				first = l
+			open = open || !p.ended
+			if p.has() && (first == nil || p.time() < first.time()) { // at equal times the first partition is first
+				first = p
 			}
 		}
 		switch {
@@ -106,110 +108,111 @@ func (o *Ordered) Next(ctx context.Context, b *event.Batch) error {
 		case !open:
 			return io.EOF
 		}
-		for _, l := range o.lanes { // all lanes are skipped or have ended
-			if passed, err := o.poll(ctx, l, pollEvery); err != nil {
+		for _, p := range o.partitions { // all partitions are skipped or have ended
+			if passed, err := o.poll(ctx, p, pollEvery); err != nil {
 				return err
 			} else if passed {
-				o.begin(l, b)
+				o.begin(p, b)
 				return nil
-			} else if l.has() {
+			} else if p.has() {
 				break
 			}
 		}
 	}
 }
 
-// refill reads a lane's next records. It waits for them unless the lane is skipped or becomes skipped. passed reports
-// that the lane has a batch without records.
-func (o *Ordered) refill(ctx context.Context, l *lane) (passed bool, err error) {
-	if l.silent {
-		return o.poll(ctx, l, 0)
+// refill reads a partition's next records. It waits for them unless the partition is skipped or becomes skipped. passed
+// reports that the partition has a batch without records.
+func (o *Ordered) refill(ctx context.Context, p *partition) (passed bool, err error) {
+	if p.skipped {
+		return o.poll(ctx, p, 0)
 	}
-	for idle := time.Duration(0); !l.has() && !l.ended && !passed; {
+	for idle := time.Duration(0); !p.has() && !p.ended && !passed; {
 		wait := min(o.Idle, 100*time.Millisecond)
-		if passed, err = o.poll(ctx, l, wait); err != nil {
+		if passed, err = o.poll(ctx, p, wait); err != nil {
 			return false, err
 		}
-		if idle += wait; !l.AtEnd() {
+		if idle += wait; !p.AtEnd() {
 			idle = 0
 		}
-		if idle >= o.Idle && !l.has() && !passed {
-			l.silent = true
+		if idle >= o.Idle && !p.has() && !passed {
+			p.skipped = true
 			return false, nil
 		}
 	}
 	return passed, nil
 }
 
-// poll reads a lane's next records, if they arrive within the given time.
-func (o *Ordered) poll(ctx context.Context, l *lane, wait time.Duration) (passed bool, err error) {
-	if l.ended {
+// poll reads a partition's next records, if they arrive within the given time.
+func (o *Ordered) poll(ctx context.Context, p *partition, wait time.Duration) (passed bool, err error) {
+	if p.ended {
 		return false, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	l.index, l.batch.Examples = 0, l.batch.Examples[:0]
-	err = l.Next(waiting, &l.batch)
+	p.index, p.batch.Examples = 0, p.batch.Examples[:0]
+	err = p.Next(waiting, &p.batch)
 	switch {
 	case errors.Is(err, io.EOF):
-		l.ended, l.batch.Examples = true, l.batch.Examples[:0]
+		p.ended, p.batch.Examples = true, p.batch.Examples[:0]
 		return false, nil
 	case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		l.batch.Examples = l.batch.Examples[:0]
+		p.batch.Examples = p.batch.Examples[:0]
 		return false, nil
 	case err != nil:
-		l.batch.Examples = l.batch.Examples[:0]
+		p.batch.Examples = p.batch.Examples[:0]
 		return false, err
 	}
-	l.silent = l.silent && !l.has()
-	return !l.has(), nil
+	p.skipped = p.skipped && !p.has()
+	return !p.has(), nil
 }
 
-// begin makes b an empty Batch of a lane.
-func (o *Ordered) begin(l *lane, b *event.Batch) {
+// begin makes b an empty Batch of a partition.
+func (o *Ordered) begin(p *partition, b *event.Batch) {
 	examples := b.Examples[:0]
-	*b = l.batch
+	*b = p.batch
 	b.Examples, b.Schema = examples, o.schema.View()
-	l.batch.Reset = false // only the first part of a fetch changes the position
+	p.batch.Reset = false // only the first part of a fetch changes the position
 }
 
-// fill adds records of a lane as long as they precede the records of the other lanes.
-func (o *Ordered) fill(ctx context.Context, l *lane, b *event.Batch) error {
-	o.begin(l, b)
-	for l.has() && len(b.Examples) < mostExamples && (len(b.Examples) == 0 || o.isFirst(l)) {
+// fill adds records of a partition as long as they precede the next records of the other partitions.
+func (o *Ordered) fill(ctx context.Context, p *partition, b *event.Batch) error {
+	o.begin(p, b)
+	for last := o.last(p); p.has() && len(b.Examples) < mostExamples && (len(b.Examples) == 0 || p.time() <= last); {
 		b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
 		e := &b.Examples[len(b.Examples)-1]
-		if err := decode(ctx, l, &l.batch.Examples[l.index], e); err != nil {
+		if err := decode(ctx, p, &p.batch.Examples[p.index], e); err != nil {
 			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				return err
 			}
 			break // the next call returns the error
 		}
 		b.Next = e.Offset + 1
-		l.index++
+		p.index++
 	}
-	if !l.has() {
-		b.Next = l.batch.Next
+	if !p.has() {
+		b.Next = p.batch.Next
 	}
 	b.Schema = o.schema.View()
 	return nil
 }
 
-func (o *Ordered) isFirst(l *lane) bool {
-	behind := false // lanes after l precede it only if they are earlier
-	for _, other := range o.lanes {
+// last returns the largest time at which a record of p precedes the next records of the other partitions.
+func (o *Ordered) last(p *partition) int64 {
+	last, tie := int64(math.MaxInt64), int64(1) // at equal times, the partitions before p are first
+	for _, other := range o.partitions {
 		switch {
-		case other == l:
-			behind = true
-		case other.has() && (other.time() < l.time() || !behind && other.time() == l.time()):
-			return false
+		case other == p:
+			tie = 0
+		case other.has():
+			last = min(last, other.time()-tie)
 		}
 	}
-	return true
+	return last
 }
 
 // decode decodes an undecoded record.
-func decode(ctx context.Context, l *lane, from, e *event.Example) error {
+func decode(ctx context.Context, p *partition, from, e *event.Example) error {
 	key, value := e.Key[:0], e.Value[:0]
 	if from.Refused != nil {
 		*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: from.Offset, Time: from.Time, Refused: from.Refused}
@@ -217,8 +220,8 @@ func decode(ctx context.Context, l *lane, from, e *event.Example) error {
 		e.Key, e.Fingerprint = append(key, from.Key...), from.Fingerprint
 		return nil
 	}
-	r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time, Unlabeled: l.Unlabeled}
-	if err := l.Decoder.Decode(ctx, r, e); err != nil {
+	r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time, Unlabeled: p.Unlabeled}
+	if err := p.Decoder.Decode(ctx, r, e); err != nil {
 		return err
 	}
 	e.Key = append(key, e.Key...)

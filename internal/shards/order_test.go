@@ -25,16 +25,16 @@ type logged struct {
 	time      int64
 }
 
-// logOf returns a Lane that reads the records of a partition from an offset. If ends is false, the log waits for more
+// logOf returns a Partition that reads the records of a partition from an offset. If ends is false, the log waits for more
 // records after its end.
-func logOf(t *testing.T, s *event.Schema, records []logged, from int64, ends bool, r *rand.Rand) Lane {
+func logOf(t *testing.T, s *event.Schema, records []logged, from int64, ends bool, r *rand.Rand) Partition {
 	t.Helper()
 	config := record.DefaultConfig()
 	config.Format = "json"
 	at := from
 	deferred := &labels.Deferred{}
-	return Lane{
-		Topic: records[0].topic, Partition: records[0].partition, Decoder: must.Get(record.NewDecoder(config, s))(t),
+	return Partition{
+		Topic: records[0].topic, Number: records[0].partition, Decoder: must.Get(record.NewDecoder(config, s))(t),
 		AtEnd: func() bool { return at == int64(len(records)) },
 		Next: func(ctx context.Context, b *event.Batch) error {
 			b.Topic, b.Partition, b.Examples = records[0].topic, records[0].partition, b.Examples[:0]
@@ -106,11 +106,11 @@ func TestOrder(t *testing.T) {
 			from[fmt.Sprint(x.topic, x.partition)] = x.offset + 1
 		}
 		s := event.NewSchema(10, []string{"a"}, 2)
-		var lanes []Lane
+		var partitions []Partition
 		for name, records := range logs {
-			lanes = append(lanes, logOf(t, s, records, from[name], true, r))
+			partitions = append(partitions, logOf(t, s, records, from[name], true, r))
 		}
-		must.EqualSlices(t, take(t, NewOrdered(s, lanes), len(all)), all[start:], "records from", start)
+		must.EqualSlices(t, take(t, NewOrdered(s, partitions), len(all)), all[start:], "records from", start)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestOrderWaits(t *testing.T) {
 	one := []logged{{"a", 0, 0, 5}, {"a", 0, 1, 3}, {"a", 0, 2, 50}}
 	two := []logged{{"a", 1, 0, 4}, {"a", 1, 1, 6}}
 	s := event.NewSchema(10, []string{"a"}, 2)
-	o := NewOrdered(s, []Lane{logOf(t, s, one, 0, false, r), logOf(t, s, two, 0, false, r)})
+	o := NewOrdered(s, []Partition{logOf(t, s, one, 0, false, r), logOf(t, s, two, 0, false, r)})
 	o.Idle = 50 * time.Millisecond
 	must.EqualSlices(t, take(t, o, 5), []logged{two[0], one[0], one[1], two[1], one[2]}, "records")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -129,4 +129,25 @@ func TestOrderWaits(t *testing.T) {
 	if err := o.Next(ctx, &event.Batch{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the last record: %v", err)
 	}
+}
+
+// TestOrderWaitsForBrokers checks that a partition holds up the others for longer than Idle while its log has records
+// that have not arrived, and until Idle has passed again after that.
+func TestOrderWaitsForBrokers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	s := event.NewSchema(10, []string{"a"}, 2)
+	slow := logOf(t, s, []logged{{"a", 0, 0, 1}}, 0, false, r)
+	next, polls := slow.Next, 0
+	slow.Next = func(ctx context.Context, b *event.Batch) error {
+		if polls++; polls < 20 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return next(ctx, b)
+	}
+	atEnd := slow.AtEnd
+	slow.AtEnd = func() bool { return atEnd() || polls%2 == 0 } // before its record, never for the time Idle
+	o := NewOrdered(s, []Partition{slow, logOf(t, s, []logged{{"a", 1, 0, 2}}, 0, false, r)})
+	o.Idle = 150 * time.Millisecond
+	must.EqualSlices(t, take(t, o, 2), []logged{{"a", 0, 0, 1}, {"a", 1, 0, 2}}, "records")
 }

@@ -74,15 +74,15 @@ func (s *ShardStatus) describe(m *served.Model) {
 	if a == nil || a.Weight == 0 {
 		return
 	}
-	share := func(x float64) *float64 { x /= a.Weight; return &x }
+	fraction := func(x float64) *float64 { x /= a.Weight; return &x }
 	s.Measured = a.Weight
 	if m.Target() == loss.Sign {
-		s.Error, s.LogLoss = share(100*a.Wrong), share(a.LogLoss)
+		s.Error, s.LogLoss = fraction(100*a.Wrong), fraction(a.LogLoss)
 	} else {
-		s.MAE = share(a.Errors)
+		s.MAE = fraction(a.Errors)
 	}
 	if m.Shard.Coverage > 0 {
-		s.Covered = share(a.Covered)
+		s.Covered = fraction(a.Covered)
 	}
 }
 

@@ -57,6 +57,10 @@ func TestShardTopic(t *testing.T) {
 	c.Compact()
 	must.Do(t, successor.Publish(t.Context(), ofShard(0, 2<<32+1, 3)))
 	versions(2<<32+1, 1<<32) // no piece of the successor was deleted
+	wrong := ofShard(0, 3<<32, 1)
+	wrong.Shard.Number = 2 // of 2 shards
+	must.Do(t, successor.Publish(t.Context(), wrong))
+	versions(0, 1<<32) // the other shard answers alone
 	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil {
 		t.Error("a learner publishes to the topic of a group")
 	}

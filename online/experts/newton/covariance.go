@@ -141,19 +141,3 @@ func (p *covariance) scale(i int, ratio, shift float64) {
 		c[i] *= ratio
 	}
 }
-
-// at returns P_ij.
-func (p *covariance) at(i, j int) (x float64) {
-	for k := max(i, j); k < p.n; k++ {
-		c := p.column(k)
-		a, b := 1.0, 1.0
-		if i < k {
-			a = c[i]
-		}
-		if j < k {
-			b = c[j]
-		}
-		x += a * b * c[k]
-	}
-	return x
-}
