@@ -47,11 +47,14 @@ crash-labels:
 
 # The real program under all its loads for SOAK, then for SOAK_RACE with the race
 # detector: memory, file descriptors and goroutines must stay where they are.
-# SOAK_RATE records a second leave the machine room for other work.
+# SOAK_RATE records a second leave the machine room for other work; full takes all of it.
+# SOAK_KILLS kills are spread over the time.
 SOAK ?= 1h
 SOAK_RACE ?= 10m
 SOAK_RATE ?= 1000
+SOAK_KILLS ?= 0
 soak: export BLANKOUT_SOAK_RATE = $(SOAK_RATE)
+soak: export BLANKOUT_SOAK_KILLS = $(SOAK_KILLS)
 soak:
 	BLANKOUT_SOAK=$(SOAK) go test -count=1 -timeout=3h -run=Soak -v ./tests
 	BLANKOUT_SOAK=$(SOAK_RACE) BLANKOUT_SOAK_RACE=1 go test -count=1 -timeout=1h -run=Soak -v ./tests

@@ -175,9 +175,9 @@ var mainMetrics = []metric{
 				emit(float64(v.status.Learner.Events))
 			}
 		}},
-	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or recent.",
+	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or window, the recent ones.",
 		bySpan(measure.Classes.MeanLogLoss)},
-	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or recent.",
+	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or window, the recent ones.",
 		bySpan(measure.Classes.Error)},
 	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and on the same events by current weights.",
 		func(v *view, emit func(float64, ...string)) {

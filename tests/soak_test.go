@@ -2,11 +2,13 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -32,7 +34,9 @@ import (
 //
 // Memory, file descriptors and goroutines in the last quarter of the time must not exceed those in the second quarter.
 // Every record must be counted. BLANKOUT_SOAK_RACE=1 builds the program with the race detector. BLANKOUT_SOAK_RATE is
-// the number of records per second. Its default is low, because the test does not measure speed.
+// the number of records per second. Its default is low, because the test does not measure speed; "full" writes as many
+// as the program reads. BLANKOUT_SOAK_KILLS is the number of kills, at equal distances. The events change by soakPhases,
+// and the report holds the error of each phase against the least possible one.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("BLANKOUT_SOAK")
 	if text == "" {
@@ -42,12 +46,17 @@ func TestSoak(t *testing.T) {
 	if err != nil || length < 20*time.Second {
 		t.Fatalf("BLANKOUT_SOAK=%q: want a duration of at least 20s", text)
 	}
-	rate := 1000
-	if text := os.Getenv("BLANKOUT_SOAK_RATE"); text != "" {
+	rate, full := 1000, false
+	switch text := os.Getenv("BLANKOUT_SOAK_RATE"); text {
+	case "":
+	case "full":
+		rate, full = 50_000, true
+	default:
 		if rate, err = strconv.Atoi(text); err != nil || rate < 50 {
-			t.Fatalf("BLANKOUT_SOAK_RATE=%q: want at least 50 records a second", text)
+			t.Fatalf("BLANKOUT_SOAK_RATE=%q: want at least 50 records a second, or full", text)
 		}
 	}
+	kills, _ := strconv.Atoi(cmp.Or(os.Getenv("BLANKOUT_SOAK_KILLS"), "0"))
 	var flags []string
 	if os.Getenv("BLANKOUT_SOAK_RACE") != "" {
 		flags = []string{"-race"}
@@ -82,10 +91,10 @@ events = %d
 window = 20000
 holdout = 10
 directory = ""
-`, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String(), max(5000, 10*rate))
+`, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String(), max(5000, min(10*rate, 20_000)))
 	must.Do(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
 	command := l.start(t)
-	defer command.Process.Kill()
+	defer func() { command.Process.Kill() }()
 	url := l.url(t)
 	defer http.DefaultClient.CloseIdleConnections()
 
@@ -96,19 +105,21 @@ directory = ""
 	defer producer.Close()
 
 	var samples []map[string]float64
-	produced, asked, answered := uint64(0), 0, 0
+	var used time.Duration
+	wrong := map[soakPhase][]float64{}
+	produced, asked, answered, killed := uint64(0), 0, 0, 0
 	r := rand.New(rand.NewPCG(1, 1))
 	began, trimmed := time.Now(), time.Now()
 	for time.Since(began) < length {
 		second := time.Now()
 		for range rate / 5 {
-			value := soakEvent(r)
+			value := soakEvent(r, soakPhaseOf(produced))
 			must.Do(t, producer.Write(t.Context(), stream.Message{Value: value}))
 			produced++
 		}
 		must.Do(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
-			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r)))
+			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r, steady)))
 			if err != nil {
 				t.Fatal(err, l.log())
 			}
@@ -129,7 +140,25 @@ directory = ""
 				response.Body.Close()
 			}
 		}
-		samples = append(samples, must.Get(metrics(t.Context(), url))(t))
+		s := must.Get(metrics(t.Context(), url))(t)
+		samples = append(samples, s)
+		if learned := s["blankout_partition_records"]; soakSettled(learned) {
+			phase := soakPhaseOf(uint64(learned))
+			wrong[phase] = append(wrong[phase], s[`blankout_progressive_error_ratio{span="window"}`])
+		}
+		if killed < kills && time.Since(began) > length*time.Duration(2*killed+1)/time.Duration(2*kills) {
+			killed++
+			command.Process.Kill()
+			command.Wait()
+			used += command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+			must.Do(t, os.Truncate(filepath.Join(l.dir, "log"), 0))
+			command = l.start(t)
+			url = l.url(t)
+		}
+		for full && float64(produced)-s["blankout_partition_records"] > 100_000 {
+			time.Sleep(100 * time.Millisecond)
+			s = must.Get(metrics(t.Context(), url))(t)
+		}
 		// The broker keeps its log in memory, so the test deletes records that all consumers have read.
 		if time.Since(trimmed) > 10*time.Second {
 			trimmed = time.Now()
@@ -137,8 +166,13 @@ directory = ""
 		}
 		time.Sleep(time.Until(second.Add(200 * time.Millisecond)))
 	}
+	predictions := func() uint64 {
+		ends := must.Get(admin.ListEndOffsets(t.Context(), "predictions"))(t)
+		end, _ := ends.Lookup("predictions", 0)
+		return uint64(end.Offset)
+	}
 	for range 600 {
-		if s := must.Get(metrics(t.Context(), url))(t); counted(s) == float64(produced) && s["blankout_predictions_total"] >= float64(produced) {
+		if s := must.Get(metrics(t.Context(), url))(t); s["blankout_partition_records"] == float64(produced) && predictions() >= produced {
 			samples = append(samples, s)
 			break
 		}
@@ -153,8 +187,8 @@ directory = ""
 	}
 	last := samples[len(samples)-1]
 	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
-	if predicted := last["blankout_predictions_total"]; counted(last) != float64(produced) || predicted < float64(produced) {
-		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, counted(last), predicted)
+	if predicted := predictions(); last["blankout_partition_records"] != float64(produced) || predicted < produced {
+		t.Errorf("%d records produced, %.0f counted, %d predicted", produced, last["blankout_partition_records"], predicted)
 	}
 	refused, checkpoints := last[`blankout_events_total{outcome="refused"}`], last[`blankout_checkpoints_total{outcome="saved"}`]
 	validations, snapshots := last[`blankout_validations_total{outcome="done"}`], last[`blankout_snapshots_total{outcome="published",place="topic"}`]
@@ -163,10 +197,10 @@ directory = ""
 	}
 	n := len(samples) / 4
 	second, fourth := samples[n:2*n], samples[3*n:4*n]
-	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
-	report := fmt.Sprintf("%d records (%.0f refused), %d requests, %.0f checkpoints, %.0f validations, %.0f snapshots, %v of processor time\n\n"+
+	used += command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	report := fmt.Sprintf("%d records (%.0f refused), %d kills, %d requests, %.0f checkpoints, %.0f validations, %.0f snapshots, %v of processor time\n\n"+
 		"| after %v | second quarter | last quarter | most |\n|---|---|---|---|",
-		produced, refused, asked, checkpoints, validations, snapshots, used.Round(time.Second), time.Since(began).Round(time.Second))
+		produced, refused, killed, asked, checkpoints, validations, snapshots, used.Round(time.Second), time.Since(began).Round(time.Second))
 	for _, what := range []struct {
 		name        string
 		metric      string
@@ -186,6 +220,15 @@ directory = ""
 		early, late, most := of(second)[n/2], of(fourth)[len(fourth)/2], slices.Max(of(samples))
 		report += fmt.Sprintf("\n| %s | %.0f | %.0f | %.0f |", what.name, early, late, most)
 		must.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
+	}
+	report += "\n\n| phase | error, % | least possible | seen |\n|---|---|---|---|"
+	for phase := steady; phase < soakPhases; phase++ {
+		seen := wrong[phase]
+		if len(seen) == 0 {
+			continue
+		}
+		slices.Sort(seen)
+		report += fmt.Sprintf("\n| %s | %.1f | %.1f | %d |", phase, 100*seen[len(seen)/2], 100*phase.least(), len(seen))
 	}
 	fmt.Println(report) // copied into docs/reliability.md
 }
@@ -209,8 +252,43 @@ func counted(m map[string]float64) float64 {
 	return m["blankout_events_total"] - m[`blankout_events_total{outcome="passed"}`]
 }
 
+// soakPhase is what is the matter with the events of a soak.
+type soakPhase int
+
+const (
+	steady   soakPhase = iota
+	reversed           // the sign of the relation has changed
+	absent             // half of the events lack x
+	dead               // x reads 0 in half of the events
+	soakPhases
+)
+
+func (p soakPhase) String() string {
+	return [...]string{"steady", "reversed relation", "half without x", "half with x = 0"}[p]
+}
+
+// least returns the error of the best prediction: that of the sign of x + e/2 from x, for independent standard normals x
+// and e, and a coin where x is unknown.
+func (p soakPhase) least() float64 {
+	known := math.Atan(0.5) / math.Pi
+	if p == absent || p == dead {
+		return known/2 + 0.25
+	}
+	return known
+}
+
+// soakLength is the number of records in a phase.
+const soakLength = 400_000
+
+// soakPhaseOf returns the phase of a record by its number.
+func soakPhaseOf(record uint64) soakPhase { return soakPhase(record / soakLength % uint64(soakPhases)) }
+
+// soakSettled reports whether the last half of a phase has been reached, in which the error of recent events is that of
+// the phase alone.
+func soakSettled(records float64) bool { return uint64(records)%soakLength > soakLength/2 }
+
 // soakEvent draws an event. One in a hundred is invalid.
-func soakEvent(r *rand.Rand) []byte {
+func soakEvent(r *rand.Rand, phase soakPhase) []byte {
 	switch r.IntN(1000) {
 	case 0:
 		return []byte("{spoilt")
@@ -227,10 +305,17 @@ func soakEvent(r *rand.Rand) []byte {
 	}
 	x := r.NormFloat64()
 	label := "no"
-	if x+0.5*r.NormFloat64() > 0 {
+	if relation := x + 0.5*r.NormFloat64(); relation > 0 != (phase == reversed) {
 		label = "yes"
 	}
-	return fmt.Appendf(nil, `{"label":%q,"x":%.4f,"shop":"s%d","words":["w%d","w%d","w%d"]}`, label, x, r.IntN(100), r.IntN(20_000), r.IntN(20_000), r.IntN(20_000))
+	number := fmt.Sprintf("%.4f", x)
+	switch lost := r.IntN(2) == 0; {
+	case lost && phase == absent:
+		number = "null"
+	case lost && phase == dead:
+		number = "0"
+	}
+	return fmt.Appendf(nil, `{"label":%q,"x":%s,"shop":"s%d","words":["w%d","w%d","w%d"]}`, label, number, r.IntN(100), r.IntN(20_000), r.IntN(20_000), r.IntN(20_000))
 }
 
 // metricsOf returns the value of each time series in a response of /metrics, as blankout_events_total{outcome="learned"},
