@@ -169,8 +169,8 @@ func (g *DeadValueReadings) Apply(d *Data, scaler *model.Linear) (*Data, error) 
 	return d, nil
 }
 
-// left returns a function of a row. The function returns the absent columns that would not be 0 if their features were
-// dead. These are spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
+// left returns a function that finds, for a row, the absent columns that would not be 0 if their features were dead.
+// These are spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
 func (g *DeadValueReadings) left(d *Data, splines *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {

@@ -517,13 +517,14 @@ func (o *Expected) scatter(acc []float64, n int, p rowGradient, z []float64) {
 	}
 }
 
-// unpack converts total, the sum of the contributions of all rows, to
+// unpack computes out from total, the sum of the contributions of all rows. Let a_n, e_n and b_n be the coefficients x,
+// one and v of row n's rowGradient. For the columns,
 //
-//	out = sum a_n x_n + w (sum b_n V_n),
+//	out = sum a_n x_n + w (sum b_n V_n).
 //
-// with sum a_n for the intercept. Here a_n and b_n are the coefficients x and v of row n's rowGradient. It writes sum
-// b_n V_n to diag unless diag is nil. If the noise has groups, the result is out = sum a_n x_n + b_n z_n, and diag is
-// not used.
+// For the intercept, out is sum e_n. Dead values of features add their part where the rows are summed. unpack writes
+// sum b_n V_n to diag unless diag is nil. If the noise has groups, the second term is sum b_n z_n, where z_n is z of the
+// row's last gather, and diag is not used.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {

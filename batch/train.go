@@ -353,8 +353,8 @@ type Estimator struct {
 	New func(p Problem, level string, c Config) (Objective, error)
 }
 
-// tLogisticLoss is an Estimator of every Config, because the online learner has this loss too. Its prior is lam/2
-// |w|^2, so a penalty of |w|^2 means lam = 2.
+// tLogisticLoss is available in every Config, even if Config.Estimators does not list it, because the online learner
+// has this loss too. The prior of the loss is lam/2 |w|^2, so a penalty of |w|^2 means lam = 2.
 var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, New: func(p Problem, level string, c Config) (Objective, error) {
 	t, err := strconv.ParseFloat(level, 64)
 	if err != nil || !finite(t) {

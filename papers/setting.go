@@ -23,8 +23,8 @@ import (
 	"blankout/stream/record"
 )
 
-// samples has a folder for each data set. The files in it have the names of the full set's files, with a few of its
-// examples.
+// samples has a folder for each data set. Each file in the folder has the name of a file of the full data set, and
+// contains a few of that file's examples.
 
 //go:embed samples
 var samples embed.FS

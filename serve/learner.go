@@ -83,7 +83,7 @@ func objectOf(c *record.Config, line []byte) []byte {
 }
 
 // measured is the JSON response to GET /v1/measures: the quality of progressive predictions, each made before its event
-// was learned. All numbers of events are sums of importance weights.
+// was learned. All counts of events are sums of importance weights.
 type measured struct {
 	Classes   []string    `json:"classes"` // class names; the positive one of two is last
 	Positive  string      `json:"positive,omitempty"`

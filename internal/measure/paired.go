@@ -82,7 +82,8 @@ func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
 	p.close(window)
 }
 
-// Advance adds the records up to the given number, without differences.
+// Advance skips all records up to and including the given record number: they count as seen, but have no difference. It
+// closes each block and each window that ends on the way.
 func (p *Paired) Advance(record, window uint64) {
 	for p.Seen < record {
 		p.Seen = min(record, p.Seen/BlockRecords*BlockRecords+BlockRecords)

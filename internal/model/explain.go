@@ -20,7 +20,8 @@ type Explanation struct {
 	// already contain the main part. Imputed includes the reduction of the score because imputed values are uncertain
 	// (see Head.Covariance).
 	Imputed float64
-	// Cosines is the part of the model's cosines, in which numbers act together.
+	// Cosines is what the model's cosines add to the score. Each cosine depends on several numbers together, so Terms does
+	// not contain this part.
 	Cosines float64
 	// Variance is the variance of the linear part of the score under the model's noise.
 	Variance float64

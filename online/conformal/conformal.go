@@ -8,9 +8,9 @@
 //
 //	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the label was not in the set, else 0.
 //
-// For any sequence of T scores, at most a T + (a + γ)/γ labels are missed, plus a few while the limit adapts. If
-// smaller sets were always possible, at least a T - 1/γ labels are missed. The smallest possible set contains only the
-// most probable class. If that class is the label, α stays the same.
+// For any sequence of T scores, at most a·T + (a + γ)/γ labels are missed, plus a few while the limit adapts. At least
+// a·T - 1/γ labels are missed if a smaller set was possible for every score. It is possible unless the limit is 0: then
+// a set contains only the most probable class, and if that class is the label, α does not change.
 //
 // Each class has its own threshold and α (Mondrian conformal prediction; Vovk 2012). The threshold is the quantile of
 // the scores of the class, plus a few scores borrowed from the histogram of the range. The threshold of a class with

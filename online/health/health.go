@@ -183,8 +183,8 @@ func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare compares a block, which begins at start, with the usual value of a measure. It returns whether the block
-// raises or ends an alarm.
+// compare compares a block, which begins at start, with the usual value of a measure. The result is alarmRaised if the
+// block raises an alarm, alarmEnded if it ends one, and 0 otherwise.
 func (m *fieldMeasure) compare(kind int, o observed, start Moment) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum

@@ -14,7 +14,7 @@ import (
 type Event struct {
 	Outputs, Active int
 	Label           int // index of the class
-	// Decision is the one in force, for Served.
+	// Decision turns scores into probabilities, with the calibration in force. Served uses it for classification.
 	Decision model.Decision
 	// Lose returns the loss of a score for regression. It is nil for classification, where the loss is the log-loss.
 	Lose func(score float64) float64
@@ -32,8 +32,8 @@ func (e *Event) Lost(scores []float64) float64 {
 	return model.Decision{}.LogLoss(scores, e.Label)
 }
 
-// Served returns the loss of mixed scores at an event as they are served, with the calibration in force. What calibration
-// makes good, no component needs to.
+// Served returns the loss of mixed scores at an event as they are served, with the calibration in force. An error that
+// the calibration corrects does not count against a component.
 func (e *Event) Served(scores []float64) float64 {
 	return e.ServedBy(e.Decision, scores)
 }

@@ -10,11 +10,11 @@ import (
 	"blankout/online/rows"
 )
 
-// trial compares refreshed weights with the optimizer's weights, on the events that follow each refresh. Each noise
-// level is learned twice: the levels of the first half are never refreshed, and each level of the second half has a
-// refreshed copy. If refreshes are not trusted for an output, its weights in the second half equal those in the first
-// half. Then a row stores the difference of the refreshed weights, which is only compared. An index j is over the
-// levels of the first half and the outputs.
+// trial compares refreshed weights with the optimizer's weights, on the events that follow each refresh. The list of
+// levels contains each noise level twice. The copies in the first half are never refreshed; those in the second half are.
+// If refreshes are not trusted for a level and output, the weights in the second half equal those in the first half. Then
+// a row stores the refreshed weights minus these weights. This difference is used only for the comparison. The index j
+// counts the pairs of a level of the first half and an output.
 type trial struct {
 	// gain has the loss without noise of the refreshed weights minus that of the optimizer's weights, over the events
 	// since the refresh. trust is a decayed sum of gain over earlier refreshes. If it is negative, refreshes are trusted.

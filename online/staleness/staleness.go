@@ -47,12 +47,12 @@ type Stale struct {
 	ages   [len(Ages)]stale
 }
 
-// stale holds the model and the sums of one age.
+// stale holds the frozen model for one of the Ages, and sums of losses at the events that this model predicted.
 type stale struct {
 	model      *model.Linear // nil if there is none
 	born       uint64        // number of the last event that the model has learned
-	old, fresh sums
-	constant   sums // sums for predicting the class frequencies, for classification
+	old, fresh sums          // for the frozen model, and for the current weights at the same events
+	constant   sums          // sums for predicting the class frequencies, for classification
 }
 
 // mostLoss bounds each loss that is added, so that sums are finite.

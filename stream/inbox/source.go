@@ -64,7 +64,8 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	return n, nil
 }
 
-// start makes event number to the next event. g is its segment. Earlier events of the segment may be damaged.
+// start positions the Source so that the event with number to is the next one. g is the segment of that event. Earlier
+// requests of the segment may be damaged.
 func (n *Source) start(g *segment, to int64) error {
 	data, err := os.ReadFile(n.log.name(g.first))
 	if err != nil {
