@@ -121,6 +121,17 @@ func (c *Coder) Bytes(p *[]byte) {
 // Floats encodes or decodes a slice.
 func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
 
+// Float32s encodes or decodes a slice.
+func (c *Coder) Float32s(p *[]float32) {
+	slice(c, p, 4, func(v *float32) {
+		if !c.Decode {
+			c.Out = binary.LittleEndian.AppendUint32(c.Out, math.Float32bits(*v))
+		} else {
+			*v = math.Float32frombits(c.Uint32())
+		}
+	})
+}
+
 // Uints encodes or decodes a slice.
 func (c *Coder) Uints(p *[]uint64) { slice(c, p, 8, c.Uint) }
 

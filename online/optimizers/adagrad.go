@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"blankout/internal/loss"
 	"blankout/online/rows"
 )
 
@@ -104,7 +105,7 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 // and the derivatives in s are df multiplied by root.
 func (r *adagrad) stepFractions(s *rows.Step, kappa []float64, root float64, fractions []float64) {
 	for j, k := range kappa {
-		fractions[j] = r.stepFraction(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
+		fractions[j] = Fraction(r.Loss, s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
 	}
 }
 
@@ -118,16 +119,16 @@ const (
 	mostNewton = 6
 )
 
-// stepFraction solves a = df(f - a df kappa)/df by Newton's method within bounds. If the loss is convex, there is
-// exactly one solution in [0, 1].
-func (r *adagrad) stepFraction(s *rows.Step, j int, df, kappa float64) float64 {
+// Fraction returns the fraction of a proximal step: the solution of a = df(f - a df kappa)/df for value j of a step, by
+// Newton's method within bounds. If the loss is convex, there is exactly one solution in [0, 1].
+func Fraction(l loss.Loss, s *rows.Step, j int, df, kappa float64) float64 {
 	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
 		return a
 	}
 	low, high := 0.0, 1.0
 	for i := range 20 {
-		_, d, dv := r.Loss.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
+		_, d, dv := l.At(s.Y[j], s.F[j]-a*df*kappa, s.Variance[j])
 		over := a - s.Importance*d/df
 		if math.Abs(over) <= stepTolerance*a {
 			break

@@ -30,7 +30,7 @@ func slowAdagrad(r *adagrad, s *rows.Step) {
 			}
 		}
 		if r.Proximal || s.NoOvershoot {
-			fraction[j] = r.stepFraction(s, j, s.DF[j]*root/root, -s.MinusEta[j]*kappa*root)
+			fraction[j] = Fraction(r.Loss, s, j, s.DF[j]*root/root, -s.MinusEta[j]*kappa*root)
 		}
 	}
 	for i, row := range s.Rows {

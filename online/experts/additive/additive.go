@@ -23,30 +23,23 @@ import (
 // similar.
 var Rates = []float64{0.3, 10}
 
-const (
-	// mostMove bounds how much a change of a column's scale may change the score of one value of that column.
-	mostMove = 0.1
-	// parts is the number of values that a row has for each weight: the weight, its accumulator, and a lag of the
-	// average, which is always 0 here.
-	parts = 3
-)
+// mostMove bounds how much a change of a column's scale may change the score of one value of that column.
+const mostMove = 0.1
 
 // Expert holds the linear models of all learning rates, which are its components. An Expert is not safe for concurrent
 // use.
 type Expert struct {
-	loss      loss.Loss
-	strength  float64
-	outputs   int
-	layout    rows.Layout
-	optimizer optimizers.Optimizer
-	columns   []uint32    // ascending
-	table     [][]float64 // one row per column, in Layout
-	bias      []float64   // row of the intercepts
+	loss     loss.Loss
+	strength float64
+	outputs  int
+	columns  []uint32 // ascending
+	block    block    // one row per column, and a row of the intercepts
 
-	// Scratch by rate and output: lag has zeros, q has sum x^2 w^2, and f has scores.
-	lag, q, f []float64
-	step      rows.Step
-	event     rows.Event
+	// Scratch: the features of an event and its constant feature, their steps, and sum x^2 w^2 by rate and output.
+	features, constant features
+	steps, lastSteps   []float32
+	q, f               []float64
+	step               rows.Step
 }
 
 // New returns an Expert without columns. Its scores are the base scores. strength is q/(1-q) for dropout with rate q,
@@ -60,14 +53,10 @@ func New(l loss.Loss, strength float64, outputs int) *Expert {
 // begin resets everything that depends on the number of outputs, and removes all columns.
 func (e *Expert) begin(outputs int) {
 	n := len(Rates) * outputs
-	e.outputs, e.layout = outputs, rows.Layout{Outputs: outputs, N: n}
-	e.optimizer = optimizers.NewAdagrad(optimizers.Settings{Layout: e.layout, Loss: e.loss, Proximal: true})
-	e.columns, e.table, e.bias = nil, nil, e.newRow()
+	e.outputs, e.columns, e.block = outputs, nil, newBlock(1, n)
 	e.step = rows.NewStep(slices.Repeat([]float64{e.strength}, len(Rates)), outputs)
-	e.lag, e.q, e.f = make([]float64, n), make([]float64, n), make([]float64, n)
+	e.q = make([]float64, n)
 }
-
-func (e *Expert) newRow() []float64 { return make([]float64, rows.FirstPart+parts*e.layout.N) }
 
 var names = []string{"splines", "fast splines"}
 
@@ -85,46 +74,60 @@ func (e *Expert) Follow(columns []uint32, _ int) {
 	if !experts.ColumnsFit(len(columns), e.outputs) {
 		columns = nil
 	}
-	table := make([][]float64, len(columns))
+	was, known := e.block, e.columns
+	e.columns, e.block = slices.Clone(columns), newBlock(len(columns)+1, len(e.q))
+	keep := func(to, from int) {
+		toWeights, toSquares := e.block.row(to)
+		weights, squares := was.row(from)
+		copy(toWeights, weights)
+		copy(toSquares, squares)
+	}
 	for i, column := range columns {
-		if at, known := slices.BinarySearch(e.columns, column); known {
-			table[i] = e.table[at]
-		} else {
-			table[i] = e.newRow()
+		if at, ok := slices.BinarySearch(known, column); ok {
+			keep(i, at)
 		}
 	}
-	e.columns, e.table = slices.Clone(columns), table
+	keep(len(columns), len(known))
 }
 
 // Sum implements experts.Expert.
-func (e *Expert) Sum(in *experts.Input, out []float64) { e.sum(&e.event, in, out) }
-
-// sum is Sum, which writes the rows and values of the event to r, and the sums of x^2 w^2 to e.q.
-func (e *Expert) sum(r *rows.Event, in *experts.Input, out []float64) {
-	r.Reset(len(in.Index))
-	xs, basis, ridge, features := r.X, r.Basis, r.Ridge, 0
-	for n, at := range in.Index {
-		if v := in.X[n]; at < len(e.table) && v != 0 {
-			r.Rows = append(r.Rows, e.table[at])
-			xs[features], basis[features], ridge[features] = v, v*v, 0
-			features++
-		}
+func (e *Expert) Sum(in *experts.Input, out []float64) {
+	weights, _ := e.block.row(len(e.columns))
+	for j := range out {
+		out[j] = in.One * float64(weights[j])
 	}
-	r.X, r.Basis, r.Ridge = xs[:features], basis[:features], ridge[:features]
-	r.AddIntercepts(e.bias, 0)
-	r.X[features] = in.One
-	clear(out)
-	clear(e.q)
-	rows.Sum(r.Rows, rows.FirstPart, e.layout.N, r.X, r.Basis, out, e.lag, e.q)
+	if e.has(in) {
+		e.block.sum(in.Index, in.X, out)
+	}
 }
 
-// Learn implements experts.Expert. An Expert whose scores are NaN restarts.
+// has reports whether an event has features that are followed: all are, or none.
+func (e *Expert) has(in *experts.Input) bool {
+	n := len(in.Index)
+	return n > 0 && in.Index[n-1] < len(e.columns)
+}
+
+// read reads an event into e.features and e.constant, and writes the sums of x^2 w^2 to e.q. The intercepts have no
+// noise.
+func (e *Expert) read(in *experts.Input) {
+	if e.has(in) {
+		e.features.read(in.Index, in.X)
+	} else {
+		e.features.read(nil, nil)
+	}
+	e.constant = features{append(e.constant.index[:0], len(e.columns)), append(e.constant.x[:0], single(in.One)), append(e.constant.basis[:0], 0)}
+	if e.strength > 0 {
+		e.block.variance(&e.features, e.q)
+	}
+}
+
+// Learn implements experts.Expert. An Expert whose scores are not finite restarts.
 func (e *Expert) Learn(in *experts.Input, _, scores, targets []float64, active int, importance float64) {
 	if e.Idle() {
 		return
 	}
 	s := &e.step
-	e.sum(&s.Event, in, e.f)
+	e.read(in)
 	copy(s.F, scores)
 	for j := range s.DF {
 		k := j % e.outputs
@@ -145,9 +148,30 @@ func (e *Expert) Learn(in *experts.Input, _, scores, targets []float64, active i
 		s.DF[j], s.H[j] = importance*df, 2*importance*dv
 		s.Shrink[j] = e.strength * s.H[j]
 	}
-	s.Importance, s.InverseDecay = importance, 1
-	s.Ungroup()
-	e.optimizer.Step(s)
+	s.Importance = importance
+	e.descend()
+}
+
+// descend makes the proximal step of AdaGrad that e.step describes.
+func (e *Expert) descend() {
+	s, n := &e.step, len(e.features.index)
+	e.steps, e.lastSteps = slices.Grow(e.steps[:0], n*lanesAtOnce)[:n*lanesAtOnce], slices.Grow(e.lastSteps[:0], lanesAtOnce)[:lanesAtOnce]
+	for from := 0; from < len(s.DF); from += lanesAtOnce {
+		var by factors
+		var kappa, rate [lanesAtOnce]float32
+		lanes := min(lanesAtOnce, len(s.DF)-from)
+		for l := range lanes {
+			by.df[l], by.shrink[l] = float32(s.DF[from+l]), float32(s.Shrink[from+l])
+		}
+		e.block.gradients(&e.features, from, &by, e.steps, &kappa)
+		e.block.gradients(&e.constant, from, &by, e.lastSteps, &kappa)
+		for l := range lanes {
+			j := from + l
+			rate[l] = float32(s.MinusEta[j] * optimizers.Fraction(e.loss, s, j, s.DF[j], -s.MinusEta[j]*float64(kappa[l])))
+		}
+		e.block.descend(&e.features, from, &rate, e.steps)
+		e.block.descend(&e.constant, from, &rate, e.lastSteps)
+	}
 }
 
 // Restart resets everything except the columns.

@@ -108,12 +108,17 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 			}
 			// Copy the Expert's weights to slow before the next event, so that rounding errors of the factor a do not
 			// add up.
-			s.w[-1], s.sums[-1] = e.Intercept(rate, k), e.layout.Accumulators(e.bias)[j]
+			squares := func(i int) float64 {
+				_, squares := e.block.row(i)
+				return float64(squares[j])
+			}
+			s.w[-1], s.sums[-1] = e.Intercept(rate, k), squares(len(e.columns))
 			for at := range e.columns {
-				if w := e.Weights(rate, at)[k]; !near(w, s.w[at]) {
+				w := float64(e.Weights(rate, at)[k])
+				if !near(w, s.w[at]) {
 					t.Fatalf("event %d, rate %v, output %d: weight %d is %v, want %v", event, Rates[rate], k, at, w, s.w[at])
 				}
-				s.w[at], s.sums[at] = e.Weights(rate, at)[k], e.layout.Accumulators(e.table[at])[j]
+				s.w[at], s.sums[at] = w, squares(at)
 			}
 		}
 	}
@@ -148,7 +153,7 @@ func TestMove(t *testing.T) {
 	e, score := taught(2)
 	was, weight := score(e, []float64{0.5, 0.2}), e.Weights(0, 0)[0]
 	e.Move(3, 1.01, 0.001)
-	if got := score(e, []float64{(0.5 - 0.001) / 1.01, 0.2}); math.Abs(got[1]-was[1]) > 1e-12 || e.Weights(0, 0)[0] == weight {
+	if got := score(e, []float64{(0.5 - 0.001) / 1.01, 0.2}); math.Abs(got[1]-was[1]) > 1e-6 || e.Weights(0, 0)[0] == weight {
 		t.Errorf("the score was %v, is %v", was, got)
 	}
 	weight, intercept := e.Weights(0, 0)[0], e.Intercept(0, 0)
@@ -166,7 +171,7 @@ func TestMove(t *testing.T) {
 // TestRestarts checks that an expert whose scores are not finite restarts.
 func TestRestarts(t *testing.T) {
 	e, _ := taught(1)
-	e.Weights(0, 0)[0] = math.Inf(1)
+	e.Weights(0, 0)[0] = float32(math.Inf(1))
 	e.Score([]int{0, 1}, []float64{1, 1}, []float64{0})
 	e.learn([]float64{1}, 1, 1)
 	if e.Weights(0, 0)[0] != 0 || len(e.columns) != 2 {

@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/online/experts"
-	"blankout/online/rows"
 )
 
 // Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
@@ -19,12 +18,14 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	if !known {
 		return
 	}
-	row, intercept := e.table[i], e.layout.Weights(e.bias)
+	weights, squares := e.block.row(i)
+	intercepts, _ := e.block.row(len(e.columns))
 	most := mostMove / max(math.Abs(shift), ratio-1)
-	for j, w := range e.layout.Weights(row) {
-		if math.Abs(w) <= most {
-			intercept[j] += shift * w
-			e.optimizer.Rescale(row, j, j+1, ratio)
+	for j, w := range weights {
+		if math.Abs(float64(w)) <= most {
+			intercepts[j] += float32(shift * float64(w))
+			weights[j] = float32(ratio * float64(w))
+			squares[j] /= float32(ratio * ratio)
 		}
 	}
 }
@@ -32,7 +33,9 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 // Renew resets the weights of a column, because the meaning of its values changes.
 func (e *Expert) Renew(column uint32) {
 	if i, known := slices.BinarySearch(e.columns, column); known {
-		e.table[i] = e.newRow()
+		weights, squares := e.block.row(i)
+		clear(weights)
+		clear(squares)
 	}
 }
 
@@ -45,45 +48,50 @@ func (e *Expert) Grow(outputs int) (factor float64) {
 	if outputs == e.outputs {
 		return 1
 	}
+	e.change(outputs, func(to, from []float32, squares bool, was int) {
+		for r := range Rates {
+			old, wide := from[r*was:][:was], to[r*outputs:][:outputs]
+			if copy(wide, old); was > 1 {
+				continue
+			}
+			if wide[1] = old[0]; !squares { // sums of squares must not change their sign
+				wide[0] = -old[0]
+			}
+		}
+	})
+	return 1
+}
+
+// change changes the number of outputs. f computes a row of weights, or of squares, from the old row with was outputs.
+func (e *Expert) change(outputs int, f func(to, from []float32, squares bool, was int)) {
 	was := *e
 	e.begin(outputs)
 	e.Follow(was.columns, len(was.columns))
-	e.widenRow(e.bias, was.bias, was.layout)
-	for i, row := range was.table {
-		e.widenRow(e.table[i], row, was.layout)
+	if len(e.columns) < len(was.columns) {
+		return // too many columns for so many outputs
 	}
-	return 1
+	for i := range len(e.columns) + 1 {
+		weights, squares := e.block.row(i)
+		oldWeights, oldSquares := was.block.row(i)
+		f(weights, oldWeights, false, was.outputs)
+		f(squares, oldSquares, true, was.outputs)
+	}
 }
 
 // Regroup replaces the old outputs by one new output for each list in from. A list holds the indices of old outputs,
 // and the new output starts as their mean.
 func (e *Expert) Regroup(from [][]int) {
-	was := *e
-	e.begin(len(from))
-	e.Follow(was.columns, len(was.columns))
-	regroup := func(to, of []float64) {
-		for part := range parts {
-			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.outputs)
-		}
-	}
-	regroup(e.bias, was.bias)
-	for i, row := range was.table {
-		regroup(e.table[i], row)
-	}
-}
-
-func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
-	for part := range parts {
+	e.change(len(from), func(to, old []float32, _ bool, was int) {
 		for r := range Rates {
-			old, wide := was.Part(from, part)[r*was.Outputs:][:was.Outputs], e.layout.Part(to, part)[r*e.outputs:][:e.outputs]
-			if copy(wide, old); was.Outputs > 1 {
-				continue
-			}
-			if wide[1] = old[0]; part != 1 { // accumulators must not change their sign
-				wide[0] = -old[0]
+			for k, list := range from {
+				sum := float32(0)
+				for _, of := range list {
+					sum += old[r*was+of]
+				}
+				to[r*len(from)+k] = sum / float32(len(list))
 			}
 		}
-	}
+	})
 }
 
 // State encodes or decodes the state. The reader must have the same settings and number of outputs.
@@ -97,20 +105,18 @@ func (e *Expert) State(c *coder.Coder) {
 		e.begin(e.outputs)
 		e.Follow(columns, len(columns))
 	}
-	for _, row := range append(slices.Clone(e.table), e.bias) {
-		values := row[rows.FirstPart:][:2*e.layout.N]
+	for _, values := range [][]float32{e.block.weights, e.block.squares} {
 		kept := values
-		if c.Floats(&kept); c.Decode {
+		if c.Float32s(&kept); c.Decode {
 			c.Failed = c.Failed || len(kept) != len(values)
 			copy(values, kept)
 		}
 	}
 }
 
-// Forget multiplies the accumulators by keep. The weights do not change, but later steps become larger.
+// Forget multiplies the sums of squares by keep. The weights do not change, but later steps become larger.
 func (e *Expert) Forget(keep float64) {
-	for _, row := range e.table {
-		e.optimizer.Forget(row, false, keep)
+	for i := range e.block.squares {
+		e.block.squares[i] *= float32(keep)
 	}
-	e.optimizer.Forget(e.bias, true, keep)
 }

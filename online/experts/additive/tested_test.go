@@ -22,7 +22,7 @@ func newTested(l loss.Loss, strength float64, outputs int, columns ...uint32) *t
 
 // Score scores an event. It returns the scores by rate and output.
 func (e *tested) Score(index []int, x, base []float64) []float64 {
-	e.in, e.base, e.scores = experts.Input{Index: index, X: x, One: 1}, base, make([]float64, e.layout.N)
+	e.in, e.base, e.scores = experts.Input{Index: index, X: x, One: 1}, base, make([]float64, len(e.q))
 	e.Sum(&e.in, e.scores)
 	for j := range e.scores {
 		e.scores[j] += base[j%e.outputs]
@@ -36,11 +36,12 @@ func (e *tested) learn(y []float64, active int, importance float64) {
 }
 
 // Weights returns the weights of a column at a learning rate, by output.
-func (e *tested) Weights(rate, i int) []float64 {
-	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
+func (e *tested) Weights(rate, i int) []float32 {
+	weights, _ := e.block.row(i)
+	return weights[rate*e.outputs:][:e.outputs]
 }
 
 // Intercept returns the intercept of a rate and output.
 func (e *tested) Intercept(rate, k int) float64 {
-	return e.layout.Weights(e.bias)[rate*e.outputs+k]
+	return float64(e.Weights(rate, len(e.columns))[k])
 }
