@@ -16,7 +16,7 @@ func (l *Learner) Forecasts() (declared, silent *mixture.ErrorCurves) {
 func (l *Learner) Pairs() [][2]int32 { return l.room.in.Pairs }
 
 func (l *Learner) MaskLast() []int8 {
-	if !masks(l.events) {
+	if !masks(l.events, l.predictor.imputer.Columns()) {
 		return nil
 	}
 	return l.masked.mask.Last

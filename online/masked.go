@@ -65,7 +65,7 @@ type labeled struct {
 // evaluate draws the masks of an event, if masks are due at its number, and predicts the masked copies. Mixture weights
 // learn from masks of groups if groups are declared. Otherwise they learn from masks of single features.
 func (m *masked) evaluate(e *labeled) {
-	if !masks(e.number) {
+	if !masks(e.number, m.imputer.Columns()) {
 		return
 	}
 	declared := m.levels.Grouping.Declared()

@@ -43,21 +43,30 @@ func learnsIdle(number uint64) bool { return sampled(number, 4) }
 
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
-// eight, after event decidesAll one in 32, and after event decidesSome one in 128. Mixture weights learn from all
-// points of the first masksWhole masks, and from a third of the points of later masks.
+// eight, after event decidesAll one in 32, and after event decidesSome one in 128. Where imputation is expensive, because
+// there are more than imputeAll numeric columns, masks are half as frequent after event decidesAll; with more than
+// imputeSome, a quarter as frequent from the beginning. Mixture weights learn from all points of the first masksWhole
+// masks, and from a third of the points of later masks.
 const masksAll, masksWhole = 256, 850
 
-// masks reports whether a mask is drawn for an event.
-func masks(number uint64) bool {
+// masks reports whether a mask is drawn for an event. numbers is the number of numeric columns that can be imputed.
+func masks(number uint64, numbers int) bool {
+	rarer := uint(0)
+	switch {
+	case numbers > imputeSome:
+		rarer = 2
+	case numbers > imputeAll && number > decidesAll:
+		rarer = 1
+	}
 	switch {
 	case number <= masksAll:
-		return true
+		return rarer == 0 || sampled(number, rarer)
 	case number <= decidesAll:
-		return sampled(number, 3)
+		return sampled(number, 3+rarer)
 	case number <= decidesSome:
-		return sampled(number, 5)
+		return sampled(number, 5+rarer)
 	}
-	return sampled(number, 7)
+	return sampled(number, 7+rarer)
 }
 
 // forecasts reports whether the prediction of a complete event is used to forecast the error with missing fields. The
@@ -89,16 +98,23 @@ func due(number uint64) monitor.Due {
 }
 
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
-// doubtsFirst that happens at one event in four, and later at one in sixteen and in 64. With more than doubtsFew
-// columns it happens at a quarter of these events.
-const doubtsFirst, doubtsFew = 4096, 64
+// doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event decidesSome half as
+// often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at a
+// sixteenth.
+const doubtsFirst, doubtsFew, doubtsWide = 4096, 64, 128
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
 // columns. masks reports whether those of a masked copy are examined too.
 func doubts(number uint64, columns int) (whole, masks bool) {
 	more := uint(0)
-	if columns > doubtsFew {
+	switch {
+	case columns > doubtsWide:
+		more = 4
+	case columns > doubtsFew:
 		more = 2
+	}
+	if number > decidesSome {
+		more++
 	}
 	if number <= doubtsFirst {
 		whole = sampled(number, 2+more)
@@ -112,7 +128,7 @@ func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uin
 
 // Imputation is expensive with many numeric columns. If there are more than imputeAll of these, a third of the points of
 // each mask is imputed; if there are more than imputeSome, fewer, and fewer still of the first masksAll masks, which are
-// frequent.
+// frequent. After masksWhole masks half as many are imputed.
 const imputeAll, imputeSome = 32, 128
 
 // imputes reports whether a point of a mask is imputed. mask is the number of the mask, and numbers is the number of
@@ -126,6 +142,9 @@ func imputes(mask uint64, point, numbers int) bool {
 		every = 3 * (1 + numbers/256)
 	case numbers > imputeAll:
 		every = 3
+	}
+	if mask > masksWhole && every > 1 {
+		every *= 2
 	}
 	return (mask+uint64(point))%uint64(every) == 0
 }

@@ -48,15 +48,18 @@ type CellColumn struct {
 }
 
 const (
-	cellStart   = 0.25 // initial probability that a reading is dead
-	cellRidge   = 0.05
-	cellRounds  = 7
-	cellSettled = 0.02 // no further round follows if all probabilities change by less
-	cellCertain = 0.99 // readings with a larger probability take no further part
-	cellMost    = 0.95 // largest fraction of dead readings
-	cellWide    = 1.2  // standard deviation of dead readings that have any value
-	cellRare    = 1e-4 // probability that an alive reading has the value of a rare atom
-	cellNatural = 0.02 // an atom with a larger fraction in ordinary events is natural
+	cellStart  = 0.25 // initial probability that a reading is dead
+	cellRidge  = 0.05
+	cellRounds = 7 // most rounds after the first
+	// With more than cellNarrow readings, contradictions are only looked for where the first round suspects one, and in
+	// cellFew rounds.
+	cellNarrow, cellFew = 64, 2
+	cellSettled         = 0.02 // no further round follows if all probabilities change by less
+	cellCertain         = 0.99 // readings with a larger probability take no further part
+	cellMost            = 0.95 // largest fraction of dead readings
+	cellWide            = 1.2  // standard deviation of dead readings that have any value
+	cellRare            = 1e-4 // probability that an alive reading has the value of a rare atom
+	cellNatural         = 0.02 // an atom with a larger fraction in ordinary events is natural
 )
 
 // tail is the distribution of an alive reading around its prediction: Student's t with the given degrees of freedom, or
@@ -149,22 +152,24 @@ type cellEvent struct {
 	load           []float64 // log of alive over dead, without the factor of the fraction alive
 	matrix, solved []float64
 	active, noisy  []int // readings that are not certainly dead; readings with noise
+	quiet          []int // readings without noise
 }
 
 func newCellEvent(n int) *cellEvent {
 	f := func() []float64 { return make([]float64, n) }
 	return &cellEvent{
 		raw: f(), y: f(), out: make([]bool, n), atom: make([]byte, n), r: f(), x: f(), noise: f(), a: f(), d: f(), load: f(),
-		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n), noisy: make([]int, 0, n),
+		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n), noisy: make([]int, 0, n), quiet: make([]int, 0, n),
 	}
 }
 
 // judged reports whether reading i can be doubted.
 func (x *cells) judged(t *cellEvent, i int) bool { return !t.out[i] && !x.columns[i].Flag }
 
-// infer computes r, x and the evidence. If the evidence of the first round is below screen, nothing is doubted and the
-// evidence is negative infinity.
-func (x *cells) infer(t *cellEvent, screen float64) {
+// infer computes r, x and the evidence. After the first round, unless the event lacks a reading or has a fill value,
+// more decides how many rounds follow. If none do, nothing is doubted and the evidence is negative infinity.
+func (x *cells) infer(t *cellEvent, more func(*cells, *cellEvent) int) {
+	rounds := cellRounds
 	t.atoms, t.others = cellStart/2, cellStart/2
 	screens := true
 	for i := range x.n {
@@ -188,12 +193,12 @@ func (x *cells) infer(t *cellEvent, screen float64) {
 		}
 		x.judge(t, 0)
 		t.first = t.g
+		if rounds = more(x, t); rounds == 0 {
+			t.g = math.Inf(-1)
+			return
+		}
 	}
-	if t.first < screen {
-		t.g = math.Inf(-1)
-		return
-	}
-	for round := range cellRounds {
+	for round := range rounds {
 		damp := 0.5
 		if !screens && round == 0 {
 			damp = 0
@@ -225,7 +230,7 @@ func (x *cells) solve(t *cellEvent) bool {
 			t.active = append(t.active, i)
 		}
 	}
-	if n, k, m := float64(x.n), float64(len(t.noisy)), float64(len(t.active)); n*k*k < m*m*m {
+	if n, k, m := float64(x.n), float64(len(t.noisy)), float64(len(t.active)); k*k*(2*k+3*(n-k)) < 2*m*m*m {
 		return x.solveNoisy(t)
 	}
 	return x.solveActive(t)
@@ -262,15 +267,18 @@ func (x *cells) solveActive(t *cellEvent) bool {
 	return true
 }
 
-// solveNoisy implements solve by the inverse L of S: A = L - L_K' (N_K^-1 + L_KK)^-1 L_K for the readings K with noise
-// (Woodbury).
+// solveNoisy implements solve by the inverse L of S: A = L - L_K' M^-1 L_K with M = N_K^-1 + L_KK for the readings K with
+// noise (Woodbury). For i in K, A_ii is also 1/N_i - (M^-1)_ii / N_i^2, which takes fewer steps.
 func (x *cells) solveNoisy(t *cellEvent) bool {
 	n, k := x.n, len(t.noisy)
-	matrix, rows := t.matrix[:k*k], t.matrix[n*n:][:k*n]
+	quiet := t.quiet[:0]
 	for i := range n {
-		row := x.inverse[i*n:][:n]
-		t.a[i], t.d[i] = Product(row, t.y), row[i]
+		t.a[i] = Product(x.inverse[i*n:][:n], t.y)
+		if t.noise[i] == 0 {
+			quiet = append(quiet, i)
+		}
 	}
+	matrix := t.matrix[:k*k]
 	for a, i := range t.noisy {
 		from, to := x.inverse[i*n:][:n], matrix[a*k:][:k]
 		for b := a; b < k; b++ {
@@ -284,24 +292,47 @@ func (x *cells) solveNoisy(t *cellEvent) bool {
 		return false
 	}
 	u.solve(t.solved[:k])
-	for a, i := range t.noisy { // rows becomes U'^-1 L_K, of which the squares are subtracted from the diagonal
-		from, row := x.inverse[i*n:][:n], rows[a*n:][:n]
-		subtract(t.a, t.solved[a], from)
-		copy(row, from)
-		b := 0
-		for ; b+4 <= a; b += 4 {
-			subtract4(row, [4]float64{u.row(b, a)[0], u.row(b+1, a)[0], u.row(b+2, a)[0], u.row(b+3, a)[0]}, rows[b*n:][:n], rows[(b+1)*n:][:n], rows[(b+2)*n:][:n], rows[(b+3)*n:][:n])
-		}
-		for ; b < a; b++ {
-			subtract(row, u.row(b, a)[0], rows[b*n:][:n])
-		}
-		scale := u.row(a, a)[0]
-		for j := range row {
-			row[j] /= scale
-			t.d[j] -= row[j] * row[j]
-		}
+	for a, i := range t.noisy {
+		subtract(t.a, t.solved[a], x.inverse[i*n:][:n])
+	}
+	x.quietDiagonal(t, u, quiet)
+	u.inverseDiagonal(triangle{k, t.matrix[n*n:][:k*k]}, t.solved[:k])
+	for a, i := range t.noisy {
+		w := 1 / t.noise[i]
+		t.d[i] = w - w*w*t.solved[a]
 	}
 	return true
+}
+
+// quietDiagonal computes the diagonal of A for the readings without noise from the factor u of M: the squares of
+// U'^-1 L_K are subtracted from the diagonal of L.
+func (x *cells) quietDiagonal(t *cellEvent, u triangle, quiet []int) {
+	n, k := x.n, len(quiet)
+	if k == 0 {
+		return
+	}
+	for _, j := range quiet {
+		t.d[j] = x.inverse[j*n+j]
+	}
+	rows := t.matrix[n*n:][:u.n*k]
+	for a, i := range t.noisy {
+		from, row := x.inverse[i*n:][:n], rows[a*k:][:k]
+		for c, j := range quiet {
+			row[c] = from[j]
+		}
+		b := 0
+		for ; b+4 <= a; b += 4 {
+			subtract4(row, [4]float64{u.row(b, a)[0], u.row(b+1, a)[0], u.row(b+2, a)[0], u.row(b+3, a)[0]}, rows[b*k:][:k], rows[(b+1)*k:][:k], rows[(b+2)*k:][:k], rows[(b+3)*k:][:k])
+		}
+		for ; b < a; b++ {
+			subtract(row, u.row(b, a)[0], rows[b*k:][:k])
+		}
+		scale := u.row(a, a)[0]
+		for c, j := range quiet {
+			row[c] /= scale
+			t.d[j] -= row[c] * row[c]
+		}
+	}
 }
 
 // judge updates three estimates: the probability r that an active reading is dead, the fractions of dead readings, and

@@ -88,18 +88,58 @@ func (u triangle) solve(x []float64) {
 }
 
 // Product returns the scalar product of a and the start of b, summed in a fixed order.
-func Product(a, b []float64) float64 {
-	var p, q, r, s float64
-	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
-		p += a[0] * b[0]
-		q += a[1] * b[1]
-		r += a[2] * b[2]
-		s += a[3] * b[3]
+func Product(a, b []float64) (sum float64) {
+	b = b[:len(a)]
+	if done := len(a) &^ (productLanes - 1); done > 0 {
+		if hasAVX2 {
+			sum = productAVX2(&a[0], &b[0], done)
+		} else {
+			sum = productGo(a[:done], b)
+		}
+		a, b = a[done:], b[done:]
 	}
 	for i, x := range a {
-		p += x * b[i]
+		sum += float64(x * b[i])
 	}
-	return (p + q) + (r + s)
+	return sum
+}
+
+// productLanes is the number of sums of which a scalar product consists, as far as they are full.
+const productLanes = 16
+
+// productGo is the slow reference for productAVX2. It rounds every product and every sum.
+func productGo(a, b []float64) float64 {
+	var s [productLanes]float64
+	for ; len(a) > 0; a, b = a[productLanes:], b[productLanes:] {
+		for l := range s {
+			s[l] += float64(a[l] * b[l])
+		}
+	}
+	var four [4]float64
+	for l := range four {
+		four[l] = (s[l] + s[4+l]) + (s[8+l] + s[12+l])
+	}
+	return (four[0] + four[1]) + (four[2] + four[3])
+}
+
+// Sweep computes: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }. gain must be at least as long as
+// c.
+func Sweep(c, gain []float64, v, l float64) {
+	gain, done := gain[:len(c)], 0
+	if hasAVX2 && len(c) >= subtractLeast {
+		done = len(c) &^ 3
+		sweepAVX2(&c[0], &gain[0], done, v, l)
+	}
+	sweepGo(c[done:], gain[done:], v, l)
+}
+
+// sweepGo is the slow reference for Sweep. It rounds every product and every sum.
+func sweepGo(c, gain []float64, v, l float64) {
+	for i, u := range c {
+		g := gain[i]
+		c[i] = u + float64(l*g)
+		gain[i] = g + float64(v*u)
+	}
 }
 
 // solveAll solves for many right sides, the columns of a matrix.

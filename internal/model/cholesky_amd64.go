@@ -9,6 +9,16 @@ var hasAVX2 = cpu.X86.HasAVX2
 //go:noescape
 func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64)
 
+// productAVX2 computes productGo for n values; n is a positive multiple of 16.
+//
+//go:noescape
+func productAVX2(a, b *float64, n int) float64
+
+// sweepAVX2 computes sweepGo for n values; n is a positive multiple of 4.
+//
+//go:noescape
+func sweepAVX2(c, gain *float64, n int, v, l float64)
+
 // cosinesAVX2 computes takeCosinesGo for 8 n values.
 //
 //go:noescape

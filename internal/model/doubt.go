@@ -118,8 +118,12 @@ func (d *Doubt) of(c *Covariance) *cells {
 }
 
 // Doubted returns the doubted readings of an event, or nil if there are none. The event must have passed through Declare.
-func (m *Linear) Doubted(e *event.Example) *Doubted {
-	out, _, _ := m.Examine(e)
+func (m *Linear) Doubted(e *event.Example) (out *Doubted) {
+	m.examine(e, m.screened, func(x *cells, t *cellEvent) {
+		if t.g > m.Doubt.Gate {
+			out = m.doubted(x, e, t)
+		}
+	})
 	return out
 }
 
@@ -137,41 +141,75 @@ func (x *Doubted) Each(d *Doubt, f func(weight float64, e *event.Example)) {
 // Corrects reports whether any weight is above 0.
 func (d *Doubt) Corrects() bool { return d != nil && d.Weights != [DoubtKinds][DoubtRanges]float64{} }
 
-// Examine is Doubted, and also returns the evidence for dead readings after the first round and at the end. The evidence
-// is infinite if the event has a fill value, and negative infinity at the end if the first round finds little. It is NaN
-// if nothing can be examined.
-func (m *Linear) Examine(e *event.Example) (out *Doubted, first, last float64) {
-	first, last = math.NaN(), math.NaN()
-	m.examine(e, false, func(x *cells, t *cellEvent) {
-		if first, last = t.first, t.g; t.g > m.Doubt.Gate {
-			out = m.doubted(x, e, t)
-		}
-	})
-	return out, first, last
+// Examined is what an event tells the learner of a Doubt.
+type Examined struct {
+	Doubted *Doubted
+	// First and Last are the evidence for dead readings after the first round and at the end. They are infinite if the
+	// event has a fill value. Last is negative infinity if the first round finds little. First is NaN if nothing can be
+	// examined.
+	First, Last float64
+	// Contradicted has the readings that would count as missing if dead readings were as likely as others, whatever the
+	// evidence of the event. It is for the health of fields: Screen, Gate and the rate of dead readings follow the stream,
+	// and soon accept a sensor that has broken for good.
+	Contradicted []DoubtedReading
 }
 
-// Contradicted returns the readings of an event that would count as missing if dead readings were as likely as others,
-// whatever the evidence of the event. It is for the health of fields: Screen, Gate and the rate of dead readings follow
-// the stream, and soon accept a sensor that has broken for good. ok is false if nothing can be examined. The event must
-// have passed through Declare.
-func (m *Linear) Contradicted(e *event.Example) (readings []DoubtedReading, ok bool) {
-	m.examine(e, true, func(x *cells, t *cellEvent) {
+// Examine is Doubted for the learner of a Doubt, which needs more. Contradicted is only computed if contradicts is true.
+func (m *Linear) Examine(e *event.Example, contradicts bool) Examined {
+	out := Examined{First: math.NaN(), Last: math.NaN()}
+	more := func(x *cells, t *cellEvent) int {
+		rounds := m.screened(x, t)
+		switch {
+		case rounds > 0 || !contradicts:
+			return rounds
+		case x.n <= cellNarrow:
+			return cellRounds
+		case x.suspects(t):
+			return cellFew
+		}
+		return 0
+	}
+	m.examine(e, more, func(x *cells, t *cellEvent) {
+		out.First, out.Last = t.first, t.g
+		if t.g == math.Inf(-1) {
+			return
+		}
+		if m.screened(x, t) == 0 {
+			out.Last = math.Inf(-1)
+		} else if t.g > m.Doubt.Gate {
+			out.Doubted = m.doubted(x, e, t)
+		}
 		for _, i := range t.active {
-			if rate := t.others; x.judged(t, i) {
+			if x.judged(t, i) {
+				rate := t.others
 				if t.atom[i] != noAtom {
 					rate = t.atoms
 				}
 				t.r[i] = 1 / (1 + rate*math.Exp(t.load[i]))
 			}
 		}
-		readings, ok = m.readings(x, t, DoubtGone), true
+		out.Contradicted = m.readings(x, t, DoubtGone)
 	})
-	return readings, ok
+	return out
 }
 
-// examine computes the evidence of an event and passes it to f. If all is true, the first round decides nothing. f is not
-// called if nothing can be examined.
-func (m *Linear) examine(e *event.Example, all bool, f func(x *cells, t *cellEvent)) {
+// screened returns how many rounds follow the first: none if it finds little evidence.
+func (m *Linear) screened(_ *cells, t *cellEvent) int {
+	if t.first >= m.Doubt.Screen {
+		return cellRounds
+	}
+	return 0
+}
+
+// suspects reports whether the first round finds a reading that is more likely dead than alive, if both are as likely
+// before.
+func (x *cells) suspects(t *cellEvent) bool {
+	return slices.ContainsFunc(t.active, func(i int) bool { return x.judged(t, i) && cellStart/2*math.Exp(t.load[i]) < 1 })
+}
+
+// examine computes the evidence of an event and passes it to f. more decides how many rounds follow the first, see
+// cells.infer. f is not called if nothing can be examined.
+func (m *Linear) examine(e *event.Example, more func(*cells, *cellEvent) int, f func(x *cells, t *cellEvent)) {
 	d := m.Doubt
 	if d == nil || !m.standardizes() {
 		return
@@ -185,12 +223,8 @@ func (m *Linear) examine(e *event.Example, all bool, f func(x *cells, t *cellEve
 		t = newCellEvent(x.n)
 	}
 	defer x.idle.Put(t)
-	screen := d.Screen
-	if all {
-		screen = math.Inf(-1)
-	}
 	m.readCells(x, e, t)
-	x.infer(t, screen)
+	x.infer(t, more)
 	f(x, t)
 }
 

@@ -17,6 +17,7 @@ import (
 // The zero value is for a new stream. A Readings is not safe for concurrent use.
 type Readings struct {
 	columns []CellColumn
+	follows []uint32     // the list of the latest call of Follow
 	pairs   [][2]float64 // the first two values of each column
 	many    []byte       // number of values in pairs, 3 for more than two values
 	blocks  []float64    // number of completed blocks of each column
@@ -56,11 +57,15 @@ func WithColumns(columns []CellColumn) *Readings {
 // Follow makes the columns of r those of a Covariance. Columns that stay keep their statistics, and the latest readings
 // are forgotten if columns change.
 func (r *Readings) Follow(columns []uint32) {
+	if len(columns) > 0 && len(columns) == len(r.follows) && &columns[0] == &r.follows[0] {
+		return // lists of a Covariance do not change
+	}
+	r.follows = columns
 	if slices.EqualFunc(r.columns, columns, func(c CellColumn, column uint32) bool { return c.Column == column }) {
 		return
 	}
 	was := *r
-	*r = Readings{recent: make([]float64, readingsKept*len(columns))}
+	*r = Readings{follows: columns, recent: make([]float64, readingsKept*len(columns))}
 	for _, column := range columns {
 		at, ok := slices.BinarySearchFunc(was.columns, column, func(c CellColumn, column uint32) int { return int(c.Column) - int(column) })
 		if !ok {

@@ -219,36 +219,44 @@ type Event struct {
 }
 
 // Examine learns from a labeled event: its evidence, and whether corrected predictions are better. If masks is true, it
-// also masks a copy of the event. It returns the readings of the event that others contradict, see
-// model.Linear.Contradicted; ok is false if none can be examined.
+// also masks a copy of the event. It returns the readings of the event that others contradict, see model.Examined; ok is
+// false if none can be examined.
 func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedReading, ok bool) {
-	now := *e.Model
-	now.Doubt = d.doubt(d.best())
-	contradicted, ok = now.Contradicted(e.Example)
-	d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
-	if !masks {
-		return contradicted, ok
+	found := d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
+	if masks {
+		if copied, columns := d.mask(e); copied != nil {
+			d.compare(e, copied, columns, func(l *learned) *table { return &l.mask })
+		}
 	}
-	if copied, columns := d.mask(e); copied != nil {
-		d.compare(e, copied, columns, func(l *learned) *table { return &l.mask })
-	}
-	return contradicted, ok
+	return found.Contradicted, found.First == found.First
 }
 
-// compare adds the gains of corrected predictions of an event. columns is nil for an event of the stream, which is
-// ordinary evidence unless it has fill values; for a masked copy it has the fill values that the copy has.
-func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) {
+// Of more than fewColumns columns only the first decided events are examined with both Tails, and later ones with the
+// better one.
+const fewColumns, decided = 64, 64
+
+// compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil for
+// an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill values
+// that the copy has.
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined) {
 	before := math.NaN()
-	m := *e.Model
+	m, best, both := *e.Model, d.best(), len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
 	for i := range Tails {
+		if i != best && !both {
+			continue
+		}
 		m.Doubt = d.doubt(i)
 		if columns != nil {
 			m.Doubt = m.Doubt.With(columns)
 		}
-		x, first, last := m.Examine(of)
-		if columns == nil && first == first && (x == nil || x.Kind != model.DoubtsFill) {
-			if d.tails[i].last.push(last, gateQuantile); !math.IsInf(first, 1) {
-				d.tails[i].first.push(first, screenQuantile)
+		now := m.Examine(of, columns == nil && i == best)
+		if i == best {
+			found = now
+		}
+		x, tail := now.Doubted, &d.tails[i]
+		if columns == nil && now.First == now.First && (x == nil || x.Kind != model.DoubtsFill) {
+			if tail.last.push(now.Last, gateQuantile); !math.IsInf(now.First, 1) {
+				tail.first.push(now.First, screenQuantile)
 			}
 		}
 		if x == nil {
@@ -257,13 +265,14 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if before != before {
 			before = d.loss(e, of)
 		}
-		tail, to, after := &d.tails[i], gained(&d.tails[i]), d.loss(e, x.Event)
+		to, after := gained(tail), d.loss(e, x.Event)
 		if x.Rest != nil {
 			w := weight(x.Kind, tail.real[x.Kind][x.Range], tail.mask[x.Kind][x.Range])
 			to[restRow][x.Range].add(mixed(w, before, after) - mixed(w, d.loss(e, x.Rest), after))
 		}
 		to[x.Kind][x.Range].add(before - after)
 	}
+	return found
 }
 
 // mixed returns the loss in nats of a mixture of two predictions with the given losses. weight is that of the second.

@@ -109,20 +109,10 @@ func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 		before := alpha
 		alpha += a * f * v
 		c[j] *= before / alpha
-		sweep(c[:j], gain, v, -a*f/before)
+		model.Sweep(c[:j], gain, v, -a*f/before)
 		gain[j] = v
 	}
 	return alpha
-}
-
-// sweep computes: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }.
-func sweep(c, gain []float64, v, l float64) {
-	gain = gain[:len(c)]
-	for i, u := range c {
-		g := gain[i]
-		c[i] = u + l*g
-		gain[i] = g + v*u
-	}
 }
 
 // scale multiplies the weight of variable i by ratio. It adds shift times the old weight to the weight of variable 0.
