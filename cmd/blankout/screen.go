@@ -147,7 +147,7 @@ func (l *learning) look(s *run.Status) []any {
 		value *float64
 	}{
 		{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", b.MeanMAE}, {"baseline_last_mae", b.LastMAE},
-		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError},
+		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError}, {"model_mae", b.ModelMAE}, {"model_error", b.ModelError},
 	} {
 		if x.value != nil {
 			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*x.value, 'g', 5, 64), 64)
@@ -188,6 +188,7 @@ var progressForms = map[string]string{
 	"events": "%s events", "events_per_second": "%s/s", "error_percent": "error %s %%", "error_percent_lately": "lately %s %%",
 	"mae": "MAE %s", "baseline_mean_mae": "that of the mean %s", "baseline_last_mae": "of the last label %s",
 	"baseline_majority_error": "majority class %s %%", "baseline_last_error": "last label %s %%",
+	"model_mae": "of the model alone %s", "model_error": "model alone %s %%",
 	"lag": "lag %s", "refused": "%s refused", "last_error": "%s",
 }
 
