@@ -102,9 +102,9 @@ func (l *Learner) tellLabeled(p *Prediction, seen *health.LabeledEvent) *health.
 	}
 	l.tell(p)
 	if seen.Regression {
-		x.Number(seen.Target, seen.Value, p.Loss)
+		x.Number(seen.Target, seen.Value, p.Loss, seeks(seen.Number))
 	} else {
-		x.Class(seen.Label, seen.Loss, l.monitors.Measures.Classes, max(2, len(p.Scores)))
+		x.Class(seen.Label, seen.Loss, l.monitors.Measures.Classes, max(2, len(p.Scores)), seeks(seen.Number))
 	}
 	if p.alone.scores == nil {
 		return nil

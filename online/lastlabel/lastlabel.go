@@ -120,13 +120,15 @@ func sum(events []uint64) (all uint64) {
 }
 
 // Class takes the class of the current event. lost is the log-loss of the model's prediction, events has the numbers of
-// earlier events by class, and classes is the number of classes.
-func (l *Label) Class(class int, lost float64, events []uint64, classes int) {
+// earlier events by class, and classes is the number of classes. The weight is updated if it is above 0 or due is true.
+func (l *Label) Class(class int, lost float64, events []uint64, classes int, due bool) {
 	for max(class, l.class) >= len(l.repeats) {
 		l.repeats = append(l.repeats, repeats{})
 	}
 	if l.known {
-		l.weights.Take([]float64{lost, -math.Log(l.chance(class, events, sum(events), classes))})
+		if due || l.Share() > 0 {
+			l.weights.Take([]float64{lost, -math.Log(l.chance(class, events, sum(events), classes))})
+		}
 		l.repeats[l.class].take(class == l.class)
 		l.all.take(class == l.class)
 	}
@@ -148,9 +150,9 @@ func (l *Label) MixNumber(value float64) float64 {
 
 // Number takes the target of the current event, and the value that the model predicted. Values are compared by the
 // likelihood of their deviations, which is Student's t. Its scale is the mean deviation of the latest predictions, so
-// that it depends neither on the unit nor on outliers. of is the loss of the targets.
-func (l *Label) Number(target, value float64, of loss.Loss) {
-	if l.known && value == value {
+// that it depends neither on the unit nor on outliers. of is the loss of the targets. For due see Class.
+func (l *Label) Number(target, value float64, of loss.Loss, due bool) {
+	if l.known && value == value && (due || l.Share() > 0) {
 		apart := deviation(of, target, l.MixNumber(value))
 		l.taken = min(l.taken+1, numberMemory)
 		l.size += (apart - l.size) / l.taken

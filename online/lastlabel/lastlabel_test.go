@@ -58,7 +58,7 @@ func TestClassesAgainstDefinition(t *testing.T) {
 			}
 			trust = [2]float64{trust[0] / (trust[0] + trust[1]), trust[1] / (trust[0] + trust[1])}
 		}
-		l.Class(class, -math.Log(own[class]), counts, classes)
+		l.Class(class, -math.Log(own[class]), counts, classes, true)
 		history = append(history, class)
 		counts[class]++
 	}
@@ -124,7 +124,7 @@ func TestNumbers(t *testing.T) {
 		l, r, walk := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0.0
 		for range 2000 {
 			walk += r.NormFloat64()
-			l.Number(c.draw(r, walk), c.own, c.of)
+			l.Number(c.draw(r, walk), c.own, c.of, true)
 		}
 		if w := l.Share(); w > 0.05 && !c.walks || w < 0.95 && c.walks {
 			t.Errorf("%s: the last number has the weight %v", c.name, w)
@@ -132,7 +132,7 @@ func TestNumbers(t *testing.T) {
 		for range 500 { // the model predicts well now
 			walk += r.NormFloat64()
 			y := c.draw(r, walk)
-			l.Number(y, y, c.of)
+			l.Number(y, y, c.of, true)
 		}
 		if w := l.Share(); w > 0.05 {
 			t.Errorf("%s: the last number has the weight %v after a change", c.name, w)
@@ -161,8 +161,8 @@ func TestCover(t *testing.T) {
 func TestState(t *testing.T) {
 	l := lastlabel.New()
 	for i := range 20 {
-		l.Class(i%3/2, 0.4, []uint64{3, 4}, 2)
-		l.Number(float64(i), 3, loss.Linear{})
+		l.Class(i%3/2, 0.4, []uint64{3, 4}, 2, true)
+		l.Number(float64(i), 3, loss.Linear{}, true)
 		l.Cover(i%2 == 0, 0.9)
 	}
 	w := &coder.Coder{}
