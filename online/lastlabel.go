@@ -18,6 +18,7 @@ type lastLabel struct {
 	used     bool // the settings allow it
 	coverage float64
 	told     health.LabeledEvent
+	moved    float64 // how much it raises the log-odds of the second class of two
 	chances  []float64
 	scores   []float64
 }
@@ -66,9 +67,11 @@ func (l *Learner) tell(p *Prediction) {
 	n := max(2, len(p.Scores))
 	x.chances = append(x.chances[:0], make([]float64, n)...)
 	chances := p.Decision.Probabilities(p.Scores, x.chances)
+	x.moved = -math.Log(max(chances[1], math.SmallestNonzeroFloat64) / max(chances[0], math.SmallestNonzeroFloat64))
 	x.Mix(chances, l.monitors.Measures.Classes)
 	if len(p.Scores) == 1 {
 		x.scores = append(x.scores[:0], math.Log(chances[1]/chances[0]))
+		x.moved += x.scores[0]
 	} else {
 		x.scores = x.scores[:0]
 		for _, c := range chances {
@@ -112,7 +115,10 @@ func (l *Learner) tellLabeled(p *Prediction, seen *health.LabeledEvent) *health.
 	x.told = *seen
 	if !seen.Regression {
 		j := p.Decision.Judge(p.Scores, seen.Label)
-		x.told.Loss, x.told.Predicted, x.told.Probability, x.told.Score = j.LogLoss, j.Class, j.Probability, p.Scores[min(seen.Label, len(p.Scores)-1)]
+		x.told.Loss, x.told.Predicted, x.told.Probability = j.LogLoss, j.Class, j.Probability
+		if len(p.Scores) == 1 {
+			x.told.Score += x.moved // the AUC also ranks scores without the last label, which are no log-odds before their link
+		}
 		return &x.told
 	}
 	x.told.Value = p.Value
