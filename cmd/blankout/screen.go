@@ -188,7 +188,6 @@ var progressForms = map[string]string{
 	"events": "%s events", "events_per_second": "%s/s", "error_percent": "error %s %%", "error_percent_lately": "lately %s %%",
 	"mae": "MAE %s", "baseline_mean_mae": "that of the mean %s", "baseline_last_mae": "of the last label %s",
 	"baseline_majority_error": "majority class %s %%", "baseline_last_error": "last label %s %%",
-	"model_mae": "of the model alone %s", "model_error": "model alone %s %%",
 	"lag": "lag %s", "refused": "%s refused", "last_error": "%s",
 }
 
