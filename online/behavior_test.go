@@ -170,7 +170,7 @@ func TestMeasures(t *testing.T) {
 		x, met := &sums{}, make([]uint64, s.classes)
 		for range 500 {
 			e := r.next()
-			x.add(r.learn(e), e)
+			x.add(slices.Clone(r.Learn(e, nil).Scores), e)
 			met[e.Label]++
 		}
 		got := r.Report()
@@ -203,7 +203,7 @@ func TestMeasuresOfRegression(t *testing.T) {
 		var weight, absolute, squared, y1, y2, last, lastError, lastWeight float64
 		for i := range 500 {
 			e := r.next()
-			f := r.learn(e)[0]
+			f := r.Learn(e, nil).Scores[0]
 			if i > 0 {
 				weight += e.Weight
 				absolute += e.Weight * math.Abs(f-e.Target)

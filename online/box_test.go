@@ -125,7 +125,7 @@ func finite(t *testing.T, l *online.Learner) {
 // agree fails the test unless the Snapshot's model and Predict give the same scores.
 func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	t.Helper()
-	want := slices.Clone(l.Predict(e).Scores)
+	want := slices.Clone(alone(l.Predict(e)).Scores)
 	if got := score(l.Snapshot().Model(), e); !near(got, want, 1e-9) {
 		t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
 	}
@@ -159,21 +159,24 @@ func (l *learner) learn(e *event.Example) []float64 {
 	if p.Refused {
 		return nil
 	}
-	return slices.Clone(p.Scores)
+	return slices.Clone(alone(p).Scores)
 }
 
-func (l *learner) scores(e *event.Example) []float64 { return slices.Clone(l.Predict(e).Scores) }
+// alone returns a prediction without the last label, as the published model makes it.
+func alone(p online.Prediction) online.Prediction { return p.Alone() }
+
+func (l *learner) scores(e *event.Example) []float64 { return slices.Clone(alone(l.Predict(e)).Scores) }
 
 // arrive returns the stored prediction of an event whose label arrives later.
 func (l *learner) arrive(e *event.Example) *online.Prediction {
-	p := l.Predict(e)
+	p := alone(l.Predict(e))
 	p.Scores = slices.Clone(p.Scores)
 	return &p
 }
 
 // decision returns the rule that turns scores into classes.
 func (l *learner) decision() model.Decision {
-	return l.Predict(&event.Example{Label: event.Unlabeled, Weight: 1}).Decision
+	return alone(l.Predict(&event.Example{Label: event.Unlabeled, Weight: 1})).Decision
 }
 
 // wrong reports whether scores predict another class than the label of e.
@@ -390,5 +393,5 @@ func score(m *model.Linear, e *event.Example) []float64 {
 
 // scoresOf returns the predicted scores of an event.
 func scoresOf(l *online.Learner, e *event.Example) []float64 {
-	return slices.Clone(l.Predict(e).Scores)
+	return slices.Clone(alone(l.Predict(e)).Scores)
 }

@@ -73,7 +73,7 @@ func TestCosinesAreServed(t *testing.T) {
 // TestCosinesRest checks that cosines without a gain have no part in predictions, nor one that is left of an earlier event.
 func TestCosinesRest(t *testing.T) {
 	l := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "no", "yes"))
-	for i, e := range synthetic.Rings(3000, 2, 6) {
+	for i, e := range synthetic.Rings(12000, 2, 6) {
 		e.Label = 0
 		if x := e.Features.Value; (x[0]+x[1] > 0) != (i%10 == 0) {
 			e.Label = 1

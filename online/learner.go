@@ -18,6 +18,8 @@
 //     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
 //  6. At some events (sampling.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and experts learn the event.
+//
+// lastlabel mixes the last label into the prediction that Learn and Predict return. Only the measures see that mixture.
 package online
 
 import (
@@ -84,6 +86,7 @@ type room struct {
 	declared   event.Example // the event without readings that are known to be faulty
 	labeled    labeled
 	cosines    ownCosines
+	told       Prediction
 }
 
 // New returns a Learner for events of the Schema s. The decoder owns s, and may add fields to it before it passes an
@@ -115,7 +118,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	}
 	l.predictor = &predictor{
 		ensemble: ensemble{levels: levels, experts: set.newExperts(levels, c.HalfLife), mixture: mix, cosines: set.newCosines(levels, c)},
-		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets,
+		encoder:  l.encoder, imputer: impute.New(set.imputed), targets: l.targets, last: set.newLastLabel(c),
 	}
 	l.outputs = l.newOutputs()
 	l.predictor.outputs = l.outputs
@@ -156,6 +159,13 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
 	}
+	p := l.predictAlone(e)
+	l.tell(&p)
+	return p
+}
+
+// predictAlone is Predict without the last label, for a usable event.
+func (l *Learner) predictAlone(e *event.Example) Prediction {
 	x := l.doubtedIn(e)
 	if x == nil {
 		return l.predictAsIs(e)
@@ -182,7 +192,7 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	return p
 }
 
-// predictAsIs is Predict for an event whose numbers are taken as they are.
+// predictAsIs is predictAlone for an event whose numbers are taken as they are.
 func (l *Learner) predictAsIs(e *event.Example) Prediction {
 	r, p := &l.room, Prediction{Learned: l.events}
 	l.encoder.Read(e, l.events+1, &r.in)
@@ -288,13 +298,18 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 	shown, components := p, []float64(nil)
 	if prior != nil && len(prior.Scores) > 0 {
-		earlier := *prior
+		earlier := prior.Alone()
 		shown, components = &earlier, l.shown(&earlier, p)
 	}
+	var told *Prediction // p with the last label
+	if shown == p {
+		told = &r.told
+		*told = *p
+	}
 	if l.targets == nil {
-		l.class(e, p, shown, components)
+		l.class(e, p, shown, components, told)
 	} else {
-		r.target[0], components = l.number(e, f, shown, components)
+		r.target[0], components = l.number(e, f, shown, components, told)
 		known = l.targets.unit.Known()
 	}
 	l.rescale()
@@ -314,18 +329,23 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		l.predictor.imputer.Review(review, l.encoder)
 		l.encoder.ForgetDead(review)
 	}
+	if told != nil {
+		told.Mislabeled = p.Mislabeled
+		*p = *told
+	}
 }
 
 // class processes the label of a classified event. p is its current prediction, and shown is the prediction that
-// readers received. class passes shown to the monitors, and updates the mixture weights.
-func (l *Learner) class(e *event.Example, p, shown *Prediction, components []float64) {
+// readers received. class passes shown to the monitors, and updates the mixture weights. told is a copy of p, into
+// which class mixes the last label. It is nil if the label is delayed.
+func (l *Learner) class(e *event.Example, p, shown *Prediction, components []float64, told *Prediction) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
 	seen.Labeled, seen.Missing, seen.Influence = true, model.MissingVariance{Range: r.in.Range}, l.influence(e.Label, p.Scores)
 	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
-	l.observe(e, seen)
+	l.observe(e, seen, told)
 	p.Mislabeled = l.monitors.Mislabeled()
 	output := l.outputs.rare.Output(e.Label)
 	by := &r.by
@@ -402,7 +422,7 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.encoder.Count(e, &l.room.in)
 	l.levels.SetRates(l.room.in.Rates)
 	l.room.seen.Labeled, l.room.seen.Met.Examined = false, false
-	l.observe(e, &l.room.seen)
+	l.observe(e, &l.room.seen, nil)
 	l.predict(p, false, false)
 	if w := l.config.UnlabeledWeight; w > 0 {
 		l.levels.Accumulate(&l.room.in, &l.room.scored.levels, w*l.weights.Bound(e.Weight), l.encoder.Table)
@@ -410,6 +430,8 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	if l.targets != nil {
 		l.targets.predicted(p, l.monitors.Measures.Known())
 	}
+	l.tell(p)
+	l.predictor.last.Forget()
 	l.encoder.Fields.Review(l.encoder.Schema().Fields)
 }
 
@@ -461,12 +483,15 @@ func (l *Learner) move(moves []encode.Move) {
 	}
 }
 
-// observe completes seen, passes it to the monitors, and executes their requests.
-func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
+// observe completes seen, passes it to the monitors, and executes their requests. For told see tellLabeled.
+func (l *Learner) observe(e *event.Example, seen *monitor.Event, told *Prediction) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	seen.Due, seen.Again = due(l.events), l.levels.Passed()
 	l.encoder.Met(e, &l.room.in, &seen.Met)
 	seen.Met.Error = forecastError(l.predictor.mixture, l.targets != nil)
+	if seen.Told = nil; seen.Labeled {
+		seen.Told = l.tellLabeled(told, &seen.LabeledEvent)
+	}
 	l.act(l.monitors.Observe(seen))
 }
 

@@ -24,6 +24,7 @@ type predictor struct {
 	outputs *outputs
 	targets *targets // nil for classification
 	mixed   mixed
+	last    lastLabel
 }
 
 // imputed holds the imputed values of an event's missing numeric columns, and the scores that these values add.

@@ -35,6 +35,7 @@ type Prediction struct {
 
 	// Refused reports that the event is invalid. Such an event has no scores and is not learned.
 	Refused bool
+	alone   alone // the prediction without the last label, if Scores has a part of it
 	// Mislabeled is not nil if Learn has found that the label is probably wrong, see Config.MislabeledBelow.
 	Mislabeled *health.MislabeledEvent
 }
@@ -53,10 +54,11 @@ func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 }
 
 // Append appends the prediction to out, in the form that ReadPrediction decodes. The form contains everything that
-// Learn needs of a prior.
+// Learn needs of a prior. It leaves out the last label, because a prior is for a label that comes late.
 func (p *Prediction) Append(out []float64) []float64 {
-	out = append(out, float64(p.Learned), float64(len(p.Scores)))
-	return append(append(out, p.Scores...), p.Components...)
+	scores := p.Alone().Scores
+	out = append(out, float64(p.Learned), float64(len(scores)))
+	return append(append(out, scores...), p.Components...)
 }
 
 // ReadPrediction decodes the result of Append. The Prediction shares the memory of stored.

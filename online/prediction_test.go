@@ -83,7 +83,7 @@ func TestLearnDelayed(t *testing.T) {
 		var fresh measure.Classes
 		p := later.Learn(last, prior)
 		p.Measure(last, &fresh)
-		told := slices.Clone(plain.Learn(last, nil).Scores)[0]
+		told := slices.Clone(alone(plain.Learn(last, nil)).Scores)[0]
 		if got, want := c.total(later.Report())-before, c.lost(last, prior.Scores[0]); math.Abs(got-want) > 1e-6*want {
 			t.Errorf("%s: the progressive loss grew by %v, want %v, that of the arrival", lossName, got, want)
 		}

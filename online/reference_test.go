@@ -165,11 +165,12 @@ func TestReference(t *testing.T) {
 				if got := l.scores(e)[0]; math.Abs(got-want) > c.tolerance {
 					t.Fatalf("event %d: predicted %v, want %v", i, got, want)
 				}
-				if got := l.learn(e)[0]; math.Abs(got-want) > c.tolerance {
+				told := l.Learn(e, nil)
+				if got := alone(told).Scores[0]; math.Abs(got-want) > c.tolerance {
 					t.Fatalf("event %d: score %v, want %v", i, got, want)
 				}
 				r.learn(x, y)
-				logLoss += math.Log1p(math.Exp(-y * want))
+				logLoss += math.Log1p(math.Exp(-y * told.Scores[0]))
 			}
 			if got := l.Report().Total; math.Abs(got.LogLoss-logLoss) > 1e-6 {
 				t.Errorf("log-loss %v, want %v", got.LogLoss, logLoss)
@@ -226,7 +227,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				f += weight(int(i)) * value[j]
 			}
 			y := float64(2*e.Label - 1)
-			if got := l.Learn(e, nil).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
+			if got := alone(l.Learn(e, nil)).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
 				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, n, got, f)
 			}
 			for j, i := range index {

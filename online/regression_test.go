@@ -51,7 +51,7 @@ func TestRegressionLearned(t *testing.T) {
 							model = l.Snapshot().Model()
 						}
 						want := scoresOf(l, e)[0]
-						if got := l.Learn(e, nil).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
+						if got := alone(l.Learn(e, nil)).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
 							t.Fatalf("event %d: Learn says %v, Score %v", i, got, want)
 						}
 						if i%500 == 499 {
@@ -103,7 +103,7 @@ func TestRegressionUnit(t *testing.T) {
 			small, large := numberLearner(t, c), numberLearner(t, c)
 			events, larger := synthetic.NumbersOf(600, loss.Real, 1), synthetic.NumbersOf(600, loss.Real, 1<<20)
 			for i := range events {
-				a, b := small.Learn(events[i], nil).Scores[0], large.Learn(larger[i], nil).Scores[0]
+				a, b := alone(small.Learn(events[i], nil)).Scores[0], alone(large.Learn(larger[i], nil)).Scores[0]
 				if i > 30 && math.Abs(a*(1<<20)-b) > 1e-6*math.Abs(b) {
 					t.Fatalf("%s %s event %d: %v and %v", lossName, rule, i, a*(1<<20), b)
 				}
@@ -122,7 +122,7 @@ func TestRegressionOutliers(t *testing.T) {
 			if i == 500 {
 				e.Target = 1e30
 			}
-			if scores := l.Learn(e, nil).Scores; scores[0]-scores[0] != 0 {
+			if scores := alone(l.Learn(e, nil)).Scores; scores[0]-scores[0] != 0 {
 				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
 			}
 		}
@@ -154,7 +154,7 @@ func TestRegressionRefuses(t *testing.T) {
 		t.Error("classes with a schema of numbers")
 	}
 	l := numberLearner(t, c)
-	if l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil).Scores != nil || l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil).Scores != nil || l.Report().Refused != 2 {
+	if alone(l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil)).Scores != nil || alone(l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil)).Scores != nil || l.Report().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
 	}
 }

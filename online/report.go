@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/online/health"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
@@ -17,6 +18,9 @@ import (
 func (l *Learner) Report() Report {
 	expected := forecastError(l.predictor.mixture, l.targets != nil)
 	r := Report{Report: l.monitors.Report(l.events, expected), Features: l.encoder.Table.Features(), Rows: l.encoder.Table.Len(), RefreshFailures: l.levels.Failures(), Experts: l.predictor.listed()}
+	if w := l.lastLabel(); w > 0 {
+		r.Experts = append(r.Experts, model.Expert{Name: "last label", Weight: w})
+	}
 	r.Noise = l.predictor.noise(0)
 	r.Level = loss.ShortNoise(r.Noise.String())
 	if weights, ranges := l.predictor.mixture.ByRange(); weights != nil {

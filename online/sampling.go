@@ -41,6 +41,9 @@ func decides(number, until uint64) bool {
 // their losses are compared.
 func learnsIdle(number uint64) bool { return sampled(number, 4) }
 
+// seeks reports whether the weight of a last label that has none is updated at an event.
+func seeks(number uint64) bool { return sampled(number, 2) }
+
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
 // eight, after event decidesAll one in 32, and after event decidesSome one in 128. Where imputation is expensive, because

@@ -67,7 +67,7 @@ func learnGrowing(l *learner, e *event.Example) {
 	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
 		s.Classes = append(s.Classes, fmt.Sprint(len(s.Classes)))
 	}
-	l.Learn(e, nil)
+	l.Learn(e, l.arrive(e)) // the labels come late, so that the measures are those of the model alone
 }
 
 // mean sums the losses of predictions directly.

@@ -72,7 +72,7 @@ func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	levels, own := l.predictor.weightsOf(0, nil)
 	h := l.head(s, levels, own, l.predictor.noise(0))
 	h.Experts = l.predictor.listed()
-	h.Doubt, h.Cosines = l.doubted, l.predictor.cosines.Published()
+	h.LastLabel, h.Doubt, h.Cosines = l.lastLabel(), l.doubted, l.predictor.cosines.Published()
 	byRange, ranges := l.predictor.mixture.ByRange()
 	if byRange != nil {
 		h.Missing = h.Missing.WithLevels(byRange)
@@ -211,6 +211,7 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	l.predictor.mixture.State(c)
 	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Splines)
 	l.predictor.cosines.State(c)
+	l.predictor.last.State(c)
 	l.doubter.State(c)
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {

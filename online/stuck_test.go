@@ -118,12 +118,12 @@ func TestStuck(t *testing.T) {
 			l.Learn(e, nil)
 			continue
 		}
-		p := l.Predict(e).Scores[0]
+		p := alone(l.Predict(e)).Scores[0]
 		agree(t, l, e)
 		m := l.Snapshot().Model()
 		if m.Faults != nil {
 			null := m.Declare(e, &event.Example{})
-			if got := l.Predict(null).Scores[0]; got != p {
+			if got := alone(l.Predict(null)).Scores[0]; got != p {
 				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
 			}
 			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.NullIsValue != nil {
@@ -201,7 +201,7 @@ func TestStuckRestored(t *testing.T) {
 		}
 		for range step.events {
 			e := s.Next()
-			if a, b := slices.Clone(l.Learn(e, nil).Scores), slices.Clone(other.Learn(e, nil).Scores); l != other && !slices.Equal(a, b) {
+			if a, b := slices.Clone(alone(l.Learn(e, nil)).Scores), slices.Clone(alone(other.Learn(e, nil)).Scores); l != other && !slices.Equal(a, b) {
 				t.Fatalf("step %d: %v and %v", n, a, b)
 			}
 		}
@@ -228,7 +228,7 @@ func TestStuckSetting(t *testing.T) {
 		for range n {
 			e := s.Next()
 			l.Learn(e, nil)
-			if a, b := slices.Clone(logs.Learn(e, nil).Scores), off.Learn(e, nil).Scores; !slices.Equal(a, b) {
+			if a, b := slices.Clone(alone(logs.Learn(e, nil)).Scores), alone(off.Learn(e, nil)).Scores; !slices.Equal(a, b) {
 				t.Fatal("an alarm alone changes what is learned")
 			}
 		}
@@ -273,7 +273,7 @@ func TestStuckCosts(t *testing.T) {
 			}
 			e := s.Next()
 			for i, x := range []*learner{l, off} {
-				scores := x.Learn(e, nil).Scores
+				scores := alone(x.Learn(e, nil)).Scores
 				if yes := scores[0] > 0; n >= 4100 && n < 6000 && yes != (e.Label == 1) {
 					wrong[i]++
 				}

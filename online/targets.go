@@ -54,13 +54,14 @@ func (t *targets) state(c *coder.Coder) {
 
 // number processes a regression label. f is the predicted score in the current unit, and shown is the prediction that
 // the reader received. number measures shown, updates the mixture weights, and updates the unit, which may convert all
-// weights. It returns the target to learn, and the scores of components by which averages are chosen.
-func (l *Learner) number(e *event.Example, f float64, shown *Prediction, components []float64) (target float64, of []float64) {
+// weights. It returns the target to learn, and the scores of components by which averages are chosen. told is the current
+// prediction, into which number mixes the last label; nil for a delayed label.
+func (l *Learner) number(e *event.Example, f float64, shown *Prediction, components []float64, told *Prediction) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	missing := l.predictor.missingVariance(&r.in, r.scored.components, &r.imputed)
 	clipped := t.clip(e.Target, f, missing.Variance)
 	value := t.unit.ValueOf(shown.Scores[0])
-	l.observeNumber(e, value, t.unit.Value(f), missing, shown.Learned)
+	l.observeNumber(e, value, t.unit.Value(f), missing, shown, told)
 	target = t.standard(clipped)
 	if components != nil {
 		r.standard = r.standard[:0]
@@ -93,18 +94,18 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, compone
 	return t.standard(clipped), components
 }
 
-// observeNumber passes a regression prediction to the monitors. value is the value that the reader received, and fresh
-// is the value by the current weights.
-func (l *Learner) observeNumber(e *event.Example, value, fresh float64, missing model.MissingVariance, learned uint64) {
+// observeNumber passes a regression prediction to the monitors. value is the value of shown, and fresh is the value by the
+// current weights.
+func (l *Learner) observeNumber(e *event.Example, value, fresh float64, missing model.MissingVariance, shown, told *Prediction) {
 	t := l.targets
 	seen := &l.room.seen
 	seen.Labeled, seen.Regression, seen.Missing, seen.Residual = true, true, missing, t.residual.PublishedIn(&t.before)
-	seen.After, seen.Target, seen.Value, seen.Fresh = learned, e.Target, value, fresh
+	seen.After, seen.Target, seen.Value, seen.Fresh = shown.Learned, e.Target, value, fresh
 	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, missing)
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {
 		seen.Loss /= t.unit.Deviation()
 	}
 	l.monitors.Measures.Numbers.Loss = t.unit.Loss(t.loss)
-	l.observe(e, seen)
+	l.observe(e, seen, told)
 	t.residual.Take(t.unit.Target, t.unit.Clip(e.Target), value, missing.Variance)
 }

@@ -795,7 +795,8 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 	}
 	wrong := make(mistakes, d.held)
 	for i := range wrong {
-		if model.Predict(l.Predict(&d.examples[i]).Scores) != d.truth[i] {
+		told := l.Predict(&d.examples[i])
+		if model.Predict(told.Alone().Scores) != d.truth[i] {
 			wrong[i] = 1
 		}
 	}

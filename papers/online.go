@@ -262,7 +262,8 @@ func (c onlineConfig) pass(ctx context.Context, r onlineOptimizer, x onlineSetti
 		return p, err
 	}
 	for i := range examples {
-		if model.Predict(l.Learn(&examples[i], nil).Scores) != examples[i].Label {
+		told := l.Learn(&examples[i], nil)
+		if model.Predict(told.Alone().Scores) != examples[i].Label {
 			p.Wrong[i] = 1
 		}
 		if i+1 == len(examples)*(len(p.Events)+1)/c.Points {
@@ -301,7 +302,8 @@ func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, e
 	byFeature := map[uint32]*sums{}
 	for i := range examples {
 		e := &examples[i]
-		f := l.Learn(e, nil).Scores[0]
+		told := l.Learn(e, nil)
+		f := told.Alone().Scores[0]
 		p := 1 / (1 + math.Exp(-f))
 		g := p - float64(e.Label)
 		for j, d := range e.Features.Index {

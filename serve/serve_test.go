@@ -695,7 +695,7 @@ func TestEvents(t *testing.T) {
 	if err := json.Unmarshal([]byte(data["status"]), &status); err != nil || !strings.HasPrefix(data["history"], "[") {
 		t.Fatalf("%v: %v", data, err)
 	}
-	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 6 || len(status.Partitions) != 1 ||
+	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 7 || len(status.Partitions) != 1 ||
 		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
 		t.Errorf("%+v", status)
 	}

@@ -477,8 +477,11 @@ func readAnswering(path string) (*served.Model, error) {
 }
 
 // warnStale prints a warning if predictions of a model with stale weights were worse than predicting the class
-// frequencies.
+// frequencies. It also says if the learner predicts by the last label, which no model knows.
 func (p *program) warnStale(m *served.Model) {
+	if w := m.Head.LastLabel; w > 0 {
+		p.note(fmt.Sprintf("the learner also predicts by the last label (weight %.2g); this model leaves it out", w))
+	}
 	if m.Head.Stale != "" {
 		p.warn(m.Head.Stale)
 	}

@@ -104,6 +104,7 @@ type inspection struct {
 	Vectors     int             `json:"support_vectors,omitempty"` // number of support vectors of the dual, alpha > 0
 	Expansion   int             `json:"expansion,omitempty"`       // number of examples used for scoring
 	Norm        float64         `json:"weight_norm"`
+	LastLabel   float64         `json:"last_label,omitempty"` // see model.Head
 	Stuck       []stuckField    `json:"stuck,omitempty"`
 	// Policies has the weights of the missing policies, if named fields or declared columns can be missing.
 	Policies []model.PolicyRange `json:"missing_policies,omitempty"`
@@ -216,6 +217,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 		}
 	}
 	i.Names, i.Collisions = s.Names.Len(), s.Collisions()
+	i.LastLabel = head.LastLabel
 	i.Loss, i.Noise, i.Trained, i.Standardize, i.Intercept = head.Loss, head.Noise, head.Trained, string(head.Scaler.Mode), head.Intercept
 	if k, ok := trained.Model.(*kernel.Model); ok {
 		i.Kernel, i.Vectors, i.Expansion = k.Kernel.String(), k.Vectors, k.Support()

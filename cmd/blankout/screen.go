@@ -147,7 +147,7 @@ func (l *learning) look(s *run.Status) []any {
 		value *float64
 	}{
 		{"mae", n.MAE}, {"rmse", n.RMSE}, {"r2", n.R2}, {"baseline_mean_mae", b.MeanMAE}, {"baseline_last_mae", b.LastMAE},
-		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError},
+		{"baseline_majority_error", b.MajorityError}, {"baseline_prior_log_loss", b.PriorLogLoss}, {"baseline_last_error", b.LastError}, {"model_mae", b.ModelMAE}, {"model_error", b.ModelError},
 	} {
 		if x.value != nil {
 			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(*x.value, 'g', 5, 64), 64)

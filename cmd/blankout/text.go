@@ -62,7 +62,7 @@ func printText(out io.Writer, v any, rows int, hidden ...string) error {
 
 // textUnits are the units of values, by name. An error of a regression has no such name.
 var textUnits = map[string]string{
-	"progressive_error": " %", "recent_error": " %", "train_error": " %", "baseline_majority_error": " %", "baseline_last_error": " %",
+	"progressive_error": " %", "recent_error": " %", "train_error": " %", "baseline_majority_error": " %", "baseline_last_error": " %", "model_error": " %",
 	"log_loss": " nats", "progressive_log_loss": " nats", "recent_log_loss": " nats", "baseline_prior_log_loss": " nats",
 }
 

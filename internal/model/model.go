@@ -79,9 +79,11 @@ type Head struct {
 	Sets *Sets `json:"sets,omitempty"`
 	// Stale is a warning that lists the ages at which the stream's weights have predicted worse than the class
 	// frequencies. Stale is "" if there is no such age.
-	Stale   string `json:"stale,omitempty"`
-	Events  uint64 `json:"events"`            // number of events learned
-	Trained string `json:"trained,omitempty"` // name of the solver, for reports
+	Stale string `json:"stale,omitempty"`
+	// LastLabel is the weight that the learner gives the last label in its own predictions, which the model leaves out.
+	LastLabel float64 `json:"last_label,omitempty"`
+	Events    uint64  `json:"events"`            // number of events learned
+	Trained   string  `json:"trained,omitempty"` // name of the solver, for reports
 }
 
 // Level has the weights of one noise level, in addition to the weights of the Head.
@@ -104,7 +106,8 @@ func (h *Head) About() *Head { return h }
 
 // Expert is one of the mixed learners, with its mixture weight for complete events. The weights of the noise levels sum
 // to 1. If an expert corrects the noise levels, its weight is its fraction of the corrected prediction; the noise
-// levels have the remaining fraction. The weight of "cosines" is their factor, because they are added to that prediction.
+// levels have the remaining fraction. The weight of "cosines" is their factor, because they are added to that prediction. A
+// report also has "last label", with its weight in mixtures with the prediction of the model.
 type Expert struct {
 	Name     string  `json:"name"`
 	Weight   float64 `json:"weight"`

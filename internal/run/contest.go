@@ -284,6 +284,9 @@ func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 	switch {
 	case p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled:
 		return noLoss
+	}
+	alone := p.Alone() // the published model does not know the last label
+	switch p = &alone; {
 	case p.Loss == nil:
 		return eventLoss{p.Decision.Judge(p.Scores, e.Label).LogLoss, e.Weight}
 	case p.Loss.Facts().Target == loss.Count:

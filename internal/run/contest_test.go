@@ -264,7 +264,8 @@ func TestContendersLearnIndependently(t *testing.T) {
 			}
 			loss := math.NaN()
 			if p != nil && !p.Refused && e.Label != event.Unlabeled && !validate.HeldOut(3, e.Offset, 9) {
-				loss, weights[at] = p.Decision.LogLoss(p.Scores, e.Label), e.Weight
+				model := p.Alone()
+				loss, weights[at] = model.Decision.LogLoss(model.Scores, e.Label), e.Weight
 			}
 			losses[i] = append(losses[i], loss)
 			at++

@@ -81,7 +81,8 @@ func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
 		return nil
 	}
 	j.measured++
-	schema := j.Schema()
+	schema, alone := j.Schema(), p.Alone() // the other members read published models, which do not know the last label
+	p = &alone
 	own, ok := j.opinion(p, schema)
 	if !ok {
 		return nil

@@ -165,7 +165,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b *batch, width *i
 	if e.Refused != nil {
 		return &rowError{i, e.Refused.Reason, e.Refused.Detail}
 	}
-	if l.model != nil && flags&flagLearn == 0 {
+	if l.model != nil && flags&flagLearn == 0 && (b.n > 1 || l.online == nil) {
 		return l.ofModel(flags, i, e, width)
 	}
 	if flags&flagLearn != 0 {
@@ -177,6 +177,9 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b *batch, width *i
 		return nil
 	}
 	p := l.online.Predict(e)
+	if b.n > 1 { // the last label is for the event directly after it
+		p = p.Alone()
+	}
 	l.append(flags, p.Scores, p.Decision, [3]float64{p.Value, p.Low, p.High}, width)
 	return nil
 }

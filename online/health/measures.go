@@ -156,6 +156,7 @@ type Baselines struct {
 	last          float64   // last target, or index of the last class
 	classes       []float64 // total weight by class
 	top           int       // the most frequent class, and the first of several
+	Helped        bool      // the last label has had a part in predictions, which the measures of the model leave out
 }
 
 const (
@@ -246,6 +247,7 @@ func (b *Baselines) State(c *coder.Coder) {
 	c.Each(&b.mean, &b.weight, &b.last)
 	c.Floats(&b.classes)
 	c.Int(&b.top)
+	c.Bool(&b.Helped)
 	c.Failed = c.Failed || b.top < 0 || b.top >= max(1, len(b.classes))
 }
 
@@ -259,15 +261,26 @@ type BaselineReport struct {
 	MajorityError *float64 `json:"baseline_majority_error,omitempty"`
 	// PriorLogLoss is the mean log-loss of the class frequencies so far, in nats.
 	PriorLogLoss *float64 `json:"baseline_prior_log_loss,omitempty"`
+	// ModelError and ModelMAE are errors of the model alone, if the last label has had a part in predictions.
+	ModelError *float64 `json:"model_error,omitempty"`
+	ModelMAE   *float64 `json:"model_mae,omitempty"`
 }
 
 // Report returns the errors.
-func (b *Baselines) Report(regression bool) BaselineReport {
-	if !regression {
-		t := &b.total
-		return BaselineReport{LastError: measure.Defined(100 * t.last / t.weight), MajorityError: measure.Defined(100 * t.constant / t.weight), PriorLogLoss: measure.Defined(t.prior / t.weight)}
+func (b *Baselines) Report(regression bool) (r BaselineReport) {
+	t := &b.total
+	if regression {
+		r.MeanMAE, r.LastMAE = measure.Defined(t.constant/t.weight), measure.Defined(t.last/t.weight)
+		if b.Helped {
+			r.ModelMAE = measure.Defined(t.own / t.weight)
+		}
+		return r
 	}
-	return BaselineReport{MeanMAE: measure.Defined(b.total.constant / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
+	r.LastError, r.MajorityError, r.PriorLogLoss = measure.Defined(100*t.last/t.weight), measure.Defined(100*t.constant/t.weight), measure.Defined(t.prior/t.weight)
+	if b.Helped {
+		r.ModelError = measure.Defined(100 * t.own / t.weight)
+	}
+	return r
 }
 
 // Better holds the error of the model (Own) and the lower error of a baseline (Baseline), over the latest events.

@@ -161,10 +161,10 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 		const cause = "labels change slowly here: add the previous label, or earlier values, as a field of each event"
 		if m.Numbers != nil {
 			own, last := measure.Apart(b.Own, b.Baseline, 4)
-			add(WarnLast, "the predictions are worse than repeating the last label: the mean absolute error of the latest labeled events is %s, with the last label %s; "+cause, own, last)
+			add(WarnLast, "the predictions of the model alone are worse than repeating the last label: the mean absolute error of the latest labeled events is %s, with the last label %s; "+cause, own, last)
 		} else {
 			own, last := measure.Apart(100*b.Own, 100*b.Baseline, 3)
-			add(WarnLast, "the predictions are worse than repeating the last label: the error of the latest labeled events is %s %%, with the last label %s %%; "+cause, own, last)
+			add(WarnLast, "the predictions of the model alone are worse than repeating the last label: the error of the latest labeled events is %s %%, with the last label %s %%; "+cause, own, last)
 		}
 	}
 	return out

@@ -117,12 +117,12 @@ func (s *Weights) Take(losses []float64) {
 	s.taken++
 	rate := 1 / min(1+s.taken/8, meanMemory)
 	for i, was := range s.mean {
-		s.mean[i] = was + rate*(s.now(i)-was)
+		s.mean[i] = was + rate*(s.Now(i)-was)
 	}
 }
 
-// now returns the current weight of prediction i, mixed over the switching rates.
-func (s *Weights) now(i int) (x float64) {
+// Now returns the current weight of prediction i, mixed over the switching rates but not averaged over events.
+func (s *Weights) Now(i int) (x float64) {
 	for _, trust := range s.trust {
 		x += trust * s.values[i]
 		i += len(s.prior)

@@ -68,7 +68,7 @@ func TestMixtureWeightsByFormula(t *testing.T) {
 			for _, x := range all {
 				want += x.trust * x.shares[i]
 			}
-			if got := s.now(i); math.Abs(got-want) > 1e-9 {
+			if got := s.Now(i); math.Abs(got-want) > 1e-9 {
 				t.Fatalf("event %d, answer %d: %v, want %v", n, i, got, want)
 			}
 		}
@@ -83,14 +83,14 @@ func TestMixtureWeightsByFormula(t *testing.T) {
 func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})
-	if got := s.now(2); math.Abs(got-0.1) > 1e-12 {
+	if got := s.Now(2); math.Abs(got-0.1) > 1e-12 {
 		t.Errorf("an answer that was not to be had has the share %v", got)
 	}
-	if a, b := s.now(0), s.now(1); math.Abs(a+b-0.9) > 1e-12 || math.Abs(a/b-8*math.Exp(0.5)) > 1e-9 {
+	if a, b := s.Now(0), s.Now(1); math.Abs(a+b-0.9) > 1e-12 || math.Abs(a/b-8*math.Exp(0.5)) > 1e-9 {
 		t.Errorf("of the others %v and %v", a, b)
 	}
 	s.Take([]float64{math.NaN(), math.NaN(), math.NaN()})
-	if got := s.now(2); !(math.Abs(got-0.1) <= 1e-12) {
+	if got := s.Now(2); !(math.Abs(got-0.1) <= 1e-12) {
 		t.Errorf("where no answer was to be had a share is %v", got)
 	}
 	s = NewWeights(prior, 0.001)
@@ -165,10 +165,10 @@ func TestMixtureWeightsWithoutPredictions(t *testing.T) {
 	for range 50 {
 		s.Take([]float64{0.3, 0.2, 0.9})
 	}
-	before := []float64{s.now(0), s.now(1), s.now(2)}
+	before := []float64{s.Now(0), s.Now(1), s.Now(2)}
 	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
 	for i, was := range before {
-		if got := s.now(i); !(math.Abs(got-was) <= 1e-12) {
+		if got := s.Now(i); !(math.Abs(got-was) <= 1e-12) {
 			t.Errorf("share %d is %v, it was %v", i, got, was)
 		}
 	}

@@ -18,14 +18,18 @@ type Measures struct {
 func (m *Measures) Known() bool { return m.Baselines.First > 0 }
 
 func (m *Measures) Observe(e *Event) *Request {
+	told := &e.LabeledEvent
+	if e.Told != nil {
+		told, m.Baselines.Helped = e.Told, true
+	}
 	switch {
 	case !e.Labeled:
 		m.Unlabeled++
 		return nil
 	case e.Regression:
-		m.TakeNumber(&e.LabeledEvent, m.Known() && e.After >= m.Baselines.First)
+		m.TakeNumber(told, m.Known() && e.After >= m.Baselines.First)
 	default:
-		m.Take(&e.LabeledEvent)
+		m.Take(told)
 	}
 	if prior := m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
 		m.Prior.Take(e.Learned, e.Loss, prior, e.Score, e.Number)

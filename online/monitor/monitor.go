@@ -24,7 +24,9 @@ type Monitor interface {
 
 // Event is an event and, if it has a label, its prediction. It is valid until the next event.
 type Event struct {
-	health.LabeledEvent
+	health.LabeledEvent // with the prediction of the model alone
+	// Told has the prediction with the last label. It is nil if the two are equal.
+	Told     *health.LabeledEvent
 	Met      health.Met // the event as it arrived
 	Labeled  bool
 	Again    bool                  // the event was also learned in an earlier pass over a finite data set

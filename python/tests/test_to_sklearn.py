@@ -105,10 +105,20 @@ def test_refused_by_name(program, args, said):
 
 
 def test_curves_are_refused(program):
-    x = np.random.default_rng(4).normal(size=(1200, 4))
+    x = np.random.default_rng(4).normal(size=(1200, 1))  # cosines need two columns
     program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (x[:, 0] > 0))), "-o", "m", "--solver", "online", "--set", "learner.calibrate=off")
     with pytest.raises(blankout.UnsupportedError, match="curves, which are no lines"):
         blankout.load(program.home / "m").to_sklearn()
+
+
+def test_cosines_are_refused(program):
+    """A model of rings that no sum over single numbers separates."""
+    x = np.random.default_rng(4).normal(size=(6000, 2))
+    program("train", "-q", "-d", program.write("t.svm", svmlight(x, 1 * (np.sin(2 * x[:, 0] * x[:, 1]) > 0))), "-o", "m", "--solver", "online")
+    model = blankout.load(program.home / "m")
+    assert (model.predict(x).astype(int) == (np.sin(2 * x[:, 0] * x[:, 1]) > 0)).mean() > 0.8
+    with pytest.raises(blankout.UnsupportedError, match="cosines, in which numbers act together"):
+        model.to_sklearn()
 
 
 def test_strings_are_refused(program):

@@ -23,7 +23,8 @@ const errorOf = s => s.numbers ? own : percent;
 const baselinesOf = ({baselines: b = {}}) => (b.baseline_majority_error == null ? "" : ` · majority class ${percent(b.baseline_majority_error / 100)}`) +
   (b.baseline_prior_log_loss == null ? "" : ` · class frequencies ${fixed(b.baseline_prior_log_loss, 4)} nats`) +
   (b.baseline_last_error == null ? "" : ` · last label ${percent(b.baseline_last_error / 100)}`) +
-  (b.baseline_mean_mae == null ? "" : ` · mean ${own(b.baseline_mean_mae)}`) + (b.baseline_last_mae == null ? "" : ` · last label ${own(b.baseline_last_mae)}`);
+  (b.baseline_mean_mae == null ? "" : ` · mean ${own(b.baseline_mean_mae)}`) + (b.baseline_last_mae == null ? "" : ` · last label ${own(b.baseline_last_mae)}`) +
+  (b.model_error == null ? "" : ` · model alone ${percent(b.model_error / 100)}`) + (b.model_mae == null ? "" : ` · model alone ${own(b.model_mae)}`);
 // A share in percent, of small ones two digits.
 const share = x => (x < .1 ? +(100 * x).toPrecision(2) : Math.round(100 * x)) + " %";
 const precise = x => x == null ? none : Math.abs(x) >= 1e5 || x !== 0 && Math.abs(x) < 1e-3 ? x.toExponential(3) : +x.toPrecision(6) + "";

@@ -227,7 +227,8 @@ func (x *shard) answer(ctx context.Context, out *result, r keyed, offset int64, 
 		return nil
 	}
 	e.Fingerprint = record.Fingerprint(offset, nil, r.value)
-	p := x.Predict(e)
+	told := x.Predict(e)
+	p := told.Alone()
 	classes := x.Schema().Classes
 	own := served.Opinion{Classes: classes, Chances: p.Decision.Probabilities(p.Scores, make([]float64, max(2, len(p.Scores)))), Events: float64(p.Learned), Known: true}
 	own.Classes = own.Classes[:min(len(own.Classes), len(own.Chances))]

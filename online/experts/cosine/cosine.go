@@ -10,9 +10,9 @@
 //
 //	A_i += a x x',  w_k -= df_k A^-1 x,  a = r - phi/h,
 //
-// where phi forgets as there, and A^-1 x is shortened as if A had the sum of the blocks' leverages. The factor g is the
-// mixture weight of b + c in a mixture with b. There is one factor for each range of the missing fraction, and it is 0
-// where the cosines do not reduce the loss.
+// where phi forgets as there, and A^-1 x is shortened as if A had the sum of the blocks' leverages. With the mixture weights
+// u, v and w of b, b + c/2 and b + c, the factor g is v/2 + w. There is one factor for each range of the missing fraction,
+// and it is 0 where the cosines do not reduce the loss.
 package cosine
 
 import (
@@ -77,7 +77,7 @@ type Expert struct {
 	alone, together calibration.Link
 	learned, idle   uint64    // number of events learned, and of the latest events without a part in predictions
 	counts          bool      // whether the cosines have a part in predictions of events that arrive
-	df              []float64 // scratch by output
+	df, half        []float64 // scratch by output
 }
 
 // New returns an Expert without columns.
@@ -88,7 +88,7 @@ func New(s Settings, outputs int) *Expert {
 		if r == 0 {
 			rates = wholeRates
 		}
-		e.ranges[r] = mixture.NewWeights([]float64{1 - firstWeight, firstWeight}, rates...)
+		e.ranges[r] = mixture.NewWeights([]float64{1 - firstWeight, firstWeight / 2, firstWeight / 2}, rates...)
 	}
 	e.begin(outputs, nil)
 	return e
@@ -97,7 +97,7 @@ func New(s Settings, outputs int) *Expert {
 // begin sets the number of outputs and the columns, and resets the weights.
 func (e *Expert) begin(outputs int, basis *model.CosineBasis) {
 	e.outputs, e.basis, e.learned = outputs, basis, 0
-	e.df, e.weights, e.curvature = make([]float64, outputs), nil, newton.Blocks{}
+	e.df, e.half, e.weights, e.curvature = make([]float64, outputs), make([]float64, outputs), nil, newton.Blocks{}
 	if basis != nil {
 		e.weights, e.curvature = make([]float64, model.Cosines*outputs), newton.NewBlocks(model.Cosines, Block, Ridge)
 	}
@@ -179,22 +179,26 @@ func (e *Expert) every() uint64 {
 	return 4
 }
 
-// Observe compares b (base) and b + c (both) at an event in range r of the missing fraction.
+// Observe compares b (base), b + c/2 and b + c (both) at an event in range r of the missing fraction.
 func (e *Expert) Observe(r int, base, both []float64, by *mixture.Event) {
-	losses := []float64{e.loss(r, &e.alone, base, by), e.loss(r, &e.together, both, by)}
-	e.ranges[r].Take(losses)
+	for k := range e.half {
+		e.half[k] = (base[k] + both[k]) / 2
+	}
+	e.ranges[r].Take([]float64{e.loss(r, &e.alone, base, by), e.loss(r, &e.together, e.half, by), e.loss(r, &e.together, both, by)})
+	if by.Lose == nil && r == 0 && e.Calibrates {
+		e.alone.Take(base, by.Active, by.Label, 1)
+		e.together.Take(both, by.Active, by.Label, 1)
+	}
 }
 
-// loss returns the loss of scores, which it then lets their calibration learn.
+// loss returns the loss of scores with a calibration.
 func (e *Expert) loss(r int, own *calibration.Link, scores []float64, by *mixture.Event) float64 {
 	if by.Lose != nil || r > 0 || !e.Calibrates {
 		return by.Served(scores)
 	}
 	d := by.Decision
 	d.Link = inForce(own)
-	lost := by.ServedBy(d, scores)
-	own.Take(scores, by.Active, by.Label, 1)
-	return lost
+	return by.ServedBy(d, scores)
 }
 
 func inForce(l *calibration.Link) *model.Link {
@@ -226,7 +230,8 @@ func (e *Expert) Apply(arrive func(r int) bool) {
 	for r := range e.factors {
 		e.factors[r] = 0
 		if e.basis != nil {
-			if g := e.ranges[r].Mix(nil)[1]; g >= leastFactor {
+			w := e.ranges[r].Mix(nil)
+			if g := w[1]/2 + w[2]; g >= leastFactor {
 				e.factors[r] = g
 			}
 		}

@@ -116,10 +116,10 @@ def _features(model: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], list[s
         raise UnsupportedError("one-against-one: its coupled probabilities are no linear model's")
     if model["loss"].startswith("poisson"):
         raise UnsupportedError("the loss poisson: what it expects is the exponential of its score")
+    if model.get("cosines"):  # before curves, which a learner of cosines has too
+        raise UnsupportedError('cosines, in which numbers act together (learn with optimizer = "adagrad" and standardize = "none")')
     if scaler.get("curves"):
         raise UnsupportedError('curves, which are no lines, and that a number is there (learn with standardize = "none")')
-    if model.get("cosines"):
-        raise UnsupportedError('cosines, in which numbers act together (learn with optimizer = "adagrad")')
     if model.get("link"):
         raise UnsupportedError('a link that learner.calibrate put over the scores (learn with calibrate = "off")')
     if model.get("faults"):

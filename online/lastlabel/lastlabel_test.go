@@ -1,0 +1,185 @@
+package lastlabel_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"blankout/internal/coder"
+	"blankout/internal/loss"
+	"blankout/internal/must"
+	"blankout/online/lastlabel"
+)
+
+// TestClassesAgainstDefinition compares the mixed probabilities with those of the definition in the package comment,
+// computed from the whole history, and with weights computed without package mixture.
+func TestClassesAgainstDefinition(t *testing.T) {
+	const classes, share, events = 3, 0.1, 300
+	r := rand.New(rand.NewPCG(1, 2))
+	l := lastlabel.New()
+	var history []int
+	counts := make([]uint64, classes)
+	weights, trust, rates := [2][2]float64{{1 - share, share}, {1 - share, share}}, [2]float64{0.5, 0.5}, [2]float64{1e-4, 1e-2}
+	for n := range events {
+		own := []float64{0.2, 0.3, 0.5}
+		want := own
+		if n > 0 {
+			j := history[n-1]
+			last := bySlowLast(history, classes)
+			w := trust[0]*weights[0][1] + trust[1]*weights[1][1]
+			if w /= w + trust[0]*weights[0][0] + trust[1]*weights[1][0]; w < 0.01 {
+				w = 0
+			} else if w > 0.99 {
+				w = 1
+			}
+			want = make([]float64, classes)
+			for k := range want {
+				want[k] = (1-w)*own[k] + w*last[k]
+			}
+			if sum := last[0] + last[1] + last[2]; math.Abs(sum-1) > 1e-12 || !(last[j] > 0) {
+				t.Fatalf("probabilities %v", last)
+			}
+		}
+		got := append([]float64{}, own...)
+		if l.Mix(got, counts); math.Abs(got[0]-want[0])+math.Abs(got[1]-want[1])+math.Abs(got[2]-want[2]) > 1e-9 {
+			t.Fatalf("event %d: %v, want %v", n, got, want)
+		}
+		class := r.IntN(classes)
+		if n > 0 && r.IntN(4) > 0 {
+			class = history[n-1]
+		}
+		if n > 0 {
+			lost := [2]float64{-math.Log(own[class]), -math.Log(bySlowLast(history, classes)[class])}
+			for i := range rates {
+				x := [2]float64{weights[i][0] * math.Exp(-lost[0]/2), weights[i][1] * math.Exp(-lost[1]/2)}
+				sum := x[0] + x[1]
+				trust[i] *= sum
+				weights[i] = [2]float64{(1-rates[i])*x[0]/sum + rates[i]*(1-share), (1-rates[i])*x[1]/sum + rates[i]*share}
+			}
+			trust = [2]float64{trust[0] / (trust[0] + trust[1]), trust[1] / (trust[0] + trust[1])}
+		}
+		l.Class(class, -math.Log(own[class]), counts, classes, true)
+		history = append(history, class)
+		counts[class]++
+	}
+	if l.Share() < 0.5 {
+		t.Errorf("the weight of the last label is %v", l.Share())
+	}
+}
+
+// bySlowLast returns the probabilities of the classes after a history.
+func bySlowLast(history []int, classes int) []float64 {
+	last := history[len(history)-1]
+	events, same, all, allSame := 0.0, 0.0, 1.0, 0.5
+	count := make([]float64, classes)
+	for k := range count {
+		count[k] = 0.5
+	}
+	for i, class := range history {
+		if count[class]++; i == 0 {
+			continue
+		}
+		repeat := 0.0
+		if class == history[i-1] {
+			repeat = 1
+		}
+		all, allSame = 0.999*all+1, 0.999*allSame+repeat
+		if history[i-1] == last {
+			events, same = 0.999*events+1, 0.999*same+repeat
+		}
+	}
+	out := make([]float64, classes)
+	out[last] = (same + allSame/all) / (events + 1)
+	others := 0.0
+	for k, n := range count {
+		if k != last {
+			others += n
+		}
+	}
+	for k, n := range count {
+		if k != last {
+			out[k] = (1 - out[last]) * n / others
+		}
+	}
+	return out
+}
+
+// TestNumbers checks that the last number decides predictions of a random walk, has no part in predictions of
+// independent numbers, whatever their unit and distribution, and that it recovers when the stream changes.
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		of    loss.Loss
+		walks bool
+		draw  func(r *rand.Rand, walk float64) float64
+		own   float64
+	}{
+		{name: "walk", of: loss.Linear{}, walks: true, draw: func(_ *rand.Rand, walk float64) float64 { return walk }},
+		{name: "walk in another unit", of: loss.Linear{}, walks: true, draw: func(_ *rand.Rand, walk float64) float64 { return 1e9 * walk }},
+		{name: "noise", of: loss.Linear{}, draw: func(r *rand.Rand, _ float64) float64 { return r.NormFloat64() }},
+		{name: "mostly zeros", of: loss.Linear{}, draw: func(r *rand.Rand, _ float64) float64 { return 10 * float64(r.IntN(10)/9) }, own: 1},
+		{name: "counts", of: must.Get(loss.Parse("poisson"))(t), draw: func(r *rand.Rand, _ float64) float64 { return float64(r.IntN(4)) }, own: 1.5},
+		{name: "quantile", of: loss.Quantile{T: 0.9}, draw: func(r *rand.Rand, _ float64) float64 { return r.Float64() }, own: 0.9},
+	} {
+		l, r, walk := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0.0
+		for range 2000 {
+			walk += r.NormFloat64()
+			l.Number(c.draw(r, walk), c.own, c.of, true)
+		}
+		if w := l.Share(); w > 0.05 && !c.walks || w < 0.95 && c.walks {
+			t.Errorf("%s: the last number has the weight %v", c.name, w)
+		}
+		for range 500 { // the model predicts well now
+			walk += r.NormFloat64()
+			y := c.draw(r, walk)
+			l.Number(y, y, c.of, true)
+		}
+		if w := l.Share(); w > 0.05 {
+			t.Errorf("%s: the last number has the weight %v after a change", c.name, w)
+		}
+	}
+}
+
+// TestCover checks that intervals contain the fraction of the targets that they should, if the model's are too wide or
+// too narrow.
+func TestCover(t *testing.T) {
+	for _, size := range []float64{0.1, 10} {
+		l, r, inside := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0
+		for i := range 6000 {
+			in := math.Abs(r.NormFloat64()) <= size*l.Width
+			if l.Cover(in, 0.9); in && i >= 1000 {
+				inside++
+			}
+		}
+		if inside < 4400 || inside > 4600 {
+			t.Errorf("intervals of %v deviations: %d of 5000 targets are inside", size, inside)
+		}
+	}
+}
+
+// TestState checks that a decoded Label is the encoded one, and that damaged ones are refused.
+func TestState(t *testing.T) {
+	l := lastlabel.New()
+	for i := range 20 {
+		l.Class(i%3/2, 0.4, []uint64{3, 4}, 2, true)
+		l.Number(float64(i), 3, loss.Linear{}, true)
+		l.Cover(i%2 == 0, 0.9)
+	}
+	w := &coder.Coder{}
+	l.State(w)
+	again, r := lastlabel.New(), coder.Read(w.Out)
+	if again.State(r); !r.Done() {
+		t.Fatal("the state cannot be read")
+	}
+	v := &coder.Coder{}
+	if again.State(v); string(v.Out) != string(w.Out) || again.Weight() != l.Weight() || l.Weight() == 0 {
+		t.Errorf("weight %v, decoded %v", l.Weight(), again.Weight())
+	}
+	r = coder.Read(w.Out[:len(w.Out)-1])
+	if again.State(r); r.Done() {
+		t.Error("a state without its end is accepted")
+	}
+	if l.Forget(); l.Weight() != 0 || l.Share() == 0 {
+		t.Errorf("without a last label it has the weight %v", l.Weight())
+	}
+}
