@@ -100,14 +100,14 @@ func (f *Curve) Add(number uint64, whole Losses, masked *[Points]Losses) {
 // difference between two curves.
 const smooth, close = 100, 1000
 
-// At returns the estimate at a point, and its variance. Both are NaN before the first mask. base is nil, or a curve of more samples,
-// above which this one is not far.
+// At returns the estimate at a point, and its variance. Both are NaN before the first mask. base is nil, or a curve of more
+// samples above which this one is not far: it is the estimate before the first mask.
 //
 // The estimates x minimize sum w (x - mean)^2 + smooth sum (third difference of x)^2, where x is 0 at point 0 and beyond
 // base. The copies of one mask partly depend on each other, so the variance of independent copies is multiplied by the root
 // of their number.
 func (f *Curve) At(point, loss int, base *Curve) (grows, variance float64) {
-	if f.masks == 0 {
+	if f.masks == 0 && base == nil {
 		return math.NaN(), math.NaN()
 	}
 	penalty, others := float64(smooth), [Points]float64{}
