@@ -116,8 +116,8 @@ func (x *predictor) placeExpected(r int, f *imputed) {
 }
 
 // readMaskedCosines is readCosines for a copy of a labeled event in range r of the missing fraction. in is the event with
-// all features, and dead the features that are missing. If silent is true, they have the values in in.Dead.
-func (m *masked) readMaskedCosines(in *encode.Input, e *labeled, r int, silent bool) {
+// all features, and dead the features that are missing.
+func (m *masked) readMaskedCosines(in *encode.Input, e *labeled, r int) {
 	c := &m.cosines
 	basis := c.Basis()
 	if c.some = basis != nil && (c.Factor(r) > 0 || e.trains && r > 0 && c.Takes(e.number)); !c.some {
@@ -125,16 +125,11 @@ func (m *masked) readMaskedCosines(in *encode.Input, e *labeled, r int, silent b
 	}
 	c.z = model.CosineNumbers{}
 	model.PlaceColumns(basis.Columns, in.Columns[:in.Features()], func(to, from int) {
-		switch {
-		case !m.dead[from]:
+		if !m.dead[from] {
 			c.z[to] = in.X[from]
-		case silent:
-			c.z[to] = in.Dead[from]
 		}
 	})
-	if !silent {
-		m.placeExpected(r, &m.imputed)
-	}
+	m.placeExpected(r, &m.imputed)
 	c.add(r)
 }
 

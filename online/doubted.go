@@ -23,31 +23,62 @@ func (l *Learner) reader(d *model.Doubt) *model.Linear {
 	return m
 }
 
-// doubt examines a labeled event whose class is known, and tells the health of fields what it finds. It must be called
-// before the event is encoded.
+// doubt examines a labeled event whose class is known, and tells the health of fields what it finds. At some events it
+// also predicts a copy that has lost features. It must be called before the event is encoded.
 func (l *Learner) doubt(e *event.Example, to *health.Met) {
-	covariance := l.predictor.imputer.Covariance()
-	if to.Examined, to.Doubted = false, nil; covariance == nil || !l.doubts() {
-		return
+	covariance, columns, d := l.predictor.imputer.Covariance(), 0, &l.room.died
+	if covariance != nil {
+		columns = len(covariance.Columns)
 	}
-	if whole, masks := doubts(l.events, len(covariance.Columns)); whole {
-		m := l.reader(nil)
-		to.Doubted, to.Examined = l.doubter.Examine(&doubt.Event{Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Loss: l.lossOf, Squared: l.targets != nil}, masks)
+	whole, masks := doubts(l.events, columns)
+	if d.curve = nil; masks && dies(l.events) {
+		l.die(e)
 	}
-	l.doubter.Note(e, covariance)
+	if to.Examined, to.Doubted = false, nil; covariance != nil && l.doubts() {
+		if whole {
+			l.examine(e, masks, to)
+		}
+		l.doubter.Note(e, covariance)
+	}
+	if d.curve != nil && (covariance == nil || l.config.Doubt != "auto") {
+		d.losses = l.losses(e, l.predictAsIs(&d.Example).Scores)
+	}
+}
+
+// examine is the part of doubt with the numbers of the event.
+func (l *Learner) examine(e *event.Example, masks bool, to *health.Met) {
+	m, d := l.reader(nil), &l.room.died
+	x := doubt.Event{
+		Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Squared: l.targets != nil,
+		Predict: func(e *event.Example) []float64 { return l.predictAsIs(e).Scores },
+		Loss:    func(scores []float64) float64 { return l.compared(e, scores) },
+		Mix: func(weight float64, scores, other []float64) []float64 {
+			return model.MixScores(l.monitors.Decision(), l.targets != nil, weight, scores, other)
+		},
+	}
+	if d.curve != nil {
+		x.Died, x.Dead = m.Declare(&d.Example, &event.Example{}), d.dead
+	}
+	var scores []float64
+	if to.Doubted, scores, to.Examined = l.doubter.Examine(&x, masks); scores != nil {
+		d.losses = l.losses(e, scores)
+	}
 }
 
 // lossOf returns the log-loss of a labeled event whose numbers are taken as they are, or the squared error for
 // regression.
-func (l *Learner) lossOf(e *event.Example) float64 {
-	p := l.predictAsIs(e)
-	if l.targets == nil {
-		return p.Decision.Judge(p.Scores, e.Label).LogLoss
-	}
-	if p.Value != p.Value {
+func (l *Learner) lossOf(e *event.Example) float64 { return l.compared(e, l.predictAsIs(e).Scores) }
+
+// compared returns the log-loss of the scores of a labeled event, or the squared error for regression, 0 if it is not known.
+func (l *Learner) compared(e *event.Example, scores []float64) float64 {
+	losses := l.losses(e, scores)
+	switch {
+	case l.targets == nil:
+		return losses[1]
+	case losses[0] != losses[0]:
 		return 0
 	}
-	return (p.Value - e.Target) * (p.Value - e.Target)
+	return losses[0]
 }
 
 // readLack compares, at some labeled events that lack a field, the losses if the lack is read as a value and as a loss.

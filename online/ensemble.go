@@ -73,13 +73,13 @@ func (x *ensemble) correct(in *encode.Input, learns bool, to *scored) {
 
 // correctCopy is correct for a copy of nested copies of an event, see experts.Nested. corrects reports whether the
 // correcting experts score the copy.
-func (x *ensemble) correctCopy(n *experts.Nested, copy int, silent, corrects bool, to *scored) {
+func (x *ensemble) correctCopy(n *experts.Nested, copy int, corrects bool, to *scored) {
 	x.levels.Published(&to.levels, to.components[:len(to.levels.Iterate)])
 	if to.some = corrects; !to.some {
 		return
 	}
 	x.mixture.Base(to.components, x.levels.Active(), to.base)
-	x.experts.ScoreNested(n, copy, silent, to.base, to.corrected())
+	x.experts.ScoreNested(n, copy, to.base, to.corrected())
 }
 
 // knows reports whether there are correcting experts with columns to learn from.

@@ -5,9 +5,14 @@ import (
 	"blankout/online/mixture"
 )
 
-// Forecasts returns the forecast losses of events with declared missing and with silently missing features.
-func (l *Learner) Forecasts() (declared, silent *mixture.ErrorCurves) {
-	return &l.predictor.mixture.Features, &l.predictor.mixture.SilentFeatures
+// Forecasts returns the forecast errors, by point, of events with declared missing and with silently missing features.
+func (l *Learner) Forecasts() (declared, silent [mixture.Points]float64) {
+	f := &l.predictor.mixture.Forecasts
+	for i := range mixture.Points {
+		declared[i], _ = f.At(&f.Features, i, 0)
+		silent[i], _ = f.At(&f.SilentFeatures, i, 0)
+	}
+	return declared, silent
 }
 
 // Pairs returns the pairs of features that are dropped together in the last encoded event. MaskLast returns, for each
@@ -37,7 +42,7 @@ func (l *Learner) KeepsCosines() (steps []string) {
 	x, in, by := &l.predictor.cosines, &l.room.in, &mixture.Event{Outputs: 1, Active: 1, Label: 1}
 	for step, f := range map[string]func(){
 		"an event":               func() { l.predictor.readCosines(in, false, &imputed{}) },
-		"a masked copy":          func() { l.masked.readMaskedCosines(in, &labeled{}, 0, false) },
+		"a masked copy":          func() { l.masked.readMaskedCosines(in, &labeled{}, 0) },
 		"a number of outputs":    func() { x.setOutputs(len(x.sum)) },
 		"a comparison of losses": func() { x.observe(0, x.base, by) },
 	} {

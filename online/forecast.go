@@ -3,6 +3,10 @@ package online
 // This file forecasts errors with missing fields, and chooses the default noise levels.
 
 import (
+	"math"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
 	"blankout/online/mixture"
 )
 
@@ -11,6 +15,84 @@ const ForecastPoints = mixture.Points
 
 // ForecastMissing returns the i-th deletion rate of a Forecast.
 func ForecastMissing(i int) float64 { return mixture.Missing(i) }
+
+// died is a copy of a labeled event in which features have died silently.
+type died struct {
+	event.Example
+	curve  *mixture.Curve // nil if the event has no such copy
+	point  int            // fraction of the features that have died, see mixture.Missing
+	losses mixture.Losses // of the prediction of the copy
+	dead   *model.Dead
+}
+
+// die makes such a copy of an event, in which up to 70 % of the features have died: copies with more would teach the
+// Doubter to believe them. It must be called before the event is encoded.
+func (l *Learner) die(e *event.Example) {
+	m, d, in := &l.masked, &l.room.died, &l.room.in
+	f := &l.predictor.mixture.Forecasts
+	d.curve = &f.SilentFeatures
+	groups := m.evaluatesGroups() && f.SilentGroups.Masks() < f.SilentFeatures.Masks()
+	if groups {
+		d.curve = &f.SilentGroups
+	}
+	number := d.curve.Masks()
+	d.point = 1 + 2*int(number%4)
+	l.encoder.Read(e, l.events, in)
+	in = m.draw(&labeled{Example: e, number: l.events, in: in}, number, groups)
+	m.dead = m.dead[:0]
+	for _, last := range m.mask.Last {
+		m.dead = append(m.dead, int(last) < d.point)
+	}
+	d.dead = l.encoder.Dead()
+	losses := model.Losses{Fields: l.encoder.Schema().Fields, Dead: d.dead, Center: func(uint32) float64 { return 0 }}
+	losses.Lose(model.LossDead, e, 0, in.Columns[:in.Features()], m.dead, &d.Example)
+}
+
+// forecast takes the losses of the prediction of a labeled event.
+func (l *Learner) forecast(whole mixture.Losses) {
+	f, d := &l.predictor.mixture.Forecasts, &l.room.died
+	f.Whole.Add(l.events, whole)
+	l.room.labeled.whole = whole
+	if d.curve != nil {
+		copies := unknown
+		copies[d.point] = d.losses
+		d.curve.Add(l.events, whole, &copies)
+	}
+}
+
+// unknown has the losses of masked copies that have not been predicted.
+var unknown = func() (none [mixture.Points]mixture.Losses) {
+	for point := range none {
+		none[point] = mixture.Losses{math.NaN(), math.NaN()}
+	}
+	return none
+}()
+
+// losses returns the losses of scores, in the unit of the stream, for a labeled event.
+func (l *Learner) losses(e *event.Example, scores []float64) mixture.Losses {
+	switch t := l.targets; {
+	case t == nil:
+		return lossesOf(e, l.monitors.Decision().Judge(scores, e.Label))
+	case !l.monitors.Measures.Known():
+		return mixture.Losses{math.NaN(), math.NaN()}
+	default:
+		return squareOf(e, t.unit.ValueOf(scores[0]))
+	}
+}
+
+// lossesOf returns the losses of a classification.
+func lossesOf(e *event.Example, j model.Judged) mixture.Losses {
+	if j.Class != e.Label {
+		return mixture.Losses{1, j.LogLoss}
+	}
+	return mixture.Losses{0, j.LogLoss}
+}
+
+// squareOf returns the losses of a predicted value.
+func squareOf(e *event.Example, value float64) mixture.Losses {
+	d := e.Target - value
+	return mixture.Losses{d * d, 0}
+}
 
 // Forecast is the expected error of predictions at each deletion rate, see ForecastMissing.
 type Forecast struct {
@@ -29,6 +111,8 @@ type ForecastPoint struct {
 	Missing float64  `json:"missing"`
 	Error   float64  `json:"error"`              // root mean squared error for regression; NaN before the first sample
 	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil for regression, and before the first sample
+	// Deviation is the standard error of Error: two of three forecasts are less than that away from the error.
+	Deviation float64 `json:"deviation"`
 }
 
 // noiseLevels returns the noise levels (dropout rates) of features and of groups for the noise "auto". If levels are

@@ -83,7 +83,7 @@ func TestForecastAsMeasured(t *testing.T) {
 			wrong, logLoss = wrong+miss, logLoss+loss
 		}
 		at, zero := c.points[5], c.points[0]
-		if math.Abs(zero.Error-whole) > 3 || math.Abs(at.Error-wrong) > 3 || math.Abs(*at.LogLoss-logLoss) > 0.035 || *zero.LogLoss > logLoss-0.05 {
+		if math.Abs(zero.Error-whole) > 3 || math.Abs(at.Error-wrong) > 1+2*at.Deviation || at.Deviation > 5 || math.Abs(*at.LogLoss-logLoss) > 0.035 || *zero.LogLoss > logLoss-0.05 {
 			t.Errorf("groups %v, silent %v: errors %v and %v and log-losses %v and %v are forecast, of whole events and half; they are %v, %v and, of half, %v",
 				c.groups, c.silent, zero.Error, at.Error, *zero.LogLoss, *at.LogLoss, whole, wrong, logLoss)
 		}
@@ -172,10 +172,10 @@ func TestForecastWholeNumbers(t *testing.T) {
 		}
 	}
 	declared, silent := l.Forecasts()
-	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
+	if got, want := declared[0], squares/n; !(math.Abs(got-want) < 0.15*want) {
 		t.Errorf("the forecast is %v, measured %v", got, want)
 	}
-	for name, spline := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
+	for name, spline := range map[string]float64{"declared": declared[5], "silent": silent[5]} {
 		if !(spline > 1.2*squares/n && spline < 4*squares/n) {
 			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
 		}

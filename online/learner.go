@@ -85,6 +85,7 @@ type room struct {
 	reader     model.Linear  // of method reader
 	declared   event.Example // the event without readings that are known to be faulty
 	labeled    labeled
+	died       died
 	cosines    ownCosines
 	told       Prediction
 }
@@ -350,12 +351,10 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, components []flo
 	output := l.outputs.rare.Output(e.Label)
 	by := &r.by
 	by.Outputs, by.Active, by.Label, by.Lose, by.Decision = l.levels.Outputs, l.levels.Active(), output, nil, p.Decision
-	if forecasts(l.events) {
-		if shown != p {
-			j = p.Decision.Judge(p.Scores, e.Label)
-		}
-		recordClass(&l.predictor.mixture.Features, 0, e, j)
+	if shown != p {
+		j = p.Decision.Judge(p.Scores, e.Label)
 	}
+	l.forecast(lossesOf(e, j))
 	l.judge(e, by, components)
 	l.ablation.measure(&r.labeled)
 	for k := range r.target {
@@ -383,7 +382,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 	components, corrected := x.splitComponents(components)
 	r.labeled = labeled{
 		Example: e, number: l.events, in: &r.in, scored: &r.scored, imputed: &r.imputed, by: by, cosines: &r.cosines, learns: x.learns(l.events),
-		trains: !l.levels.Passed(),
+		trains: !l.levels.Passed(), whole: r.labeled.whole,
 	}
 	if decides(l.events, l.fresh) {
 		scores := x.componentScores(&r.scored, components, &r.earlier)

@@ -31,8 +31,7 @@ type masked struct {
 	left     encode.Input // the event without the missing features
 	silently encode.Input // the event in which the features are silently missing
 	scored   scored
-	declared levels.Nested // scores of the masked copies by the noise levels, with declared missing features
-	nested   levels.Nested // scores of the masked copies with silently missing features
+	nested   levels.Nested // scores of the masked copies by the noise levels
 	parts    experts.Nested
 	imputed  imputed
 	out      []float64 // scores by output
@@ -44,7 +43,7 @@ type masked struct {
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
 		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
-		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
+		scored: x.newScored(x.levels.NewScores()), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 		parts: x.experts.NewNested(mixture.Points),
 	}
 }
@@ -53,6 +52,7 @@ func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn ui
 type labeled struct {
 	*event.Example
 	number  uint64
+	whole   mixture.Losses // of the prediction of the event
 	in      *encode.Input
 	scored  *scored
 	imputed *imputed
@@ -83,22 +83,18 @@ func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() ||
 // evaluateMask draws one mask, of groups or of single features. It predicts the masked copy of the event at each point
 // (missing fraction). If trains is true, mixture weights learn from the predictions.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
-	in := m.draw(e, groups)
-	splines, silently := &m.mixture.Features, &m.mixture.SilentFeatures
-	if groups { // for single features, Learner.class measures point 0 at more events
-		splines, silently = &m.mixture.Groups, &m.mixture.SilentGroups
-		m.cosines.take(e.cosines)
-		m.record(splines, 0, e, m.answer(e.in, e.scored.components, e.imputed, m.out, &m.byClass))
+	in := m.draw(e, m.drawn, groups)
+	curve, losses := &m.mixture.Features, unknown
+	if groups {
+		curve = &m.mixture.Groups
 	}
 	if trains {
 		m.mixture.Masked()
 	}
-	m.encoder.ImputeDead(in)
-	m.levels.ScoreNested(in, m.mask.Last, false, &m.declared)
-	m.levels.ScoreNested(in, m.mask.Last, true, &m.nested)
-	corrects, silentlyCorrects := m.corrects(e.learns), m.corrects(false)
-	if corrects || silentlyCorrects {
-		m.experts.SumNested(in, m.mask.Last, silentlyCorrects, &m.parts)
+	m.levels.ScoreNested(in, m.mask.Last, &m.nested)
+	corrects := m.corrects(e.learns)
+	if corrects {
+		m.experts.SumNested(in, m.mask.Last, &m.parts)
 	}
 	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
 	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
@@ -107,18 +103,14 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		for _, last := range m.mask.Last {
 			m.dead = append(m.dead, int(last) < point)
 		}
-		if turns(m.drawn, point) {
-			m.readMaskedCosines(in, e, 0, true)
-			m.evaluateSilent(e, silentlyCorrects, silently, point)
-		}
 		if m.numbers.Mask(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
 			continue
 		}
 		m.removeDead(whole, point)
-		m.scored.levels = m.declared.At[point]
-		m.correctCopy(&m.parts, point, false, corrects, &m.scored)
+		m.scored.levels = m.nested.At[point]
+		m.correctCopy(&m.parts, point, corrects, &m.scored)
 		m.expect(&m.left, e.learns, &m.imputed)
-		m.readMaskedCosines(in, e, m.left.Range, false)
+		m.readMaskedCosines(in, e, m.left.Range)
 		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
 			m.observeMissing(&m.left, m.scored.components, e.learns, &m.imputed, e.by)
@@ -127,18 +119,20 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 			// No record of such a stream declares a column missing: the forecast and the monitors read it as 0. The
 			// policies above serve deletions that are declared.
 			m.left.Missing, m.left.Range, m.left.Scale, learns = model.MissingCount{}, 0, 1, false
-			m.readMaskedCosines(in, e, 0, false)
+			m.readMaskedCosines(in, e, 0)
 		}
 		scores := m.answer(&m.left, m.scored.components, &m.imputed, m.out, &m.byClass)
-		if j := m.record(splines, point, e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
+		var j model.Judged
+		if losses[point], j = m.losses(e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
 			m.monitor(e, scores, j)
 		}
 	}
+	curve.Add(e.number, e.whole, &losses)
 }
 
-// draw draws a mask for an event. It returns the event, with the absent columns that are known to be 0 added, because
+// draw draws the mask with this number for an event. It returns the event, with the absent columns that are known to be 0 added, because
 // the mask can also remove these.
-func (m *masked) draw(e *labeled, groups bool) *encode.Input {
+func (m *masked) draw(e *labeled, number uint64, groups bool) *encode.Input {
 	schema := m.encoder.Schema()
 	in := m.encoder.WithZeros(e.in, &m.whole)
 	m.imputer.Read(in, m.encoder, &m.numbers)
@@ -154,10 +148,10 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 		Sparse: in.Event.IsSparse(schema.Fields),
 	}
 	if groups {
-		m.mask.Draw(x, m.drawn, m.levels.Grouping)
+		m.mask.Draw(x, number, m.levels.Grouping)
 		m.mask.Alone(m.alone, e.number)
 	} else {
-		m.mask.Draw(x, m.drawn, nil)
+		m.mask.Draw(x, number, nil)
 	}
 	return in
 }
@@ -181,14 +175,6 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 		seen.Judged, seen.Active = j, m.outputs.active(m.levels.Active())
 	}
 	m.monitors.Masked(seen)
-}
-
-// evaluateSilent predicts a copy of an event in which the features that the mask removes are silently missing.
-func (m *masked) evaluateSilent(e *labeled, corrects bool, splines *mixture.ErrorCurves, point int) {
-	m.silently.Range, m.silently.Scale = 0, 1
-	m.scored.levels = m.nested.At[point]
-	m.correctCopy(&m.parts, point, true, corrects, &m.scored)
-	m.record(splines, point, e, m.answer(&m.silently, m.scored.components, &m.imputed, m.out, &m.byClass))
 }
 
 // judged returns the scores by which components are compared at an event without missing fields. If a level
@@ -245,30 +231,11 @@ func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 	}
 }
 
-// record adds the loss of a prediction to the forecast at a point. For classification, j describes whether the
-// prediction was right.
-func (m *masked) record(splines *mixture.ErrorCurves, point int, e *labeled, scores []float64) (j model.Judged) {
+// losses returns the losses of a prediction. For classification, j describes whether the prediction was right.
+func (m *masked) losses(e *labeled, scores []float64) (losses mixture.Losses, j model.Judged) {
 	if t := m.targets; t != nil {
-		recordSquare(splines, point, e.Example, t.unit.Value(scores[0]))
-		return j
+		return squareOf(e.Example, t.unit.Value(scores[0])), j
 	}
 	j = m.monitors.Decision().Judge(scores, e.Label)
-	recordClass(splines, point, e.Example, j)
-	return j
-}
-
-// recordClass adds the loss of a classification to a forecast.
-func recordClass(splines *mixture.ErrorCurves, point int, e *event.Example, j model.Judged) {
-	wrong := 0.0
-	if j.Class != e.Label {
-		wrong = 1
-	}
-	splines.Error.Add(point, wrong)
-	splines.LogLoss.Add(point, j.LogLoss)
-}
-
-// recordSquare adds the squared error of a predicted value to a forecast.
-func recordSquare(splines *mixture.ErrorCurves, point int, e *event.Example, value float64) {
-	d := e.Target - value
-	splines.Error.Add(point, d*d)
+	return lossesOf(e.Example, j), j
 }

@@ -40,37 +40,35 @@ func (l *Learner) Report() Report {
 }
 
 // forecast returns the expected error at each fraction of missing features. If groups is true, it also returns the
-// expected error at each fraction of missing groups.
+// expected error at each fraction of missing groups. All lists start with the error of complete events.
 func forecast(level string, t *mixture.Mixture, groups, regression bool) Forecast {
-	f := Forecast{Level: level}
-	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
+	points := func(c *mixture.Curve) (out []ForecastPoint) {
+		for i := range mixture.Points {
+			p := ForecastPoint{Missing: mixture.Missing(i)}
+			p.Error, p.Deviation = t.Forecasts.At(c, i, 0)
+			if regression {
+				p.Error = math.Sqrt(p.Error)
+				p.Deviation = min(p.Deviation/(2*p.Error), math.MaxFloat64)
+			} else {
+				p.Error = min(p.Error, 1)
+				logLoss, _ := t.Forecasts.At(c, i, 1)
+				p.LogLoss = measure.Defined(logLoss)
+			}
+			out = append(out, p)
+		}
+		return out
+	}
+	f := Forecast{Level: level, Declared: points(&t.Features), Silent: points(&t.SilentFeatures)}
 	if groups {
-		f.DeclaredGroups, f.SilentGroups = forecastPoints(&t.Groups, &t.SilentGroups, regression)
+		f.DeclaredGroups, f.SilentGroups = points(&t.Groups), points(&t.SilentGroups)
 	}
 	return f
-}
-
-// forecastPoints returns the points of the forecasts for declared missing (d) and for silently missing features (s).
-// Both lists start with the error of complete events.
-func forecastPoints(declared, silent *mixture.ErrorCurves, regression bool) (d, s []ForecastPoint) {
-	at := func(c *mixture.ErrorCurves, i int) ForecastPoint {
-		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
-		if regression {
-			p.Error = math.Sqrt(p.Error)
-		}
-		return p
-	}
-	d, s = append(d, at(declared, 0)), append(s, at(declared, 0))
-	for i := 1; i < mixture.Points; i++ {
-		d, s = append(d, at(declared, i)), append(s, at(silent, i))
-	}
-	return d, s
 }
 
 // forecastError returns the expected error rate for complete events. It returns -1 for regression, or if the error rate
 // is not known yet.
 func forecastError(t *mixture.Mixture, regression bool) float64 {
-	if e := t.Features.Error.At(0); e == e && !regression {
+	if e, _ := t.Whole.At(0); e == e && !regression {
 		return e
 	}
 	return -1

@@ -1,6 +1,9 @@
 package online
 
-import "blankout/online/monitor"
+import (
+	"blankout/internal/event"
+	"blankout/online/monitor"
+)
 
 // This file determines which work is done at which event. The choice depends only on the event's number, so a restart
 // of the program does not change it.
@@ -72,12 +75,6 @@ func masks(number uint64, numbers int) bool {
 	return sampled(number, 7+rarer)
 }
 
-// forecasts reports whether the prediction of a complete event is used to forecast the error with missing fields. The
-// first forecastsAll events are used, then one in four.
-func forecasts(number uint64) bool { return number <= forecastsAll || sampled(number, 2) }
-
-const forecastsAll = 1024
-
 // keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
 func keepsOf(number uint64) int {
 	if number <= decidesSome {
@@ -107,7 +104,7 @@ func due(number uint64) monitor.Due {
 const doubtsFirst, doubtsFew, doubtsWide = 4096, 64, 128
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
-// columns. masks reports whether those of a masked copy are examined too.
+// columns. masks reports whether a masked copy is predicted too, in which features are dead or stale.
 func doubts(number uint64, columns int) (whole, masks bool) {
 	more := uint(0)
 	switch {
@@ -125,6 +122,9 @@ func doubts(number uint64, columns int) (whole, masks bool) {
 	}
 	return sampled(number, 5+more), sampled(number, 7+more)
 }
+
+// dies reports whether the features of the masked copy of an event are dead, and not stale.
+func dies(number uint64) bool { return event.Mix(number)&1 == 0 }
 
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }

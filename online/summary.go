@@ -133,14 +133,15 @@ func (m *Report) Forecasts() *Forecast {
 		*points = slices.Clone(*points)
 		for i := range *points {
 			(*points)[i].Error *= 100
+			(*points)[i].Deviation *= 100
 		}
 	}
 	return &f
 }
 
-// wasSampled reports whether all points have samples.
+// wasSampled reports whether all points have samples, and finite losses.
 func wasSampled(points []ForecastPoint) bool {
-	return !slices.ContainsFunc(points, func(p ForecastPoint) bool { return p.Error-p.Error != 0 })
+	return !slices.ContainsFunc(points, func(p ForecastPoint) bool { return p.Error-p.Error != 0 || p.Deviation-p.Deviation != 0 })
 }
 
 // ReadSummary decodes the Summary in the blocks of a checkpoint.

@@ -70,9 +70,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, compone
 		}
 		components = r.standard
 	}
-	if forecasts(l.events) {
-		recordSquare(&l.predictor.mixture.Features, 0, e, t.unit.Value(f))
-	}
+	l.forecast(squareOf(e, t.unit.Value(f)))
 	l.judge(e, &mixture.Event{Outputs: 1, Active: 1, Lose: func(f float64) float64 {
 		lost, _, _ := t.loss.At(target, f, 0)
 		return lost

@@ -107,6 +107,19 @@ func (d *Doubt) With(columns []CellColumn) *Doubt {
 	return &Doubt{Columns: columns, Tail: d.Tail, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights, Rest: d.Rest}
 }
 
+// Knowing returns copies of columns that also know the values of dead numbers as fill values, except where 0 is an ordinary
+// reading. The result is not nil.
+func (d *Dead) Knowing(columns []CellColumn) []CellColumn {
+	columns = append([]CellColumn{}, columns...)
+	for i := range columns {
+		c := &columns[i]
+		if reads, known := d.Of(c.Column); known && !c.Flag && !(reads == 0 && c.Zeros >= cellNatural) && !slices.Contains(c.Fills, reads) {
+			c.Fills = append(slices.Clone(c.Fills), reads)
+		}
+	}
+	return columns
+}
+
 // of returns the cells for the model's Covariance, or nil if that has too few columns.
 func (d *Doubt) of(c *Covariance) *cells {
 	d.ready.Do(func() {

@@ -213,34 +213,49 @@ type Event struct {
 	*event.Example
 	Number uint64        // its number in the stream
 	Model  *model.Linear // with the Scaler, the statistics of columns and the Covariance in effect; Examine sets its Doubt
-	// Loss returns the loss of a prediction of an event with the same label. Squared reports that it is a squared error.
-	Loss    func(*event.Example) float64
+	// Died is a copy in which numbers have died, and read the values of Dead. It may be nil.
+	Died *event.Example
+	Dead *model.Dead
+	// Predict returns the scores of an event whose numbers are taken as they are, valid until the next call. Loss returns the
+	// loss of scores of an event with the same label. Squared reports that it is a squared error. Mix mixes scores, in which
+	// other gets the given weight.
+	Predict func(*event.Example) []float64
+	Loss    func(scores []float64) float64
+	Mix     func(weight float64, scores, other []float64) []float64
 	Squared bool
 }
 
 // Examine learns from a labeled event: its evidence, and whether corrected predictions are better. If masks is true, it
-// also masks a copy of the event. It returns the readings of the event that others contradict, see model.Examined; ok is
-// false if none can be examined.
-func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedReading, ok bool) {
-	found := d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
-	if masks {
-		if copied, columns := d.mask(e); copied != nil {
-			d.compare(e, copied, columns, func(l *learned) *table { return &l.mask })
+// also masks a copy of the event, or examines Died. It returns the readings of the event that others contradict, see
+// model.Examined; ok is false if none can be examined. died has the scores of the copy Died with its doubted readings, nil
+// without Died.
+func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedReading, died []float64, ok bool) {
+	found, _ := d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
+	masked := func(l *learned) *table { return &l.mask }
+	switch {
+	case e.Died != nil:
+		_, died = d.compare(e, e.Died, e.Dead.Knowing(d.Readings.Columns()), masked)
+	case masks:
+		if copied := d.stale(e); copied != nil {
+			d.compare(e, copied, d.Readings.Columns(), masked)
 		}
 	}
-	return found.Contradicted, found.First == found.First
+	return found.Contradicted, died, found.First == found.First
 }
 
 // Of more than fewColumns columns only the first decided events are examined with both Tails, and later ones with the
 // better one.
 const fewColumns, decided = 64, 64
 
-// compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil for
-// an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill values
-// that the copy has.
-func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined) {
-	before := math.NaN()
-	m, best, both := *e.Model, d.best(), len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
+// compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil
+// for an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill
+// values that the copy has. For such a copy compare also returns the scores with the doubted readings in effect.
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined, scores []float64) {
+	best, m := d.best(), *e.Model
+	both := len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
+	var before []float64
+	was := math.NaN()
+	predict := func(of *event.Example) []float64 { return slices.Clone(e.Predict(of)) }
 	for i := range Tails {
 		if i != best && !both {
 			continue
@@ -262,17 +277,26 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if x == nil {
 			continue
 		}
-		if before != before {
-			before = d.loss(e, of)
+		if before == nil {
+			before = predict(of)
+			was = d.loss(e, of, before)
 		}
-		to, after := gained(tail), d.loss(e, x.Event)
+		to, after := gained(tail), predict(x.Event)
+		w, is := weight(x.Kind, tail.real[x.Kind][x.Range], tail.mask[x.Kind][x.Range]), d.loss(e, x.Event, after)
+		mix := slices.Clone(before)
 		if x.Rest != nil {
-			w := weight(x.Kind, tail.real[x.Kind][x.Range], tail.mask[x.Kind][x.Range])
-			to[restRow][x.Range].add(mixed(w, before, after) - mixed(w, d.loss(e, x.Rest), after))
+			rest, of := predict(x.Rest), weight(model.DoubtsOther, tail.real[restRow][x.Range], tail.mask[restRow][x.Range])
+			to[restRow][x.Range].add(mixed(w, was, is) - mixed(w, d.loss(e, x.Rest, rest), is))
+			mix = e.Mix(of, mix, rest)
 		}
-		to[x.Kind][x.Range].add(before - after)
+		if to[x.Kind][x.Range].add(was - is); i == best {
+			scores = e.Mix(w, mix, after)
+		}
 	}
-	return found
+	if scores == nil && columns != nil {
+		scores = predict(of)
+	}
+	return found, scores
 }
 
 // mixed returns the loss in nats of a mixture of two predictions with the given losses. weight is that of the second.
@@ -281,9 +305,9 @@ func mixed(weight, first, second float64) float64 {
 	return least - math.Log((1-weight)*math.Exp(least-first)+weight*math.Exp(least-second))
 }
 
-// loss returns the loss of a prediction in nats; a squared error is divided by twice the mean squared error.
-func (d *Doubter) loss(e *Event, of *event.Example) float64 {
-	loss := e.Loss(of)
+// loss returns the loss of scores in nats; a squared error is divided by twice the mean squared error.
+func (d *Doubter) loss(e *Event, of *event.Example, scores []float64) float64 {
+	loss := e.Loss(scores)
 	if !e.Squared {
 		return loss
 	}
@@ -296,50 +320,36 @@ func (d *Doubter) loss(e *Event, of *event.Example) float64 {
 	return loss / max(2*d.square, 1e-300)
 }
 
-// maskFractions are the fractions of the readings that a masked copy has lost.
-var maskFractions = [4]float64{0.15, 0.3, 0.5, 0.7}
+// staleFractions are the fractions of the readings that are stale in a masked copy.
+var staleFractions = [4]float64{0.15, 0.3, 0.5, 0.7}
 
-// mask returns a copy of an event in which some readings are dead, and columns that know the fill values of the copy. The
-// dead readings are those of an earlier event, or in every second copy 0 or the middle of their column. It returns nil
-// if the event has lost fields or the copy would not differ.
-func (d *Doubter) mask(e *Event) (copied *event.Example, columns []model.CellColumn) {
+// stale returns a copy of an event in which some readings are those of an earlier event. It returns nil if the event has
+// lost fields or the copy would not differ.
+func (d *Doubter) stale(e *Event) *event.Example {
 	if len(e.Missing)+len(e.MissingColumns) > 0 {
-		return nil, nil
+		return nil
 	}
 	random := event.Mix(e.Number + 0x9e3779b97f4a7c15)
-	fraction, stale, source := maskFractions[random&3], random>>2&1 == 0, random>>8
+	fraction, source := staleFractions[random&3], random>>8
 	out := *e.Example
 	out.Features = event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)}
-	columns = slices.Clone(d.Readings.Columns())
 	at := 0
-	for i := range columns {
-		c := &columns[i]
+	for i, c := range d.Readings.Columns() {
 		for at < len(out.Features.Index) && out.Features.Index[at] < c.Column {
 			at++
 		}
 		if random = event.Mix(random + 1); at == len(out.Features.Index) || out.Features.Index[at] != c.Column || float64(random>>11)/(1<<53) >= fraction || c.Flag {
 			continue
 		}
-		value, ok := 0.0, true
-		switch {
-		case stale:
-			value, ok = d.Readings.Stale(i, source)
-		case c.Zeros < natural:
-			value = e.Model.Center(c.Column)
-			c.Fills = []float64{value}
-		}
-		if ok {
+		if value, ok := d.Readings.Stale(i, source); ok {
 			out.Features.Value[at] = value
 		}
 	}
 	if slices.Equal(out.Features.Value, e.Features.Value) {
-		return nil, nil
+		return nil
 	}
-	return &out, columns
+	return &out
 }
-
-// natural is the fraction of zeros from which a dead reading of a column is likely 0.
-const natural = 0.02
 
 // State encodes or decodes a Doubter.
 func (d *Doubter) State(c *coder.Coder) {

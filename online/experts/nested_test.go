@@ -12,44 +12,37 @@ import (
 func TestNestedScores(t *testing.T) {
 	const copies = 10
 	for _, outputs := range []int{1, 3, 17} {
-		for _, silent := range []bool{false, true} {
-			t.Run(fmt.Sprintf("outputs=%d silent=%v", outputs, silent), func(t *testing.T) {
-				x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
-				s.learn(x, 1200)
-				if x.Numbers() == len(x.Columns()) {
-					t.Fatal("there are no splines")
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
+			s.learn(x, 1200)
+			if x.Numbers() == len(x.Columns()) {
+				t.Fatal("there are no splines")
+			}
+			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
+			for range 20 {
+				s.next(x)
+				var last []int8
+				for range s.in.Features() {
+					last = append(last, int8(s.r.IntN(copies+1)-1))
 				}
-				nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
-				for range 20 {
-					s.next(x)
-					var last []int8
-					for range s.in.Features() {
-						last = append(last, int8(s.r.IntN(copies+1)-1))
+				x.SumNested(&s.in, last, &nested)
+				for copy := 1; copy < copies; copy++ {
+					var dead []bool
+					for _, until := range last {
+						dead = append(dead, int(until) < copy)
 					}
-					s.n.ImputeDead(&s.in)
-					x.SumNested(&s.in, last, silent, &nested)
-					for copy := 1; copy < copies; copy++ {
-						var dead []bool
-						for _, until := range last {
-							dead = append(dead, int(until) < copy)
-						}
-						var in encode.Input
-						if silent {
-							s.in.Silently(dead, &in)
-						} else {
-							s.in.Mask(dead, &in)
-						}
-						x.ScoreNested(&nested, copy, silent, s.base, got)
-						x.Read(&in, &s.seen)
-						x.Score(&s.seen, s.base, scores, want)
-						for k := range want {
-							if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
-								t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
-							}
+					var in encode.Input
+					s.in.Mask(dead, &in)
+					x.ScoreNested(&nested, copy, s.base, got)
+					x.Read(&in, &s.seen)
+					x.Score(&s.seen, s.base, scores, want)
+					for k := range want {
+						if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+							t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
 						}
 					}
 				}
-			})
-		}
+			}
+		})
 	}
 }

@@ -1,7 +1,7 @@
 package levels
 
 // This file scores nested copies of an event. Each copy has more missing features than the copy before. Because the
-// score is a sum over features, all copies together need only one or two passes over the features.
+// score is a sum over features, all copies together need only one pass over the features.
 
 import (
 	"slices"
@@ -30,9 +30,8 @@ func (e *Expert) NewNested(copies int) Nested {
 	return n
 }
 
-// ScoreNested scores copies of an event. Feature i is present up to copy last[i], or in no copy if last[i] is -1. A
-// missing feature is omitted or, if silent is true, has the value in.Dead[i].
-func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nested) {
+// ScoreNested scores copies of an event. Feature i is present up to copy last[i], or in no copy if last[i] is -1.
+func (e *Expert) ScoreNested(in *encode.Input, last []int8, n *Nested) {
 	features, copies := in.Features(), len(n.At)
 	sum := &n.At[copies-1]
 	clear(sum.sums)
@@ -43,10 +42,7 @@ func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nest
 		rows.Sum(rs, rows.FirstPart, e.layout.N, x, n.none[:len(rs)], sum.Iterate, sum.Lag, sum.square)
 	}
 	add(in.Rows[features:], in.X[features:])
-	if silent {
-		add(n.dead(in))
-	}
-	n.arrange(in, last, silent)
+	n.arrange(in, last)
 	for i := copies - 1; i > 0; i-- {
 		if i < copies-1 {
 			copy(n.At[i].sums, sum.sums)
@@ -60,20 +56,9 @@ func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nest
 // maxCopies is the largest number of copies, plus one.
 const maxCopies = 16
 
-// dead returns the rows and the values that the features have when silently missing. It omits values of 0.
-func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
-	n.order, n.x = n.order[:0], n.x[:0]
-	for i, x := range in.Dead[:in.Features()] {
-		if x != 0 {
-			n.order, n.x = append(n.order, in.Rows[i]), append(n.x, x)
-		}
-	}
-	return n.order, n.x
-}
-
 // arrange sorts the features by the last copy in which they are present. Features that are missing in all copies are
-// first. If silent is true, values are relative to the values when silently missing.
-func (n *Nested) arrange(in *encode.Input, last []int8, silent bool) {
+// first.
+func (n *Nested) arrange(in *encode.Input, last []int8) {
 	features := in.Features()
 	n.order, n.x = slices.Grow(n.order[:0], features)[:features], slices.Grow(n.x[:0], features)[:features]
 	var count, next [maxCopies]int
@@ -87,12 +72,8 @@ func (n *Nested) arrange(in *encode.Input, last []int8, silent bool) {
 	}
 	copy(next[:], n.until)
 	for i, until := range last[:features] {
-		x := in.X[i]
-		if silent {
-			x -= in.Dead[i]
-		}
 		to := &next[max(until, 0)]
-		n.order[*to], n.x[*to] = in.Rows[i], x
+		n.order[*to], n.x[*to] = in.Rows[i], in.X[i]
 		*to++
 	}
 }

@@ -17,30 +17,28 @@ func TestNestedScores(t *testing.T) {
 	const copies = 10
 	adagrad, _ := optimizers.Find("adagrad")
 	for _, outputs := range []int{1, 2, 7} {
-		for _, silent := range []bool{false, true} {
-			t.Run(fmt.Sprintf("outputs=%d silent=%v", outputs, silent), func(t *testing.T) {
-				x := levels.New(levels.Settings{
-					Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
-					Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
-				})
-				r := rand.New(rand.NewPCG(1, uint64(outputs)))
-				for _, features := range []int{0, 1, 13, 200} {
-					in, last := randomInput(r, x.Width(outputs, 0), features)
-					nested, want := x.NewNested(copies), x.NewScores()
-					for range 2 { // the second time reuses memory
-						x.ScoreNested(in, last, silent, &nested)
-					}
-					for i := 1; i < copies; i++ {
-						x.Score(deadCopy(in, last, i, silent), &want)
-						for j := range want.Iterate {
-							if got := nested.At[i]; !near(got.Iterate[j], want.Iterate[j]) || !near(got.Lag[j], want.Lag[j]) {
-								t.Fatalf("%d features, copy %d, value %d: %v and %v, want %v and %v", features, i, j, got.Iterate[j], got.Lag[j], want.Iterate[j], want.Lag[j])
-							}
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x := levels.New(levels.Settings{
+				Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
+				Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
+			})
+			r := rand.New(rand.NewPCG(1, uint64(outputs)))
+			for _, features := range []int{0, 1, 13, 200} {
+				in, last := randomInput(r, x.Width(outputs, 0), features)
+				nested, want := x.NewNested(copies), x.NewScores()
+				for range 2 { // the second time reuses memory
+					x.ScoreNested(in, last, &nested)
+				}
+				for i := 1; i < copies; i++ {
+					x.Score(deadCopy(in, last, i), &want)
+					for j := range want.Iterate {
+						if got := nested.At[i]; !near(got.Iterate[j], want.Iterate[j]) || !near(got.Lag[j], want.Lag[j]) {
+							t.Fatalf("%d features, copy %d, value %d: %v and %v, want %v and %v", features, i, j, got.Iterate[j], got.Lag[j], want.Iterate[j], want.Lag[j])
 						}
 					}
 				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -58,25 +56,19 @@ func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []in
 			break
 		}
 		in.Columns, in.Raw = append(in.Columns, uint32(i)), append(in.Raw, 0)
-		in.Dead, in.DeadRaw = append(in.Dead, []float64{0, r.NormFloat64()}[i%2]), append(in.DeadRaw, 0)
 		last = append(last, int8(r.IntN(11)-1))
 	}
 	return in, last
 }
 
-// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one. If
-// silent is true, these features have their values when silently missing instead.
-func deadCopy(in *encode.Input, last []int8, copy int, silent bool) *encode.Input {
+// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one.
+func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
 	var dead []bool
 	for _, until := range last {
 		dead = append(dead, int(until) < copy)
 	}
 	out := &encode.Input{}
-	if silent {
-		in.Silently(dead, out)
-	} else {
-		in.Mask(dead, out)
-	}
+	in.Mask(dead, out)
 	return out
 }
 

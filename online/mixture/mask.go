@@ -1,13 +1,11 @@
 package mixture
 
-// This file draws masks, and estimates the error at each fraction of missing features.
+// This file draws masks.
 
 import (
-	"math"
 	"math/bits"
 	"math/rand/v2"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
@@ -120,62 +118,6 @@ func (m *Mask) Alone(rate float64, event uint64) {
 			m.Last[i] = -1
 		}
 	}
-}
-
-// Points is the number of deletion rates of an ErrorCurve.
-const Points = 10
-
-// Missing returns the deletion rate of a point.
-func Missing(point int) float64 { return float64(point) / Points }
-
-// ErrorCurve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9.
-// For regression it estimates the squared error. Samples are measured at some of the events, before the event is
-// learned. Old samples decay.
-type ErrorCurve struct {
-	samples, weight, wrong [Points]float64
-}
-
-const (
-	forecastMemory = 10_000 // number of samples
-	// An estimate covers the latest 1/forecastDecay of the samples, but at most forecastMemory samples.
-	forecastDecay = 2
-)
-
-// Add adds a sample at a point. It ignores NaN.
-func (f *ErrorCurve) Add(point int, wrong float64) {
-	if math.IsNaN(wrong) {
-		return
-	}
-	f.samples[point]++
-	keep := f.keep(point)
-	f.weight[point] = f.weight[point]*keep + 1
-	f.wrong[point] = f.wrong[point]*keep + wrong
-}
-
-// keep returns the decay factor of older samples when a sample is added.
-func (f *ErrorCurve) keep(point int) float64 {
-	return 1 - 1/min(forecastMemory, 8+f.samples[point]/forecastDecay)
-}
-
-// At returns the estimate at a point, or NaN before the first sample.
-func (f *ErrorCurve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
-
-// State encodes or decodes the curve.
-func (f *ErrorCurve) State(c *coder.Coder) {
-	for _, p := range []*[Points]float64{&f.samples, &f.weight, &f.wrong} {
-		for i := range p {
-			c.Float(&p[i])
-		}
-	}
-}
-
-// ErrorCurves estimates the error rate and, for classification, the log-loss.
-type ErrorCurves struct{ Error, LogLoss ErrorCurve }
-
-// State encodes or decodes both curves.
-func (f *ErrorCurves) State(c *coder.Coder) {
-	f.Error.State(c)
-	f.LogLoss.State(c)
 }
 
 // PointOf returns the last point at which a feature is present. u/2^64 is a fraction in [0, 1) that is drawn for the

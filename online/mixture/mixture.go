@@ -3,7 +3,7 @@
 // weights for each range of the missing fraction of an event (Mixture).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event
-// (Mask). It estimates the error at each fraction of missing features from masked events (ErrorCurve). It contains no
+// (Mask). It estimates the loss at each fraction of missing features from masked events (Forecasts). It contains no
 // model weights.
 package mixture
 
@@ -66,16 +66,6 @@ type ranged struct {
 	missing   model.PolicyWeights
 	all       []float64 // result of method Weights
 	sums      []float64 // memory of mix
-}
-
-// Forecasts estimates errors. Features and Groups are for features and groups that are declared missing.
-// SilentFeatures and SilentGroups are for features and groups that are silently missing.
-type Forecasts struct {
-	Features, Groups, SilentFeatures, SilentGroups ErrorCurves
-}
-
-func (f *Forecasts) all() [4]*ErrorCurves {
-	return [4]*ErrorCurves{&f.Features, &f.Groups, &f.SilentFeatures, &f.SilentGroups}
 }
 
 const (
@@ -439,9 +429,7 @@ func (m *Mixture) State(c *coder.Coder) {
 			c.Float(&of.corrected)
 		}
 	}
-	for _, curves := range m.all() {
-		curves.State(c)
-	}
+	m.Forecasts.state(c)
 	if c.Decode && !c.Failed {
 		m.weigh()
 	}

@@ -5,13 +5,13 @@
 //
 // DIR has a folder for each data set, with gzipped svmlight files (stream, or train and test) or MNIST's idx files. If
 // the program of a peer is not given, the peer is left out. The flag -only selects sections: streams, rules, exact,
-// deletion, speed, slower, solvers, nulls, sets, observed, stuck, learners, silent. The section silent accepts
-// any data sets:
+// deletion, speed, slower, solvers, nulls, sets, observed, stuck, learners, silent, forecasts. The sections silent and
+// forecasts accept any data sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
-// Here DIR/mine has, for example, the file stream.csv. The section learners compares two learners on the same events
-// and masks:
+// Here DIR/mine has, for example, the file stream.csv. The section forecasts compares the errors that a learner forecasts
+// with those on such events. The section learners compares two learners on the same events and masks:
 //
 //	go run ./tools/quality -only learners -data DIR -learners default,adagrad -sets elec2,usps -also noise=none
 package main
@@ -84,7 +84,7 @@ func (c *comparison) run(only []string) (err error) {
 	sections := []struct {
 		name string
 		make func() error
-	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"learners", c.learners}}
+	}{{"streams", c.streams}, {"rules", c.rules}, {"exact", c.exact}, {"deletion", c.deletion}, {"speed", c.speed}, {"slower", c.slower}, {"solvers", c.solvers}, {"nulls", c.nulls}, {"sets", c.sets}, {"observed", c.observed}, {"stuck", c.stuckFields}, {"silent", c.silentTables}, {"forecasts", c.forecasts}, {"learners", c.learners}}
 	for _, s := range sections {
 		if slices.Contains(only, s.name) {
 			if err := s.make(); err != nil {

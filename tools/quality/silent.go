@@ -282,6 +282,15 @@ func (c *comparison) deathRows() ([]deathRow, error) {
 
 // online learns the events in one pass of the online learner.
 func (s *deathSplit) online(events []event.Example, settings []string) (probabilities, error) {
+	l, err := s.learner(events, settings)
+	if err != nil {
+		return nil, err
+	}
+	return modelProbabilities(l.Snapshot().Model().Compact()), nil
+}
+
+// learner returns a learner that has learned the events in one pass.
+func (s *deathSplit) learner(events []event.Example, settings []string) (*online.Learner, error) {
 	loaded, err := config.Load(config.Source{Flags: settings})
 	if err != nil {
 		return nil, err
@@ -293,7 +302,7 @@ func (s *deathSplit) online(events []event.Example, settings []string) (probabil
 	for i := range events {
 		l.Learn(&events[i], nil)
 	}
-	return modelProbabilities(l.Snapshot().Model().Compact()), nil
+	return l, nil
 }
 
 func modelProbabilities(m *model.Linear) probabilities {

@@ -102,6 +102,31 @@ func TestSilentTables(t *testing.T) {
 	}
 }
 
+// TestForecasts checks that the forecasts of a learner are near the errors that follow, and that they differ.
+func TestForecasts(t *testing.T) {
+	var out strings.Builder
+	c := &comparison{data: writeDeathSet(t, 1500), w: &out, silent: silentOptions{sets: "mine", dead: "auto", splits: 2, learn: 900, test: 400, group: 1}}
+	if err := c.forecasts(); err != nil {
+		t.Fatal(err)
+	}
+	row := out.String()[strings.Index(out.String(), "| mine | ")+len("| mine | "):]
+	for _, cell := range strings.Split(row, " | ")[:2] {
+		var told, served [3]float64
+		if n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2]); n < 6 {
+			t.Fatal(cell, err)
+		}
+		for i := range told {
+			if off := math.Abs(told[i] - served[i]); !(off < 8) || told == served {
+				t.Errorf("forecast %v, measured %v", told, served)
+			}
+		}
+	}
+	c.silent.sets = "none"
+	if c.forecasts() == nil {
+		t.Error("no error without the set")
+	}
+}
+
 // TestDeathSplit checks that failed features read the mean of the training events, or 0, or a reading of a training
 // event, or are null. The set of failed
 // features must grow with the fraction. Copies must be events of the split in which a fraction of the fields has
