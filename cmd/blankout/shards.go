@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -270,6 +271,7 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	}
 	x.judge = shards.NewJudge(info, earlier)
 	x.judge.Others, x.judge.Schema = m.others, func() *event.Schema { return x.runner.Learner.Schema() }
+	x.judge.Drift = func() uint64 { return x.runner.Learner.Alarms(math.MaxUint64).Drift.Event }
 	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
 	if x.runner.Labels == nil {
 		x.runner.Answer = x.judge.Observe

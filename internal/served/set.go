@@ -33,17 +33,19 @@ type ShardInfo struct {
 	Answered *Answered `json:"answered,omitempty"`
 }
 
-// Answered has the sums of a shard's answers to its own events, before the events were learned. One in eight events is
-// measured.
+// Answered has the sums of a shard's answers to its own events, before the events were learned. Some events are measured,
+// and each stands for several.
 type Answered struct {
-	Weight, Wrong float64 // of the events, and of the wrongly classified ones
+	Number        float64 // of measured events
+	Weight, Wrong float64 // of the events for which they stand, and of the wrongly classified ones
 	LogLoss       float64 // sum of log-losses, or of squared errors for regression
 	Covered       float64 // weight of the events whose set or interval had the label
 	Errors        float64 // sum of absolute errors, for regression
 }
 
-// Add adds the answer to an event with the given importance.
+// Add adds the answer to a measured event. weight is the sum of the importances of the events for which it stands.
 func (a *Answered) Add(j Judged, covered bool, weight float64) {
+	a.Number++
 	a.Weight += weight
 	if !j.Right {
 		a.Wrong += weight

@@ -16,32 +16,34 @@ import (
 )
 
 // Judge measures what the shards answer to the events of one shard, before the shard learns them, at one in eight events
-// at first. From the losses it chooses the fraction of the shard's own score in its answers. What the other shards know
-// depends on when their models arrive, so nothing of this is in a checkpoint; it is part of the shard's snapshot.
+// at first and at fewer later, see stages. From the losses it chooses the fraction of the shard's own score in its answers.
+// What the other shards know depends on when their models arrive, so nothing of this is in a checkpoint; it is part of the
+// shard's snapshot.
 type Judge struct {
 	// Others returns the newest models of all shards, by number. It may return nil.
 	Others func() []*served.Model
 	// Schema returns the Schema of the own learner. Only Observe calls it.
 	Schema func() *event.Schema
-	Log    func(error) // receives errors of the other shards' models
-
-	measured int // measured events; only Observe uses it
+	// Drift returns the number of the event of the own learner's latest drift alarm, or 0. Only Observe calls it.
+	Drift func() uint64
+	Log   func(error) // receives errors of the other shards' models
 
 	mu   sync.Mutex
 	info served.ShardInfo
 }
 
-// Of the shard's events, one in judgeEvery is measured, and one in laterEvery after judgeOften measured events: another
-// shard's opinion takes as long as learning an event. Losses count half after lossMemory measured events, and
-// nonconformity after limitMemory, because it falls while the shards still learn.
+// stages says how many of a shard's events are measured: one in every, of the first events since the start or the latest
+// drift alarm, and one in laterEvery after them. Another shard's opinion takes as long as learning an event, and the
+// weight of the own score settles in the first stage.
+var stages = []struct{ events, every uint64 }{{1 << 12, 8}, {1 << 15, 64}}
+
+// Losses count half after lossMemory measured events, and nonconformity after limitMemory, because it falls while the
+// shards still learn.
 const (
-	judgeEvery  = 8
-	judgeOften  = 2048
-	laterEvery  = 128
+	laterEvery  = 256
 	lossMemory  = 1000
 	limitMemory = 200
-	// lossRate is the factor of losses in the exponent. It is above 1, because a measured event stands for judgeEvery
-	// events.
+	// lossRate is the factor of losses in the exponent. It is above 1, because a measured event stands for several.
 	lossRate = 3
 )
 
@@ -53,7 +55,6 @@ func NewJudge(shard served.ShardInfo, before *served.ShardInfo) *Judge {
 	j := &Judge{info: shard}
 	if before != nil && before.Own != nil && before.Mean != nil && before.Answered != nil && len(before.Losses) == ownWeights {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses, j.info.OwnWeight = before.Own, before.Mean, before.Answered, before.Losses, before.OwnWeight
-		j.measured = int(before.Answered.Weight)
 	} else {
 		j.info.Own, j.info.Mean, j.info.Answered, j.info.Losses = &served.Histogram{}, &served.Histogram{}, &served.Answered{}, make([]float64, ownWeights)
 		j.info.OwnWeight = ownWeight(j.info.Losses, lossRate)
@@ -74,13 +75,13 @@ func (j *Judge) Info() *served.ShardInfo {
 
 // Observe receives the prediction p of the own learner for an event, before the event is learned; see run.Runner.Answer.
 func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
-	if e == nil || p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled || e.Value == nil || e.Fingerprint%judgeEvery != 0 {
+	if e == nil || p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled || e.Value == nil || e.Fingerprint%stages[0].every != 0 {
 		return nil
 	}
-	if j.measured >= judgeOften && e.Fingerprint%laterEvery != 0 {
+	every := j.every(p.Learned)
+	if e.Fingerprint%every != 0 {
 		return nil
 	}
-	j.measured++
 	schema := j.Schema()
 	own, ok := j.opinion(p, schema)
 	if !ok {
@@ -103,8 +104,21 @@ func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
 	if p.Loss == nil {
 		class = schema.Classes[e.Label]
 	}
-	j.add(served.NewMixture(opinions, 0), &model.Head{Schema: schema, Threshold: p.Decision.Threshold}, class, e)
+	j.add(served.NewMixture(opinions, 0), &model.Head{Schema: schema, Threshold: p.Decision.Threshold}, class, e, float64(every))
 	return nil
+}
+
+// every returns the number of events for which one is measured after n learned events.
+func (j *Judge) every(n uint64) uint64 {
+	if j.Drift != nil {
+		n -= min(n, j.Drift())
+	}
+	for _, s := range stages {
+		if n < s.events {
+			return s.every
+		}
+	}
+	return laterEvery
 }
 
 // opinion returns the Opinion of the own learner. ok is false if it has none yet.
@@ -122,8 +136,8 @@ func (j *Judge) opinion(p *online.Prediction, s *event.Schema) (o served.Opinion
 	return o, len(o.Classes) > 0
 }
 
-// add measures the answers to a labeled event.
-func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Example) {
+// add measures the answers to a labeled event, which stands for several.
+func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Example, several float64) {
 	keep, keepLimit := math.Exp2(-1.0/lossMemory), math.Exp2(-1.0/limitMemory)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -131,7 +145,7 @@ func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Exam
 	answer := m.At(x.OwnWeight)
 	judged := answer.Judge(h, class, e.Target)
 	covered := x.Coverage > 0 && (judged.Nonconformity <= x.Own.Limit(x.Coverage) || judged.Right && class != "")
-	x.Answered.Add(judged, covered, e.Weight)
+	x.Answered.Add(judged, covered, e.Weight*several)
 	x.Own.Add(judged.Nonconformity, keepLimit)
 	mean := m.At(0)
 	x.Mean.Add(mean.Judge(h, class, e.Target).Nonconformity, keepLimit)
@@ -142,7 +156,7 @@ func (j *Judge) add(m served.Mixture, h *model.Head, class string, e *event.Exam
 	scale := float64(lossRate)
 	if class == "" { // the errors of a regression are normal, with the smallest mean square
 		if least := slices.Min(x.Losses); least > 0 {
-			scale = min(x.Answered.Weight, lossMemory/math.Ln2) / (2 * least)
+			scale = min(x.Answered.Number, lossMemory/math.Ln2) / (2 * least)
 		}
 	}
 	x.OwnWeight = ownWeight(x.Losses, scale)

@@ -70,7 +70,7 @@ func TestJudge(t *testing.T) {
 		}
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
-			if a.Weight < 650 || a.Weight > 850 || math.Abs(a.Covered/a.Weight-.9) > .03 {
+			if a.Number < 460 || a.Number > 640 || a.Weight < 5000 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
 				t.Errorf("regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
 			}
 			if info.Own.Limit(.9) > info.Mean.Limit(.9)*1.2 {
@@ -93,5 +93,21 @@ func TestJudgeContinues(t *testing.T) {
 	}
 	if first := NewJudge(shard, &served.ShardInfo{}).Info(); first.OwnWeight != .5 || first.Answered.Weight != 0 {
 		t.Errorf("%+v", first)
+	}
+}
+
+// TestJudgeMeasuresFewer checks that fewer events are measured after the first ones, and more again after a drift alarm.
+func TestJudgeMeasuresFewer(t *testing.T) {
+	j := NewJudge(served.ShardInfo{Shards: 2}, nil)
+	drift := uint64(0)
+	j.Drift = func() uint64 { return drift }
+	for _, x := range []struct{ drift, events, want uint64 }{
+		{0, 0, 8}, {0, 4095, 8}, {0, 4096, 64}, {0, 32768, 256}, {0, 1 << 30, 256}, {40_000, 40_000, 8}, {40_000, 44_096, 64}, {40_000, 100_000, 256}, {5, 0, 8},
+	} {
+		drift = x.drift
+		must.Equal(t, j.every(x.events), x.want, "one event of", x)
+	}
+	for _, s := range stages { // an event that is measured later would have been measured before
+		must.Equal(t, laterEvery%s.every, uint64(0), "stage", s)
 	}
 }
