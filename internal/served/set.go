@@ -126,7 +126,7 @@ func (m *Model) ShardOf(key []byte) int {
 	if m.set == nil || m.set.partitions == 0 || len(key) == 0 {
 		return -1
 	}
-	return int(partitionOf(key, m.set.partitions)) % len(m.set.shards)
+	return event.ShardOf(partitionOf(key, m.set.partitions), len(m.set.shards))
 }
 
 // partitionOf returns the partition to which the default partitioner of Kafka's clients sends a key: murmur2.

@@ -5,6 +5,7 @@ package shards
 import (
 	"time"
 
+	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/run"
 	"blankout/internal/served"
@@ -27,6 +28,8 @@ type ShardStatus struct {
 	Number int       `json:"shard"`
 	Events uint64    `json:"events"`
 	At     time.Time `json:"at,omitzero"` // zero if the shard has published no model
+	// Damaged is the number of published models of the shard that this member could not read.
+	Damaged uint64 `json:"damaged"`
 	// OwnWeight is the fraction of the shard's own score in its answers. Measured is the number of events by which the
 	// answers were measured. The errors are of all events, estimated from these, and null without them.
 	OwnWeight float64  `json:"own_weight"`
@@ -110,7 +113,7 @@ func (m *Member) Total(started time.Time) *run.Status {
 	}
 	for _, x := range own {
 		if why := x.NotReady(); why != "" && out.NotReady == "" {
-			out.NotReady = Name(x.Number) + ": " + why
+			out.NotReady = event.ShardName(x.Number) + ": " + why
 		}
 		if r := x.Runner(); r != nil {
 			out.Add(r.Status())
