@@ -120,10 +120,27 @@ func (m *Model) Shards() []*Model {
 	return m.set.shards
 }
 
+// OneShard returns the model of one shard of a set.
+func (m *Model) OneShard(number int) (*Model, error) {
+	switch all := m.Shards(); {
+	case all == nil:
+		return nil, fmt.Errorf("shard %d: this is one model, not the shards of a group", number)
+	case number < 0 || number >= len(all):
+		return nil, fmt.Errorf("shard %d: there are %d shards, from 0", number, len(all))
+	case all[number] == nil:
+		return nil, fmt.Errorf("shard %d has no model yet", number)
+	default:
+		return all[number], nil
+	}
+}
+
+// Keyed reports whether the Model answers with the shard of a key: it is a set of published models, not of checkpoints.
+func (m *Model) Keyed() bool { return m.set != nil && m.set.partitions > 0 }
+
 // ShardOf returns the shard of a record's key, or -1 if it is not known: the key is empty, or the model is not a set of
 // snapshots.
 func (m *Model) ShardOf(key []byte) int {
-	if m.set == nil || m.set.partitions == 0 || len(key) == 0 {
+	if !m.Keyed() || len(key) == 0 {
 		return -1
 	}
 	return event.ShardOf(partitionOf(key, m.set.partitions), len(m.set.shards))
