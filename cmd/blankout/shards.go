@@ -253,9 +253,6 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		return err
 	}
 	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: counts[c.Kafka.Topics[0]], HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
-	if len(c.Labels.Topics) > 0 {
-		info.Coverage = 0 // answers are not measured with delayed labels
-	}
 	x := &ownShard{shard: s}
 	if x.service, err = openService(ctx, &c, runFlags{refused: "skip", shard: &info}, log); err != nil {
 		return elsewhere(err)
@@ -283,8 +280,9 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	x.judge.Others, x.judge.Schema = m.others, func() *event.Schema { return x.runner.Learner.Schema() }
 	x.judge.Drift = func() uint64 { return x.runner.Learner.Alarms(math.MaxUint64).Drift.Event }
 	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
-	if x.runner.Labels == nil {
-		x.runner.Answer = x.judge.Observe
+	x.runner.Answer = x.judge.Observe
+	if x.runner.Labels != nil {
+		x.runner.Waits = x.judge.Wait
 	}
 	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{
 		ConnectConfig: c.Kafka.ConnectConfig, Topic: m.config.Group.SnapshotTopic(), Create: true, Shard: event.ShardName(s.Number), Start: x.runner.FirstVersion >> 32, Log: log,

@@ -59,7 +59,7 @@ func newLoop(r *Runner) *loop {
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry, Answer: r.Answer,
+		retry: l.retry, Answer: r.Answer, Waits: r.Waits,
 	}
 	if !r.unread {
 		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked

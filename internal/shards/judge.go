@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"blankout/internal/event"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/served"
 	"blankout/online"
@@ -27,6 +28,8 @@ type Judge struct {
 	// Drift returns the number of the event of the own learner's latest drift alarm, or 0. Only Observe calls it.
 	Drift func() uint64
 	Log   func(error) // receives errors of the other shards' models
+
+	waiting map[string]waiting // events that wait for their labels, by their key; nil if none ever waited
 
 	mu   sync.Mutex
 	info served.ShardInfo
@@ -73,19 +76,78 @@ func (j *Judge) Info() *served.ShardInfo {
 	return &out
 }
 
+// waiting is the answer to an event whose label is delayed.
+type waiting struct {
+	mixture   served.Mixture
+	threshold float64 // of the own learner
+	every     uint64  // see Judge.every
+}
+
+// mostWaiting is the largest number of answers that wait for labels. More are not measured.
+const mostWaiting = 1 << 14
+
+// Wait receives the prediction p of the own learner for an event whose label is delayed; see run.Runner.Waits. Observe
+// measures the answer when it receives the event. After a restart the answers that waited are not measured.
+func (j *Judge) Wait(e *event.Example, p *online.Prediction) error {
+	every, ok := j.due(e, p)
+	if !ok || len(j.waiting) >= mostWaiting {
+		return nil
+	}
+	if m, ok := j.mixture(e, p); ok {
+		if j.waiting == nil {
+			j.waiting = map[string]waiting{}
+		}
+		j.waiting[string(e.Key)] = waiting{m, p.Decision.Threshold, every}
+	}
+	return nil
+}
+
 // Observe receives the prediction p of the own learner for an event, before the event is learned; see run.Runner.Answer.
 func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
-	if e == nil || p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled || e.Value == nil || e.Fingerprint%stages[0].every != 0 {
+	if e == nil || p == nil || e.Label == event.Unlabeled && j.waiting == nil {
 		return nil
 	}
-	every := j.every(p.Learned)
-	if e.Fingerprint%every != 0 {
+	w, waited := j.waiting[string(e.Key)]
+	switch {
+	case waited:
+		delete(j.waiting, string(e.Key))
+	case j.waiting != nil:
+		return nil
+	default:
+		every, ok := j.due(e, p)
+		if !ok {
+			return nil
+		}
+		w.every, w.threshold = every, p.Decision.Threshold
+		if w.mixture, ok = j.mixture(e, p); !ok {
+			return nil
+		}
+	}
+	if e.Label == event.Unlabeled || e.Refused != nil {
 		return nil
 	}
-	schema := j.Schema()
-	own, ok := j.opinion(p, schema)
+	schema, class := j.Schema(), ""
+	if schema.Target == loss.Sign {
+		class = schema.Classes[e.Label]
+	}
+	j.add(w.mixture, &model.Head{Schema: schema, Threshold: w.threshold}, class, e, float64(w.every))
+	return nil
+}
+
+// due reports whether the answer to an event is measured. It is one of every events.
+func (j *Judge) due(e *event.Example, p *online.Prediction) (every uint64, ok bool) {
+	if p.Refused || e.Refused != nil || e.Value == nil || e.Fingerprint%stages[0].every != 0 {
+		return 0, false
+	}
+	every = j.every(p.Learned)
+	return every, e.Fingerprint%every == 0
+}
+
+// mixture returns the answer to an event. ok is false if the own learner has no opinion yet.
+func (j *Judge) mixture(e *event.Example, p *online.Prediction) (m served.Mixture, ok bool) {
+	own, ok := j.opinion(p, j.Schema())
 	if !ok {
-		return nil
+		return m, false
 	}
 	opinions := []served.Opinion{own}
 	for k, m := range j.Others() {
@@ -100,12 +162,7 @@ func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
 			j.Log(err)
 		}
 	}
-	class := ""
-	if p.Loss == nil {
-		class = schema.Classes[e.Label]
-	}
-	j.add(served.NewMixture(opinions, 0), &model.Head{Schema: schema, Threshold: p.Decision.Threshold}, class, e, float64(every))
-	return nil
+	return served.NewMixture(opinions, 0), true
 }
 
 // every returns the number of events for which one is measured after n learned events.
