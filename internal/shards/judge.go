@@ -17,7 +17,7 @@ import (
 )
 
 // Judge measures what the shards answer to the events of one shard, before the shard learns them, at one in eight events
-// at first and at fewer later, see stages. From the losses it chooses the fraction of the shard's own score in its answers.
+// at first and at fewer later, see leastEvery. From the losses it chooses the fraction of the shard's own score in its answers.
 // What the other shards know depends on when their models arrive, so nothing of this is in a checkpoint; it is part of the
 // shard's snapshot.
 type Judge struct {
@@ -35,15 +35,16 @@ type Judge struct {
 	info served.ShardInfo
 }
 
-// stages says how many of a shard's events are measured: one in every, of the first events since the start or the latest
-// drift alarm, and one in laterEvery after them. Another shard's opinion takes as long as learning an event, and the
-// weight of the own score settles in the first stage.
-var stages = []struct{ events, every uint64 }{{1 << 12, 8}, {1 << 15, 64}}
+// Of a shard's events, one in every is measured: every is a power of two, n/128 after n events since the start or the latest
+// drift alarm, but at least leastEvery and at most mostEvery. Another shard's opinion takes as long as learning an event.
+const (
+	leastEvery = 8
+	mostEvery  = 512
+)
 
 // Losses count half after lossMemory measured events, and nonconformity after limitMemory, because it falls while the
 // shards still learn.
 const (
-	laterEvery  = 256
 	lossMemory  = 1000
 	limitMemory = 200
 	// lossRate is the factor of losses in the exponent. It is above 1, because a measured event stands for several.
@@ -136,7 +137,7 @@ func (j *Judge) Observe(e *event.Example, p *online.Prediction) error {
 
 // due reports whether the answer to an event is measured. It is one of every events.
 func (j *Judge) due(e *event.Example, p *online.Prediction) (every uint64, ok bool) {
-	if p.Refused || e.Refused != nil || e.Value == nil || e.Fingerprint%stages[0].every != 0 {
+	if p.Refused || e.Refused != nil || e.Value == nil || e.Fingerprint%leastEvery != 0 {
 		return 0, false
 	}
 	every = j.every(p.Learned)
@@ -170,12 +171,11 @@ func (j *Judge) every(n uint64) uint64 {
 	if j.Drift != nil {
 		n -= min(n, j.Drift())
 	}
-	for _, s := range stages {
-		if n < s.events {
-			return s.every
-		}
+	every := uint64(leastEvery)
+	for every < mostEvery && 256*every <= n {
+		every *= 2
 	}
-	return laterEvery
+	return every
 }
 
 // opinion returns the Opinion of the own learner. ok is false if it has none yet.
