@@ -35,7 +35,7 @@ type Judge struct {
 	info served.ShardInfo
 }
 
-// Of a shard's events, one in every is measured: every is a power of two, n/128 after n events since the start or the latest
+// Of a shard's events, one in every is measured: every is a power of two, n/256 after n events since the start or the latest
 // drift alarm, but at least leastEvery and at most mostEvery. Another shard's opinion takes as long as learning an event.
 const (
 	leastEvery = 8
@@ -172,7 +172,7 @@ func (j *Judge) every(n uint64) uint64 {
 		n -= min(n, j.Drift())
 	}
 	every := uint64(leastEvery)
-	for every < mostEvery && 256*every <= n {
+	for every < mostEvery && 512*every <= n {
 		every *= 2
 	}
 	return every

@@ -85,7 +85,7 @@ func TestJudge(t *testing.T) {
 		}
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
-			if a.Number < 330 || a.Number > 520 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
+			if a.Number < 500 || a.Number > 720 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
 				t.Errorf("regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
 			}
 			if info.Own.Limit(.9) > info.Mean.Limit(.9)*1.2 {
@@ -117,8 +117,8 @@ func TestJudgeMeasuresFewer(t *testing.T) {
 	drift := uint64(0)
 	j.Drift = func() uint64 { return drift }
 	for _, x := range []struct{ drift, events, want uint64 }{
-		{0, 0, 8}, {0, 2047, 8}, {0, 2048, 16}, {0, 4096, 32}, {0, 65_535, 256}, {0, 65_536, 512}, {0, 1 << 30, 512},
-		{40_000, 40_000, 8}, {40_000, 44_096, 32}, {40_000, 200_000, 512}, {5, 0, 8},
+		{0, 0, 8}, {0, 4095, 8}, {0, 4096, 16}, {0, 8192, 32}, {0, 131_071, 256}, {0, 131_072, 512}, {0, 1 << 30, 512},
+		{40_000, 40_000, 8}, {40_000, 48_192, 32}, {40_000, 200_000, 512}, {5, 0, 8},
 	} {
 		drift = x.drift
 		must.Equal(t, j.every(x.events), x.want, "one event of", x)
