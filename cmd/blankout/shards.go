@@ -467,10 +467,14 @@ func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *
 	}
 	var all consumers
 	var partitions []shards.Partition
+	var decoder record.Decoder // one for all partitions, because each remembers the fields that it has met
 	for _, p := range found {
 		partition := shards.Partition{Topic: p.Topic, Number: p.Number, Unlabeled: slices.Contains(c.Kafka.UnlabeledTopics, p.Topic)}
 		p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
-			partition.Decoder, err = of(r.Schema)
+			if decoder == nil {
+				decoder, err = of(r.Schema)
+			}
+			partition.Decoder = decoder
 			return &labels.Deferred{}, err
 		}
 		var from event.Offsets
