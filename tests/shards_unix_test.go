@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -384,12 +385,16 @@ func TestShardsWithLabels(t *testing.T) {
 	}
 	m.await(2*events - 100)
 	single := newShardMembers(t, broker.ListenAddrs(), "undisturbed", 1)
-	single.start(0, args...)
+	single.start(0, append(args, "--json")...)
 	single.await(2*events - 100)
 	for _, x := range []*shardMembers{m, single} {
 		for i := range x.processes {
 			x.stop(i)
 		}
+	}
+	said := must.Get(os.ReadFile(single.log(0)))(t)
+	if n := len(regexp.MustCompile(`"measured":[1-9][0-9]+,"error":[0-9]`).FindAll(said, -1)); n != 3 {
+		t.Errorf("the answers of %d of 3 shards are measured\n%s", n, said)
 	}
 	files, _ := m.shards()
 	want, _ := single.shards()
