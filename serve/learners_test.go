@@ -37,7 +37,7 @@ func TestLearners(t *testing.T) {
 	}}
 	written := written()
 	asked := func(string) *record.Config { return &written }
-	s.Model, s.Learner, s.Promote = serve.LatestAs(r.Published, asked), serve.NamedAs(r.Published, asked), r.Promote
+	s.Model, s.Learner, s.Promote = serve.Latest(r.Published, asked), serve.Named(r.Published, asked), r.Promote
 	gate := &gated{Source: r.Source, at: 6000, wait: make(chan bool), reached: make(chan bool)}
 	r.Source = gate
 	var saved atomic.Int32

@@ -389,6 +389,8 @@ var mainMetrics = []metric{
 				emit(time.Since(s.At).Seconds())
 			}
 		})},
+	{"blankout_shard_damaged_models_total", counter, []string{"shard"}, "Published models of each shard that this member could not read. It uses the older one.",
+		byShard(func(s *shards.ShardStatus, emit func(float64)) { emit(float64(s.Damaged)) })},
 	{"blankout_shard_error_ratio", gauge, []string{"shard"}, "Fraction of a shard's own events that the answers of all shards predict wrongly, before the shard learns them.",
 		byShard(func(s *shards.ShardStatus, emit func(float64)) {
 			if s.Error != nil {

@@ -26,14 +26,9 @@ import (
 )
 
 // Latest returns a function that returns the model that a Runner published last. The function returns nil if no model
-// has been published. It is safe for concurrent use.
-func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
-	return LatestAs(published, func(string) *record.Config { return &recordConfig })
-}
-
-// LatestAs is Latest for several learners. The function asked returns the current record settings of a learner. They
-// may differ between learners and change when the format is detected.
-func LatestAs(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
+// has been published. It is safe for concurrent use. The function asked returns the current record settings of a
+// learner. They may differ between learners and change when the format is detected.
+func Latest(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
 	var as *record.Config
@@ -54,9 +49,9 @@ func LatestAs(published func() *run.Published, asked func(learner string) *recor
 	}
 }
 
-// NamedAs returns a function that returns the last published model of the learner with the given name, or nil. See
-// LatestAs.
-func NamedAs(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
+// Named returns a function that returns the last published model of the learner with the given name, or nil. See
+// Latest.
+func Named(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
 	var mu sync.Mutex
 	models := map[string]func() *served.Model{}
 	of := func(name string) func() *run.Published {
@@ -78,7 +73,7 @@ func NamedAs(published func() *run.Published, asked func(learner string) *record
 		mu.Lock()
 		model := models[learner]
 		if model == nil {
-			model = LatestAs(of(learner), asked)
+			model = Latest(of(learner), asked)
 			models[learner] = model
 		}
 		mu.Unlock()

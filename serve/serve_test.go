@@ -87,7 +87,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
-		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, recordConfig),
+		Version: "v1.2.3", Recent: r.Recent, Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig)),
 		Source: func() *stream.ConsumerStats {
 			return &stream.ConsumerStats{Retries: map[string]uint64{"timeout": 3}}
 		},
@@ -610,7 +610,7 @@ func FuzzRequests(f *testing.F) {
 			recordConfig.Columns = []string{"label", "word", "x"}
 		}
 		other := service
-		other.Model = serve.Latest(runner.Published, recordConfig)
+		other.Model = serve.Latest(runner.Published, readAs(recordConfig))
 		handlers[format] = serve.Handler(serve.DefaultConfig(), other)
 	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {
@@ -752,7 +752,7 @@ func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
 	var runner run.Runner // a real Runner has a Learner and a Source
-	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, record.DefaultConfig())}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, readAs(record.DefaultConfig()))}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -826,3 +826,8 @@ func listening() serve.Config {
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// readAs returns a function that returns the record settings of every learner.
+func readAs(c record.Config) func(learner string) *record.Config {
+	return func(string) *record.Config { return &c }
+}

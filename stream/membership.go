@@ -364,9 +364,9 @@ func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]T
 	if c.Shards == 0 {
 		return sticky(all, owned), len(all)
 	}
-	of := func(partitions []TopicPartition) (shards []TopicPartition) { // a shard is a partition of no topic
+	of := func(partitions []TopicPartition) (shards []TopicPartition) {
 		for _, p := range partitions {
-			shards = append(shards, TopicPartition{Partition: p.Partition % int32(c.Shards)})
+			shards = append(shards, c.shardOf(p))
 		}
 		slices.SortFunc(shards, TopicPartition.compare)
 		return slices.Compact(shards)
@@ -379,13 +379,18 @@ func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]T
 	given = map[string][]TopicPartition{}
 	for member, own := range sticky(shards, claims) {
 		for _, p := range all {
-			if slices.Contains(own, TopicPartition{Partition: p.Partition % int32(c.Shards)}) {
+			if slices.Contains(own, c.shardOf(p)) {
 				given[member] = append(given[member], p)
 			}
 		}
 		slices.SortFunc(given[member], TopicPartition.compare)
 	}
 	return given, len(shards)
+}
+
+// shardOf returns the shard of a partition as a partition of no topic.
+func (c *MembershipConfig) shardOf(p TopicPartition) TopicPartition {
+	return TopicPartition{Partition: int32(event.ShardOf(p.Partition, c.Shards))}
 }
 
 // sticky assigns partitions evenly: the numbers per member differ by at most one. Within this limit a member keeps the

@@ -24,6 +24,8 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/internal/s3test"
+	"blankout/internal/served"
+	"blankout/internal/served/kafka"
 	"blankout/stream"
 )
 
@@ -390,6 +392,12 @@ func TestShardsWithLabels(t *testing.T) {
 		for i := range x.processes {
 			x.stop(i)
 		}
+	}
+	connect := stream.DefaultConnectConfig()
+	connect.Brokers = broker.ListenAddrs()
+	set := must.Get(served.Open(t.Context(), "kafka:///undisturbed-snapshots", served.Options{Schemes: map[string]served.Opener{"kafka": kafka.Opener(connect)}}))(t)
+	for k, shard := range set.Shards() { // the answers are measured
+		must.True(t, shard != nil && shard.Shard.Answered.Number > 50, "shard %d: %+v", k, shard)
 	}
 	files, _ := m.shards()
 	want, _ := single.shards()

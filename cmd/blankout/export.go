@@ -25,6 +25,7 @@ import (
 
 func (p *program) export() *cobra.Command {
 	var modelFile, format, missing, out string
+	var shard int
 	c := &cobra.Command{
 		Use:   "export -m MODEL --format json|text|onnx",
 		Short: "Write a linear model as JSON, as text or as an ONNX graph",
@@ -34,8 +35,9 @@ is one object with everything that a score needs. A feature adds weight (x - cen
 
 onnx is a graph for ONNX runtimes, with an input for each field or one array of numbered
 columns. export refuses a model that ONNX does not support, for instance with text fields.
-The graph of a model that imputes has only the policies none and rescale; export warns.`,
-		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
+The graph of a model that imputes has only the policies none and rescale; export warns.
+The shards of a group are several models, of which --shard names one.`,
+		Example: "  blankout export -m model --format text\n  blankout export -m checkpoints --shard 0 --format json -o shard-0.json\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			policy, err := model.ParseMissingPolicy(missing)
@@ -50,7 +52,7 @@ The graph of a model that imputes has only the policies none and rescale; export
 			if err != nil {
 				return usageError{fmt.Errorf("export: %w", err)}
 			}
-			if err := p.runExport(modelFile, format, policy, out); err != nil {
+			if err := p.runExport(modelFile, shard, format, policy, out); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return nil
@@ -60,16 +62,25 @@ The graph of a model that imputes has only the policies none and rescale; export
 	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
 	f.StringVar(&missing, "missing-policy", "auto", "missing `POLICY` of the onnx graph: none, rescale or auto")
+	f.IntVar(&shard, "shard", -1, "`NUMBER` of one shard of a group")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions([]string{"auto", "none", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-func (p *program) runExport(modelFile, format string, policy model.MissingPolicy, out string) error {
-	m, err := readModel(modelFile)
-	if err != nil {
+// runExport writes a model, or one shard of a group if shard is not negative.
+func (p *program) runExport(modelFile string, shard int, format string, policy model.MissingPolicy, out string) error {
+	m, err := readAnswering(modelFile)
+	switch {
+	case err != nil:
 		return err
+	case shard >= 0:
+		if m, err = m.OneShard(shard); err != nil {
+			return usageError{fmt.Errorf("%s: --shard: %w", event.Address(modelFile), err)}
+		}
+	case m.Shards() != nil:
+		return usageError{fmt.Errorf("%s: the shards of a group are several models, and their mean is none that can be exported: name one with --shard 0 to %d, or ask the group over HTTP", event.Address(modelFile), len(m.Shards())-1)}
 	}
 	p.warnStale(m)
 	var b bytes.Buffer

@@ -34,6 +34,7 @@ type predictFlags struct {
 	missing   string
 	unknown   string // what to do with events without a seen feature: refuse or answer
 	unlabeled bool
+	key       string // field with the key of a record
 	maxEvents int
 	explain   explainFlags
 	seed      uint64
@@ -65,6 +66,10 @@ replaces them by [record] of a configuration; --set and flags override both.
 --refused skip counts unusable records and continues. An example without a feature that the
 model knows is unusable, unless you give --unseen answer.
 
+With the shards of a group, predict answers with their mean. --key FIELD names the field that
+is the key of a record in the topic: predict then answers as the group does, with the shard of
+the key and the mean. This needs the group's snapshots, as in -m kafka:///GROUP-snapshots.
+
 --explain writes the prediction of the HTTP server instead, with the contributions to the
 score: standardized value times weight. Features that share a column share a line.
 --explain=json writes one object for each example.
@@ -81,7 +86,8 @@ or for declared ones with --declared.
 			"  blankout predict -m model -d test.svm --groups every:8 --delete-groups 0.5 --declared --missing-policy impute\n" +
 			"  blankout predict -m model -d new.svm --unlabeled -o scores.txt\n" +
 			"  blankout predict -m model -d mails.jsonl --refused skip -o answers.csv\n" +
-			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json",
+			"  blankout predict -m s3://models/fraud.blankout -d events.jsonl --json\n" +
+			"  blankout predict -m kafka:///fraud-snapshots -d events.jsonl --key user --json",
 		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !(o.groups >= 0 && o.groups < 1) {
@@ -127,6 +133,7 @@ or for declared ones with --declared.
 	f.BoolVar(&o.rescale, "rescale", false, "drop deleted features and multiply the others by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.unknown, "unseen", "refuse", "on an example without known features: refuse, or answer\nanswer scores it as an example without features")
+	f.StringVar(&o.key, "key", "", "`FIELD` with the key of a record, for the shards of a group")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
@@ -173,6 +180,9 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	}
 	if read.Shards() != nil {
 		return p.predictWithShards(ctx, o, read)
+	}
+	if o.key != "" {
+		return usageError{fmt.Errorf("--key %s: the model is not of several shards: leave it out", o.key)}
 	}
 	head := read.Head
 	schema := head.Schema

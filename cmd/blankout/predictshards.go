@@ -32,10 +32,16 @@ type shardMeasures struct {
 	Refused  int      `json:"refused"`
 }
 
-// predictWithShards is runPredict for a set of shards. Files have no keys, so the answers are the shards' means.
+// predictWithShards is runPredict for a set of shards. Without --key the answers are the shards' means.
 func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *served.Model) error {
 	if o.remove > 0 || o.groups > 0 || o.explain.form != "" || filepath.Ext(o.out) == ".csv" {
 		return usageError{errors.New("--delete, --delete-groups, --explain and .csv are of one model: name one shard, as in -m DIRECTORY/shard-0")}
+	}
+	switch {
+	case o.key != "" && !m.Keyed():
+		return usageError{fmt.Errorf("--key %s: checkpoints do not contain how a group divides keys, and how it mixes its answers: name the group's snapshots, as in -m kafka:///GROUP-snapshots, or leave out --key for the mean of the shards", o.key)}
+	case o.key != "":
+		o.data.record.ID = o.key // only the key of the event is used: the shards decode its value again
 	}
 	schema := m.Record.Schema()
 	schema.Target = m.Target()
@@ -45,7 +51,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 	if err != nil {
 		return err
 	}
-	x := shardAnswers{model: m, refuse: o.unknown == "refuse"}
+	x := shardAnswers{model: m, keyed: o.key != "", refuse: o.unknown == "refuse"}
 	if path != "" {
 		x.out = out
 	}
@@ -82,6 +88,7 @@ func (p *program) predictWithShards(ctx context.Context, o *predictFlags, m *ser
 // shardAnswers writes and measures the answers of a set of shards.
 type shardAnswers struct {
 	model    *served.Model
+	keyed    bool          // answer with the shard of an example's key
 	refuse   bool          // refuse examples of which no shard has seen a feature
 	out      io.Writer     // nil to write nothing
 	lines    *json.Encoder // nil for rows, or for lines of class and score, or of values
@@ -93,7 +100,11 @@ type shardAnswers struct {
 
 // add answers an example of a Schema. The function place is that of answers.add.
 func (x *shardAnswers) add(ctx context.Context, e *event.Example, s *event.Schema, place func() string) error {
-	answer, err := x.model.PredictRecord(ctx, record.Record{Value: e.Value, Time: e.Time}, 0)
+	r := record.Record{Value: e.Value, Time: e.Time}
+	if x.keyed {
+		r.Key = e.Key
+	}
+	answer, err := x.model.PredictRecord(ctx, r, 0)
 	if err == nil && answer.OnlyUnseen && x.refuse {
 		err = x.model.UnseenError(answer.Unseen)
 	}
@@ -135,7 +146,7 @@ func rowOf(e *event.Example, a *served.Prediction, place func() string) []string
 		}
 		return strconv.FormatFloat(*x, 'g', -1, 64)
 	}
-	id := cmp.Or(string(e.Key), place())
+	id := cmp.Or(a.ID, string(e.Key), place())
 	if a.Value != nil {
 		return []string{id, number(a.Value), number(a.Low), number(a.High)}
 	}

@@ -172,9 +172,9 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	first := askedAs(c.Record, o.data)
 	asked.Store(&first)
 	askedOf := s.askedOf(&asked)
-	model := serve.LatestAs(s.runner.Published, askedOf)
+	model := serve.Latest(s.runner.Published, askedOf)
 	if s.runner.Contest != nil {
-		s.learner = serve.NamedAs(s.runner.Published, askedOf)
+		s.learner = serve.Named(s.runner.Published, askedOf)
 	}
 	predictor := newPredictor(c, learned(model), log)
 	var consuming atomic.Pointer[consumers]

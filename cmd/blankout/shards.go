@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -37,6 +38,8 @@ type groupMember struct {
 	log        *slog.Logger
 	// looked has the result of models, at most a second old, for the Judges: each call of models makes the learners yield.
 	looked atomic.Pointer[[]*served.Model]
+	// damaged counts the published models of each shard that could not be read.
+	damaged [shards.MaxShards]atomic.Uint64
 
 	mu     sync.Mutex
 	own    map[int]*ownShard
@@ -86,7 +89,7 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 	end()
 	reporting.Wait()
 	stop()
-	status := m.Status(m.models())
+	status := m.groupStatus()
 	if err := errors.Join(err, s.Close()); err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
@@ -110,7 +113,7 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 		}
 	}
 	// A Publisher of no shard creates the topic, and checks that the topic has no other records.
-	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: "shard-", Log: log})
+	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{ConnectConfig: c.Kafka.ConnectConfig, Topic: c.Group.SnapshotTopic(), Create: true, Shard: event.ShardPrefix, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +141,11 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 	count, err := c.Group.Count(most, there)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("[group] %w", err)}
+	}
+	options.Damaged = func(shard int, _ error) {
+		if 0 <= shard && shard < len(m.damaged) {
+			m.damaged[shard].Add(1)
+		}
 	}
 	if m.follower, err = served.Follow(ctx, where, options); err != nil {
 		return nil, err
@@ -176,7 +184,7 @@ func (m *groupMember) serve(s *service, started time.Time) error {
 	}
 	shown := serve.Service{
 		Status: func() *run.Status { return m.Total(started) }, Model: m.model, Registry: c.Record.Registry,
-		Group: func() *shards.Status { return m.Status(m.models()) }, Source: m.source,
+		Group: m.groupStatus, Source: m.source,
 		Validate: func() error { m.validate(); return nil },
 	}
 	var acceptor atomic.Pointer[serve.Acceptor]
@@ -215,7 +223,7 @@ func (m *groupMember) report(ctx context.Context, screen *screen, started time.T
 // shardConfig returns the configuration of the learner of a shard: that of the member, with a directory and partitions of
 // its own, and without a server.
 func (m *groupMember) shardConfig(s *shards.Shard) config.Config {
-	c, name := *m.config, shards.Name(s.Number)
+	c, name := *m.config, event.ShardName(s.Number)
 	within := func(directory string) string {
 		if directory == "" {
 			return ""
@@ -245,21 +253,21 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 		return err
 	}
 	info := served.ShardInfo{Number: s.Number, Shards: m.Shards, Partitions: counts[c.Kafka.Topics[0]], HalfLife: c.Learner.HalfLife, Coverage: c.Learner.Coverage}
-	if len(c.Labels.Topics) > 0 {
-		info.Coverage = 0 // answers are not measured with delayed labels
-	}
 	x := &ownShard{shard: s}
 	if x.service, err = openService(ctx, &c, runFlags{refused: "skip", shard: &info}, log); err != nil {
 		return elsewhere(err)
 	}
 	defer func() { err = elsewhere(errors.Join(err, x.Close())) }()
-	before, err := m.published(ctx, s.Number)
+	before, damaged, err := m.published(ctx, s.Number)
 	if err != nil {
 		return err
 	}
+	if damaged && len(x.runner.Offsets) == 0 {
+		return fmt.Errorf("%w: the topic %s has a damaged one, and there is no checkpoint in %s. To begin anew, delete this topic and all checkpoints", shards.ErrUnread, m.config.Group.SnapshotTopic(), c.Checkpoint.Directory)
+	}
 	if before != nil && before.Events > 0 && len(x.runner.Offsets) == 0 {
 		return usageError{fmt.Errorf("%s has learned %d events, says the topic %s, but there is no checkpoint in %s: all members need the same checkpoint.directory, on a shared disk or s3://BUCKET/PREFIX. "+
-			"To begin anew, choose another group.name, or delete this topic and all checkpoints", shards.Name(s.Number), before.Events, m.config.Group.SnapshotTopic(), c.Checkpoint.Directory)}
+			"To begin anew, choose another group.name, or delete this topic and all checkpoints", event.ShardName(s.Number), before.Events, m.config.Group.SnapshotTopic(), c.Checkpoint.Directory)}
 	}
 	var earlier *served.ShardInfo
 	if before != nil {
@@ -270,12 +278,14 @@ func (m *groupMember) learn(ctx context.Context, s *shards.Shard) (err error) {
 	}
 	x.judge = shards.NewJudge(info, earlier)
 	x.judge.Others, x.judge.Schema = m.others, func() *event.Schema { return x.runner.Learner.Schema() }
+	x.judge.Drift = func() uint64 { return x.runner.Learner.Alarms(math.MaxUint64).Drift.Event }
 	x.judge.Log = func(err error) { log.Warn("another shard cannot answer", "err", err) }
-	if x.runner.Labels == nil {
-		x.runner.Answer = x.judge.Observe
+	x.runner.Answer = x.judge.Observe
+	if x.runner.Labels != nil {
+		x.runner.Waits = x.judge.Wait
 	}
 	publisher, err := kafka.NewPublisher(ctx, kafka.PublisherConfig{
-		ConnectConfig: c.Kafka.ConnectConfig, Topic: m.config.Group.SnapshotTopic(), Create: true, Shard: shards.Name(s.Number), Start: x.runner.FirstVersion >> 32, Log: log,
+		ConnectConfig: c.Kafka.ConnectConfig, Topic: m.config.Group.SnapshotTopic(), Create: true, Shard: event.ShardName(s.Number), Start: x.runner.FirstVersion >> 32, Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", shards.ErrUnread, err)
@@ -308,20 +318,22 @@ func elsewhere(err error) error {
 	return err
 }
 
-// published returns the newest published model of a shard, or nil. It reads the topic, because the follower may be
-// behind.
-func (m *groupMember) published(ctx context.Context, shard int) (*served.Model, error) {
-	set, err := served.Open(ctx, "kafka:///"+m.config.Group.SnapshotTopic(), served.Options{Schemes: schemes(m.config), Record: &m.config.Record})
-	if errors.Is(err, kafka.ErrEmpty) {
-		return nil, nil
+// published returns the newest published model of a shard, or nil. damaged reports that the shard's newest model cannot be
+// read. published reads the topic, because the follower may be behind.
+func (m *groupMember) published(ctx context.Context, shard int) (newest *served.Model, damaged bool, err error) {
+	set, err := served.Open(ctx, "kafka:///"+m.config.Group.SnapshotTopic(), served.Options{
+		Schemes: schemes(m.config), Record: &m.config.Record, Damaged: func(k int, _ error) { damaged = damaged || k == shard },
+	})
+	if errors.Is(err, kafka.ErrEmpty) || damaged && err != nil {
+		return nil, damaged, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", shards.ErrUnread, err)
+		return nil, false, fmt.Errorf("%w: %w", shards.ErrUnread, err)
 	}
 	if n := len(set.Shards()); n != m.Shards {
-		return nil, usageError{fmt.Errorf("topic %s has a group of %d shards, not %d", m.config.Group.SnapshotTopic(), n, m.Shards)}
+		return nil, damaged, usageError{fmt.Errorf("topic %s has a group of %d shards, not %d", m.config.Group.SnapshotTopic(), n, m.Shards)}
 	}
-	return set.Shards()[shard], nil
+	return set.Shards()[shard], damaged, nil
 }
 
 // publish writes the newest model of the shard to the topic of snapshots until ctx ends, and then the last one. Nothing is
@@ -399,6 +411,15 @@ func (m *groupMember) others() []*served.Model {
 	return nil
 }
 
+// groupStatus returns the Status of the member and of all shards.
+func (m *groupMember) groupStatus() *shards.Status {
+	s := m.Status(m.models())
+	for k := range s.Shards {
+		s.Shards[k].Damaged = m.damaged[k].Load()
+	}
+	return s
+}
+
 // model returns the Model that answers with all shards, or nil before the first.
 func (m *groupMember) model() *served.Model {
 	models := m.models()
@@ -446,10 +467,14 @@ func (s *service) openOrdered(ctx context.Context, c *config.Config, consuming *
 	}
 	var all consumers
 	var partitions []shards.Partition
+	var decoder record.Decoder // one for all partitions, because each remembers the fields that it has met
 	for _, p := range found {
 		partition := shards.Partition{Topic: p.Topic, Number: p.Number, Unlabeled: slices.Contains(c.Kafka.UnlabeledTopics, p.Topic)}
 		p.Defer = func(of func(*event.Schema) (record.Decoder, error)) (_ record.Decoder, err error) {
-			partition.Decoder, err = of(r.Schema)
+			if decoder == nil {
+				decoder, err = of(r.Schema)
+			}
+			partition.Decoder = decoder
 			return &labels.Deferred{}, err
 		}
 		var from event.Offsets

@@ -41,6 +41,7 @@ type Intake struct {
 	Log         *slog.Logger // nil disables the log
 	Turns       Turns
 	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
+	Waits       func(e *event.Example, p *online.Prediction) error // see Runner.Waits
 
 	retry  retry               // nil means a single attempt
 	round  *round              // for the other contenders; nil for a single Learner

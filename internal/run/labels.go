@@ -46,6 +46,9 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 		p := in.Learner.Predict(e)
 		in.stored = p.Append(in.stored[:0])
 		outcome, w, err = j.Event(e, b.Partition, in.stored)
+		if err == nil && outcome != labels.Repeats && in.Waits != nil {
+			err = in.Waits(e, &p)
+		}
 	}
 	if err != nil {
 		return err
@@ -71,6 +74,9 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	prior, err := online.ReadPrediction(w.Prediction)
 	if err != nil {
 		return fmt.Errorf("an event that waited for its label: %w", err)
+	}
+	if err := in.predicted(w.Example, &prior); err != nil {
+		return err
 	}
 	switch {
 	case validate.HeldOut(w.Partition, w.Offset, in.Holdout):

@@ -36,6 +36,7 @@ type loop struct {
 	first      online.Alarms // alarms when Run started
 	logged     online.Alarms
 	warned     map[string]warned
+	warnNext   uint64 // number of records at which the Warnings are computed again
 
 	ahead    *ahead
 	finished chan func() // results of jobs, as functions to call
@@ -59,7 +60,7 @@ func newLoop(r *Runner) *loop {
 	}
 	l.intake = Intake{
 		Learner: r.Learner, Refused: r.Config.Refused, DeadLetters: r.DeadLetters, Labels: r.Labels, Unnamed: r.Config.Unnamed, Log: l.log,
-		retry: l.retry, Answer: r.Answer,
+		retry: l.retry, Answer: r.Answer, Waits: r.Waits,
 	}
 	if !r.unread {
 		l.intake.recent, l.intake.Turns.Asked = &r.recent, &r.asked
@@ -163,6 +164,7 @@ func (l *loop) runDueJobs() {
 	l.promoteAsked()
 	l.validateIfDue()
 	if l.unreported && now.Sub(l.reported) >= reportInterval {
+		l.warn(false)
 		l.report("")
 	}
 }
@@ -244,8 +246,11 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	l.unreported = true
 	l.publisher.news = l.publisher.news || n > 0
 	l.saver.moved = l.saver.moved || !found || *position != before
-	l.warn(false)
-	l.sayReadings(false)
+	if l.records >= l.warnNext {
+		l.warnNext = l.records + warnEvery
+		l.warn(false)
+		l.sayReadings(false)
+	}
 	if failed != nil {
 		return failed
 	}
@@ -307,6 +312,9 @@ func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
 		"on_drift", l.Learner.Config().OnDrift)
 }
+
+// warnEvery is the number of records between two looks for Warnings, which take as long as learning an event.
+const warnEvery = 64
 
 // warned is the state of the log messages about one kind of Warning.
 type warned struct {

@@ -71,9 +71,12 @@ type Runner struct {
 	Report func(*batch.Validation) error
 	// Answer receives the prediction of each event before the event was learned, in order and on the goroutine of Run.
 	// The prediction of a refused event is nil. A nil event marks the end of each batch. The slices are valid until
-	// Answer returns. An error ends the run. Answer does not support Labels, and may be nil.
+	// Answer returns. An error ends the run. Answer may be nil. With Labels it receives an event when its wait ends, with
+	// the prediction from its arrival; its label is event.Unlabeled if none arrived.
 	Answer func(e *event.Example, p *online.Prediction) error
-	Log    *slog.Logger // nil disables the log
+	// Waits receives each event that begins to wait for its label, with its prediction. It may be nil.
+	Waits func(e *event.Example, p *online.Prediction) error
+	Log   *slog.Logger // nil disables the log
 	// FirstVersion is the version of the first published Model. It must exceed the versions of all earlier runs, so
 	// that versions never decrease.
 	FirstVersion uint64

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +45,9 @@ type Options struct {
 	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. Until
 	// Updated returns, it is not called again and no newer model is read. It may be nil.
 	Updated func(*Model)
+	// Damaged is called once for every published model of a shard that cannot be read, with the number of the shard. The
+	// shard's older model, if there is one, and the other shards still answer. It may be nil.
+	Damaged func(shard int, err error)
 	// Log receives a message when Follow cannot check for a newer model, and another message when the check works
 	// again. Log may be nil.
 	Log *slog.Logger
@@ -278,19 +280,14 @@ func ShardDirectories(path string) (shards []string) {
 	if err != nil {
 		return nil
 	}
-	number := func(path string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "shard-"))
-		if err != nil {
-			return -1
-		}
-		return n
-	}
 	for _, e := range entries {
-		if e.IsDir() && strings.HasPrefix(e.Name(), "shard-") && number(e.Name()) >= 0 {
+		if e.IsDir() && event.ShardNumber(e.Name()) >= 0 {
 			shards = append(shards, filepath.Join(path, e.Name()))
 		}
 	}
-	slices.SortFunc(shards, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	slices.SortFunc(shards, func(a, b string) int {
+		return cmp.Compare(event.ShardNumber(filepath.Base(a)), event.ShardNumber(filepath.Base(b)))
+	})
 	return shards
 }
 
@@ -313,7 +310,7 @@ func (d *directories) Look(ctx context.Context) (*Model, error) {
 		case err != nil:
 			return nil, err
 		case m == nil:
-		case m.Shard == nil || fmt.Sprintf("shard-%d", m.Shard.Number) != filepath.Base(f.path) || d.models != nil && len(d.models) != m.Shard.Shards:
+		case m.Shard == nil || event.ShardName(m.Shard.Number) != filepath.Base(f.path) || d.models != nil && len(d.models) != m.Shard.Shards:
 			return nil, fmt.Errorf("%s: the checkpoint is of another shard, or of another number of shards", f.path)
 		default:
 			if d.models == nil {

@@ -73,7 +73,7 @@ func TestSourcesAgree(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
 	must.Do(t, err)
 	defer server.Close(context.Background())
 	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
@@ -146,7 +146,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
 	must.Do(t, err)
 	defer server.Close(context.Background())
 	var once sync.Once
@@ -209,7 +209,7 @@ func Example() {
 	}
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -241,4 +241,9 @@ func TestUnseenError(t *testing.T) {
 	s.Fields = append(s.Fields, event.Field{Name: "c", Kind: event.Categorical})
 	must.Equal(t, m.UnseenError([]string{"c", "c=2", "x"}).Error(), "the model has seen no feature of the event: c (c is categorical in the model), c=2, x")
 	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
+}
+
+// readAs returns a function that returns the record settings of every learner.
+func readAs(c record.Config) func(learner string) *record.Config {
+	return func(string) *record.Config { return &c }
 }

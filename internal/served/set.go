@@ -33,17 +33,19 @@ type ShardInfo struct {
 	Answered *Answered `json:"answered,omitempty"`
 }
 
-// Answered has the sums of a shard's answers to its own events, before the events were learned. One in eight events is
-// measured.
+// Answered has the sums of a shard's answers to its own events, before the events were learned. Some events are measured,
+// and each stands for several.
 type Answered struct {
-	Weight, Wrong float64 // of the events, and of the wrongly classified ones
+	Number        float64 // of measured events
+	Weight, Wrong float64 // of the events for which they stand, and of the wrongly classified ones
 	LogLoss       float64 // sum of log-losses, or of squared errors for regression
 	Covered       float64 // weight of the events whose set or interval had the label
 	Errors        float64 // sum of absolute errors, for regression
 }
 
-// Add adds the answer to an event with the given importance.
+// Add adds the answer to a measured event. weight is the sum of the importances of the events for which it stands.
 func (a *Answered) Add(j Judged, covered bool, weight float64) {
+	a.Number++
 	a.Weight += weight
 	if !j.Right {
 		a.Wrong += weight
@@ -118,13 +120,30 @@ func (m *Model) Shards() []*Model {
 	return m.set.shards
 }
 
+// OneShard returns the model of one shard of a set.
+func (m *Model) OneShard(number int) (*Model, error) {
+	switch all := m.Shards(); {
+	case all == nil:
+		return nil, fmt.Errorf("shard %d: this is one model, not the shards of a group", number)
+	case number < 0 || number >= len(all):
+		return nil, fmt.Errorf("shard %d: there are %d shards, from 0", number, len(all))
+	case all[number] == nil:
+		return nil, fmt.Errorf("shard %d has no model yet", number)
+	default:
+		return all[number], nil
+	}
+}
+
+// Keyed reports whether the Model answers with the shard of a key: it is a set of published models, not of checkpoints.
+func (m *Model) Keyed() bool { return m.set != nil && m.set.partitions > 0 }
+
 // ShardOf returns the shard of a record's key, or -1 if it is not known: the key is empty, or the model is not a set of
 // snapshots.
 func (m *Model) ShardOf(key []byte) int {
-	if m.set == nil || m.set.partitions == 0 || len(key) == 0 {
+	if !m.Keyed() || len(key) == 0 {
 		return -1
 	}
-	return int(partitionOf(key, m.set.partitions)) % len(m.set.shards)
+	return event.ShardOf(partitionOf(key, m.set.partitions), len(m.set.shards))
 }
 
 // partitionOf returns the partition to which the default partitioner of Kafka's clients sends a key: murmur2.

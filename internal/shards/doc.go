@@ -12,11 +12,3 @@
 // The package does not know how a learner is made or saved: its caller runs the learners. It must not import package
 // serve, config or cmd.
 package shards
-
-import "fmt"
-
-// Of returns the shard of a partition.
-func Of(partition int32, shards int) int { return int(partition) % shards }
-
-// Name returns the name of a shard: its directory, and its key in the topic of snapshots.
-func Name(shard int) string { return fmt.Sprintf("shard-%d", shard) }

@@ -16,8 +16,8 @@ import (
 )
 
 // judged learns events of a shard, whose weight of x is own, while another shard has learned events with the weight
-// theirs. It returns the Judge at the end.
-func judged(t *testing.T, own, theirs float64, regression bool) *Judge {
+// theirs. Labels arrive so many events later. It returns the Judge at the end.
+func judged(t *testing.T, own, theirs float64, regression bool, delay int64) *Judge {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	config := record.DefaultConfig()
@@ -40,16 +40,30 @@ func judged(t *testing.T, own, theirs float64, regression bool) *Judge {
 		d := must.Get(record.NewDecoder(config, s))(t)
 		l := must.Get(online.New(c, s))(t)
 		var e event.Example
+		var joined []event.Example
 		for offset := range int64(6000) {
 			value := draw(weight)
 			must.Do(t, d.Decode(t.Context(), record.Record{Value: value, Offset: offset}, &e))
 			e.Fingerprint = record.Fingerprint(offset, nil, value)
 			if j != nil {
 				j.Schema = l.Schema
-				p := l.Predict(&e)
+			}
+			p := l.Predict(&e)
+			switch {
+			case j != nil && delay == 0:
 				must.Do(t, j.Observe(&e, &p))
+			case j != nil:
+				e.Key = fmt.Append(nil, offset)
+				must.Do(t, j.Wait(&e, &p))
+				joined = append(joined, event.Example{Key: e.Key, Label: e.Label, Target: e.Target, Weight: e.Weight})
+				if offset%50 == 0 {
+					joined[offset].Label = event.Unlabeled // no label arrives
+				}
 			}
 			l.Learn(&e, nil)
+			if j != nil && delay > 0 && offset >= delay {
+				must.Do(t, j.Observe(&joined[offset-delay], &p))
+			}
 		}
 		return l
 	}
@@ -63,14 +77,15 @@ func judged(t *testing.T, own, theirs float64, regression bool) *Judge {
 // TestJudge checks that the own score has nearly all weight if the other shard's events are different, that the mean is
 // used if they are alike, and that answers have the coverage.
 func TestJudge(t *testing.T) {
-	for _, regression := range []bool{false, true} {
-		apart, alike := judged(t, 1, -1, regression).Info(), judged(t, 1, 1, regression).Info()
+	for i := range 4 {
+		regression, delay := i%2 == 1, int64(i/2*300)
+		apart, alike := judged(t, 1, -1, regression, delay).Info(), judged(t, 1, 1, regression, delay).Info()
 		if apart.OwnWeight < .9 || alike.OwnWeight > .8 {
 			t.Errorf("regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
 		}
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
-			if a.Weight < 650 || a.Weight > 850 || math.Abs(a.Covered/a.Weight-.9) > .03 {
+			if a.Number < 500 || a.Number > 720 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
 				t.Errorf("regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
 			}
 			if info.Own.Limit(.9) > info.Mean.Limit(.9)*1.2 {
@@ -83,7 +98,7 @@ func TestJudge(t *testing.T) {
 // TestJudgeContinues checks that a Judge continues from the ShardInfo in a snapshot, and begins anew with one that has no
 // measures.
 func TestJudgeContinues(t *testing.T) {
-	was := judged(t, 1, -1, false).Info()
+	was := judged(t, 1, -1, false, 0).Info()
 	var read served.ShardInfo
 	must.Do(t, json.Unmarshal(must.Get(json.Marshal(was))(t), &read))
 	shard := served.ShardInfo{Number: 1, Shards: 2, Coverage: .9}
@@ -93,5 +108,27 @@ func TestJudgeContinues(t *testing.T) {
 	}
 	if first := NewJudge(shard, &served.ShardInfo{}).Info(); first.OwnWeight != .5 || first.Answered.Weight != 0 {
 		t.Errorf("%+v", first)
+	}
+}
+
+// TestJudgeMeasuresFewer checks that fewer events are measured after the first ones, and more again after a drift alarm.
+func TestJudgeMeasuresFewer(t *testing.T) {
+	j := NewJudge(served.ShardInfo{Shards: 2}, nil)
+	drift := uint64(0)
+	j.Drift = func() uint64 { return drift }
+	for _, x := range []struct{ drift, events, want uint64 }{
+		{0, 0, 8}, {0, 4095, 8}, {0, 4096, 16}, {0, 8192, 32}, {0, 131_071, 256}, {0, 131_072, 512}, {0, 1 << 30, 512},
+		{40_000, 40_000, 8}, {40_000, 48_192, 32}, {40_000, 200_000, 512}, {5, 0, 8},
+	} {
+		drift = x.drift
+		must.Equal(t, j.every(x.events), x.want, "one event of", x)
+	}
+}
+
+// TestJudgeForgets checks that an answer does not wait for ever: its event's wait ends, with a label or without.
+func TestJudgeForgets(t *testing.T) {
+	j := judged(t, 1, 1, false, 300)
+	if n := len(j.waiting); n < 3 || n > 300/8*2 { // of the last 300 events
+		t.Errorf("%d answers wait", n)
 	}
 }

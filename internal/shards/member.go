@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout/internal/event"
 	"blankout/internal/run"
 	"blankout/stream"
 )
@@ -127,7 +128,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 func (m *Member) take(ctx context.Context, g *stream.Generation) {
 	assigned := map[int][]stream.TopicPartition{}
 	for _, p := range g.Partitions {
-		k := Of(p.Partition, m.Shards)
+		k := event.ShardOf(p.Partition, m.Shards)
 		assigned[k] = append(assigned[k], p)
 	}
 	m.release(assigned)
@@ -146,7 +147,7 @@ func (m *Member) take(ctx context.Context, g *stream.Generation) {
 			defer stop()
 			if err := m.learn(learning, s); err != nil {
 				select {
-				case m.failed <- fmt.Errorf("%s: %w", Name(s.Number), err):
+				case m.failed <- fmt.Errorf("%s: %w", event.ShardName(s.Number), err):
 				default: // Run ends with an earlier error
 				}
 			}

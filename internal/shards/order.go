@@ -56,6 +56,8 @@ type partition struct {
 	index   int // current record in batch
 	ended   bool
 	skipped bool // see Ordered
+	// idle is for how long its log has had no further record, as far as Ordered has waited for any partition.
+	idle time.Duration
 }
 
 func (p *partition) has() bool { return p.index < len(p.batch.Examples) }
@@ -127,15 +129,17 @@ func (o *Ordered) refill(ctx context.Context, p *partition) (passed bool, err er
 	if p.skipped {
 		return o.poll(ctx, p, 0)
 	}
-	for idle := time.Duration(0); !p.has() && !p.ended && !passed; {
+	for !p.has() && !p.ended && !passed {
 		wait := min(o.Idle, 100*time.Millisecond)
 		if passed, err = o.poll(ctx, p, wait); err != nil {
 			return false, err
 		}
-		if idle += wait; !p.AtEnd() {
-			idle = 0
+		for _, q := range o.partitions { // so that partitions that end together are waited for together
+			if q.idle += wait; !q.AtEnd() {
+				q.idle = 0
+			}
 		}
-		if idle >= o.Idle && !p.has() && !passed {
+		if p.idle >= o.Idle && !p.has() && !passed {
 			p.skipped = true
 			return false, nil
 		}
@@ -163,7 +167,9 @@ func (o *Ordered) poll(ctx context.Context, p *partition, wait time.Duration) (p
 		p.batch.Examples = p.batch.Examples[:0]
 		return false, err
 	}
-	p.skipped = p.skipped && !p.has()
+	if p.has() {
+		p.skipped, p.idle = false, 0
+	}
 	return !p.has(), nil
 }
 

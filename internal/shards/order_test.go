@@ -151,3 +151,35 @@ func TestOrderWaitsForBrokers(t *testing.T) {
 	o.Idle = 150 * time.Millisecond
 	must.EqualSlices(t, take(t, o, 2), []logged{{"a", 0, 0, 1}, {"a", 1, 0, 2}}, "records")
 }
+
+// TestOrderWaitsTogether checks that partitions that are at their ends at the same time hold up the others once, not one
+// after the other, but that the time before a partition is at its end does not count.
+func TestOrderWaitsTogether(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	s := event.NewSchema(10, []string{"a"}, 2)
+	const n, idle = 10, 3 // idle is the number of polls for which a partition at its end holds up the others
+	var partitions []Partition
+	polls := 0
+	for k := range int32(n) {
+		p := logOf(t, s, []logged{{"a", k, 0, int64(k)}}, 0, false, r)
+		next, atEnd := p.Next, p.AtEnd
+		p.Next = func(ctx context.Context, b *event.Batch) error {
+			if ctx.Err() == nil { // else the partition is skipped, and not waited for
+				polls++
+			}
+			return next(ctx, b)
+		}
+		if k == n-1 {
+			p.AtEnd = func() bool { return atEnd() && polls >= 25 } // the records of its log are not known before
+		}
+		partitions = append(partitions, p)
+	}
+	last := logOf(t, s, []logged{{"b", 0, 0, 99}}, 0, false, r)
+	o := NewOrdered(s, append(partitions, last))
+	o.Idle = idle * 100 * time.Millisecond
+	got := take(t, o, n+1)
+	must.Equal(t, got[n], logged{"b", 0, 0, 99}, "the last record")
+	// The records take ten polls. Then the first partition holds up the others for three, and the others for one each,
+	// except the last, which holds them up for three after its end.
+	must.True(t, polls >= 25+idle-2 && polls <= 25+idle+1, "%d polls", polls)
+}

@@ -5,6 +5,7 @@ package shards
 import (
 	"time"
 
+	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/run"
 	"blankout/internal/served"
@@ -27,8 +28,10 @@ type ShardStatus struct {
 	Number int       `json:"shard"`
 	Events uint64    `json:"events"`
 	At     time.Time `json:"at,omitzero"` // zero if the shard has published no model
-	// OwnWeight is the fraction of the shard's own score in its answers. Measured is the weight of the events by which
-	// the answers were measured. The errors are null without such events.
+	// Damaged is the number of published models of the shard that this member could not read.
+	Damaged uint64 `json:"damaged"`
+	// OwnWeight is the fraction of the shard's own score in its answers. Measured is the number of events by which the
+	// answers were measured. The errors are of all events, estimated from these, and null without them.
 	OwnWeight float64  `json:"own_weight"`
 	Measured  float64  `json:"measured"`
 	Error     *float64 `json:"error"` // in percent; for regression null
@@ -75,7 +78,7 @@ func (s *ShardStatus) describe(m *served.Model) {
 		return
 	}
 	fraction := func(x float64) *float64 { x /= a.Weight; return &x }
-	s.Measured = a.Weight
+	s.Measured = a.Number
 	if m.Target() == loss.Sign {
 		s.Error, s.LogLoss = fraction(100*a.Wrong), fraction(a.LogLoss)
 	} else {
@@ -110,7 +113,7 @@ func (m *Member) Total(started time.Time) *run.Status {
 	}
 	for _, x := range own {
 		if why := x.NotReady(); why != "" && out.NotReady == "" {
-			out.NotReady = Name(x.Number) + ": " + why
+			out.NotReady = event.ShardName(x.Number) + ": " + why
 		}
 		if r := x.Runner(); r != nil {
 			out.Add(r.Status())

@@ -70,6 +70,9 @@ func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
 		return a, errors.New("a model that was loaded does not learn: load a checkpoint that a learner saved")
 	}
 	p := q.payload
+	if l.model != nil && l.model.Shards() != nil {
+		return a, errors.New("the shards of a group take only lines of JSON, with their keys: ask for answers")
+	}
 	if q.flags&flagLabels != 0 {
 		if r.labels, p, err = numbers(p, q.events, r.labels); err != nil {
 			return a, err
@@ -291,9 +294,12 @@ func (l *learner) answers(ctx context.Context, q request) (a answer, err error) 
 	explain, p := binary.LittleEndian.Uint64(q.payload), q.payload[8:]
 	m := l.now()
 	for i := range q.events {
-		var line []byte
+		var key, line []byte
+		if q.flags&flagKeys != 0 {
+			key, p, _ = bytes.Cut(p, []byte{'\n'})
+		}
 		line, p, _ = bytes.Cut(p, []byte{'\n'})
-		answer, err := m.PredictRecord(ctx, record.Record{Value: line}, int(min(explain, math.MaxInt32)))
+		answer, err := m.PredictRecord(ctx, record.Record{Key: key, Value: line}, int(min(explain, math.MaxInt32)))
 		var refused *event.Refusal
 		switch {
 		case errors.As(err, &refused):

@@ -34,6 +34,7 @@ type learner struct {
 	settings []string
 	online   *online.Learner // nil for a model
 	source   served.Source   // source of an opened model
+	shard    *int            // the shard that was opened; nil for all
 	model    *served.Model   // current model; nil for a learner that has learned since
 	client   json.RawMessage // data that a client has stored with the learner
 
@@ -159,6 +160,7 @@ type Address struct {
 	Address string `json:"address"` // a file, a directory of checkpoints, a server, or a topic or object of snapshots
 	Token   string `json:"token"`
 	Missing string `json:"missing_policy"`
+	Shard   *int   `json:"shard"` // one shard of a group; null for all
 	// Settings are the settings of [kafka] and [s3], in addition to the environment's settings.
 	Settings []string `json:"settings"`
 }
@@ -192,15 +194,20 @@ func openModel(ctx context.Context, payload []byte) (*learner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOpening, errors.Join(err, source.Close()))
 	}
+	if a.Shard != nil {
+		if m, err = m.OneShard(*a.Shard); err != nil {
+			return nil, fmt.Errorf("%w: %w", errSettings, errors.Join(err, source.Close()))
+		}
+	}
 	if policy == model.MissingImpute && m.Head.Covariance == nil {
 		return nil, fmt.Errorf("%w: missing_policy impute: the model has no covariance of numeric columns to impute from", errSettings)
 	}
-	l := &learner{source: source}
+	l := &learner{source: source, shard: a.Shard}
 	return l, l.setModel(m)
 }
 
 func readModel(data []byte) (*learner, error) {
-	m, err := served.Decode(data)
+	m, err := decodeModel(data)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +216,6 @@ func readModel(data []byte) (*learner, error) {
 }
 
 func (l *learner) setModel(m *served.Model) error {
-	if m.Shards() != nil {
-		return fmt.Errorf("%w: the shards of a group are several models: name one, as in DIRECTORY/shard-0, or ask a member over HTTP", errOpening)
-	}
 	l.model, l.record = m, m.Record
 	schema := m.Schema.Clone()
 	schema.Names = nil // predictions do not need names
@@ -272,6 +276,8 @@ type Inspection struct {
 	Noise      string   `json:"noise"`
 	Version    uint64   `json:"version,omitempty"` // version of a snapshot
 	Published  string   `json:"published,omitempty"`
+	Shards     int      `json:"shards,omitempty"`     // number of shards of a group that answer together; they take only opAnswers
+	Keyed      bool     `json:"keyed,omitempty"`      // the shard of a key is known
 	ZeroBased  bool     `json:"zero_based,omitempty"` // numeric columns start at 0 in lines of svmlight
 	Settings   []string `json:"settings,omitempty"`
 	// Client is what the client stored when the learner was saved.
@@ -287,6 +293,12 @@ func (l *learner) inspect() (answer, error) {
 		Events: m.Events, Regression: loss.IsRegression(m.Loss), Classes: append([]string{}, l.schema.Classes...), Kind: m.Kind(),
 		Loss: m.Loss, Noise: m.Noise, Version: m.Version, ZeroBased: l.schema.ZeroBased, Settings: l.settings, Client: l.client, Fields: []string{},
 	}
+	for _, shard := range m.Shards() {
+		if shard != nil {
+			i.Shards++
+		}
+	}
+	i.Keyed = m.Keyed()
 	seen := map[string]bool{"": true}
 	for _, f := range l.schema.Fields {
 		if f.Kind != event.Cross && !seen[f.Name] {
@@ -360,8 +372,12 @@ func (l *learner) export(payload []byte) (a answer, err error) {
 		return a, err
 	}
 	var b bytes.Buffer
-	switch m := l.now(); as.Format {
-	case "model":
+	switch m := l.now(); {
+	case m.Shards() != nil && as.Format == "model":
+		err = encodeShards(&b, m)
+	case m.Shards() != nil:
+		return a, &export.RefusedError{Why: "the shards of a group are several models, and their mean is none: load one of them, as in load(…, shard=0)"}
+	case as.Format == "model":
 		if linear, ok := m.Model.(*model.Linear); ok && l.online != nil {
 			m = served.New(linear.Compact(), l.record)
 		}
@@ -370,4 +386,54 @@ func (l *learner) export(payload []byte) (a answer, err error) {
 		_, err = export.Write(&b, m, as.Format, policy)
 	}
 	return answer{payload: b.Bytes()}, err
+}
+
+// shardsMark begins the shards of a group as one file: after it, each shard is its size (uint64) and its file.
+const shardsMark = "blankout shards\n"
+
+// encodeShards writes all models of a set, for decodeModel.
+func encodeShards(to *bytes.Buffer, m *served.Model) error {
+	to.WriteString(shardsMark)
+	for _, shard := range m.Shards() {
+		if shard == nil {
+			continue
+		}
+		var b bytes.Buffer
+		if err := shard.Encode(&b); err != nil {
+			return err
+		}
+		to.Write(binary.LittleEndian.AppendUint64(nil, uint64(b.Len())))
+		to.Write(b.Bytes())
+	}
+	return nil
+}
+
+// decodeModel returns the model in the bytes of a file, or of encodeShards.
+func decodeModel(data []byte) (*served.Model, error) {
+	rest, several := bytes.CutPrefix(data, []byte(shardsMark))
+	if !several {
+		return served.Decode(data)
+	}
+	var shards []*served.Model
+	for len(rest) > 0 {
+		if len(rest) < 8 || binary.LittleEndian.Uint64(rest) > uint64(len(rest)-8) {
+			return nil, fmt.Errorf("%w: a shard is shorter than it says", checkpoint.ErrDamaged)
+		}
+		end := 8 + binary.LittleEndian.Uint64(rest)
+		m, err := served.Decode(rest[8:end])
+		if err != nil {
+			return nil, err
+		}
+		if m.Shard == nil || shards != nil && len(shards) != m.Shard.Shards {
+			return nil, fmt.Errorf("%w: a model of another set of shards", checkpoint.ErrDamaged)
+		}
+		if shards == nil {
+			shards = make([]*served.Model, m.Shard.Shards)
+		}
+		shards[m.Shard.Number], rest = m, rest[end:]
+	}
+	if shards == nil {
+		return nil, fmt.Errorf("%w: no shard", checkpoint.ErrDamaged)
+	}
+	return served.NewSet(shards), nil
 }

@@ -36,7 +36,7 @@ const (
 	opHello   = 'h' // empty request; answer: JSON {"version": …, "protocol": 2}
 	opNew     = 'n' // create a learner: JSON list of settings, ["learner.loss=logistic", "record.max_classes=5"]
 	opLoad    = 'l' // load a saved learner: size of the list of settings (uint64), the list, a checkpoint
-	opOpen    = 'o' // open a model for predictions: JSON {"address": FILE, DIRECTORY or URL, "token": …, "missing_policy": …, "settings": […]}
+	opOpen    = 'o' // open a model for predictions: JSON {"address": FILE, DIRECTORY or URL, "token": …, "missing_policy": …, "shard": number of one shard of a group, "settings": […]}
 	opLook    = 'u' // look for a newer model at the address of this one: JSON, an unused number; answer: JSON, whether a newer model now has that number
 	opModel   = 'b' // open a model for predictions: the bytes of a model, checkpoint or snapshot
 	opClose   = 'x' // discard the learner or model
@@ -45,14 +45,14 @@ const (
 	opInspect = 'i' // empty request; answer: JSON with events, classes, fields, measures, forecast and warnings
 	opSave    = 'w' // save: empty, or JSON that i returns as client after loading; answer: the bytes of a checkpoint
 	opExport  = 'e' // export: JSON {"format": "model", "onnx", "json" or "text", "missing_policy": …}; answer: that file
-	opAnswers = 'a' // predict as HTTP: number of features to explain (uint64), lines of JSON; answer: lines of JSON as from POST /v1/predict
+	opAnswers = 'a' // predict as HTTP: number of features to explain (uint64), lines of JSON, with the flag for keys before each event a line with the key of its record; answer: lines of JSON as from POST /v1/predict
 
 	opLines  = 'J' // learn or predict lines of JSON, see the flags
 	opRows   = 'R' // learn or predict rows: the number of a shape (uint64), then rows of float64; NaN is null
 	opSparse = 'S' // learn or predict sparse rows: starts of the rows and the end of the last (int64), columns from 0 (int64), values (float64)
 )
 
-// The flags of opLines, opRows and opSparse.
+// The flags of opLines, opRows, opSparse and opAnswers.
 const (
 	flagLearn   = 1 << iota // learn the events; otherwise only predict
 	flagAnswer              // answer with the prediction of each event, before it is learned
@@ -61,6 +61,7 @@ const (
 	flagScores              // answer with scores instead of probabilities, or of value, low and high
 	flagUnseen              // also predict events in which no feature has been seen, which are otherwise refused
 	flagChoice              // answer with the index of the predicted class, in the order of c
+	flagKeys                // of a: before each event there is a line with its key
 )
 
 // Server holds the learners of one process.
@@ -272,6 +273,9 @@ func (s *Server) look(ctx context.Context, l *learner, payload []byte) (a answer
 		return a, errors.New("the model has no address where a newer one could be")
 	}
 	m, err := l.source.Look(ctx)
+	if err == nil && m != nil && l.shard != nil {
+		m, err = m.OneShard(*l.shard)
+	}
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", errOpening, err)
 	}

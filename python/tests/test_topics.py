@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 import blankout
 from conftest import ROOT
+from test_model import same
 
 EVENTS = [{"label": i % 2, "x": i % 5 + i % 2, "word": f"w{i % 7}"} for i in range(400)]
 
@@ -18,7 +22,7 @@ def broker(tmp_path_factory):
     """The address of a broker with the topics that the tests use."""
     path = tmp_path_factory.mktemp("broker") / "broker"
     subprocess.run(["go", "build", "-o", path, "./tools/broker"], cwd=ROOT, check=True)
-    process = subprocess.Popen([path, "models", "empty"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([path, "models", "empty", "shared:2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process.stdout.readline().strip()
     process.stdin.close()
     assert process.wait() == 0
@@ -55,3 +59,54 @@ def test_what_is_no_snapshot_is_refused(broker):
         blankout.load(f"kafka://{broker}")
     with pytest.raises(blankout.SettingsError, match="kafka.tls.enbled"):
         blankout.load(f"kafka://{broker}/empty", settings={"kafka.tls.enbled": True})
+
+
+def test_the_shards_of_a_group_answer_together(program, broker):
+    """The answers are those of the program: the mean, and with keys the shard of the key and the mean."""
+    events = [{"label": str(i % 2), "x": i % 5 + i % 2, "user": f"u{i % 7}"} for i in range(600)]
+    config = program.write("group.toml", f'[kafka]\nbrokers = ["{broker}"]\ntopics = ["shared"]\n[record]\nformat = "json"\ndrop = ["pad"]\n[http]\naddress = ""\n[snapshot]\ninterval = "100ms"\n[checkpoint]\ninterval = "100ms"\n[group]\nname = "g"\n')
+    padded = program.events("shared.jsonl", [{**e, "pad": "p" * 5000} for e in events])  # a batch is a megabyte, and each has another partition
+    program("produce", "-q", "-f", config, "-d", padded)
+    where = f"kafka://{broker}/g-snapshots"
+    member = subprocess.Popen([program.path, "run", "-f", config, "--group", "g"], cwd=program.home, stderr=subprocess.PIPE)
+    try:
+        while True:
+            assert member.poll() is None, member.stderr.read()
+            try:
+                if blankout.load(where).events == 600:
+                    break
+            except OSError:
+                pass  # nothing has been published yet
+            time.sleep(0.1)
+    finally:
+        member.send_signal(signal.SIGINT)
+        member.communicate()
+    asked = [{"x": e["x"], "user": e["user"]} for e in events[:40]]
+    keys = [e["user"] for e in asked]
+    asked_data = program.events("asked.jsonl", asked)
+    group = blankout.load(where)
+    assert group.shards == 2 and list(group.classes_) == ["0", "1"]
+    for model, keyed, want in [
+        (group, keys, program.answers(where, asked_data, "--key", "user")),
+        (group, None, program.answers(where, asked_data)),
+        (blankout.load(program.home / "checkpoints"), None, program.answers(program.home / "checkpoints", asked_data)),
+        (pickle.loads(pickle.dumps(group)), keys, program.answers(where, asked_data, "--key", "user")),
+    ]:
+        for got, w in zip(model.answers(asked, keys=keyed), want, strict=True):
+            same(got, {**w, "version": got.version, "id": got.id})
+        assert model.predict(asked, keys=keyed).tolist() == [w["class"] for w in want]
+        assert model.predict_proba(asked, keys=keyed).tolist() == [[w["probabilities"][c] for c in model.classes_] for w in want]
+        assert model.decision_function(asked, keys=keyed) == pytest.approx([w["score"] for w in want])
+    assert group.predict_proba(asked, keys=keys).tolist() != group.predict_proba(asked).tolist()
+    with pytest.raises(ValueError, match="g-snapshots|GROUP-snapshots"):
+        blankout.load(program.home / "checkpoints").predict(asked, keys=keys)
+    with pytest.raises(ValueError, match="39 of 40"):
+        group.predict(asked, keys=keys[1:])
+    with pytest.raises(blankout.UnsupportedError, match="shard=0"):
+        group.to_onnx()
+    alone = blankout.load(where, shard=1)
+    assert alone.shards == 0 and 0 < alone.events < 600 and alone.predict_proba(asked).shape == (40, 2)
+    with pytest.raises(ValueError, match="single model"):
+        alone.predict(asked, keys=keys)
+    with pytest.raises(blankout.SettingsError, match="there are 2 shards"):
+        blankout.load(where, shard=2)

@@ -1,6 +1,7 @@
 // Command shards compares the answers of a stream's shards with one learner of the whole stream.
 //
 //	go run ./tools/shards -d elec2/stream.svm.gz -d sea/stream.svm.gz     records go to shards at random
+//	go run ./tools/shards -key 72-355 -d airlines_50k/stream.svm.gz        records with the same first column of 72 to 355 go to one shard
 //	go run ./tools/shards -users 50 -users 400                            every user's records go to one shard
 //
 // Every event is answered before it is learned: by one learner, by the own shard alone, by the mean of all shards, and by
@@ -22,6 +23,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"blankout/internal/event"
 	"blankout/internal/measure"
@@ -41,6 +43,13 @@ func main() {
 	flag.IntVar(&c.every, "every", 500, "learned events of all shards between two snapshots")
 	flag.IntVar(&c.most, "max-events", 100_000, "largest number of events of a file")
 	flag.BoolVar(&c.shuffle, "shuffle", false, "shuffle the events of files, so that nothing drifts")
+	flag.Func("key", "`FROM-TO`: the key of a record in a file is its first column of this range", func(text string) (err error) {
+		from, to, _ := strings.Cut(text, "-")
+		first, err := strconv.ParseUint(from, 10, 32)
+		last, err2 := strconv.ParseUint(to, 10, 32)
+		c.keyFrom, c.keyTo = uint32(first), uint32(last)
+		return errors.Join(err, err2)
+	})
 	flag.Parse()
 	if err := c.run(context.Background(), os.Stdout, files, users); err != nil {
 		fmt.Fprintln(os.Stderr, "shards:", err)
@@ -64,9 +73,11 @@ type keyed struct {
 type comparison struct {
 	every, most int
 	shuffle     bool
+	// The key of a record in a file is its first column of keyFrom to keyTo. If keyTo is 0, keys are random.
+	keyFrom, keyTo uint32
 }
 
-// run compares on files, whose records have random keys, and on generated users.
+// run compares on files and on generated users.
 func (c *comparison) run(ctx context.Context, out io.Writer, files, users []string) error {
 	fmt.Fprintln(out, "| stream | shards | one learner | own shard | mean | answer | in sets | own weight |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
@@ -93,7 +104,7 @@ func (c *comparison) run(ctx context.Context, out io.Writer, files, users []stri
 	return nil
 }
 
-// read returns the records of a file with random keys, and how to decode them.
+// read returns the records of a file with their keys, and how to decode them.
 func (c *comparison) read(ctx context.Context, file string) (records []keyed, config record.Config, err error) {
 	config = record.DefaultConfig()
 	config.KeepValue = true
@@ -112,7 +123,7 @@ func (c *comparison) read(ctx context.Context, file string) (records []keyed, co
 		}
 		for i := range b.Examples {
 			if e := &b.Examples[i]; e.Refused == nil && len(records) < c.most {
-				records = append(records, keyed{slices.Clone(e.Value), r.Uint64()})
+				records = append(records, keyed{slices.Clone(e.Value), c.keyOf(e, r)})
 			}
 		}
 	}
@@ -120,6 +131,18 @@ func (c *comparison) read(ctx context.Context, file string) (records []keyed, co
 		r.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
 	}
 	return records, source.Record(), nil
+}
+
+// keyOf returns the key of an event of a file.
+func (c *comparison) keyOf(e *event.Example, r *rand.Rand) uint64 {
+	if c.keyTo > 0 {
+		for _, column := range e.Features.Index {
+			if c.keyFrom <= column && column <= c.keyTo {
+				return uint64(column)
+			}
+		}
+	}
+	return r.Uint64()
 }
 
 // ofUsers returns events of a number of users, whose number is the key.
@@ -197,6 +220,7 @@ func (c *comparison) learn(ctx context.Context, records []keyed, config record.C
 		}
 		x.judge = shards.NewJudge(served.ShardInfo{Number: k, Shards: n, Coverage: defaults.Coverage}, nil)
 		x.judge.Others, x.judge.Schema = func() []*served.Model { return models }, x.Learner.Schema
+		x.judge.Drift = func() uint64 { return x.Learner.Alarms(math.MaxUint64).Drift.Event }
 	}
 	for i, r := range records {
 		k := int(r.key % uint64(n))

@@ -1,12 +1,20 @@
 package kafka_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 
+	"blankout/internal/event"
 	"blankout/internal/must"
 	"blankout/internal/served"
 	"blankout/internal/served/kafka"
+	"blankout/stream"
 )
 
 // ofShard returns a model of a shard.
@@ -64,4 +72,75 @@ func TestShardTopic(t *testing.T) {
 	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil {
 		t.Error("a learner publishes to the topic of a group")
 	}
+}
+
+// TestDamagedShard checks that a damaged or incomplete model of a shard is reported once, with its shard, that the shard's
+// older model and the other shards still answer, and that the shard is used again once it is whole.
+func TestDamagedShard(t *testing.T) {
+	_, connect, where := snapshotBroker(t)
+	open := func(k int) *kafka.Publisher {
+		p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, Shard: event.ShardName(k), Start: 1}))(t)
+		t.Cleanup(func() { p.Close() })
+		return p
+	}
+	zero, one := open(0), open(1)
+	must.Do(t, zero.Publish(t.Context(), ofShard(0, 1<<32, 1)))
+	must.Do(t, one.Publish(t.Context(), ofShard(1, 1<<32, 2)))
+
+	var log bytes.Buffer
+	damaged := map[int]int{}
+	o := options(connect)
+	o.Log, o.Damaged = slog.New(slog.NewTextHandler(&log, nil)), func(shard int, _ error) { damaged[shard]++ }
+	source := must.Get(served.NewSource(where, o))(t)
+	defer source.Close()
+	// look returns the versions of the shards in the newest set, or nil if there is no newer one.
+	look := func() (versions []uint64) {
+		t.Helper()
+		if set := must.Get(source.Look(t.Context()))(t); set != nil {
+			for _, m := range set.Shards() {
+				versions = append(versions, m.Version)
+			}
+		}
+		return versions
+	}
+	must.Equal(t, fmt.Sprint(look()), fmt.Sprint([]uint64{1 << 32, 1 << 32}), "versions")
+	c := stream.DefaultProducerConfig()
+	c.ConnectConfig, c.Topic = connect, "snapshots"
+	p := must.Get(stream.NewProducer(t.Context(), c))(t)
+	defer p.Close()
+	write := func(m stream.Message) {
+		t.Helper()
+		must.Do(t, p.WriteTo(t.Context(), 0, m))
+		must.Do(t, p.Flush(t.Context()))
+	}
+	write(stream.Message{Key: []byte("shard-1"), Value: []byte("half a manif")})
+	must.Do(t, zero.Publish(t.Context(), ofShard(0, 1<<32+1, 1))) // after the damaged record
+	must.Equal(t, fmt.Sprint(look()), fmt.Sprint([]uint64{1<<32 + 1, 1 << 32}), "versions with a damaged manifest")
+	must.Equal(t, len(look()), 0, "newer models")
+	must.Equal(t, fmt.Sprint(damaged), "map[1:1]", "damaged models")
+	must.Equal(t, strings.Count(log.String(), "cannot be read"), 1, "messages", log.String())
+	must.True(t, strings.Contains(log.String(), "shard=shard-1"), "%v", &log)
+
+	write(stream.Message{Key: []byte("shard-1"), Value: manifestOf(`{"format":1,"version":4294967298,"prefix":"1/","blocks":[{"name":"head","bytes":1,"pieces":["00"]}]}`)})
+	must.Equal(t, len(look()), 0, "newer models")
+	must.Equal(t, fmt.Sprint(damaged), "map[1:2]", "damaged models")
+	must.Equal(t, strings.Count(log.String(), "cannot be read"), 1, "messages", log.String())
+
+	// One that begins to read now finds no older model of the shard.
+	found := map[int]int{}
+	o.Damaged = func(shard int, _ error) { found[shard]++ }
+	set := must.Get(served.Open(t.Context(), where, o))(t)
+	must.True(t, set.Shards()[0] != nil && set.Shards()[1] == nil, "%v", set.Shards())
+	must.Equal(t, fmt.Sprint(found), "map[1:1]", "damaged models")
+
+	must.Do(t, one.Publish(t.Context(), ofShard(1, 1<<32+3, 2)))
+	must.Equal(t, fmt.Sprint(look()), fmt.Sprint([]uint64{1<<32 + 1, 1<<32 + 3}), "versions of whole shards")
+	must.Equal(t, len(look()), 0, "newer models")
+	must.True(t, strings.Contains(log.String(), "can be read again"), "%v", &log)
+}
+
+// manifestOf returns the value of a manifest with this text.
+func manifestOf(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return []byte(hex.EncodeToString(sum[:]) + "\n" + text)
 }

@@ -31,7 +31,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,12 +104,14 @@ type contents struct {
 	offset   int64             // offset of the manifest
 	bytes    int64             // total size of the pieces
 	strange  uint64            // number of unknown records
+	broken   error             // why the newest model cannot be read; nil if it can
+	brokenAt int64             // offset of its manifest
 }
 
 // shardKey returns the shard that a record belongs to, and its key within the shard. Without a shard, shard is "".
 func shardKey(key []byte) (shard, rest string) {
 	rest = string(key)
-	if !strings.HasPrefix(rest, "shard-") {
+	if !strings.HasPrefix(rest, event.ShardPrefix) {
 		return "", rest
 	}
 	if shard, rest, _ = strings.Cut(rest, "/"); rest == "" {
@@ -144,12 +148,13 @@ func (c *contents) add(r record.Record, key string, keep bool) error {
 	}
 	m, err := decodeManifest(r.Value)
 	if err != nil {
-		return fmt.Errorf("offset %d: %w", r.Offset, err)
+		c.broken, c.brokenAt = fmt.Errorf("offset %d: %w", r.Offset, err), r.Offset
+		return c.broken
 	}
 	if m.Prefix != "" && c.manifest != nil && c.manifest.Version > m.Version {
 		return nil
 	}
-	c.manifest, c.offset = m, r.Offset
+	c.manifest, c.offset, c.broken = m, r.Offset, nil
 	return nil
 }
 
@@ -224,6 +229,8 @@ type topicSource struct {
 	contents map[string]*contents     // by shard; "" is the model of a topic without shards
 	models   map[string]*served.Model // the shards' models, by shard
 	returned map[string]int64         // offset of the last returned manifest of each shard
+	told     map[string]int64         // offset of the last reported damaged manifest of each shard
+	ready    *served.Model            // assembled, but not returned yet
 	end      int64                    // end offset of the log
 	next     int64
 }
@@ -249,10 +256,20 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 	}
 	for quiet := false; ; {
 		if s.next >= s.end {
-			if model, err := s.assemble(); model != nil {
-				return model, nil
+			model, err := s.assemble()
+			if quiet { // no further records will complete a model
+				s.tell()
+			}
+			if model != nil {
+				s.ready = model
+			}
+			if ready := s.ready; ready != nil && (quiet || !s.untold()) {
+				s.ready = nil
+				return ready, nil
+			} else if ready != nil {
+				// Wait: a further record may complete the damaged shard.
 			} else if err != nil {
-				if quiet { // no further records will complete the model
+				if quiet {
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
 			} else if quiet && len(s.returned) == 0 {
@@ -283,7 +300,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 		if s.next, s.end = b.Next, b.HighWater; b.Reset { // the reader restarts at the start of the log, perhaps of a recreated topic
 			s.forget()
 		}
-		bytes := int64(0)
+		bytes, broken := int64(0), error(nil)
 		for _, r := range b.Records {
 			shard, key := shardKey(r.Key)
 			c := s.contents[shard]
@@ -291,9 +308,12 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 				c = &contents{pieces: map[string][]byte{}}
 				s.contents[shard] = c
 			}
-			if err := c.add(r, key, true); err != nil {
-				return nil, fmt.Errorf("topic %s: %w", s.topic, err)
+			if err := c.add(r, key, true); err != nil && shard == "" {
+				broken = err
 			}
+		}
+		if broken != nil {
+			return nil, fmt.Errorf("topic %s: %w", s.topic, broken)
 		}
 		for _, c := range s.contents {
 			bytes += c.bytes
@@ -309,31 +329,63 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 
 // forget forgets what was read of the topic.
 func (s *topicSource) forget() {
-	s.contents, s.models, s.returned = map[string]*contents{}, map[string]*served.Model{}, map[string]int64{}
+	s.contents, s.models, s.returned, s.told = map[string]*contents{}, map[string]*served.Model{}, map[string]int64{}, map[string]int64{}
+	s.ready = nil
+}
+
+// untold reports whether tell would report a damaged shard.
+func (s *topicSource) untold() bool {
+	for shard, c := range s.contents {
+		if at, told := s.told[shard]; shard != "" && c.broken != nil && (!told || at != c.brokenAt) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell reports each shard whose newest model cannot be read. The log has one message until the shard is whole again.
+func (s *topicSource) tell() {
+	for _, shard := range slices.Sorted(maps.Keys(s.contents)) {
+		c := s.contents[shard]
+		at, told := s.told[shard]
+		switch {
+		case shard == "":
+		case c.broken == nil && told:
+			delete(s.told, shard)
+			s.options.Log.Info("a shard's snapshot can be read again", "topic", s.topic, "shard", shard)
+		case c.broken != nil && (!told || at != c.brokenAt):
+			if s.told[shard] = c.brokenAt; !told {
+				s.options.Log.Warn("a shard's newest snapshot cannot be read: answers use its older one, or the other shards", "topic", s.topic, "shard", shard, "older", s.models[shard] != nil, "err", c.broken)
+			}
+			if s.options.Damaged != nil {
+				s.options.Damaged(event.ShardNumber(shard), c.broken)
+			}
+		}
+	}
 }
 
 // assemble returns the newest model, or the set of the newest models of all shards. It returns nil if Look has returned
-// it, or nothing was published. An error is about the models that are not complete yet.
+// it, or nothing was published. An error says that no model is complete. A shard whose newest model is not complete keeps
+// its older one.
 func (s *topicSource) assemble() (*served.Model, error) {
 	newer := false
-	var incomplete error
 	for shard, c := range s.contents {
 		if at, ok := s.returned[shard]; c.manifest == nil || ok && at == c.offset {
 			continue
 		}
 		m, err := c.assemble(s.options.Record, s.options.MaxBytes)
-		if err != nil {
-			incomplete = err
-			continue
+		if err == nil && shard != "" && (m.Shard == nil || event.ShardName(m.Shard.Number) != shard) {
+			err = fmt.Errorf("%w: %s has a model that is not of this shard", checkpoint.ErrDamaged, shard)
 		}
-		if shard != "" && m.Shard == nil {
-			return nil, fmt.Errorf("%w: %s has a model that is not of a shard", checkpoint.ErrDamaged, shard)
+		if err != nil {
+			c.broken, c.brokenAt = err, c.offset
+			continue
 		}
 		s.models[shard], s.returned[shard], newer = m, c.offset, true
 	}
 	switch one := s.models[""]; {
 	case !newer:
-		return nil, incomplete
+		return nil, s.incomplete()
 	case one != nil:
 		return one, nil
 	}
@@ -347,6 +399,16 @@ func (s *topicSource) assemble() (*served.Model, error) {
 		shards[m.Shard.Number] = m
 	}
 	return served.NewSet(shards), nil
+}
+
+// incomplete returns why there is no whole model, or why the model of a topic without shards is not the newest.
+func (s *topicSource) incomplete() error {
+	for _, shard := range slices.Sorted(maps.Keys(s.contents)) {
+		if c := s.contents[shard]; c.broken != nil && (shard == "" || len(s.models) == 0) {
+			return c.broken
+		}
+	}
+	return nil
 }
 
 // patience returns how long Look waits for records at the end of the topic.

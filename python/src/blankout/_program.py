@@ -25,7 +25,7 @@ import numpy as np
 
 from .errors import KINDS, ProgramError, RefusedEvent
 
-LEARN, ANSWER, LABELS, WEIGHTS, SCORES, UNSEEN, CHOICE = 1, 2, 4, 8, 16, 32, 64  # flags of frames
+LEARN, ANSWER, LABELS, WEIGHTS, SCORES, UNSEEN, CHOICE, KEYS = 1, 2, 4, 8, 16, 32, 64, 128  # flags of frames
 PROTOCOL = 2
 _HEAD, _ANSWER = struct.Struct("<cBHIII"), struct.Struct("<IIII")
 MOST = 1 << 16  # learners of a process

@@ -129,7 +129,10 @@ class Remote:
         """Return the model as a file of a form: model, json, text or onnx."""
         return bytes(self.ask(b"e", json.dumps({"format": form, "missing_policy": missing}).encode()).data)
 
-    def answers(self, lines: Sequence[bytes], explain: int, flags: int) -> list[Mapping[str, Any]]:
-        """Return what the HTTP server would answer to lines of JSON."""
-        reply = self.ask(b"a", explain.to_bytes(8, "little"), b"\n".join(lines), flags=flags, events=len(lines))
+    def answers(self, lines: Sequence[bytes], explain: int, flags: int, keys: Sequence[bytes] | None = None) -> list[Mapping[str, Any]]:
+        """Return what the HTTP server would answer to lines of JSON, or to records with these keys."""
+        n = len(lines)
+        if keys is not None:
+            flags, lines = flags | program.KEYS, [part for pair in zip(keys, lines, strict=True) for part in pair]
+        reply = self.ask(b"a", explain.to_bytes(8, "little"), b"\n".join(lines), flags=flags, events=n)
         return [json.loads(line) for line in reply.data.splitlines()]

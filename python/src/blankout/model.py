@@ -9,7 +9,7 @@ import threading
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -217,6 +217,8 @@ class Model(Predictor):
         version: of a snapshot, larger means published later; 0 otherwise.
         published: when, None for a model that was not.
         events: how many were learned from.
+        shards: how many shards of a group answer together, 0 for a single model. Predictions then take keys: the keys that the
+            records have in the topic, of which each is answered with its shard and the mean of all.
         unseen: what becomes of an event of which the model has seen no feature: "refuse", or "answer", as if it had none.
             It may be set.
     """
@@ -235,6 +237,8 @@ class Model(Predictor):
         self.fields: list[str] = i["fields"]
         self.classes_: np.ndarray = np.array(i["classes"], dtype=object)
         self.published: datetime.datetime | None = _time(i.get("published"))
+        self.shards: int = i.get("shards", 0)
+        self._keyed: bool = i.get("keyed", False)
         self._regression: bool = i["regression"]
         self._first = 0 if i.get("zero_based") else 1  # index of column 0 in a line
 
@@ -287,34 +291,74 @@ class Model(Predictor):
         ends = zip(starts, starts[1:])
         return [" ".join(["0", *(f"{c + self._first}:{v!r}" for c, v in zip(columns[a:b], values[a:b]) if v == v)]).encode() for a, b in ends]
 
-    def decision_function(self, x: Any) -> np.ndarray:
+    def answers(self, x: Any, explain: int = 0, keys: Sequence[Any] | None = None) -> list[Answer]:
+        """Return all that is said about each event; see Predictor.answers.
+
+        Args:
+            keys: of the shards of a group, the key of each record, text or bytes; None or "" for the mean of the shards.
+        """
+        if keys is None:
+            return super().answers(x, explain)
+        if not self._keyed:
+            raise ValueError("keys: " + ("checkpoints do not contain how a group divides keys: load the group's snapshots, as in kafka://HOST:PORT/GROUP-snapshots" if self.shards else "this is a single model"))
+        as_bytes = [key if isinstance(key, bytes) else str("" if key is None else key).encode() for key in keys]
+        if any(b"\n" in key for key in as_bytes):
+            raise ValueError("keys: a key has a line break")
+        lines = self._lines(x)
+        if len(lines) != len(as_bytes):
+            raise ValueError(f"keys: {len(as_bytes)} of {len(lines)} events")
+        return [Answer.parse(said) for said in self._remote.answers(lines, explain, self._flags(), as_bytes)]
+
+    def _chances(self, x: Any, keys: Sequence[Any] | None) -> np.ndarray:
+        """Return the probabilities of all classes that the shards of a group answer, shape (n, K)."""
+        said = self.answers(x, keys=keys)
+        return np.array([[a.probabilities.get(c, 0.0) for c in self.classes_] for a in said], np.float64).reshape(len(said), len(self.classes_))
+
+    def decision_function(self, x: Any, keys: Sequence[Any] | None = None) -> np.ndarray:
         """Return the scores of events: shape (n,) for one output, else (n, K).
 
         Of two classes it is the score of the second. A one-against-one model has the coupled probabilities of its classes
-        here, as the program has.
+        here, as the program has. The shards of a group have the logarithms of probabilities, of two classes log-odds.
 
         Args:
             x: a list of dicts, which mean what they mean as JSON; a DataFrame of pandas or Polars; or an array or SciPy
                 matrix of shape (n, columns).
+            keys: see answers.
 
         Raises:
             RefusedEvent: an event cannot be used.
         """
+        if self._several(keys):
+            if self._regression:
+                return np.array([a.score for a in self.answers(x, keys=keys)], np.float64)
+            logs: np.ndarray = np.log(np.maximum(self._chances(x, keys), 1e-15))
+            if len(self.classes_) == 2:
+                logs = logs[:, 1] - logs[:, 0]
+            return logs
         scores = self._remote.take(self._encode(x), _program.SCORES | self._flags())
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict_proba(self, x: Any) -> np.ndarray:
-        """Return the probability of every class, shape (n, K); x is as for decision_function."""
+    def _several(self, keys: Sequence[Any] | None) -> bool:
+        """Say whether the shards of a group answer, which the program does for lines of JSON only."""
+        return self.shards > 0 or keys is not None
+
+    def predict_proba(self, x: Any, keys: Sequence[Any] | None = None) -> np.ndarray:
+        """Return the probability of every class, shape (n, K); the arguments are as for decision_function."""
         if self._regression:
             raise TypeError(f'a model of the loss "{self.loss}" predicts numbers: it has no probabilities of classes')
+        if self._several(keys):
+            return self._chances(x, keys)
         return self._remote.take(self._encode(x), self._flags())
 
-    def predict(self, x: Any) -> np.ndarray:
+    def predict(self, x: Any, keys: Sequence[Any] | None = None) -> np.ndarray:
         """Return the predicted classes by name, or of regression numbers, shape (n,).
 
-        With the loss poisson the score is the logarithm of what is expected, and this is the exponential of it. x is as for
-        decision_function.
+        With the loss poisson the score is the logarithm of what is expected, and this is the exponential of it. The arguments
+        are as for decision_function.
         """
+        if self._several(keys):
+            said = self.answers(x, keys=keys)
+            return np.array([a.value for a in said], np.float64) if self._regression else np.array([a.class_ for a in said], object)
         if self._regression:
             return self._remote.take(self._encode(x), self._flags())[:, 0]
         return self.classes_[self._remote.take(self._encode(x), _program.CHOICE | self._flags())[:, 0].astype(np.int64)]
@@ -340,7 +384,7 @@ class Follower:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
-        self._at = _opened(where, token, missing, settings)
+        self._at = _opened(_address(where, token, missing, settings))
         self._process, self._model = self._at.process, Model(self._at)
         if interval is not None:
             self._thread = threading.Thread(target=self._follow, args=(interval,), name="blankout-follower", daemon=True)
@@ -404,12 +448,13 @@ def _follows(newer: Model, model: Model) -> bool:
     return newer.published is not None and (model.published is None or newer.published > model.published)
 
 
-def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto", settings: Mapping[str, Any] | None = None) -> Model:
+def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto", shard: int | None = None, settings: Mapping[str, Any] | None = None) -> Model:
     """Read a model.
 
     Args:
-        where: a checkpoint, snapshot or model file; a directory of checkpoints, of which the newest counts; the address of a
-            learner, http://HOST:PORT; a topic of snapshots, kafka://HOST:PORT/TOPIC; or an object, s3://BUCKET/KEY.
+        where: a checkpoint, snapshot or model file; a directory of checkpoints, of which the newest counts; a directory of the
+            shards of a group, which answer together; the address of a learner, http://HOST:PORT; a topic of snapshots,
+            kafka://HOST:PORT/TOPIC; or an object, s3://BUCKET/KEY.
         token: what the server wants, if it wants any.
         missing: the policy for missing features: "auto" (the model's own), "none", "rescale" or "impute".
         settings: keys of the sections kafka and s3 of the configuration, as {"kafka.tls.enabled": True}.
@@ -418,7 +463,8 @@ def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto
         FileError: what is there cannot be used: damaged, foreign, or of a newer program.
         OSError: it cannot be read, or the server does not answer.
     """
-    return Model(_opened(where, token, missing, settings) if "://" in os.fspath(where) else Remote(b"o", _address(where, token, missing, settings)))
+    address = _address(where, token, missing, settings, shard)
+    return Model(_opened(address) if "://" in os.fspath(where) else Remote(b"o", address))
 
 
 def follow(
@@ -432,12 +478,12 @@ def follow(
     return Follower(where, interval, token, missing, settings)
 
 
-def _opened(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> Remote:
+def _opened(address: bytes) -> Remote:
     """Open a model in a process of its own: a server that is slow to answer keeps nobody else waiting, and can be interrupted."""
     process = _program.Process(_program.find())
     process.holds = False  # nothing is lost with it yet
     try:
-        at = Remote(b"o", _address(where, token, missing, settings), process=process)
+        at = Remote(b"o", address, process=process)
     except BaseException:
         process.close()
         raise
@@ -445,12 +491,12 @@ def _opened(where: str | os.PathLike[str], token: str, missing: str, settings: M
     return at
 
 
-def _address(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None) -> bytes:
+def _address(where: str | os.PathLike[str], token: str, missing: str, settings: Mapping[str, Any] | None, shard: int | None = None) -> bytes:
     text = os.fspath(where)
     if "://" not in text:
         text = os.fspath(Path(text).absolute())  # the program has the directory that it was started in
     given = [f"{key}={_events.setting(value)}" for key, value in (settings or {}).items()]
-    return json.dumps({"address": text, "token": token, "missing_policy": missing, "settings": given}).encode()
+    return json.dumps({"address": text, "token": token, "missing_policy": missing, "shard": shard, "settings": given}).encode()
 
 
 def _time(text: str | None) -> datetime.datetime | None:
