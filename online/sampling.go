@@ -99,8 +99,8 @@ func due(number uint64) monitor.Due {
 
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
 // doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event decidesSome half as
-// often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at a
-// sixteenth.
+// often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at an
+// eighth.
 const doubtsFirst, doubtsFew, doubtsWide = 4096, 64, 128
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
@@ -109,7 +109,7 @@ func doubts(number uint64, columns int) (whole, masks bool) {
 	more := uint(0)
 	switch {
 	case columns > doubtsWide:
-		more = 4
+		more = 3
 	case columns > doubtsFew:
 		more = 2
 	}
