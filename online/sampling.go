@@ -49,10 +49,10 @@ func seeks(number uint64) bool { return sampled(number, 2) }
 
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
-// eight, after event decidesAll one in 32, and after event decidesSome one in 128. Where imputation is expensive, because
-// there are more than imputeAll numeric columns, masks are half as frequent after event decidesAll; with more than
-// imputeSome, a quarter as frequent from the beginning. Mixture weights learn from all points of the first masksWhole
-// masks, and from a third of the points of later masks.
+// eight, after event decidesAll one in 32, and after event decidesSome one in 128. From event decidesAll on they are half
+// as frequent where imputation is expensive, because there are more than imputeAll numeric columns, and a quarter as
+// frequent with more than imputeSome. Mixture weights learn from all points of the first masksWhole masks, and from a
+// third of the points of later masks.
 const masksAll, masksWhole = 256, 850
 
 // masks reports whether a mask is drawn for an event. numbers is the number of numeric columns that can be imputed.
@@ -61,14 +61,14 @@ func masks(number uint64, numbers int) bool {
 	switch {
 	case numbers > imputeSome:
 		rarer = 2
-	case numbers > imputeAll && number > decidesAll:
+	case numbers > imputeAll:
 		rarer = 1
 	}
 	switch {
 	case number <= masksAll:
-		return rarer == 0 || sampled(number, rarer)
+		return true
 	case number <= decidesAll:
-		return sampled(number, 3+rarer)
+		return sampled(number, 3)
 	case number <= decidesSome:
 		return sampled(number, 5+rarer)
 	}
