@@ -38,7 +38,7 @@ type Expert struct {
 	// Scratch: the features of an event and its constant feature, their steps, and sum x^2 w^2 by rate and output.
 	features, constant features
 	steps, lastSteps   []float32
-	q, f               []float64
+	q                  []float64
 	step               rows.Step
 }
 
