@@ -36,11 +36,10 @@ class _River:
         return self.learner.predict_one(x)
 
     def predict_many(self, X: Any) -> Any:
-        """Return the predicted labels of the rows of a frame, as a Series."""
+        """Return the predicted labels of the rows of a frame, as a Series: for each row that of predict_one."""
         import pandas as pd
 
-        known = self.learner.regression or len(self.learner.classes_) > 0
-        return pd.Series(self.learner.predict(X) if known else [None] * len(X), index=getattr(X, "index", None))
+        return pd.Series([self.predict_one(x) for x in X.to_dict("records")], index=X.index)
 
     def _memory_usage(self) -> int:
         return len(self.learner._freeze())
@@ -66,7 +65,7 @@ class Classifier(_River, base.MiniBatchClassifier):
         """Return the probabilities of the rows of a frame, as a frame with a column for each class that has been learned."""
         import pandas as pd
 
-        return pd.DataFrame(self.learner.predict_proba(X), index=getattr(X, "index", None), columns=list(self.learner.classes_))
+        return pd.DataFrame([self.predict_proba_one(x) for x in X.to_dict("records")], index=X.index, columns=list(self.learner.classes_))
 
     @classmethod
     def _unit_test_params(cls) -> Iterable[dict[str, Any]]:
@@ -89,7 +88,3 @@ class Regressor(_River, base.MiniBatchRegressor):
         """Return the predicted number, 0 before any has been learned."""
         value: float = self.learner.predict_one(x)
         return 0.0 if value != value else value
-
-    def predict_many(self, X: Any) -> Any:
-        """Return the predicted numbers of the rows of a frame, as a Series; 0 before any has been learned."""
-        return super().predict_many(X).fillna(0.0)
