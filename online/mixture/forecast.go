@@ -53,13 +53,13 @@ func (m *Mean) Add(number uint64, x Losses) {
 	k := math.Exp(-max(forecastPower*(float64(number)-m.number)/float64(number), 1.0/wholeMemory))
 	m.number, m.weight, m.squared = float64(number), k*m.weight+1, k*k*m.squared+1
 	for i, loss := range x {
-		loss = min(loss, mostLoss)
+		loss = min(loss, mostSquared)
 		m.sum[i], m.squares[i] = k*m.sum[i]+loss, k*m.squares[i]+loss*loss
 	}
 }
 
-// mostLoss bounds the losses that are added, so that sums of squares are finite.
-const mostLoss = 1e100
+// mostSquared bounds the losses that are added, so that sums of squares are finite.
+const mostSquared = 1e100
 
 // At returns the mean of a loss, which is 0 for the error and 1 for the log-loss, and the variance of the estimate. Both
 // are NaN before the first event.
@@ -95,7 +95,7 @@ func (f *Curve) Add(number uint64, whole Losses, masked *[Points]Losses) {
 		}
 		p.weight, p.squared = k*p.weight+one, k*k*p.squared+one
 		for i, x := range grows {
-			x = max(-mostLoss, min(x, mostLoss))
+			x = max(-mostSquared, min(x, mostSquared))
 			p.sum[i], p.squares[i] = k*p.sum[i]+x, k*p.squares[i]+x*x
 		}
 	}
