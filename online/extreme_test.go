@@ -103,7 +103,11 @@ func TestNothingOverflows(t *testing.T) {
 								}
 							}
 						}
-						if _, err := l.Snapshot().Blocks(); err != nil {
+						blocks, err := l.Snapshot().Blocks()
+						if err == nil {
+							_, err = online.Restore(c, blocks)
+						}
+						if err != nil {
 							t.Error(err)
 						}
 						if _, err := json.Marshal(l.Report()); err != nil {

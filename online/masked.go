@@ -130,8 +130,8 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	curve.Add(e.number, e.whole, &losses)
 }
 
-// draw draws the mask with this number for an event. It returns the event, with the absent columns that are known to be 0 added, because
-// the mask can also remove these.
+// draw draws the mask with this number for an event. It returns the event, with the absent columns that are known to be 0
+// added, because the mask can also remove these.
 func (m *masked) draw(e *labeled, number uint64, groups bool) *encode.Input {
 	schema := m.encoder.Schema()
 	in := m.encoder.WithZeros(e.in, &m.whole)

@@ -121,7 +121,7 @@ func (c *Coder) Bytes(p *[]byte) {
 // Floats encodes or decodes a slice.
 func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
 
-// Float32s encodes or decodes a slice.
+// Float32s encodes or decodes a slice. NaN and infinities are valid.
 func (c *Coder) Float32s(p *[]float32) {
 	slice(c, p, 4, func(v *float32) {
 		if !c.Decode {

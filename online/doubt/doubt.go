@@ -305,12 +305,16 @@ func mixed(weight, first, second float64) float64 {
 	return least - math.Log((1-weight)*math.Exp(least-first)+weight*math.Exp(least-second))
 }
 
+// mostSquare bounds squared errors, so that their mean is finite.
+const mostSquare = 1e100
+
 // loss returns the loss of scores in nats; a squared error is divided by twice the mean squared error.
 func (d *Doubter) loss(e *Event, of *event.Example, scores []float64) float64 {
 	loss := e.Loss(scores)
 	if !e.Squared {
 		return loss
 	}
+	loss = min(loss, mostSquare)
 	if of == e.Example {
 		if d.square == 0 {
 			d.square = loss

@@ -44,6 +44,8 @@ const (
 	// numberMemory is the number of events over which the mean deviation decays, and freedom the number of degrees of
 	// freedom of the distribution of deviations.
 	numberMemory, freedom = 256, 8
+	// mostApart bounds the deviations in the mean, so that it is finite.
+	mostApart = 1e100
 	// widthRate is the step of the logarithm of Width, and mostWidth its bound.
 	widthRate, mostWidth = 0.1, 1000
 )
@@ -153,9 +155,10 @@ func (l *Label) MixNumber(value float64) float64 {
 // that it depends neither on the unit nor on outliers. of is the loss of the targets. For due see Class.
 func (l *Label) Number(target, value float64, of loss.Loss, due bool) {
 	if l.known && value == value && (due || l.Share() > 0) {
-		apart := deviation(of, target, l.MixNumber(value))
-		l.taken = min(l.taken+1, numberMemory)
-		l.size += (apart - l.size) / l.taken
+		if apart := deviation(of, target, l.MixNumber(value)); apart == apart {
+			l.taken = min(l.taken+1, numberMemory)
+			l.size += (min(apart, mostApart) - l.size) / l.taken
+		}
 		l.weights.Take([]float64{l.lost(deviation(of, target, value)), l.lost(deviation(of, target, l.number))})
 	}
 	l.number, l.known = target, true
@@ -206,5 +209,5 @@ func (l *Label) State(c *coder.Coder) {
 		}
 	}
 	c.Each(&l.number, &l.all.events, &l.all.same, &l.size, &l.taken, &l.Width)
-	c.Failed = c.Failed || l.class < 0 || len(counts)%2 > 0 || !(l.all.events > 0)
+	c.Failed = c.Failed || l.class < 0 || l.class > 0 && l.class >= len(l.repeats) || len(counts)%2 > 0 || !(l.all.events > 0)
 }

@@ -101,9 +101,9 @@ func (f *Curve) Add(number uint64, whole Losses, masked *[Points]Losses) {
 	}
 }
 
-// smooth is the weight of the squared third differences of a curve: of that many samples of a point. close is that of the
+// smooth is the weight of the squared third differences of a curve: of that many samples of a point. nearby is that of the
 // difference between two curves.
-const smooth, close = 100, 1000
+const smooth, nearby = 100, 1000
 
 // At returns the estimate at a point, and its variance. Both are NaN before the first mask. base is nil, or a curve of more
 // samples above which this one is not far: it is the estimate before the first mask.
@@ -117,7 +117,7 @@ func (f *Curve) At(point, loss int, base *Curve) (grows, variance float64) {
 	}
 	penalty, others := float64(smooth), [Points]float64{}
 	if base != nil {
-		penalty = close
+		penalty = nearby
 		for i := range others {
 			others[i], _ = base.At(i, loss, nil)
 		}

@@ -109,6 +109,9 @@ const (
 	// comparisons chance would often exceed the bounds.
 	compareLeast = 100
 
+	// mostSquared bounds numbers of which squares are summed, so that the sums are finite.
+	mostSquared = 1e100
+
 	raiseMemory = 1000
 	raiseSpeed  = 0.003
 	maxRaise    = 4
@@ -131,6 +134,9 @@ func (a *adaptation) Compares() bool { return a.on }
 // every events.
 func (a *adaptation) Compare(gain float64, every uint64) {
 	keep := 1 - 1/float64(compareMemory/every)
+	if gain = clamp(gain, -mostSquared, mostSquared); gain != gain {
+		return // both losses are infinite
+	}
 	a.gain = keep*a.gain + gain
 	a.squares = keep*a.squares + gain*gain
 	a.compared = keep*a.compared + 1
@@ -159,7 +165,7 @@ func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
 // Adapt adapts the learning rate. corr is the sum of df (a - f) over the outputs of an event.
 func (a *adaptation) Adapt(corr float64) {
-	if !a.on {
+	if corr = clamp(corr, -mostSquared, mostSquared); !a.on || corr != corr {
 		return
 	}
 	const keep = 1 - 1.0/raiseMemory

@@ -63,8 +63,16 @@ type sums struct{ events, weight, wrong, loss float64 }
 func (s *sums) add(weight float64, x Lost) {
 	s.events++
 	s.weight += weight
-	s.wrong += weight * x.Error
-	s.loss += weight * min(x.Loss, mostLoss)
+	s.wrong += weight * bounded(x.Error)
+	s.loss += weight * bounded(x.Loss)
+}
+
+// bounded returns a loss, or mostLoss in place of a larger one and of NaN.
+func bounded(loss float64) float64 {
+	if loss < mostLoss {
+		return loss
+	}
+	return mostLoss
 }
 
 // InReach reports whether the model for Ages[i] has an age close to Ages[i] at the event with number n.

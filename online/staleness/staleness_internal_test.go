@@ -187,7 +187,7 @@ func TestInfiniteLoss(t *testing.T) {
 	a.Learned(5, 1, 1, 8)
 	for range 3 {
 		a.Fresh(1, Lost{1, math.Inf(1)})
-		a.Take(1, 1, Lost{1, math.Inf(1)}, Lost{1, 1e300}, Lost{1, 2})
+		a.Take(1, 1, Lost{math.Inf(1), math.Inf(1)}, Lost{1, 1e300}, Lost{1, 2})
 	}
 	r := a.Report(false)
 	if *r[0].LogLoss != mostLoss || *r[1].LogLoss != mostLoss || *r[1].FreshLogLoss != mostLoss || *r[1].ConstantLogLoss != 2 {

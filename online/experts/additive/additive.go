@@ -161,7 +161,7 @@ func (e *Expert) descend() {
 		var kappa, rate [lanesAtOnce]float32
 		lanes := min(lanesAtOnce, len(s.DF)-from)
 		for l := range lanes {
-			by.df[l], by.shrink[l] = float32(s.DF[from+l]), float32(s.Shrink[from+l])
+			by.df[l], by.shrink[l] = single(s.DF[from+l]), single(s.Shrink[from+l])
 		}
 		e.block.gradients(&e.features, from, &by, e.steps, &kappa)
 		e.block.gradients(&e.constant, from, &by, e.lastSteps, &kappa)

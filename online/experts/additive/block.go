@@ -18,7 +18,8 @@ type block struct {
 
 const (
 	lanesAtOnce = 8
-	// mostValue bounds values, so that their squares are finite. Standardized values are far smaller.
+	// mostValue bounds values and derivatives, so that squared gradients are finite. Standardized values are far smaller,
+	// and derivatives are only as large with the importance weight of an event.
 	mostValue = 1e9
 	epsilon   = 1e-8
 )
