@@ -126,6 +126,13 @@ func TestLastLabelUnknown(t *testing.T) {
 	if !uses(l.Learner.Predict(s.next())) {
 		t.Error("after the next labeled event")
 	}
+	late := s.next()
+	prior := alone(l.Learner.Predict(late))
+	prior.Scores = slices.Clone(prior.Scores)
+	if l.Learn(late, &prior); uses(l.Learner.Predict(s.next())) {
+		t.Error("after an event whose label came late")
+	}
+	l.Learn(s.next(), nil)
 	l.EndPass()
 	l.again.EndPass()
 	if uses(l.Learn(s.next(), nil)) {

@@ -48,18 +48,15 @@ type CellColumn struct {
 }
 
 const (
-	cellStart  = 0.25 // initial probability that a reading is dead
-	cellRidge  = 0.05
-	cellRounds = 7 // most rounds after the first
-	// With more than cellNarrow readings, contradictions are only looked for where the first round suspects one, and in
-	// cellFew rounds.
-	cellNarrow, cellFew = 64, 2
-	cellSettled         = 0.02 // no further round follows if all probabilities change by less
-	cellCertain         = 0.99 // readings with a larger probability take no further part
-	cellMost            = 0.95 // largest fraction of dead readings
-	cellWide            = 1.2  // standard deviation of dead readings that have any value
-	cellRare            = 1e-4 // probability that an alive reading has the value of a rare atom
-	cellNatural         = 0.02 // an atom with a larger fraction in ordinary events is natural
+	cellStart   = 0.25 // initial probability that a reading is dead
+	cellRidge   = 0.05
+	cellRounds  = 7    // most rounds after the first
+	cellSettled = 0.02 // no further round follows if all probabilities change by less
+	cellCertain = 0.99 // readings with a larger probability take no further part
+	cellMost    = 0.95 // largest fraction of dead readings
+	cellWide    = 1.2  // standard deviation of dead readings that have any value
+	cellRare    = 1e-4 // probability that an alive reading has the value of a rare atom
+	cellNatural = 0.02 // an atom with a larger fraction in ordinary events is natural
 )
 
 // tail is the distribution of an alive reading around its prediction: Student's t with the given degrees of freedom, or
@@ -166,10 +163,9 @@ func newCellEvent(n int) *cellEvent {
 // judged reports whether reading i can be doubted.
 func (x *cells) judged(t *cellEvent, i int) bool { return !t.out[i] && !x.columns[i].Flag }
 
-// infer computes r, x and the evidence. After the first round, unless the event lacks a reading or has a fill value,
-// more decides how many rounds follow. If none do, nothing is doubted and the evidence is negative infinity.
-func (x *cells) infer(t *cellEvent, more func(*cells, *cellEvent) int) {
-	rounds := cellRounds
+// infer computes r, x and the evidence. If the evidence of the first round is below screen, nothing is doubted and the
+// evidence is negative infinity.
+func (x *cells) infer(t *cellEvent, screen float64) {
 	t.atoms, t.others = cellStart/2, cellStart/2
 	screens := true
 	for i := range x.n {
@@ -193,12 +189,12 @@ func (x *cells) infer(t *cellEvent, more func(*cells, *cellEvent) int) {
 		}
 		x.judge(t, 0)
 		t.first = t.g
-		if rounds = more(x, t); rounds == 0 {
-			t.g = math.Inf(-1)
-			return
-		}
 	}
-	for round := range rounds {
+	if t.first < screen {
+		t.g = math.Inf(-1)
+		return
+	}
+	for round := range cellRounds {
 		damp := 0.5
 		if !screens && round == 0 {
 			damp = 0

@@ -132,7 +132,7 @@ func (d *Doubt) of(c *Covariance) *cells {
 
 // Doubted returns the doubted readings of an event, or nil if there are none. The event must have passed through Declare.
 func (m *Linear) Doubted(e *event.Example) (out *Doubted) {
-	m.examine(e, m.screened, func(x *cells, t *cellEvent) {
+	m.examine(e, func(x *cells, t *cellEvent) {
 		if t.g > m.Doubt.Gate {
 			out = m.doubted(x, e, t)
 		}
@@ -161,35 +161,20 @@ type Examined struct {
 	// event has a fill value. Last is negative infinity if the first round finds little. First is NaN if nothing can be
 	// examined.
 	First, Last float64
-	// Contradicted has the readings that would count as missing if dead readings were as likely as others, whatever the
-	// evidence of the event. It is for the health of fields: Screen, Gate and the rate of dead readings follow the stream,
-	// and soon accept a sensor that has broken for good.
+	// Contradicted has the readings that would count as missing if dead readings were as likely as others, also where Last is
+	// below the Gate. It is for the health of fields: Gate and the rate of dead readings follow the stream, and soon accept a
+	// sensor that has broken for good.
 	Contradicted []DoubtedReading
 }
 
-// Examine is Doubted for the learner of a Doubt, which needs more. Contradicted is only computed if contradicts is true.
-func (m *Linear) Examine(e *event.Example, contradicts bool) Examined {
+// Examine is Doubted for the learner of a Doubt, which needs more.
+func (m *Linear) Examine(e *event.Example) Examined {
 	out := Examined{First: math.NaN(), Last: math.NaN()}
-	more := func(x *cells, t *cellEvent) int {
-		rounds := m.screened(x, t)
-		switch {
-		case rounds > 0 || !contradicts:
-			return rounds
-		case x.n <= cellNarrow:
-			return cellRounds
-		case x.suspects(t):
-			return cellFew
-		}
-		return 0
-	}
-	m.examine(e, more, func(x *cells, t *cellEvent) {
-		out.First, out.Last = t.first, t.g
-		if t.g == math.Inf(-1) {
+	m.examine(e, func(x *cells, t *cellEvent) {
+		if out.First, out.Last = t.first, t.g; t.g == math.Inf(-1) {
 			return
 		}
-		if m.screened(x, t) == 0 {
-			out.Last = math.Inf(-1)
-		} else if t.g > m.Doubt.Gate {
+		if t.g > m.Doubt.Gate {
 			out.Doubted = m.doubted(x, e, t)
 		}
 		for _, i := range t.active {
@@ -206,23 +191,8 @@ func (m *Linear) Examine(e *event.Example, contradicts bool) Examined {
 	return out
 }
 
-// screened returns how many rounds follow the first: none if it finds little evidence.
-func (m *Linear) screened(_ *cells, t *cellEvent) int {
-	if t.first >= m.Doubt.Screen {
-		return cellRounds
-	}
-	return 0
-}
-
-// suspects reports whether the first round finds a reading that is more likely dead than alive, if both are as likely
-// before.
-func (x *cells) suspects(t *cellEvent) bool {
-	return slices.ContainsFunc(t.active, func(i int) bool { return x.judged(t, i) && cellStart/2*math.Exp(t.load[i]) < 1 })
-}
-
-// examine computes the evidence of an event and passes it to f. more decides how many rounds follow the first, see
-// cells.infer. f is not called if nothing can be examined.
-func (m *Linear) examine(e *event.Example, more func(*cells, *cellEvent) int, f func(x *cells, t *cellEvent)) {
+// examine computes the evidence of an event and passes it to f. f is not called if nothing can be examined.
+func (m *Linear) examine(e *event.Example, f func(x *cells, t *cellEvent)) {
 	d := m.Doubt
 	if d == nil || !m.standardizes() {
 		return
@@ -237,7 +207,7 @@ func (m *Linear) examine(e *event.Example, more func(*cells, *cellEvent) int, f 
 	}
 	defer x.idle.Put(t)
 	m.readCells(x, e, t)
-	x.infer(t, more)
+	x.infer(t, d.Screen)
 	f(x, t)
 }
 

@@ -94,6 +94,26 @@ func TestDoubted(t *testing.T) {
 	}
 }
 
+// TestContradicted checks that readings which others contradict are named for the health of fields also where the evidence
+// does not reach the Gate, and none where the first round finds little.
+func TestContradicted(t *testing.T) {
+	m, next := doubtful(t, 8)
+	for k := range 100 {
+		e := next()
+		at := k % 8
+		e.Features.Value[at] += 10
+		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: -math.MaxFloat64, Gate: math.MaxFloat64}
+		x := m.Examine(e)
+		if x.Doubted != nil || !slices.ContainsFunc(x.Contradicted, func(r DoubtedReading) bool { return r.Column == uint32(at+1) }) {
+			t.Fatalf("%+v, %+v", x, x.Doubted)
+		}
+		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: math.MaxFloat64}
+		if x = m.Examine(e); len(x.Contradicted) > 0 || x.First != x.First || !math.IsInf(x.Last, -1) {
+			t.Fatalf("without evidence: %+v", x)
+		}
+	}
+}
+
 // TestFillValueMissing checks that readings at a fill value count as missing, however few readings are left.
 func TestFillValueMissing(t *testing.T) {
 	m, next := doubtful(t, 8)

@@ -264,7 +264,7 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		if columns != nil {
 			m.Doubt = m.Doubt.With(columns)
 		}
-		now := m.Examine(of, columns == nil && i == best)
+		now := m.Examine(of)
 		if i == best {
 			found = now
 		}

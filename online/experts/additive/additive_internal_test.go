@@ -112,6 +112,9 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 				_, squares := e.block.row(i)
 				return float64(squares[j])
 			}
+			if b := e.Intercept(rate, k); !near(b, s.w[-1]) {
+				t.Fatalf("event %d, rate %v, output %d: intercept %v, want %v", event, Rates[rate], k, b, s.w[-1])
+			}
 			s.w[-1], s.sums[-1] = e.Intercept(rate, k), squares(len(e.columns))
 			for at := range e.columns {
 				w := float64(e.Weights(rate, at)[k])
