@@ -256,7 +256,7 @@ func (x *cells) solveActive(t *cellEvent) bool {
 	for a, i := range t.active {
 		t.a[i] = t.solved[a]
 	}
-	u.inverseDiagonal(triangle{k, inverse}, t.solved[:k])
+	u.inverseDiagonal(inverse, t.solved[:k])
 	for a, i := range t.active {
 		t.d[i] = t.solved[a]
 	}
@@ -292,7 +292,7 @@ func (x *cells) solveNoisy(t *cellEvent) bool {
 		subtract(t.a, t.solved[a], x.inverse[i*n:][:n])
 	}
 	x.quietDiagonal(t, u, quiet)
-	u.inverseDiagonal(triangle{k, t.matrix[n*n:][:k*k]}, t.solved[:k])
+	u.inverseDiagonal(t.matrix[n*n:][:k*k], t.solved[:k])
 	for a, i := range t.noisy {
 		w := 1 / t.noise[i]
 		t.d[i] = w - w*w*t.solved[a]
@@ -316,17 +316,11 @@ func (x *cells) quietDiagonal(t *cellEvent, u triangle, quiet []int) {
 		for c, j := range quiet {
 			row[c] = from[j]
 		}
-		b := 0
-		for ; b+4 <= a; b += 4 {
-			subtract4(row, [4]float64{u.row(b, a)[0], u.row(b+1, a)[0], u.row(b+2, a)[0], u.row(b+3, a)[0]}, rows[b*k:][:k], rows[(b+1)*k:][:k], rows[(b+2)*k:][:k], rows[(b+3)*k:][:k])
-		}
-		for ; b < a; b++ {
-			subtract(row, u.row(b, a)[0], rows[b*k:][:k])
-		}
-		scale := u.row(a, a)[0]
-		for c, j := range quiet {
-			row[c] /= scale
-			t.d[j] -= row[c] * row[c]
+	}
+	u.solveRows(rows, k, false)
+	for a := range t.noisy {
+		for c, v := range rows[a*k:][:k] {
+			t.d[quiet[c]] -= float64(v * v)
 		}
 	}
 }
@@ -392,14 +386,4 @@ func (x *cells) dead(t *cellEvent, i int) float64 {
 		return math.Log(t.atoms)
 	}
 	return math.Log(t.others) + normal.log(t.y[i], 0, cellWide)
-}
-
-// inverseDiagonal writes the diagonal of the inverse of U'U to diagonal, with v as scratch memory.
-func (u triangle) inverseDiagonal(v triangle, diagonal []float64) {
-	clear(v.data)
-	u.invert(v)
-	for i := range u.n {
-		row := v.row(i, i)
-		diagonal[i] = Product(row, row)
-	}
 }

@@ -19,58 +19,95 @@ func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 // matrix indefinite. The condition number is not estimated; the shrinkage of a Covariance bounds it.
 func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
-	for k := 0; k < n; k += 4 {
-		end := min(k+4, n)
+	for k := 0; k < n; k += blockRows {
+		end := min(k+blockRows, n)
 		for i := k; i < end; i++ {
 			row := u.row(i, i)
-			for l := k; l < i; l++ {
-				above := u.row(l, i)
-				subtract(row, above[0], above)
-			}
+			u.subtractAbove(i, k, i)
 			if !(row[0] > 0) {
 				return u, false
 			}
 			root := math.Sqrt(row[0])
-			for j := range row {
-				row[j] /= root
-			}
+			multiply(row, 1/root)
+			row[0] = root
 		}
-		for i := end; i < n; i++ { // for i < n, rows k to end-1 are four rows
-			a, b, c, d := u.row(k, i), u.row(k+1, i), u.row(k+2, i), u.row(k+3, i)
-			subtract4(u.row(i, i), [4]float64{a[0], b[0], c[0], d[0]}, a, b, c, d)
+		i := end
+		for ; i+blockRows <= n; i += blockRows {
+			var factors [blockRows * blockRows]float64
+			for l := range factors {
+				factors[l] = matrix[(k+l%blockRows)*n+i+l/blockRows]
+			}
+			subtractRows(matrix[i*n+i:], matrix[k*n+i:], n, n-i, &factors)
+		}
+		for ; i < n; i++ {
+			u.subtractAbove(i, k, end)
 		}
 	}
 	return u, true
 }
 
-// subtract subtracts factor times a row from another row.
-func subtract(from []float64, factor float64, row []float64) {
-	row = row[:len(from)]
-	for i := range from {
-		from[i] -= factor * row[i]
+// subtractAbove subtracts multiples of the rows from k to end-1 from row i.
+func (u triangle) subtractAbove(i, k, end int) {
+	for ; k < end; k++ {
+		above := u.row(k, i)
+		subtract(u.row(i, i), above[0], above)
 	}
 }
 
-// subtract4 subtracts four rows, each multiplied by its factor, from another row.
-func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
-	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
-	done := 0
-	if hasAVX2 && len(from) >= subtractLeast {
-		done = len(from) &^ 3
-		subtract4AVX2(&from[0], done, &factors, &a[0], &b[0], &c[0], &d[0])
+// multiply multiplies values by a factor.
+func multiply(x []float64, factor float64) {
+	for i := range x {
+		x[i] *= factor
 	}
-	subtract4Go(from[done:], factors, a[done:], b[done:], c[done:], d[done:])
+}
+
+// subtract subtracts a row, multiplied by a factor, from another row.
+func subtract(from []float64, factor float64, row []float64) {
+	done := 0
+	if hasFMA && len(from) >= subtractLeast {
+		done = len(from) &^ 3
+		subtractFMA(&from[0], &row[0], done, factor)
+	}
+	subtractGo(from[done:], factor, row[done:])
 }
 
 // subtractLeast is the smallest number of values for which a call is worthwhile.
 const subtractLeast = 8
 
-// subtract4Go is the slow reference for subtract4. It rounds every product and every sum.
-func subtract4Go(from []float64, factors [4]float64, a, b, c, d []float64) {
-	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
-	p, q, r, s := factors[0], factors[1], factors[2], factors[3]
-	for i := range from {
-		from[i] -= (float64(p*a[i]) + float64(q*b[i])) + (float64(r*c[i]) + float64(s*d[i]))
+// subtractGo is the slow reference for subtract. It rounds once for each value.
+func subtractGo(from []float64, factor float64, row []float64) {
+	for i, x := range row[:len(from)] {
+		from[i] = math.FMA(-factor, x, from[i])
+	}
+}
+
+// blockRows is the number of rows that subtractRows takes at once, so that a value that is read serves four others.
+const blockRows = 4
+
+// subtractRows subtracts multiples of four rows from four other rows: from row t, row s times factors[4 t + s]. Rows have
+// n values, and begin stride values apart.
+func subtractRows(to, from []float64, stride, n int, factors *[blockRows * blockRows]float64) {
+	last, done := 3*stride+n, 0
+	to, from = to[:last], from[:last]
+	switch {
+	case hasAVX512:
+		subtractRowsAVX512(&to[0], &from[0], stride, n, factors)
+		return
+	case hasFMA && n >= subtractLeast:
+		done = n &^ 3
+		subtractPairFMA(&to[0], &from[0], stride, done, &factors[0])
+		subtractPairFMA(&to[2*stride], &from[0], stride, done, &factors[2*blockRows])
+	}
+	subtractRowsGo(to[done:], from[done:], stride, n-done, factors)
+}
+
+// subtractRowsGo is the slow reference for subtractRows. It rounds once for each factor.
+func subtractRowsGo(to, from []float64, stride, n int, factors *[blockRows * blockRows]float64) {
+	for t := range blockRows {
+		row := to[t*stride:][:n]
+		for s, factor := range factors[t*blockRows:][:blockRows] {
+			subtractGo(row, factor, from[s*stride:])
+		}
 	}
 }
 
@@ -163,46 +200,84 @@ func inverseOf(n int, matrix []float64) []float64 {
 	if !positive {
 		return nil
 	}
-	inverse := u.inverse()
-	for i := range n {
-		for j := range i {
-			inverse[i*n+j] = inverse[j*n+i]
-		}
-	}
-	return inverse
+	return u.inverse()
 }
 
-// inverse returns the inverse of U'U, stored on and above the diagonal.
+// inverse returns the inverse W'W of U'U, where W is the inverse of U'.
 func (u triangle) inverse() []float64 {
 	n := u.n
-	v := triangle{n, make([]float64, n*n)}
-	u.invert(v)
-	out := make([]float64, n*n)
+	w, out := make([]float64, n*n), make([]float64, n*n)
+	u.invert(w)
+	i := 0
+	for ; i+blockRows <= n; i += blockRows {
+		a := i
+		for ; a+blockRows <= n; a += blockRows {
+			var factors [blockRows * blockRows]float64
+			for l := range factors {
+				factors[l] = -w[(a+l%blockRows)*n+i+l/blockRows]
+			}
+			subtractRows(out[i*n:], w[a*n:], n, i+blockRows, &factors)
+		}
+		for ; a < n; a++ {
+			for t := i; t < i+blockRows; t++ {
+				subtract(out[t*n:][:t+1], -w[a*n+t], w[a*n:])
+			}
+		}
+	}
+	for ; i < n; i++ {
+		for a := i; a < n; a++ {
+			subtract(out[i*n:][:i+1], -w[a*n+i], w[a*n:])
+		}
+	}
 	for i := range n {
-		for j := i; j < n; j++ {
-			out[i*n+j] = Product(v.row(i, j), v.row(j, j))
+		for j := range i {
+			out[j*n+i] = out[i*n+j]
 		}
 	}
 	return out
 }
 
-// invert writes the inverse of U to v, which must be 0. It proceeds from the last row upwards.
-func (u triangle) invert(v triangle) {
-	n := u.n
-	for i := n - 1; i >= 0; i-- {
-		of, to := u.row(i, i), v.row(i, i)
-		k := i + 1
-		for ; k+4 <= n; k += 4 {
-			f := of[k-i:]
-			// All four rows are read from column k on: values left of the diagonal are 0.
-			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
+// invert writes the inverse of U', a lower triangular matrix, to w.
+func (u triangle) invert(w []float64) {
+	clear(w)
+	for i := range u.n {
+		w[i*u.n+i] = 1
+	}
+	u.solveRows(w, u.n, true)
+}
+
+// inverseDiagonal writes the diagonal of the inverse of U'U to diagonal, with w as scratch memory.
+func (u triangle) inverseDiagonal(w, diagonal []float64) {
+	u.invert(w)
+	clear(diagonal)
+	for i := range u.n {
+		for j, x := range w[i*u.n:][:i+1] {
+			diagonal[j] += float64(x * x)
 		}
-		for ; k < n; k++ {
-			subtract(v.row(i, k), of[k-i], v.row(k, k))
+	}
+}
+
+// solveRows replaces a matrix x of u.n rows by the solution of U'y = x. lower reports that x is lower triangular.
+func (u triangle) solveRows(x []float64, columns int, lower bool) {
+	for first := 0; first < u.n; first += blockRows {
+		above, end := 0, min(first+blockRows, u.n)
+		for ; above < first && end == first+blockRows; above += blockRows {
+			var factors [blockRows * blockRows]float64
+			for l := range factors {
+				factors[l] = u.data[(above+l%blockRows)*u.n+first+l/blockRows]
+			}
+			width := columns
+			if lower {
+				width = above + blockRows
+			}
+			subtractRows(x[first*columns:], x[above*columns:], columns, width, &factors)
 		}
-		to[0] = 1
-		for j := range to {
-			to[j] /= of[0]
+		for i := first; i < end; i++ {
+			row := x[i*columns:][:columns]
+			for k := above; k < i; k++ {
+				subtract(row, u.row(k, i)[0], x[k*columns:])
+			}
+			multiply(row, 1/u.row(i, i)[0])
 		}
 	}
 }

@@ -2,12 +2,26 @@ package model
 
 import "golang.org/x/sys/cpu"
 
-var hasAVX2 = cpu.X86.HasAVX2
+var (
+	hasAVX2   = cpu.X86.HasAVX2
+	hasFMA    = cpu.X86.HasAVX2 && cpu.X86.HasFMA
+	hasAVX512 = cpu.X86.HasAVX512F
+)
 
-// subtract4AVX2 computes subtract4 for n values; n is a positive multiple of 4.
+// subtractFMA computes subtractGo for n values; n is a positive multiple of 4.
 //
 //go:noescape
-func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64)
+func subtractFMA(from, row *float64, n int, factor float64)
+
+// subtractRowsAVX512 computes subtractRowsGo; n is positive.
+//
+//go:noescape
+func subtractRowsAVX512(to, from *float64, stride, n int, factors *[16]float64)
+
+// subtractPairFMA computes subtractRowsGo for two rows and their eight factors; n is a positive multiple of 4.
+//
+//go:noescape
+func subtractPairFMA(to, from *float64, stride, n int, factors *float64)
 
 // productAVX2 computes productGo for n values; n is a positive multiple of 16.
 //

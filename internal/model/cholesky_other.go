@@ -2,11 +2,15 @@
 
 package model
 
-const hasAVX2 = false
+var hasAVX2, hasFMA, hasAVX512 bool
 
-// The assembly function is never called on this processor.
+// The assembly functions are never called on this processor.
 
-func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64) {}
+func subtractFMA(from, row *float64, n int, factor float64) {}
+
+func subtractRowsAVX512(to, from *float64, stride, n int, factors *[16]float64) {}
+
+func subtractPairFMA(to, from *float64, stride, n int, factors *float64) {}
 
 func productAVX2(a, b *float64, n int) float64 { return 0 }
 

@@ -19,16 +19,35 @@ func randomValues(seed uint64) func(n int) []float64 {
 	}
 }
 
-// TestSubtract4 checks that the fast loop returns the same bits as the slow loop, and writes nothing beyond the values.
-func TestSubtract4(t *testing.T) {
+// TestSubtract checks that the fast loops return the same bits as the slow loops, and write nothing beyond the values. On a
+// processor with AVX-512, the loop for others is also tried.
+func TestSubtract(t *testing.T) {
 	random := randomValues(9)
+	was := hasAVX512
+	defer func() { hasAVX512 = was }()
 	for n := range 70 {
 		memory := random(n + 5)
 		want := slices.Clone(memory)
-		a, b, c, d, factors := random(n+1), random(n), random(n+2), random(n), [4]float64(random(4))
-		subtract4Go(want[:n], factors, a, b, c, d)
-		if subtract4(memory[:n:n], factors, a, b, c, d); !slices.Equal(memory, want) {
+		row, factor := random(n+1), random(1)[0]
+		subtractGo(want[:n], factor, row)
+		if subtract(memory[:n:n], factor, row); !slices.Equal(memory, want) {
 			t.Errorf("%d values: %v, want %v", n, memory, want)
+		}
+		stride := n + 3
+		to, from, factors := random(4*stride), random(4*stride), [16]float64(random(16))
+		want = slices.Clone(to)
+		for i := range 4 {
+			for j := range 4 {
+				for k := range n {
+					want[i*stride+k] = math.FMA(-factors[4*i+j], from[j*stride+k], want[i*stride+k])
+				}
+			}
+		}
+		for _, hasAVX512 = range []bool{was, false} {
+			got := slices.Clone(to)
+			if subtractRows(got, from, stride, n, &factors); !slices.Equal(got, want) {
+				t.Errorf("four rows of %d values: %v, want %v", n, got, want)
+			}
 		}
 	}
 }
