@@ -274,6 +274,9 @@ func (u triangle) solveRows(x []float64, columns int, lower bool) {
 		}
 		for i := first; i < end; i++ {
 			row := x[i*columns:][:columns]
+			if lower {
+				row = row[:i+1]
+			}
 			for k := above; k < i; k++ {
 				subtract(row, u.row(k, i)[0], x[k*columns:])
 			}
