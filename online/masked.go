@@ -99,6 +99,10 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
 	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < mixture.Points; point++ {
+		turn := turns(m.drawn, point)
+		if !turn && e.number > decidesSome {
+			continue
+		}
 		m.dead = m.dead[:0]
 		for _, last := range m.mask.Last {
 			m.dead = append(m.dead, int(last) < point)
@@ -112,7 +116,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.expect(&m.left, e.learns, &m.imputed)
 		m.readMaskedCosines(in, e, m.left.Range)
 		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
-		if learns && turns(m.drawn, point) {
+		if learns && turn {
 			m.observeMissing(&m.left, m.scored.components, e.learns, &m.imputed, e.by)
 		}
 		if sparse && !m.encoder.Fields.Missing.ColumnsCanBeMissing {
@@ -123,7 +127,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		}
 		scores := m.answer(&m.left, m.scored.components, &m.imputed, m.out, &m.byClass)
 		var j model.Judged
-		if losses[point], j = m.losses(e, scores); learns && (e.number <= decidesSome || turns(m.drawn, point)) {
+		if losses[point], j = m.losses(e, scores); learns {
 			m.monitor(e, scores, j)
 		}
 	}

@@ -40,9 +40,14 @@ func decides(number, until uint64) bool {
 	return sampled(number, 4)
 }
 
-// wakes reports whether experts with negligible mixture weight take part in an event: they learn from the event, and
+// learnsIdle reports whether experts with negligible mixture weight take part in an event: they learn from the event, and
 // their losses are compared.
-func learnsIdle(number uint64) bool { return sampled(number, 4) }
+func learnsIdle(number uint64) bool {
+	if number <= decidesSome {
+		return sampled(number, 4)
+	}
+	return sampled(number, 5)
+}
 
 // seeks reports whether the weight of a last label that has none is updated at an event.
 func seeks(number uint64) bool { return sampled(number, 2) }
@@ -52,7 +57,7 @@ func seeks(number uint64) bool { return sampled(number, 2) }
 // eight, after event decidesAll one in 32, and after event decidesSome one in 128. From event decidesAll on they are half
 // as frequent where imputation is expensive, because there are more than imputeAll numeric columns, and a quarter as
 // frequent with more than imputeSome. Mixture weights learn from all points of the first masksWhole masks, and from a
-// third of the points of later masks.
+// third of the points of later masks; after event decidesSome only these points are predicted at all.
 const masksAll, masksWhole = 256, 850
 
 // masks reports whether a mask is drawn for an event. numbers is the number of numeric columns that can be imputed.

@@ -19,7 +19,7 @@ import (
 type cells struct {
 	*correlation
 	columns []CellColumn // by index in the Covariance
-	usual   []float64    // Phi^-1 of the fraction of zeros
+	usual   []float64    // Phi^-1 of the fraction of zeros, where 0 is natural
 	tail    tail
 }
 
@@ -119,7 +119,9 @@ func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
 			x.columns[i] = known[at]
 		}
 		p := min(max(x.columns[i].Zeros, cellRare), 1-cellRare)
-		x.columns[i].Zeros, x.usual[i] = p, math.Sqrt2*math.Erfinv(2*p-1)
+		if x.columns[i].Zeros = p; p > cellNatural { // else not used
+			x.usual[i] = math.Sqrt2 * math.Erfinv(2*p-1)
+		}
 	}
 	return x
 }

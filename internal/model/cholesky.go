@@ -159,26 +159,6 @@ func productGo(a, b []float64) float64 {
 	return (four[0] + four[1]) + (four[2] + four[3])
 }
 
-// Sweep computes: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }. gain must be at least as long as
-// c.
-func Sweep(c, gain []float64, v, l float64) {
-	gain, done := gain[:len(c)], 0
-	if hasAVX2 && len(c) >= subtractLeast {
-		done = len(c) &^ 3
-		sweepAVX2(&c[0], &gain[0], done, v, l)
-	}
-	sweepGo(c[done:], gain[done:], v, l)
-}
-
-// sweepGo is the slow reference for Sweep. It rounds every product and every sum.
-func sweepGo(c, gain []float64, v, l float64) {
-	for i, u := range c {
-		g := gain[i]
-		c[i] = u + float64(l*g)
-		gain[i] = g + float64(v*u)
-	}
-}
-
 // solveAll solves for many right sides, the columns of a matrix.
 func (u triangle) solveAll(x []float64, columns int) {
 	one := make([]float64, u.n)

@@ -28,11 +28,6 @@ func subtractPairFMA(to, from *float64, stride, n int, factors *float64)
 //go:noescape
 func productAVX2(a, b *float64, n int) float64
 
-// sweepAVX2 computes sweepGo for n values; n is a positive multiple of 4.
-//
-//go:noescape
-func sweepAVX2(c, gain *float64, n int, v, l float64)
-
 // cosinesAVX2 computes takeCosinesGo for 8 n values.
 //
 //go:noescape

@@ -209,30 +209,3 @@ product:
 	VZEROUPPER
 	MOVSD X0, ret+24(FP)
 	RET
-
-// func sweepAVX2(c, gain *float64, n int, v, l float64)
-//
-// Products are rounded before they are added, as in Go.
-TEXT ·sweepAVX2(SB), NOSPLIT, $0-40
-	MOVQ c+0(FP), SI
-	MOVQ gain+8(FP), DI
-	MOVQ n+16(FP), CX
-	VBROADCASTSD v+24(FP), Y4
-	VBROADCASTSD l+32(FP), Y5
-	SHLQ $3, CX
-	XORL AX, AX
-
-sweep:
-	VMOVUPD (SI)(AX*1), Y0
-	VMOVUPD (DI)(AX*1), Y1
-	VMULPD Y1, Y5, Y2
-	VMULPD Y0, Y4, Y3
-	VADDPD Y2, Y0, Y2
-	VADDPD Y3, Y1, Y3
-	VMOVUPD Y2, (SI)(AX*1)
-	VMOVUPD Y3, (DI)(AX*1)
-	ADDQ $32, AX
-	CMPQ AX, CX
-	JLT  sweep
-	VZEROUPPER
-	RET

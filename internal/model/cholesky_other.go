@@ -14,6 +14,4 @@ func subtractPairFMA(to, from *float64, stride, n int, factors *float64) {}
 
 func productAVX2(a, b *float64, n int) float64 { return 0 }
 
-func sweepAVX2(c, gain *float64, n int, v, l float64) {}
-
 func cosinesAVX2(x *float64, n int, constants *[10]float64) {}

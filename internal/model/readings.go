@@ -192,22 +192,23 @@ func (r *Readings) Found() (found bool) {
 
 // repeated returns the most frequent of the latest readings of a column, and its number.
 func (r *Readings) repeated(i int) (value, most float64) {
-	var slots [4 * readingsKept]struct {
-		x     float64
-		count int
-	}
+	var slots [2 * readingsKept]byte // 1 + the first event with a value
+	var counts [readingsKept]byte
 	for k := range r.events {
 		x := r.recent[k*len(r.columns)+i]
 		if x == noReading {
 			continue
 		}
-		at := event.Mix(math.Float64bits(x)) % uint64(len(slots))
-		for slots[at].count > 0 && slots[at].x != x {
-			at = (at + 1) % uint64(len(slots))
+		at := byte(event.Mix(math.Float64bits(x)))
+		for slots[at] > 0 && r.recent[int(slots[at]-1)*len(r.columns)+i] != x {
+			at++
 		}
-		slots[at].x = x
-		if slots[at].count++; float64(slots[at].count) > most {
-			value, most = x, float64(slots[at].count)
+		if slots[at] == 0 {
+			slots[at] = byte(k + 1)
+		}
+		count := &counts[slots[at]-1]
+		if *count++; float64(*count) > most {
+			value, most = x, float64(*count)
 		}
 	}
 	return value, most

@@ -70,16 +70,3 @@ func TestProduct(t *testing.T) {
 		}
 	}
 }
-
-// TestSweep checks that the fast loop returns the same bits as the slow loop, and writes nothing beyond the values.
-func TestSweep(t *testing.T) {
-	random := randomValues(13)
-	for n := range 70 {
-		c, gain, factors := random(n+5), random(n+5), random(2)
-		wantC, wantGain := slices.Clone(c), slices.Clone(gain)
-		sweepGo(wantC[:n], wantGain[:n], factors[0], factors[1])
-		if Sweep(c[:n:n], gain, factors[0], factors[1]); !slices.Equal(c, wantC) || !slices.Equal(gain, wantGain) {
-			t.Errorf("%d values: %v and %v, want %v and %v", n, c, gain, wantC, wantGain)
-		}
-	}
-}

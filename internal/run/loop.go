@@ -247,7 +247,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	l.publisher.news = l.publisher.news || n > 0
 	l.saver.moved = l.saver.moved || !found || *position != before
 	if l.records >= l.warnNext {
-		l.warnNext = l.records + warnEvery
+		l.warnNext = l.records + max(warnEvery, l.records/warnEvery)
 		l.warn(false)
 		l.sayReadings(false)
 	}
@@ -313,7 +313,8 @@ func (l *loop) reportDrift(b *event.Batch, d health.Drift) {
 		"on_drift", l.Learner.Config().OnDrift)
 }
 
-// warnEvery is the number of records between two looks for Warnings, which take as long as learning an event.
+// warnEvery is the smallest number of records between two looks for Warnings, which take longer than learning an event.
+// Later a look follows when records have grown by a fraction of 1/warnEvery, and with each report.
 const warnEvery = 64
 
 // warned is the state of the log messages about one kind of Warning.

@@ -105,40 +105,38 @@ func weight(kind int, real, mask gains) float64 {
 const (
 	ringSize  = 256 // number of events of which evidence is kept
 	ringLeast = 32  // number of events from which on a quantile is known
-	ringEvery = 16  // number of events after which a quantile is computed again
 )
 
-// ring has the latest values of a quantity, and a quantile of them.
+// ring has the latest values of a quantity.
 type ring struct {
-	values   []float64
-	next     int
-	quantile float64
+	values, sorted []float64
+	next           int
 }
 
 // unbounded stands for an infinite evidence, which JSON cannot have.
 const unbounded = 1e300
 
-// push adds a value. It updates the quantile q after some values.
-func (r *ring) push(x, q float64) {
+// push adds a value, in place of the oldest of too many.
+func (r *ring) push(x float64) {
 	if x = min(max(x, -unbounded), unbounded); len(r.values) < ringSize {
 		r.values = append(r.values, x)
 		r.next = len(r.values) % ringSize
 	} else {
+		at, _ := slices.BinarySearch(r.sorted, r.values[r.next])
+		r.sorted = slices.Delete(r.sorted, at, at+1)
 		r.values[r.next] = x
 		r.next = (r.next + 1) % ringSize
 	}
-	if r.next%ringEvery == 0 {
-		sorted := slices.Sorted(slices.Values(r.values))
-		r.quantile = sorted[int(q*float64(len(sorted)))]
-	}
+	at, _ := slices.BinarySearch(r.sorted, x)
+	r.sorted = slices.Insert(r.sorted, at, x)
 }
 
-// or returns the quantile, or another number while there are too few values.
-func (r *ring) or(other float64) float64 {
+// quantile returns the quantile q, or another number while there are too few values.
+func (r *ring) quantile(q, other float64) float64 {
 	if len(r.values) < ringLeast {
 		return other
 	}
-	return r.quantile
+	return r.sorted[int(q*float64(len(r.sorted)))]
 }
 
 // The quantiles of the evidence of ordinary events above which rounds follow, and readings are doubted.
@@ -160,7 +158,7 @@ func (d *Doubter) doubt(tail int) *model.Doubt {
 	of := &d.tails[tail]
 	return &model.Doubt{
 		Columns: d.Readings.Columns(), Tail: Tails[tail],
-		Screen: of.first.or(-unbounded), Gate: max(0, of.last.or(unbounded)),
+		Screen: of.first.quantile(screenQuantile, -unbounded), Gate: max(0, of.last.quantile(gateQuantile, unbounded)),
 	}
 }
 
@@ -243,16 +241,21 @@ func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedRea
 	return found.Contradicted, died, found.First == found.First
 }
 
-// Of more than fewColumns columns only the first decided events are examined with both Tails, and later ones with the
-// better one.
+// The first decided events are examined with both Tails, and later ones with the better one. Of at most fewColumns columns
+// one event in four is examined with both.
 const fewColumns, decided = 64, 64
+
+// both reports whether an event is examined with both Tails.
+func (d *Doubter) both(number uint64) bool {
+	return len(d.tails[0].last.values) < decided || len(d.Readings.Columns()) <= fewColumns && event.Mix(number)>>8&3 == 0
+}
 
 // compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil
 // for an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill
 // values that the copy has. For such a copy compare also returns the scores with the doubted readings in effect.
 func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined, scores []float64) {
 	best, m := d.best(), *e.Model
-	both := len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
+	both := d.both(e.Number)
 	var before []float64
 	was := math.NaN()
 	predict := func(of *event.Example) []float64 { return slices.Clone(e.Predict(of)) }
@@ -270,8 +273,8 @@ func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColum
 		}
 		x, tail := now.Doubted, &d.tails[i]
 		if columns == nil && now.First == now.First && (x == nil || x.Kind != model.DoubtsFill) {
-			if tail.last.push(now.Last, gateQuantile); !math.IsInf(now.First, 1) {
-				tail.first.push(now.First, screenQuantile)
+			if tail.last.push(now.Last); !math.IsInf(now.First, 1) {
+				tail.first.push(now.First)
 			}
 		}
 		if x == nil {
@@ -379,6 +382,6 @@ func (d *Doubter) State(c *coder.Coder) {
 func (r *ring) state(c *coder.Coder) {
 	c.Floats(&r.values)
 	c.Int(&r.next)
-	c.Float(&r.quantile)
 	c.Failed = c.Failed || len(r.values) > ringSize || r.next < 0 || r.next >= ringSize
+	r.sorted = slices.Sorted(slices.Values(r.values))
 }

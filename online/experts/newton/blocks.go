@@ -87,7 +87,6 @@ func (b *Blocks) Leverage(z []float64) (h float64) {
 func (b *Blocks) Update(a float64, each func(variable int, gain float64)) (positive bool) {
 	positive = true
 	for i := range b.list {
-		clear(b.gain)
 		positive = b.list[i].update(a, b.gain) > 0 && positive
 		for j, g := range b.gain {
 			each(i*b.size+j, g)

@@ -2,8 +2,6 @@ package newton
 
 // This file has the matrix A^-1, which acts as the covariance of the weights, in factorized form.
 
-import "blankout/internal/model"
-
 // covariance is a positive definite matrix P = U D U' (Bierman 1977). U is upper triangular with a unit diagonal, and D
 // is diagonal. Updates in this form keep it positive in spite of rounding. Row j of data has column j of U above the
 // diagonal, followed by the entry of D: j + 1 values.
@@ -55,61 +53,90 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 	if len(p.f) != p.n {
 		p.f = make([]float64, p.n)
 	}
+	if z = z[:p.n]; hasAVX2 && p.n > 0 {
+		return leverageAVX2(&p.data[0], &z[0], &p.f[0], p.n, first)
+	}
+	return p.leverageGo(z, first)
+}
+
+// leverageGo is the slow reference for leverageAVX2. It rounds every product and every sum.
+func (p *covariance) leverageGo(z []float64, first int) (h float64) {
 	for j := range p.n {
 		c := p.column(j)
-		f := 0.0
-		if j >= first {
-			f = z[j] + model.Product(c[first:j], z[first:])
+		if p.f[j] = 0; j >= first {
+			p.f[j] = z[j] + product(c[first:j], z[first:j])
 		}
-		p.f[j] = f
-		h += f * f * c[j]
+		h += float64(float64(p.f[j]*p.f[j]) * c[j])
 	}
 	return h
 }
 
-// leverageAt iterates over the indices in at if there are at most fewIndices.
-const fewIndices = 32
+// product returns the scalar product of vectors of the same length: that of every fourth value, then of the rest.
+func product(a, b []float64) float64 {
+	var four [4]float64
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		for l := range four {
+			four[l] += float64(a[i+l] * b[i+l])
+		}
+	}
+	sum := (four[0] + four[2]) + (four[1] + four[3])
+	for ; i < len(a); i++ {
+		sum += float64(a[i] * b[i])
+	}
+	return sum
+}
 
-// leverageAt is leverage for a z that is 0 except at the indices at, which must ascend.
+// leverageAt is leverage for a z that is 0 except at the indices at, which must ascend. It iterates over these indices if
+// that is faster.
 func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
-	if len(at) > max(fewIndices, p.n/4) {
+	if len(at) > p.n/denser {
 		return p.leverage(z, at[0])
 	}
 	if len(p.f) != p.n {
 		p.f = make([]float64, p.n)
 	}
-	var values [fewIndices]float64
-	x := values[:0]
-	if len(at) > fewIndices {
-		x = make([]float64, 0, len(at))
-	}
-	for j := range p.n { // x holds the values at the indices below j
+	before := 0 // number of indices below j
+	for j := range p.n {
 		c := p.column(j)
 		f := 0.0
-		for n, i := range at[:len(x)] {
-			f += c[i] * x[n]
+		for _, i := range at[:before] {
+			f += float64(c[i] * z[i])
 		}
-		if len(x) < len(at) && at[len(x)] == j {
+		if before < len(at) && at[before] == j {
 			f += z[j]
-			x = append(x, z[j])
+			before++
 		}
 		p.f[j] = f
-		h += f * f * c[j]
+		h += float64(float64(f*f) * c[j])
 	}
 	return h
 }
 
+// denser is how many times longer leverageAt takes for an index than leverage for a variable.
+const denser = 8
+
 // update replaces A by A + a z z', where z is the argument of the latest call of leverage, with result h. It writes the
 // old P z to gain and returns 1 + a h, which must be above 0. P becomes P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {
+	if gain = gain[:p.n]; hasAVX2 && p.n > 0 {
+		return updateAVX2(&p.data[0], &p.f[0], &gain[0], p.n, a)
+	}
+	return p.updateGo(a, gain)
+}
+
+// updateGo is the slow reference for updateAVX2. It rounds every product and every sum.
+func (p *covariance) updateGo(a float64, gain []float64) (alpha float64) {
 	alpha = 1
 	for j, f := range p.f {
 		c := p.column(j)
-		v := c[j] * f
-		before := alpha
-		alpha += a * f * v
+		v, by, before := float64(c[j]*f), float64(a*f), alpha
+		alpha += float64(by * v)
 		c[j] *= before / alpha
-		model.Sweep(c[:j], gain, v, -a*f/before)
+		by = -by / before
+		for i, u := range c[:j] {
+			c[i], gain[i] = u+float64(by*gain[i]), gain[i]+float64(v*u)
+		}
 		gain[j] = v
 	}
 	return alpha

@@ -698,6 +698,31 @@ func TestCovariance(t *testing.T) {
 	}
 }
 
+// TestCovarianceLoops checks that the fast loops return the same bits as the slow loops, and write nothing beyond the matrix.
+func TestCovarianceLoops(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := 1; n < 40; n++ {
+		first, z := r.IntN(n), make([]float64, n)
+		for i := first; i < n; i++ {
+			z[i] = r.NormFloat64()
+		}
+		fast, slow := covariance{n: n, f: make([]float64, n)}, covariance{n: n, f: make([]float64, n)}
+		for range n*(n+1)/2 + 4 {
+			fast.data = append(fast.data, math.Exp(r.NormFloat64()))
+		}
+		slow.data = slices.Clone(fast.data)
+		gain, want := make([]float64, n), make([]float64, n)
+		h, alpha := fast.leverage(z, first), 0.0
+		if by := slow.leverageGo(z, first); h != by || !slices.Equal(fast.f, slow.f) {
+			t.Errorf("%d variables from %d: leverage %v, want %v", n, first, h, by)
+		}
+		alpha = fast.update(0.3/h, gain)
+		if by := slow.updateGo(0.3/h, want); alpha != by || !slices.Equal(gain, want) || !slices.Equal(fast.data, slow.data) {
+			t.Errorf("%d variables: alpha %v, want %v; gain %v, want %v", n, alpha, by, gain, want)
+		}
+	}
+}
+
 // TestCovarianceLasts checks that the covariance is still positive after very many events in which some columns are
 // sums of other columns.
 func TestCovarianceLasts(t *testing.T) {
