@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"blankout/internal/loss"
 )
 
 // cells has what the readings of a Covariance's columns are in ordinary events. It is immutable and safe for concurrent
@@ -74,15 +76,18 @@ func newTail(freedom float64) tail {
 }
 
 // log returns the logarithm of the density at y.
-func (t tail) log(y, mean, sd float64) float64 {
-	d := (y - mean) / sd
+func (t tail) log(y, mean, variance float64) float64 {
+	square := (y - mean) * (y - mean) / variance
 	if t.freedom > 0 {
-		return t.constant - (t.freedom+1)/2*math.Log1p(d*d/t.freedom) - math.Log(sd)
+		square = (t.freedom + 1) * math.Log(1+square/t.freedom)
 	}
-	return t.constant - 0.5*d*d - math.Log(sd)
+	return t.constant - 0.5*(square+math.Log(variance))
 }
 
-var normal = newTail(0)
+var (
+	normal   = newTail(0)
+	wideDead = normal.constant - math.Log(cellWide) // the logarithm of the largest density of dead readings with any value
+)
 
 // newCorrelation computes the correlation of a Covariance.
 func newCorrelation(c *Covariance) *correlation {
@@ -148,7 +153,7 @@ type cellEvent struct {
 	first, g       float64   // evidence for dead readings after the first round and at the end, as a log-likelihood ratio
 	atoms, others  float64   // expected fractions of dead readings at an atom and of others
 	noise, a, d    []float64
-	load           []float64 // log of alive over dead, without the factor of the fraction alive
+	dead           []float64 // likelihood if dead over likelihood if alive, without the factor of the fraction alive
 	matrix, solved []float64
 	active, noisy  []int // readings that are not certainly dead; readings with noise
 	quiet          []int // readings without noise
@@ -157,7 +162,7 @@ type cellEvent struct {
 func newCellEvent(n int) *cellEvent {
 	f := func() []float64 { return make([]float64, n) }
 	return &cellEvent{
-		raw: f(), y: f(), out: make([]bool, n), atom: make([]byte, n), r: f(), x: f(), noise: f(), a: f(), d: f(), load: f(),
+		raw: f(), y: f(), out: make([]bool, n), atom: make([]byte, n), r: f(), x: f(), noise: f(), a: f(), d: f(), dead: f(),
 		matrix: make([]float64, 2*n*n), solved: f(), active: make([]int, 0, n), noisy: make([]int, 0, n), quiet: make([]int, 0, n),
 	}
 }
@@ -178,7 +183,7 @@ func (x *cells) infer(t *cellEvent, screen float64) {
 		case c.Flag:
 			t.r[i] = 0
 		case t.atom[i] == fillAtom, t.atom[i] == zeroAtom && c.Zeros < cellNatural:
-			t.r[i], t.load[i], screens = 1, math.Log(cellRare)-math.Log(cellStart/2), false
+			t.r[i], t.dead[i], screens = 1, cellStart/2/cellRare, false
 		}
 		screens = screens && !t.out[i]
 	}
@@ -330,13 +335,25 @@ func (x *cells) quietDiagonal(t *cellEvent, u triangle, quiet []int) {
 // judge updates three estimates: the probability r that an active reading is dead, the fractions of dead readings, and
 // the evidence that there are any. A former r keeps the fraction damp. change is the largest change of an r.
 func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
-	odds := math.Log(1 - t.atoms - t.others)
+	alive, atom, other := 1-t.atoms-t.others, math.Log(t.atoms), math.Log(t.others)
+	ratios := t.solved[:0]
 	for _, i := range t.active {
 		if !x.judged(t, i) {
 			continue
 		}
-		t.load[i] = min(max(x.alive(t, i)-x.dead(t, i), -30), 30)
-		now := 1 / (1 + math.Exp(min(max(t.load[i]+odds, -30), 30)))
+		dead := atom
+		if t.atom[i] == noAtom {
+			dead = other + wideDead - 0.5*t.y[i]*t.y[i]/(cellWide*cellWide)
+		}
+		ratios = append(ratios, min(max(dead-x.alive(t, i), -30), 30))
+	}
+	loss.Exps(ratios)
+	for _, i := range t.active {
+		if !x.judged(t, i) {
+			continue
+		}
+		t.dead[i], ratios = ratios[0], ratios[1:]
+		now := t.dead[i] / (t.dead[i] + alive)
 		change = max(change, math.Abs(now-t.r[i]))
 		t.r[i] = damp*t.r[i] + (1-damp)*now
 	}
@@ -356,36 +373,34 @@ func (x *cells) judge(t *cellEvent, damp float64) (change float64) {
 		t.atoms, t.others = t.atoms*cellMost/both, t.others*cellMost/both
 	}
 	t.g = 0
+	product := 1.0
 	for i := range x.n {
-		if x.judged(t, i) {
-			t.g += math.Log(1 - t.atoms - t.others + math.Exp(-t.load[i]))
+		if !x.judged(t, i) {
+			continue
+		}
+		if product *= 1 - t.atoms - t.others + t.dead[i]; product > 1e200 || product < 1e-200 {
+			t.g += math.Log(product)
+			product = 1
 		}
 	}
+	t.g += math.Log(product)
 	return change
 }
 
 // alive returns the logarithm of the likelihood of reading i if it is alive: a density, or the probability of an atom.
 func (x *cells) alive(t *cellEvent, i int) float64 {
 	mean := t.y[i] - t.a[i]/max(t.d[i], 1e-9)
-	sd := math.Sqrt(max(1/max(t.d[i], 1e-9)-t.noise[i], 0.05))
+	variance := max(1/max(t.d[i], 1e-9)-t.noise[i], 0.05)
 	c, log := &x.columns[i], 0.0
 	switch {
 	case t.atom[i] == noAtom:
-		log = x.tail.log(t.y[i], mean, sd)
+		log = x.tail.log(t.y[i], mean, variance)
 	case t.atom[i] == zeroAtom && c.Least && c.Zeros > cellNatural: // a censored reading
-		log = math.Log(max(0.5*math.Erfc((mean-x.usual[i])/sd/math.Sqrt2), 1e-300))
+		log = math.Log(max(0.5*math.Erfc((mean-x.usual[i])/math.Sqrt(2*variance)), 1e-300))
 	case t.atom[i] == zeroAtom:
-		log = math.Log(c.Zeros) + normal.log(t.y[i], mean, sd) - normal.log(t.y[i], 0, 1)
+		log = math.Log(c.Zeros) + normal.log(t.y[i], mean, variance) - normal.log(t.y[i], 0, 1)
 	default:
-		log = math.Log(cellRare) + normal.log(t.y[i], mean, sd) - normal.log(t.y[i], 0, 1)
+		log = math.Log(cellRare) + normal.log(t.y[i], mean, variance) - normal.log(t.y[i], 0, 1)
 	}
 	return max(log, -25)
-}
-
-// dead returns the logarithm of the likelihood of reading i if it is dead, times the fraction of such readings.
-func (x *cells) dead(t *cellEvent, i int) float64 {
-	if t.atom[i] != noAtom {
-		return math.Log(t.atoms)
-	}
-	return math.Log(t.others) + normal.log(t.y[i], 0, cellWide)
 }

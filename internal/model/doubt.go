@@ -183,7 +183,7 @@ func (m *Linear) Examine(e *event.Example) Examined {
 				if t.atom[i] != noAtom {
 					rate = t.atoms
 				}
-				t.r[i] = 1 / (1 + rate*math.Exp(t.load[i]))
+				t.r[i] = t.dead[i] / (t.dead[i] + rate)
 			}
 		}
 		out.Contradicted = m.readings(x, t, DoubtGone)
