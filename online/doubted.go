@@ -30,7 +30,10 @@ func (l *Learner) doubt(e *event.Example, to *health.Met) {
 	if covariance != nil {
 		columns = len(covariance.Columns)
 	}
-	whole, masks := doubts(l.events, columns)
+	whole, masks := doubts(l.events, columns, true)
+	if whole && covariance != nil && !covariance.Related() && !l.doubter.Earns() {
+		whole, masks = doubts(l.events, columns, false)
+	}
 	if d.curve = nil; masks && dies(l.events) {
 		l.die(e)
 	}

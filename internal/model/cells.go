@@ -131,6 +131,20 @@ func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
 	return x
 }
 
+// relatedVariance is the largest fraction of its variance that a reading which others predict keeps given the others.
+const relatedVariance = 0.75
+
+// Related reports whether some column is predicted by the others, so that readings can contradict each other.
+func (c *Covariance) Related() bool {
+	x := c.correlation()
+	for i := range x.n {
+		if x.inverse != nil && 1/x.inverse[i*x.n+i] < relatedVariance*(1+cellRidge) {
+			return true
+		}
+	}
+	return false
+}
+
 // cellNoise returns the observation noise of a reading that is dead with probability r.
 func cellNoise(r float64) float64 { return 2*r/max(1-r, 1e-3) + 1e-6 }
 

@@ -189,22 +189,29 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 func (d *Doubter) best() int {
 	best := len(Tails) - 1
 	for i := range Tails {
-		if d.tails[i].total() > d.tails[best].total() {
+		if d.tails[i].total(0) > d.tails[best].total(0) {
 			best = i
 		}
 	}
 	return best
 }
 
-// total returns the sum of the gains of the best candidates.
-func (l *learned) total() (sum float64) {
-	for kind := range restRow {
+// total returns the sum of the gains of the best candidates, from a kind on.
+func (l *learned) total(kind int) (sum float64) {
+	for ; kind < restRow; kind++ {
 		for bin := range l.real[kind] {
 			sum += slices.Max(l.real[kind][bin].sums[:]) + slices.Max(l.mask[kind][bin].sums[:])
 		}
 	}
 	return sum
 }
+
+// earnsLeast is the gain, in nats over recent examined events and copies, from which on it is worthwhile to doubt numbers
+// that are not fill values.
+const earnsLeast = 3
+
+// Earns reports whether it has been worthwhile to doubt numbers because they contradict others.
+func (d *Doubter) Earns() bool { return d.tails[d.best()].total(model.DoubtsZero) >= earnsLeast }
 
 // Event is a labeled event to examine.
 type Event struct {
@@ -241,21 +248,16 @@ func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedRea
 	return found.Contradicted, died, found.First == found.First
 }
 
-// The first decided events are examined with both Tails, and later ones with the better one. Of at most fewColumns columns
-// one event in four is examined with both.
+// Of more than fewColumns columns only the first decided events are examined with both Tails, and later ones with the
+// better one.
 const fewColumns, decided = 64, 64
-
-// both reports whether an event is examined with both Tails.
-func (d *Doubter) both(number uint64) bool {
-	return len(d.tails[0].last.values) < decided || len(d.Readings.Columns()) <= fewColumns && event.Mix(number)>>8&3 == 0
-}
 
 // compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil
 // for an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill
 // values that the copy has. For such a copy compare also returns the scores with the doubted readings in effect.
 func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined, scores []float64) {
 	best, m := d.best(), *e.Model
-	both := d.both(e.Number)
+	both := len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
 	var before []float64
 	was := math.NaN()
 	predict := func(of *event.Example) []float64 { return slices.Clone(e.Predict(of)) }
