@@ -27,15 +27,29 @@ type contest struct {
 	classes    int
 	columns    uint32 // columns from this number on are left out
 	ours, vw   []string
+	events     int     // only the first events; 0 is all
+	times      int     // the events are learned so many times over; 0 is once
+	dense      float64 // normal noise of this size is added to each column; 0 is none
+	positive   bool    // values below 0 are left out
 }
 
 var contests = []contest{
-	{"mnist", "train-images-idx3-ubyte.gz", "MNIST, 10 classes, 784 columns", 10, 784, []string{"--standardize", "none"}, nil},
-	{"imdb", "train.svm.gz", "IMDB, unigrams", 2, imdbUnigrams, nil, []string{"-b", "22"}},
-	{"imdb", "train.svm.gz", "IMDB, uni- and bigrams", 2, 1 << 31, nil, []string{"-b", "22"}},
-	{"gas_drift", "stream.svm.gz", "gas_drift, 6 classes, 128 dense numbers", 6, 1 << 31, nil, nil},
-	{"json", "", "JSON, 11 features", 2, 0, []string{"--label", "_label"}, []string{"--json"}},
+	{name: "mnist", file: mnistImages, title: "MNIST, 10 classes, 784 columns", classes: 10, columns: 785, ours: []string{"--standardize", "none"}},
+	{name: "mnist", file: mnistImages, title: "MNIST with noise, half of the pixels above 0, 20,000 events", classes: 10, columns: 785, events: 20_000, dense: 0.1, positive: true},
+	denseImages,
+	{name: "imdb", file: "train.svm.gz", title: "IMDB, unigrams", classes: 2, columns: imdbUnigrams, vw: []string{"-b", "22"}},
+	{name: "imdb", file: "train.svm.gz", title: "IMDB, uni- and bigrams", classes: 2, columns: 1 << 31, vw: []string{"-b", "22"}},
+	gasDrift,
+	{name: "gas_drift", file: gasDrift.file, title: "gas_drift ten times over", classes: 6, columns: 1 << 31, times: 10},
+	{name: "json", title: "JSON, 11 features", classes: 2, ours: []string{"--label", "_label"}, vw: []string{"--json"}},
 }
+
+const mnistImages = "train-images-idx3-ubyte.gz"
+
+var (
+	denseImages = contest{name: "mnist", file: mnistImages, title: "MNIST with noise, 784 dense columns, 10,000 events", classes: 10, columns: 785, events: 10_000, dense: 0.1}
+	gasDrift    = contest{name: "gas_drift", file: "stream.svm.gz", title: "gas_drift, 6 classes, 128 dense numbers", classes: 6, columns: 1 << 31}
+)
 
 // imdbUnigrams is the number of unigrams of the data set imdb, which are its first columns. Bigrams follow.
 const imdbUnigrams = 47123
@@ -102,6 +116,9 @@ The next table has times in seconds. The progressive error is the fraction of ev
 |---|---|---|---|---|
 %[9]s
 `, "`make speed DATA=DIR VW=vw KAFKA=HOST:PORT PYTHON=python`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String(), version)
+	if err := c.buys(); err != nil {
+		return err
+	}
 	writeWorks(c.w, m, rates)
 	return nil
 }
@@ -166,14 +183,48 @@ func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err e
 		s, err = loadJSON(ours)
 		return ours, ours, s, err
 	}
-	if s, err = load(c.path(d.name, d.file), d.classes); err != nil {
+	if s, err = d.load(c); err != nil {
 		return "", "", nil, err
 	}
-	kept := func(_ int, x event.Vec) event.Vec {
-		n, _ := slices.BinarySearch(x.Index, d.columns)
-		return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+	return ours, theirs, s, errors.Join(writeText(ours, s, false, nil), writeText(theirs, s, true, nil))
+}
+
+// load reads the events.
+func (d contest) load(c *comparison) (*set, error) {
+	s, err := load(c.path(d.name, d.file), d.classes)
+	if err != nil {
+		return nil, err
 	}
-	return ours, theirs, s, errors.Join(writeText(ours, s, false, kept), writeText(theirs, s, true, kept))
+	if d.events > 0 {
+		s.examples = s.examples[:d.events]
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range s.examples {
+		x := &s.examples[i].Features
+		n, _ := slices.BinarySearch(x.Index, d.columns)
+		*x = event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+		if d.dense > 0 {
+			*x = d.noisy(*x, r)
+		}
+	}
+	s.examples = slices.Repeat(s.examples, max(1, d.times))
+	return s, nil
+}
+
+// noisy returns a vector with all columns, to which noise is added.
+func (d contest) noisy(x event.Vec, r *rand.Rand) (out event.Vec) {
+	at := 0
+	for column := uint32(1); column < d.columns; column++ {
+		value := d.dense * r.NormFloat64()
+		if at < len(x.Index) && x.Index[at] == column {
+			value += x.Value[at]
+			at++
+		}
+		if value > 0 || !d.positive {
+			out.Index, out.Value = append(out.Index, column), append(out.Value, value)
+		}
+	}
+	return out
 }
 
 // progressiveError runs a contestant once more. It returns the fraction of events that the contestant predicted wrongly
