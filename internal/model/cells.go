@@ -32,8 +32,15 @@ type correlation struct {
 	s        []float64 // correlation, with a ridge on the diagonal
 	first    []float64 // (S + N)^-1 for the probability cellStart of every reading; nil if it cannot be computed
 	inverse  []float64 // S^-1; nil if it cannot be computed
+	related  bool      // the others predict some reading
 	idle     sync.Pool // of *cellEvent
 }
+
+// relatedVariance is the largest fraction of its variance that a reading which others predict keeps given the others.
+const relatedVariance = 0.75
+
+// Related reports whether the other columns predict some column, so that readings can contradict each other.
+func (c *Covariance) Related() bool { return c.correlation().related }
 
 // CellColumn has what the readings of one column are in ordinary events.
 type CellColumn struct {
@@ -107,6 +114,9 @@ func newCorrelation(c *Covariance) *correlation {
 		noisy[i*n+i] += cellNoise(cellStart)
 	}
 	x.inverse, x.first = inverseOf(n, slices.Clone(x.s)), inverseOf(n, noisy)
+	for i := 0; i < n && x.inverse != nil; i++ {
+		x.related = x.related || 1/x.inverse[i*n+i] < relatedVariance*(1+cellRidge)
+	}
 	return x
 }
 
@@ -129,20 +139,6 @@ func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
 		}
 	}
 	return x
-}
-
-// relatedVariance is the largest fraction of its variance that a reading which others predict keeps given the others.
-const relatedVariance = 0.75
-
-// Related reports whether some column is predicted by the others, so that readings can contradict each other.
-func (c *Covariance) Related() bool {
-	x := c.correlation()
-	for i := range x.n {
-		if x.inverse != nil && 1/x.inverse[i*x.n+i] < relatedVariance*(1+cellRidge) {
-			return true
-		}
-	}
-	return false
 }
 
 // cellNoise returns the observation noise of a reading that is dead with probability r.
@@ -184,11 +180,11 @@ func newCellEvent(n int) *cellEvent {
 // judged reports whether reading i can be doubted.
 func (x *cells) judged(t *cellEvent, i int) bool { return !t.out[i] && !x.columns[i].Flag }
 
-// infer computes r, x and the evidence. If the evidence of the first round is below screen, nothing is doubted and the
-// evidence is negative infinity.
+// infer computes r, x and the evidence. If the evidence of the first round is below screen, or no reading predicts another
+// and none is a fill value, nothing is doubted and the evidence is negative infinity.
 func (x *cells) infer(t *cellEvent, screen float64) {
 	t.atoms, t.others = cellStart/2, cellStart/2
-	screens := true
+	screens, dead := true, false
 	for i := range x.n {
 		t.r[i] = cellStart
 		switch c := &x.columns[i]; {
@@ -197,9 +193,13 @@ func (x *cells) infer(t *cellEvent, screen float64) {
 		case c.Flag:
 			t.r[i] = 0
 		case t.atom[i] == fillAtom, t.atom[i] == zeroAtom && c.Zeros < cellNatural:
-			t.r[i], t.dead[i], screens = 1, cellStart/2/cellRare, false
+			t.r[i], t.dead[i], dead = 1, cellStart/2/cellRare, true
 		}
-		screens = screens && !t.out[i]
+		screens = screens && !dead && !t.out[i]
+	}
+	if !dead && !x.related {
+		t.first, t.g = 0, math.Inf(-1)
+		return
 	}
 	if t.first = math.Inf(1); screens {
 		t.active = t.active[:0]
