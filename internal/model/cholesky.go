@@ -217,10 +217,11 @@ func (u triangle) inverse() []float64 {
 	return out
 }
 
-// invert writes the inverse of U', a lower triangular matrix, to w.
+// invert writes the inverse of U', a lower triangular matrix, to w. Values above the diagonal are undefined, but 0 in the
+// blocks on the diagonal.
 func (u triangle) invert(w []float64) {
-	clear(w)
 	for i := range u.n {
+		clear(w[i*u.n:][:min(u.n, i|(blockRows-1)+1)])
 		w[i*u.n+i] = 1
 	}
 	u.solveRows(w, u.n, true)
@@ -254,11 +255,15 @@ func (u triangle) solveRows(x []float64, columns int, lower bool) {
 		}
 		for i := first; i < end; i++ {
 			row := x[i*columns:][:columns]
+			for k := above; k < i; k++ {
+				width := columns
+				if lower {
+					width = k + 1
+				}
+				subtract(row[:width], u.row(k, i)[0], x[k*columns:])
+			}
 			if lower {
 				row = row[:i+1]
-			}
-			for k := above; k < i; k++ {
-				subtract(row, u.row(k, i)[0], x[k*columns:])
 			}
 			multiply(row, 1/u.row(i, i)[0])
 		}

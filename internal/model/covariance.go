@@ -230,14 +230,15 @@ func (c *Covariance) correlation() *correlation {
 // factorize factorizes the submatrix of a positive definite matrix whose rows and columns have the indices places. It
 // returns false if rounding makes that impossible.
 func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
-	n := len(f.c.Columns)
-	part := make([]float64, 0, len(places)*len(places))
-	for _, i := range places {
-		for _, j := range places {
-			part = append(part, matrix[i*n+j])
+	n, k := len(f.c.Columns), len(places)
+	part := make([]float64, k*k) // values below the diagonal are not used
+	for a, i := range places {
+		from, to := matrix[i*n:][:n], part[a*k:][:k]
+		for b := a; b < k; b++ {
+			to[b] = from[places[b]]
 		}
 	}
-	f.factor, positive = factorize(len(places), part)
+	f.factor, positive = factorize(k, part)
 	return positive
 }
 
