@@ -175,26 +175,6 @@ func (r *run) refused(e *event.Example) {
 	}
 }
 
-// TestEveryRestart compares a learner that restarts after each event with a learner that does not restart.
-func TestEveryRestart(t *testing.T) {
-	t.Parallel()
-	for _, s := range usual() {
-		t.Run(s.String(), func(t *testing.T) {
-			plain, restarted := newRun(t, s, 3), newRun(t, s, 3)
-			for i := range 260 {
-				plain.feed.nulls, restarted.feed.nulls = 0.1, 0.1
-				if i < 60 || i > 230 || longtest.Asked() {
-					restarted.restart()
-				}
-				if a, b := plain.step(), restarted.step(); !sameScores(a, b) {
-					t.Fatalf("event %d: scores %v, after %d restarts %v", i, a, i+1, b)
-				}
-			}
-			sameState(t, "after restarts", plain.blocks(), restarted.blocks())
-		})
-	}
-}
-
 // TestRandomRestarts stops learners with every feature after a hundred random events, and compares their states with
 // those of learners that go on. Labels are delayed, and fields are null or stuck, so that the correcting experts rest,
 // wake and count.

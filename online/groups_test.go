@@ -7,10 +7,8 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
-	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/synthetic"
 )
 
 // BenchmarkLearnGroups compares learning with group noise and with feature noise, on events of sensors with eight
@@ -57,36 +55,6 @@ func BenchmarkLearnGroups(b *testing.B) {
 					}
 				})
 			}
-		}
-	}
-}
-
-// TestGroupExpertsRestore checks that noise levels of features and of groups continue bit by bit from a checkpoint. The
-// expected missing fraction may change in between if the noise levels stay the same.
-func TestGroupExpertsRestore(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, classes := range []int{2, 3} {
-		c := online.DefaultConfig()
-		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
-		l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(8, classes)
-		for i := range 700 {
-			if i == 333 {
-				l.restart()
-			}
-			l.Learn(s.Next(), nil)
-		}
-		l.same(t, fmt.Sprint(classes, " classes"))
-		blocks := blocksOf(t, l.Learner)
-		c.ExpectedMissingGroups = 0.6
-		if _, err := online.Restore(c, blocks); err != nil {
-			t.Error(err)
-		}
-		if was, err := online.ReadConfig(blocks); err != nil || online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) != nil {
-			t.Errorf("%v: read as %v", err, was)
-		}
-		c.ExpectedMissingGroups = 0
-		if _, err := online.Restore(c, blocks); err == nil {
-			t.Error("a bank without groups took up one with groups")
 		}
 	}
 }

@@ -221,35 +221,6 @@ func TestHealthDrift(t *testing.T) {
 	}
 }
 
-// TestHealthRestored restores a Learner within a block, before, during and after an alarm. The restored Learner must
-// continue bit by bit and must not repeat a message.
-func TestHealthRestored(t *testing.T) {
-	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
-	for _, step := range []struct {
-		n    int
-		lost float64
-	}{{5100, 0}, {300, 1}, {1000, 1}, {500, 0}, {3000, 0}} {
-		other := l.restored()
-		was := changesOf(l)
-		if n := other.Alarms(was).Changes; n != was {
-			t.Fatalf("%d changes, was %d", n, was)
-		}
-		s.Lost = step.lost
-		for range step.n {
-			e := s.Next()
-			l.Learn(e, nil)
-			other.Learn(e, nil)
-		}
-		sameState(t, fmt.Sprint("after ", s.N, " events"), l.blocks(), other.blocks())
-		if a, b := alarmTexts(l), alarmTexts(other); !slices.Equal(a, b) {
-			t.Errorf("%q\n%q", a, b)
-		}
-	}
-	if got := alarmTexts(l); len(got) != 2 {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestHealthIsBounded checks that memory is bounded: at most healthFields fields and healthChanges changes are stored.
 func TestHealthIsBounded(t *testing.T) {
 	t.Parallel()

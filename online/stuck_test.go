@@ -186,38 +186,6 @@ func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config
 	return start(t, with(change), s.Schema)
 }
 
-// TestStuckRestored restores a learner while a field is stuck, or shortly before it is detected. The restored learner
-// must continue bit by bit.
-func TestStuckRestored(t *testing.T) {
-	s := synthetic.NewStuckStream(3)
-	l := newStuck(t, s, nil)
-	other := l
-	for n, step := range []struct {
-		events int
-		stuck  bool
-	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
-		if delete(s.Stuck, 2); step.stuck {
-			s.Stuck[2] = 0
-		}
-		for range step.events {
-			e := s.Next()
-			if a, b := slices.Clone(alone(l.Learn(e, nil)).Scores), slices.Clone(alone(other.Learn(e, nil)).Scores); l != other && !slices.Equal(a, b) {
-				t.Fatalf("step %d: %v and %v", n, a, b)
-			}
-		}
-		if other != l {
-			sameState(t, fmt.Sprint("step ", n), l.blocks(), other.blocks())
-		}
-		other = l.restored()
-		if a, b := l.model().Faults, other.model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) {
-			t.Fatalf("step %d: %+v and %+v", n, a, b)
-		}
-	}
-	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: back to normal: b varies again since ") {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards the
 // detected fields, and learns the same bits as a learner that never had the detector.
 func TestStuckSetting(t *testing.T) {

@@ -87,20 +87,3 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 		t.Errorf("a score of %v has become %v", before, after)
 	}
 }
-
-// TestScalesComeDownOverRestarts checks that a restart changes nothing if it happens while samples and readings for
-// knots are gathered.
-func TestScalesComeDownOverRestarts(t *testing.T) {
-	l, r := newTwins(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
-	for i := range 6000 {
-		unit := 1.0
-		if i < 2200 {
-			unitSensors(r, 1)
-			unit = 1000
-		}
-		if i > 2000 && i%61 == 0 {
-			l.restart()
-		}
-		l.Learn(unitSensors(r, unit), nil)
-	}
-}

@@ -184,38 +184,3 @@ func TestUsualMixture(t *testing.T) {
 		}
 	}
 }
-
-// TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored
-// must continue bit by bit.
-func TestUsualStateIsWhole(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	config := online.DefaultConfig()
-	p := newPayments(t, 9, func(c *online.Config) { *c = config })
-	l := p.learners[0]
-	number := p.amount
-	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
-		restored := restart(t, config, l)
-		restored.SetSchema(p.schema)
-		switch phase {
-		case 1:
-			p.amount = func(float64) string { return `"much"` }
-		case 3:
-			p.amount = number
-		case 5:
-			p.amount = func(float64) string { return "null" }
-		}
-		p.learners = []*online.Learner{l, restored}
-		p.feed(n)
-		for _, name := range []string{"learner", health.BlockHealth} {
-			of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name))(t) }
-			if !bytes.Equal(of(l), of(restored)) {
-				t.Errorf("phase %d: block %s differs", phase, name)
-			}
-		}
-	}
-	told := p.told()
-	if len(told) != 3 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") {
-		t.Fatalf("%q", told)
-	}
-}

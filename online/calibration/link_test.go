@@ -1,12 +1,10 @@
 package calibration
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
@@ -100,57 +98,6 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 	}
 	if b := l.bins[0]; b.weight != 0 {
 		t.Errorf("the output that is not in use has the weight %v", b.weight)
-	}
-}
-
-// TestLinkState checks that a decoded Link continues bit by bit, also after infinite scores and extreme weights.
-// Truncated and inconsistent states must be rejected.
-func TestLinkState(t *testing.T) {
-	l, r := NewLink(), rand.New(rand.NewPCG(9, 10))
-	wrong := func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) }
-	code := func(l *Link) []byte {
-		to := &coder.Coder{}
-		l.State(to)
-		return to.Out
-	}
-	for _, events := range []int{0, 30, 3000} {
-		drawn(&l, r, events, wrong)
-		l.Take([]float64{math.Inf(1)}, 1, 1, 1e6)
-		l.Take([]float64{-1e300}, 1, 0, 1e-9)
-		data := code(&l)
-		again := NewLink()
-		if d := coder.Read(data); true {
-			if again.State(d); !d.Done() {
-				t.Fatal("a state is not read")
-			}
-		}
-		a, b := rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(1, 1))
-		drawn(&l, a, 200, wrong)
-		drawn(&again, b, 200, wrong)
-		if !bytes.Equal(code(&l), code(&again)) {
-			t.Error("it does not go on as the other")
-		}
-		for cut := 0; cut < len(data); cut += 17 {
-			d := coder.Read(data[:cut])
-			if bad := NewLink(); true {
-				if bad.State(d); d.Done() {
-					t.Fatalf("%d of %d bytes are taken", cut, len(data))
-				}
-			}
-		}
-	}
-	for name, spoil := range map[string]func(l *Link){
-		"more ones than events": func(l *Link) { l.bins[3].ones = l.bins[3].weight + 1 },
-		"a falling function":    func(l *Link) { l.latest.LogOdds[3] = 99 },
-		"no growth":             func(l *Link) { l.grown = 0 },
-	} {
-		bad := NewLink()
-		bad.State(coder.Read(code(&l)))
-		spoil(&bad)
-		d, out := coder.Read(code(&bad)), NewLink()
-		if out.State(d); d.Done() {
-			t.Errorf("%s: it is taken", name)
-		}
 	}
 }
 

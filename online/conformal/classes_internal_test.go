@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
@@ -132,33 +131,6 @@ func TestSetsByClass(t *testing.T) {
 	c.classes[1].ranges[4].limit = model.MostLimit
 	if _, always := c.least(4, 1); !always {
 		t.Error("a limit that excludes nothing excludes")
-	}
-}
-
-// TestStateOfClasses checks that the thresholds by class come back with the state, that a truncated state is rejected,
-// and that another coverage is accepted.
-func TestStateOfClasses(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 10))
-	alone := New(0.9)
-	for range 10_000 {
-		alone.Take(1, rare(r))
-	}
-	to := &coder.Coder{}
-	alone.State(to)
-	data := to.Out
-	again := New(0.9)
-	if again.State(coder.Read(data)); again.Sets().Classes[1] != alone.Sets().Classes[1] {
-		t.Error("the thresholds by class do not come back")
-	}
-	for cut := 0; cut < len(data); cut += 13 {
-		d := coder.Read(data[:cut])
-		if New(0.9).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are taken", cut, len(data))
-		}
-	}
-	other := New(0.6)
-	if other.State(coder.Read(data)); !(other.Sets().Classes[1][1] < alone.Sets().Classes[1][1]) {
-		t.Error("another coverage leaves the thresholds by class as they were")
 	}
 }
 

@@ -1,10 +1,8 @@
 package conformal
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"blankout/internal/coder"
@@ -173,74 +171,6 @@ func TestUnboundedSizes(t *testing.T) {
 	}
 	if size := c.Report()[0].Size; !(size > 1e38 && size < 1e40) {
 		t.Errorf("a mean size of %g", size)
-	}
-}
-
-func TestState(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	one := New(0.9)
-	take := func(to ...*Predictor) {
-		for range 2500 {
-			at, x := r.IntN(3), Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: r.Float64()}
-			for _, c := range to {
-				c.Take(at, x)
-			}
-		}
-	}
-	take(one)
-	bytesOf := func(c *Predictor) []byte {
-		to := &coder.Coder{}
-		c.State(to)
-		return to.Out
-	}
-	data := bytesOf(one)
-	again := New(0.9)
-	if d := coder.Read(data); true {
-		if again.State(d); !d.Done() {
-			t.Fatal("a state is not read")
-		}
-	}
-	take(one, again)
-	if !bytes.Equal(bytesOf(one), bytesOf(again)) {
-		t.Error("it does not go on as the other")
-	}
-	for cut := 0; cut < len(data); cut += 11 {
-		d := coder.Read(data[:cut])
-		if New(0.9).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are taken", cut, len(data))
-		}
-	}
-	for name, spoil := range map[string]func(s *scores){
-		"more held than told": func(s *scores) { s.all.held = s.all.events + 1 },
-		"more told than came": func(s *scores) { s.all.events = s.taken + 1 },
-		"a limit below -1":    func(s *scores) { s.limit = -2 },
-		"less than nothing":   func(s *scores) { s.all.held = -1 },
-		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
-		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
-		"no level":            func(s *scores) { s.level = math.NaN() },
-		"no weight":           func(s *scores) { s.grown = 0 },
-		"a negative bin":      func(s *scores) { s.decayed.bins[100] = -1 },
-	} {
-		bad := New(0.9)
-		bad.State(coder.Read(data))
-		spoil(&bad.ranges[1])
-		d := coder.Read(bytesOf(bad))
-		if New(0.9).State(d); d.Done() {
-			t.Errorf("%s: the state is taken", name)
-		}
-	}
-	forgotten := New(0.9)
-	forgotten.State(coder.Read(data))
-	forgotten.ranges[0].decayed.events = 0
-	if got := forgotten.Report(); len(got) != 2 {
-		t.Errorf("of ranges with sets of late that were told none: %+v", got)
-	}
-	other, d := New(0.6), coder.Read(data)
-	if other.State(d); !d.Done() || !(other.Limit(0) < one.Limit(0)/2) || !(other.Limit(0) > 0) {
-		t.Errorf("with another coverage the limit is %v, it was %v", other.Limit(0), one.Limit(0))
-	}
-	if slices.Contains(other.Sets().Limits[:3], -1) || other.Sets().Coverage != 0.6 {
-		t.Errorf("%+v", other.Sets())
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
@@ -228,25 +227,6 @@ func TestPairsFit(t *testing.T) {
 	}{{256, 1, true}, {257, 1, false}, {200, 100, true}, {201, 100, false}, {256, 78, true}, {256, 79, false}} {
 		if experts.PairsFit(x.columns, x.outputs) != x.want {
 			t.Errorf("%d columns of %d outputs: %v", x.columns, x.outputs, !x.want)
-		}
-	}
-}
-
-// TestInvalidState checks that a part of a state, and a state whose splines are unknown, are rejected.
-func TestInvalidState(t *testing.T) {
-	for _, outputs := range []int{1, 17} {
-		x, s := newExperts(settings(outputs, true)), newNumbers(3, 4, outputs)
-		s.learn(x, 1300)
-		c := &coder.Coder{}
-		x.State(c, s.n.Scaling.Scaler.Splines)
-		for cut := 0; cut <= len(c.Out); cut += 13 {
-			d, splines := coder.Read(c.Out[:cut]), s.n.Scaling.Scaler.Splines
-			if cut+13 > len(c.Out) {
-				d, splines = coder.Read(c.Out), nil
-			}
-			if newExperts(settings(outputs, true)).State(d, splines); d.Done() {
-				t.Fatalf("%d of %d bytes are read as a state", cut, len(c.Out))
-			}
 		}
 	}
 }

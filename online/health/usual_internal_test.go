@@ -1,7 +1,6 @@
 package health
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -46,61 +45,6 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 			for _, id := range holds[:min(len(holds), 4)] {
 				w.Cost(id, 0, v.rise*float64(v.number/32%2))
 			}
-		}
-	}
-}
-
-// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues with the same bits
-// as the original. The events include ends of blocks, alarms and changes of kind.
-func TestHealthStateIsWhole(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	v := newEvents(
-		event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "word", Kind: event.Categorical}, event.Field{Name: "rare", Kind: event.Boolean},
-		event.Field{Name: "x", Kind: event.Categorical}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "night", Kind: event.Numeric})
-	v.every, v.rise, v.usual.Usual = 20_000, 1, []uint16{1, 2, 6}
-	w, again := &Fields{}, &Fields{}
-	seen := map[string]bool{}
-	const perDay = 4320
-	for n := range 9 * perDay {
-		holds, null := []uint16{1, 2}, []uint16(nil)
-		if n > 5*perDay && n < 6*perDay {
-			holds[0] = 4 // x is text now
-		}
-		if r.Float64() < 0.05 && n < 7*perDay {
-			holds = append(holds, 3)
-		}
-		if r.Float64() < 0.7 {
-			holds = append(holds, 5)
-		}
-		if n%perDay > perDay*2/3 {
-			null = append(null, 6)
-		} else {
-			holds = append(holds, 6)
-		}
-		if n > 8*perDay {
-			holds = slices.DeleteFunc(holds, func(id uint16) bool { return id == 2 })
-		}
-		v.show(r.NormFloat64(), holds, null, w, again)
-		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at the start, in the middle and at the end of a block
-			usual := again.seen
-			again = restored(t, again)
-			again.seen = usual
-		}
-		if n%256 == 0 {
-			if !slices.Equal(saved(w), saved(again)) {
-				t.Fatalf("after %d events the states differ", v.number)
-			}
-			for id := range w.fields {
-				f := w.fields[id]
-				if m := &f.measures[measureMissing]; m.alarm != 0 {
-					seen[f.comes.String()] = true
-				}
-			}
-		}
-	}
-	for _, want := range []string{"null", "left out", "categorical"} {
-		if !seen[want] {
-			t.Errorf("the stream has no field that is %s, and so says nothing of its state", want)
 		}
 	}
 }

@@ -1,13 +1,11 @@
 package impute
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/scaling"
@@ -181,25 +179,6 @@ func TestOutliersAreNotGathered(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzFillState decodes arbitrary blocks. Encoding must give the same bytes again for accepted blocks.
-func FuzzFillState(f *testing.F) {
-	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, inverseDecay: 1}
-	w := coder.Coder{}
-	l.State(&w)
-	f.Add(w.Out)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var f Gatherer
-		r := coder.Read(data)
-		if f.State(r); !r.Done() {
-			return
-		}
-		var w coder.Coder
-		if f.State(&w); !bytes.Equal(w.Out, data) && !w.Failed {
-			t.Errorf("read %x, written %x", data, w.Out)
-		}
-	})
 }
 
 // TestZeros checks columns that are 0 if omitted. Such a column must be gathered as 0, and must not be gathered after

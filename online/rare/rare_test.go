@@ -1,13 +1,10 @@
 package rare
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"blankout/internal/coder"
 )
 
 const unseen = -30.
@@ -162,73 +159,5 @@ func TestTake(t *testing.T) {
 	c.Take(3) // 3 is not rare, so this has no effect
 	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
 		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
-	}
-}
-
-// TestState checks that a restored state continues bit by bit, and that inconsistent states are rejected.
-func TestState(t *testing.T) {
-	for seed := range uint64(10) {
-		s := begin(seed, 20)
-		for range 50 {
-			s.next()
-		}
-		s.Changed = 7
-		state := &coder.Coder{}
-		s.State(state)
-		var again Classes
-		read := coder.Read(state.Out)
-		if again.State(read); !read.Done() || again.Changed != 7 || !slices.Equal(again.Outputs(), s.Outputs()) || !slices.Equal(again.Expand(s.outputs, unseen, nil), s.scores()) {
-			t.Fatalf("seed %d: restored as %+v, was %+v", seed, again, s.Classes)
-		}
-		for class := range s.output {
-			again.Take(class)
-			s.Take(class)
-		}
-		one, other := &coder.Coder{}, &coder.Coder{}
-		s.State(one)
-		again.State(other)
-		if !bytes.Equal(one.Out, other.Out) {
-			t.Errorf("seed %d: other bytes after a restart", seed)
-		}
-	}
-	s := begin(1, 14)
-	rare := slices.IndexFunc(s.weight, func(w float64) bool { return w > 0 })
-	for name, spoil := range map[string]func(*Classes){
-		"no class":                    func(c *Classes) { c.output, c.weight = nil, nil },
-		"two classes of an output":    func(c *Classes) { c.output[1] = 0 },
-		"a negative output":           func(c *Classes) { c.output[1] = -1 },
-		"an output of nobody":         func(c *Classes) { c.output[1] = 13 },
-		"a rare class of another one": func(c *Classes) { c.output[rare] = 1 },
-		"a class alone on the shared": func(c *Classes) { c.weight[rare+1], c.output[rare+1] = 0, c.shared },
-		"a small weight":              func(c *Classes) { c.weight[rare] = 0.5 },
-		"a large output":              func(c *Classes) { c.output[1] = 1 << 40 },
-		"many scores":                 func(c *Classes) { c.shown = 1 << 30 },
-	} {
-		c := s.Classes
-		c.output, c.weight = slices.Clone(c.output), slices.Clone(c.weight)
-		spoil(&c)
-		state := &coder.Coder{Out: nil}
-		for _, n := range []uint64{c.Changed, uint64(c.shown), uint64(c.shared), uint64(len(c.output))} {
-			state.Uint(&n)
-		}
-		for i := range c.output {
-			state.Int(&c.output[i])
-			state.Float(&c.weight[i])
-		}
-		read := coder.Read(state.Out)
-		if new(Classes).State(read); read.Done() {
-			t.Errorf("%s is read", name)
-		}
-	}
-	for _, known := range []uint64{1 << 20, 1 << 40, 1 << 61, 1<<63 - 1} { // more than the state could have, and perhaps the memory
-		state := &coder.Coder{}
-		for _, n := range []uint64{0, 20, 1, known} {
-			state.Uint(&n)
-		}
-		state.Out = append(state.Out, make([]byte, 1000)...)
-		var c Classes
-		if c.State(coder.Read(state.Out)); len(c.output) > 0 {
-			t.Errorf("a state of %d bytes gives %d classes", len(state.Out), len(c.output))
-		}
 	}
 }

@@ -1,11 +1,9 @@
 package stuck
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"blankout/internal/coder"
@@ -221,67 +219,6 @@ func TestRepeats(t *testing.T) {
 	}{0: {}, 1: {0, 0, false, true}, 2: {0.999, 1, true, true}, 3: {0.995, 0.998, true, true}, 4: {0.1, 0.3, false, true}, 5: {}, 6: {}} {
 		if x, never, ok := s.Repeats(id); never != want.never || ok != want.ok || x < want.low || x > want.high {
 			t.Errorf("field %d: %v %v %v", id, x, never, ok)
-		}
-	}
-}
-
-// TestState restores a Detector at different points. The restored Detector must continue like the original, with equal
-// bytes. Damaged bytes must give an error or a valid state, and never a panic.
-func TestState(t *testing.T) {
-	r := rand.New(rand.NewPCG(14, 15))
-	s := newStream(6)
-	s.fields = append(s.fields, event.Field{Name: "word", Kind: event.Categorical})
-	was := make([]float64, 6)
-	next := func() []float64 {
-		for i := range was {
-			if r.Float64() > []float64{0, 0.5, 0.97, 0.999, 0.9, 0.99}[i] {
-				was[i] = math.Round(4 * r.NormFloat64())
-			}
-		}
-		return was
-	}
-	code := func(d *Detector) []byte {
-		c := &coder.Coder{}
-		d.State(c)
-		return c.Out
-	}
-	found := 0
-	for n := range 30_000 {
-		if n%1009 == 0 || n%7000 == 6001 {
-			data := code(&s.Detector)
-			c := coder.Read(data)
-			var d Detector
-			if d.State(c); !c.Done() || !bytes.Equal(code(&d), data) || !slices.Equal(d.Stuck(), s.Stuck()) ||
-				!slices.Equal(d.fields, s.Detector.fields) || !slices.Equal(d.runs, s.runs) || d.numeric != s.numeric {
-				t.Fatalf("event %d: the state does not come back", n)
-			}
-			found += len(d.Stuck())
-			s.Detector = d
-		}
-		if n%7000 == 6000 {
-			for range 300 {
-				s.take(9.5, 9.5, 9.5, 9.5, 9.5, 9.5)
-			}
-			continue
-		}
-		s.take(next()...)
-	}
-	if len(s.found) == 0 || found == 0 {
-		t.Errorf("%d were found, %d when the state was saved", len(s.found), found)
-	}
-	data := code(&s.Detector)
-	for i := range data {
-		damaged := slices.Clone(data)
-		damaged[i] ^= 0x81
-		var d Detector
-		d.State(coder.Read(damaged))
-		d.Stuck()
-		c := coder.Read(data[:i])
-		if d = (Detector{}); true {
-			d.State(c)
-		}
-		if c.Done() {
-			t.Fatalf("%d bytes of %d are a state", i, len(data))
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/online/experts/newton"
 )
@@ -179,16 +178,5 @@ func TestRestarts(t *testing.T) {
 	e.learn([]float64{1}, 1, 1)
 	if e.Weights(0, 0)[0] != 0 || len(e.columns) != 2 {
 		t.Errorf("weight %v of columns %v", e.Weights(0, 0)[0], e.columns)
-	}
-}
-
-func TestStateIsChecked(t *testing.T) {
-	for _, columns := range [][]uint32{{3, 3}, {4, 2}, make([]uint32, 30_000)} {
-		c := &coder.Coder{}
-		c.Uint32s(&columns)
-		d := coder.Read(c.Out)
-		if New(loss.LogisticGaussian{}, 0, 1).State(d); !d.Failed {
-			t.Errorf("%d columns are taken", len(columns))
-		}
 	}
 }
