@@ -373,37 +373,6 @@ func TestFieldUnits(t *testing.T) {
 	}
 }
 
-// TestOutliers checks that the error increases only a little if a few readings are a million times too large.
-func TestOutliers(t *testing.T) {
-	for _, s := range usual() {
-		lost := func(outliers bool) (loss float64) {
-			r, n := newRun(t, s, 71), 0
-			r.feed.value = func(name string, x float64) string {
-				if n++; outliers && n > 2000 && n%400 == 0 {
-					x *= 1e6
-				}
-				return number(x)
-			}
-			for i := range 1500 {
-				e := r.next()
-				scores := r.learn(e)
-				switch {
-				case i < 700:
-				case s.classes == 0:
-					loss += math.Min(math.Abs(scores[0]-e.Target), 30)
-				case r.wrong(scores, e):
-					loss++
-				}
-			}
-			return loss
-		}
-		calm, outlier := lost(false), lost(true)
-		if !(outlier < 1.3*calm+25) {
-			t.Errorf("%v: losses of %v without outliers, %v with a few", s, calm, outlier)
-		}
-	}
-}
-
 // TestHalfLife compares a half-life with the default of none. The half-life must have the lower error after a concept
 // change, and the default must have the lower error without a change.
 func TestHalfLife(t *testing.T) {
@@ -425,63 +394,6 @@ func TestHalfLife(t *testing.T) {
 	}
 	if with, without := lost(20, false), lost(0, false); with < without {
 		t.Errorf("%d of 300 wrong with a half-life of 20 events where nothing changes, %d without", with, without)
-	}
-}
-
-// TestMissing checks predictions with missing fields. If a number is declared missing, the prediction must use the
-// other fields. If the number silently reads about 0, the error must be larger; a 0, which it never reads, counts as
-// missing. Without any fields, the model must mostly predict the most frequent class.
-func TestMissing(t *testing.T) {
-	for _, s := range usual() {
-		r := newRun(t, s, 79)
-		r.feed.nulls = 0.1
-		for range 3000 {
-			r.step()
-		}
-		r.feed.nulls = 0
-		served := r.model()
-		var whole, declared, silent, zero, omitted float64
-		const events = 600
-		for range events {
-			x := r.feed.next()
-			lost := func() float64 {
-				e := r.in.event(x)
-				scores := score(served, e)
-				if s.classes == 0 {
-					return math.Abs(served.Value(scores[0])-e.Target) / events
-				}
-				if served.Predict(scores) != e.Label {
-					return 1. / events
-				}
-				return 0
-			}
-			whole += lost()
-			x.set("temp", "null")
-			declared += lost()
-			at := slices.Index(x.names, "temp")
-			x.names, x.values = slices.Delete(x.names, at, at+1), slices.Delete(x.values, at, at+1)
-			omitted += lost()
-			x.set("temp", "0.25")
-			silent += lost()
-			x.set("temp", "0")
-			zero += lost()
-		}
-		if !(declared >= whole*0.7 && declared < whole+0.5*(silent-whole) && silent > whole*1.2) {
-			t.Errorf("%v: lost %v by whole events, %v with a field declared missing, %v where it reads about 0", s, whole, declared, silent)
-		}
-		if zero >= whole+0.5*(silent-whole) {
-			t.Errorf("%v: lost %v by whole events, %v where a field reads 0, %v where it reads about 0", s, whole, zero, silent)
-		}
-		if omitted != declared {
-			t.Errorf("%v: lost %v where a usual field is left out, %v where it is null", s, omitted, declared)
-		}
-		x := r.feed.next()
-		for _, name := range x.names {
-			x.set(name, "null")
-		}
-		if p := score(served, r.in.event(x)); s.classes == 0 && math.Abs(served.Value(p[0])-20) > 4 || s.classes == 2 && math.Abs(p[0]) > 1.5 {
-			t.Errorf("%v: an event of nulls scores %v", s, p)
-		}
 	}
 }
 

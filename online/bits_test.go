@@ -239,40 +239,6 @@ func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint
 	sameState(t, fmt.Sprintf("delay %d, at the end", delay), plain.blocks(), other.blocks())
 }
 
-// TestLongRun runs past the initial phase: averages restart, alarms are raised, and mixture weights take effect less
-// often. It restarts and inspects the learner rarely, and ends after a concept change.
-func TestLongRun(t *testing.T) {
-	t.Parallel()
-	for _, s := range usual() {
-		t.Run(s.String(), func(t *testing.T) {
-			events := 5000
-			if longtest.Asked() {
-				events = 7000
-			}
-			plain, other := newRun(t, s, 5), newRun(t, s, 5)
-			others := newFeed(6, s.classes)
-			for i := range events {
-				for _, r := range []*run{plain, other} {
-					r.feed.nulls, r.feed.turned = 0.05, i >= events-2000
-				}
-				a := plain.step()
-				e := other.next()
-				if i%611 == 610 {
-					other.restart()
-				}
-				if i%97 == 96 {
-					other.look(others, e)
-				}
-				if b := other.learn(e); !sameScores(a, b) {
-					t.Fatalf("event %d: scores %v and %v", i, a, b)
-				}
-			}
-			sameState(t, "after restarts", plain.blocks(), other.blocks())
-			plain.served(plain.next())
-		})
-	}
-}
-
 // TestThreads decodes the same file twice, sequentially and in batches with several goroutines, and compares the
 // results.
 func TestThreads(t *testing.T) {

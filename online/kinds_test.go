@@ -70,31 +70,6 @@ func TestManyClasses(t *testing.T) {
 	}
 }
 
-// TestWhichNumberIsThere checks that the learner uses the information of which number is present. In the stream one of
-// two numbers is omitted, and the class determines which one. The values themselves carry no information.
-func TestWhichNumberIsThere(t *testing.T) {
-	c := online.DefaultConfig()
-	c.Optimizer = "adagrad" // splines could also express it
-	r := newRun(t, setting{c, 2}, 101)
-	missed := 0
-	for i := range 4000 {
-		x := &row{weight: 1, class: r.feed.r.IntN(2)}
-		x.label = fmt.Sprintf("%q", fmt.Sprint("c", x.class))
-		reading := x.class
-		if r.feed.r.IntN(20) == 0 {
-			reading = 1 - reading
-		}
-		x.set(fmt.Sprint("reading", reading), number(100*r.feed.r.NormFloat64()))
-		e := r.in.event(x)
-		if scores := r.learn(e); i >= 3000 && r.wrong(scores, e) {
-			missed++
-		}
-	}
-	if missed > 100 { // 50 is the best possible
-		t.Errorf("%d of 1000 wrong", missed)
-	}
-}
-
 // TestHalfLifeTime checks that a half-life in seconds equals a half-life in events if one event arrives per second.
 func TestHalfLifeTime(t *testing.T) {
 	c := online.DefaultConfig()

@@ -13,42 +13,6 @@ import (
 	"blankout/online"
 )
 
-// TestImputed checks that missing numbers are imputed. Under every policy the model of a Snapshot must predict the same
-// as Predict. The test events lack arbitrary fields, or have columns that are 0 if omitted.
-func TestImputed(t *testing.T) {
-	for _, kind := range []string{"sensors", "columns"} {
-		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
-			c := plain()
-			c.MissingPolicy = policy
-			s := streams[kind](9)
-			l := newLearner(t, c, s.schema)
-			for range 1500 {
-				l.Learn(s.next(), nil)
-			}
-			m := l.Snapshot().Model()
-			if kind == "columns" && len(m.Missing.Zeros) == 0 {
-				t.Errorf("%s: no column is known to be 0 where it is left out", kind)
-			}
-			if got := m.Missing.Policies[2]; policy == "auto" && got[2] < 0.5 || policy == "impute" && got != (model.PolicyWeights{0, 0, 1}) {
-				t.Errorf("%s: the weights of policies are %v", policy, got)
-			}
-			filled := 0
-			for n := range 500 {
-				e := s.next()
-				if n%5 == 0 {
-					agree(t, l, e)
-				}
-				if a := m.Handling(e); a.Roles != nil && a.Weights[2] > 0 {
-					filled++
-				}
-			}
-			if want := policy == "auto" || policy == "impute"; (filled > 100) != want {
-				t.Errorf("%s, %s: %d of 500 events have numbers imputed", kind, policy, filled)
-			}
-		}
-	}
-}
-
 // TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling. The loss of "auto" must be
 // close to the loss of the best policy.
 func TestImputingPays(t *testing.T) {

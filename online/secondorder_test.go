@@ -127,32 +127,3 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 		t.Error("answers are not those of the levels")
 	}
 }
-
-// TestSecondOrderHelpsUnderGroups checks noise of groups. Predictions with the expert must have a lower loss than
-// predictions of the noise levels alone, on complete events and with a silently missing group.
-func TestSecondOrderHelpsUnderGroups(t *testing.T) {
-	for _, classes := range []int{2, 3} {
-		lost := map[string]float64{}
-		for _, rule := range []string{"auto", "adagrad"} {
-			s := synthetic.NewTides(5, classes, 0)
-			schema := s.Schema()
-			schema.Fields[1].Group, schema.Fields[2].Group = "coast", "coast" // both are in one group
-			l := newLearner(t, with(func(c *online.Config) { c.Optimizer, c.Noise = rule, "group:0.3" }), schema)
-			for range 4000 {
-				l.Learn(s.Next(), nil)
-			}
-			m := l.Snapshot().Model().WithMissing(nil)
-			out := make([]float64, m.Outputs)
-			for range 2000 {
-				e := s.Next()
-				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
-				i := slices.Index(e.Field, 3) // the third number is the only one of its group
-				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
-				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
-			}
-		}
-		if !(lost["auto"] < 0.9*lost["adagrad"]) {
-			t.Errorf("%d classes: %v", classes, lost)
-		}
-	}
-}

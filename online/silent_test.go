@@ -148,39 +148,3 @@ func TestDeadValues(t *testing.T) {
 		t.Errorf("a dead number reads %v, known %v", x, known)
 	}
 }
-
-// TestSilentLateClass checks silent noise if there is one output at first, and late classes increase the number of
-// outputs.
-func TestSilentLateClass(t *testing.T) {
-	for _, noise := range []string{"silent:0.5", "silent-group:0.5", "auto"} {
-		c := plain()
-		if c.Noise = noise; noise == "auto" {
-			c.SilentMissing = 0.5
-		}
-		schema, draw := readingsOf(5, 4)
-		names := schema.Classes
-		schema.Classes, schema.MaxClasses = nil, 4
-		l := newLearner(t, c, schema)
-		wrong := 0
-		for i := range 1500 {
-			e := draw()
-			for i < 300 && e.Label > 1 {
-				e = draw()
-			}
-			if e.Label >= len(schema.Classes) {
-				schema.Classes = names[:e.Label+1]
-			}
-			p := l.Learn(e, nil)
-			if i >= 1000 && p.Decision.Predict(p.Scores) != e.Label {
-				wrong++
-			}
-			if i == 600 {
-				l = restart(t, c, l)
-				l.SetSchema(schema)
-			}
-		}
-		if wrong > 220 || l.Snapshot().Model().Outputs != 4 {
-			t.Errorf("%s: %d of 500 wrong, %d outputs", noise, wrong, l.Snapshot().Model().Outputs)
-		}
-	}
-}

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"blankout/batch"
 	"blankout/internal/event"
-	"blankout/internal/longtest"
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -219,36 +217,6 @@ func TestStuckSetting(t *testing.T) {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.model().Faults, alarms)
 		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "counts as missing") != faults {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
-		}
-	}
-}
-
-// TestStuckCosts checks different stuck values and numbers of stuck fields. The loss must be at most the loss with null
-// in place of stuck values, and lower than without detection.
-func TestStuckCosts(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(5, 6))
-	for i := range 4 {
-		s := synthetic.NewStuckStream(r.Uint64())
-		if !longtest.Some(i, 2) {
-			continue
-		}
-		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Doubt = "off" })
-		wrong := [2]int{}
-		for n := range 8000 {
-			if n == 4000 {
-				s.Stuck[1] = 20 + 15*r.NormFloat64()
-			}
-			e := s.Next()
-			for i, x := range []*learner{l, off} {
-				scores := alone(x.Learn(e, nil)).Scores
-				if yes := scores[0] > 0; n >= 4100 && n < 6000 && yes != (e.Label == 1) {
-					wrong[i]++
-				}
-			}
-		}
-		if wrong[0] > wrong[1]+20 {
-			t.Errorf("stuck at %v: %d errors, not found %d", s.Stuck[1], wrong[0], wrong[1])
 		}
 	}
 }

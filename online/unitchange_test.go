@@ -68,22 +68,3 @@ func TestScalesComeDown(t *testing.T) {
 		})
 	}
 }
-
-// TestUnlabeledEventsMoveNothing checks that unlabeled events change no weight and no scale. Only mixture weights that
-// were learned earlier may take effect.
-func TestUnlabeledEventsMoveNothing(t *testing.T) {
-	l, r := newLearner(t, asIs(online.DefaultConfig()), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
-	for range 3000 {
-		l.Learn(unitSensors(r, 1), nil)
-	}
-	e := unitSensors(r, 1)
-	before := alone(l.Predict(e)).Scores[0]
-	for range 3000 {
-		outlier := unitSensors(r, 1e9)
-		outlier.Label = event.Unlabeled
-		l.Learn(outlier, nil)
-	}
-	if after := alone(l.Predict(e)).Scores[0]; math.Abs(after-before) > 0.02 {
-		t.Errorf("a score of %v has become %v", before, after)
-	}
-}

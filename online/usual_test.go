@@ -155,32 +155,3 @@ func TestUsualKinds(t *testing.T) {
 		})
 	}
 }
-
-// TestUsualMixture checks that a field with mixed kinds of values raises no alarm. A field whose kind changed after the
-// first few events must raise no alarm either.
-func TestUsualMixture(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	for _, fraction := range []float64{0.01, 0.3, 0.5, 1} {
-		p := newPayments(t, 2, nil)
-		number := p.amount
-		p.feed(3)
-		p.amount = func(x float64) string {
-			if p.r.Float64() < fraction {
-				return fmt.Sprintf("%q", []string{"none", "some", "much"}[p.r.IntN(3)])
-			}
-			return number(x)
-		}
-		p.feed(20_000)
-		if told := p.told(); len(told) > 0 {
-			t.Errorf("text in %v: %q", fraction, told)
-		}
-		if fraction == 1 {
-			p.amount = number
-			p.feed(1024)
-			if a := p.one("amount", "missing"); a.Comes != "numeric" || !strings.Contains(a.Text, "amount arrives as a number and is missing as text in 100 % of the events since ") {
-				t.Errorf("%+v", a)
-			}
-		}
-	}
-}

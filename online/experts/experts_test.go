@@ -173,28 +173,6 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
-// only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
-func TestExpertsRestAndWake(t *testing.T) {
-	x := newExperts(settings(1, true))
-	learns := func(weight float64, events int) (n int) {
-		for range events {
-			if x.Learns(1, []float64{weight, weight / 2}) {
-				n++
-			}
-		}
-		return n
-	}
-	for _, c := range []struct {
-		share        float64
-		events, want int
-	}{{experts.LeastWeight / 2, experts.RestAfter, experts.RestAfter - 1}, {experts.LeastWeight / 2, 160, 10}, {0.9 * experts.WakeWeight, 160, 10}, {experts.WakeWeight, 160, 160}, {experts.LeastWeight / 2, 160, 160}} {
-		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
-			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
-		}
-	}
-}
-
 // TestTooMany checks that no expert is used once there are too many numeric columns. The rows must then have no weights
 // of experts.
 func TestTooMany(t *testing.T) {
@@ -228,74 +206,6 @@ func TestPairsFit(t *testing.T) {
 		if experts.PairsFit(x.columns, x.outputs) != x.want {
 			t.Errorf("%d columns of %d outputs: %v", x.columns, x.outputs, !x.want)
 		}
-	}
-}
-
-// TestMove checks that a change of a column's scale changes no score. If the unit of a column changes, the weights of
-// that column must be 0.
-func TestMove(t *testing.T) {
-	for _, outputs := range []int{1, 3} {
-		x, s := newExperts(settings(outputs, true)), newNumbers(5, 4, outputs)
-		s.learn(x, 1500)
-		s.next(x)
-		scores, out, moved := make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
-		x.Score(&s.seen, s.base, scores, out)
-		last := s.in.Features() - 1 // a number that is in every event
-		const ratio, shift = 1.02, 0.01
-		s.in.Moves = []encode.Move{{Column: s.in.Columns[last], Numeric: true, Ratio: ratio, Shift: shift, Was: model.Standardization{Scale: 1}, Is: model.Standardization{Scale: 1}}}
-		x.UpdateColumns(&s.in, s.n)
-		s.in.X[last] = (s.in.X[last] - shift) / ratio
-		x.Read(&s.in, &s.seen)
-		x.Score(&s.seen, s.base, scores, moved)
-		for k := range out {
-			if math.Abs(out[k]-moved[k]) > 1e-7 || weight(x, s.in.Columns[last], k) == 0 {
-				t.Errorf("output %d: %v, moved %v", k, out[k], moved[k])
-			}
-		}
-		s.in.Moves[0].Is.Unit = 2
-		if x.UpdateColumns(&s.in, s.n); weight(x, s.in.Columns[last], 0) != 0 {
-			t.Error("a column with another unit keeps its weight")
-		}
-	}
-}
-
-// TestCenter checks that the mean of a spline over its knots is close to 0. Without centering the mean would be .81.
-func TestCenter(t *testing.T) {
-	x, s := newExperts(settings(1, true)), newNumbers(7, 3, 1)
-	for range 4000 {
-		s.next(x)
-		scores := make([]float64, x.Size())
-		x.Score(&s.seen, []float64{0}, scores, make([]float64, 1))
-		x.Learn(&s.seen, []float64{0}, scores, s.y, 1, 1)
-	}
-	mean := make([]float64, 1)
-	var in experts.Input
-	var columns []uint32
-	in.X, columns = x.Fractions(2)
-	for _, column := range columns {
-		at, _ := slices.BinarySearch(x.Columns(), column)
-		in.Index = append(in.Index, at)
-	}
-	x.List[0].Sum(&in, mean)
-	if !(math.Abs(mean[0]) < 0.3) {
-		t.Errorf("a spline adds %v in the mean", mean[0])
-	}
-}
-
-// TestRescale checks that the predictions of a regression do not depend on the unit of targets and scores.
-func TestRescale(t *testing.T) {
-	c := settings(1, false)
-	c.Loss = loss.Quadratic{}
-	x, s := newExperts(c), newNumbers(8, 3, 1)
-	s.learn(x, 800)
-	s.next(x)
-	scores, was, is := make([]float64, x.Size()), make([]float64, 1), make([]float64, 1)
-	x.Score(&s.seen, s.base, scores, was)
-	const factor, shift = 3, 0.7
-	x.Rescale(factor, shift)
-	x.Score(&s.seen, []float64{factor*s.base[0] + shift}, scores, is)
-	if want := factor*was[0] + shift; math.Abs(is[0]-want) > 1e-9*math.Abs(want) {
-		t.Errorf("%v, want %v", is[0], want)
 	}
 }
 
@@ -334,4 +244,43 @@ func weight(x *experts.Experts, column uint32, output int) float64 {
 	w := make([]float64, x.Outputs)
 	x.ColumnWeights(column, w)
 	return w[output]
+}
+
+// TestNestedScores compares the mixed scores of nested copies with those of Score for each copy.
+func TestNestedScores(t *testing.T) {
+	const copies = 10
+	for _, outputs := range []int{1, 3, 17} {
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
+			s.learn(x, 1200)
+			if x.Numbers() == len(x.Columns()) {
+				t.Fatal("there are no splines")
+			}
+			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
+			for range 20 {
+				s.next(x)
+				var last []int8
+				for range s.in.Features() {
+					last = append(last, int8(s.r.IntN(copies+1)-1))
+				}
+				x.SumNested(&s.in, last, &nested)
+				for copy := 1; copy < copies; copy++ {
+					var dead []bool
+					for _, until := range last {
+						dead = append(dead, int(until) < copy)
+					}
+					var in encode.Input
+					s.in.Mask(dead, &in)
+					x.ScoreNested(&nested, copy, s.base, got)
+					x.Read(&in, &s.seen)
+					x.Score(&s.seen, s.base, scores, want)
+					for k := range want {
+						if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+							t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
+						}
+					}
+				}
+			}
+		})
+	}
 }

@@ -138,20 +138,3 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
-
-// TestCover checks that intervals contain the fraction of the targets that they should, if the model's are too wide or
-// too narrow.
-func TestCover(t *testing.T) {
-	for _, size := range []float64{0.1, 10} {
-		l, r, inside := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0
-		for i := range 6000 {
-			in := math.Abs(r.NormFloat64()) <= size*l.Width
-			if l.Cover(in, 0.9); in && i >= 1000 {
-				inside++
-			}
-		}
-		if inside < 4400 || inside > 4600 {
-			t.Errorf("intervals of %v deviations: %d of 5000 targets are inside", size, inside)
-		}
-	}
-}

@@ -7,12 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/optimizers"
-	"blankout/online/rows"
 )
 
 var rule, _ = optimizers.Find("adagrad")
@@ -175,39 +173,64 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
-func TestMove(t *testing.T) {
-	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
-	e := New(c)
-	table := model.NewTable(c.Width(1, 0))
-	intercepts := make([]float64, table.Width())
-	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
-	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
-	own := e.NewScores()
-	for range 30 {
-		e.Score(in, &own)
-		e.Update(in, &own, nil, []float64{1}, 1, table)
-	}
-	e.Score(in, &own)
-	want, sum := append([]float64(nil), own.Iterate...), in.Rows[0][rows.FirstPart+3]
-	e.Move(encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5}, intercepts)
-	in.X[0] = (0.5 - 0.1) / 2
-	e.Score(in, &own)
-	for v, f := range own.Iterate {
-		if math.Abs(f-want[v]) > 1e-12 {
-			t.Errorf("level %d: %v, was %v", v, f, want[v])
-		}
-	}
-	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
-		t.Errorf("sum of squares %v, was %v", got, sum)
-	}
-	// A change that would extrapolate too far must not be made.
-	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
-	again := e.NewScores()
-	e.Score(in, &again)
-	for v, f := range again.Iterate {
-		if f != own.Iterate[v] {
-			t.Errorf("level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
-		}
+// TestNestedScores compares the results of ScoreNested with those of Score for each copy.
+func TestNestedScores(t *testing.T) {
+	const copies = 10
+	adagrad, _ := optimizers.Find("adagrad")
+	for _, outputs := range []int{1, 2, 7} {
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x := New(Settings{
+				Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
+				Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
+			})
+			r := rand.New(rand.NewPCG(1, uint64(outputs)))
+			for _, features := range []int{0, 1, 13, 200} {
+				in, last := randomInput(r, x.Width(outputs, 0), features)
+				nested, want := x.NewNested(copies), x.NewScores()
+				for range 2 { // the second time reuses memory
+					x.ScoreNested(in, last, &nested)
+				}
+				for i := 1; i < copies; i++ {
+					x.Score(deadCopy(in, last, i), &want)
+					for j := range want.Iterate {
+						if got := nested.At[i]; !near(got.Iterate[j], want.Iterate[j]) || !near(got.Lag[j], want.Lag[j]) {
+							t.Fatalf("%d features, copy %d, value %d: %v and %v, want %v and %v", features, i, j, got.Iterate[j], got.Lag[j], want.Iterate[j], want.Lag[j])
+						}
+					}
+				}
+			}
+		})
 	}
 }
+
+// randomInput returns an event with random rows and values, and the last copy in which each feature is present.
+func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
+	in = &encode.Input{}
+	for i := range features + 1 {
+		row := make([]float64, width)
+		for k := range row {
+			row[k] = r.NormFloat64()
+		}
+		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
+		if i == features {
+			in.X[i] = 1
+			break
+		}
+		in.Columns, in.Raw = append(in.Columns, uint32(i)), append(in.Raw, 0)
+		last = append(last, int8(r.IntN(11)-1))
+	}
+	return in, last
+}
+
+// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one.
+func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
+	var dead []bool
+	for _, until := range last {
+		dead = append(dead, int(until) < copy)
+	}
+	out := &encode.Input{}
+	in.Mask(dead, out)
+	return out
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }
