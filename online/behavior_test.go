@@ -15,53 +15,6 @@ import (
 	"blankout/online"
 )
 
-// TestLateClass checks a class whose first event is late. The learner must not predict the class before, and must learn
-// it afterwards. From then on an event has one score for each class.
-func TestLateClass(t *testing.T) {
-	const late = 900
-	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
-		c := online.DefaultConfig()
-		c.Optimizer = optimizer
-		if optimizer != "auto" {
-			c.Noise = "dropout:0.3"
-		}
-		r := newRun(t, setting{c, 3}, 29)
-		wrongLast, never := 0, newFeed(30, 3)
-		outputs := map[int]bool{}
-		for i := range 3000 {
-			x := r.feed.next()
-			if i < late {
-				for x.class == 2 {
-					x = never.next()
-				}
-			}
-			if i == late-1 {
-				r.restart()
-			}
-			e := r.in.event(x)
-			d := r.decision()
-			scores := r.learn(e)
-			outputs[len(scores)] = true
-			got := d.Predict(scores)
-			if i < late && (got > 1 || len(scores) != 1) {
-				t.Fatalf("%s, event %d: class %d of %d scores before a third class came", optimizer, i, got, len(scores))
-			}
-			if i >= 2000 && got != e.Label {
-				wrongLast++
-			}
-		}
-		if !outputs[3] || len(r.model().Schema.Classes) != 3 {
-			t.Errorf("%s: no event has three scores", optimizer)
-		}
-		if wrongLast > 250 {
-			t.Errorf("%s: %d of 1000 wrong after a third class came", optimizer, wrongLast)
-		}
-		if p := r.model().Probabilities(r.scores(r.next()), make([]float64, 3)); len(p) != 3 || math.Abs(p[0]+p[1]+p[2]-1) > 1e-9 {
-			t.Errorf("%s: probabilities %v", optimizer, p)
-		}
-	}
-}
-
 // TestRenamedLabels checks that the names of classes do not matter. If two classes are exchanged, the score must change
 // its sign.
 func TestRenamedLabels(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
-	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
@@ -167,96 +166,4 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 		eventtest.Put(left, e.Features.Index[i], e.Features.Value[i], id)
 	}
 	return left
-}
-
-// TestLevelsForMissingFields checks a learner with one noise level. The model of that level must predict the same as
-// the published model, also for events with missing fields.
-func TestLevelsForMissingFields(t *testing.T) {
-	c := plain()
-	c.Noise, c.Doubt = "none", "log"
-	s := sensors(5)
-	l := newLearner(t, c, s.schema)
-	for range 2000 {
-		l.Learn(s.next(), nil)
-	}
-	snapshot, missing := l.Snapshot(), 0
-	levels, largest := snapshot.Levels()
-	for range 300 {
-		e := s.next()
-		if missing += len(e.Missing); len(levels) != 1 || largest != 0 {
-			t.Fatalf("%d levels", len(levels))
-		}
-		got, want := levels[0].Score(e, make([]float64, 1))[0], snapshot.Model().Score(e, make([]float64, 1))[0]
-		if got != want {
-			t.Fatalf("the level predicts %v, the model %v", got, want)
-		}
-	}
-	if missing < 100 || snapshot.Model().Covariance == nil {
-		t.Errorf("%d fields are missing", missing)
-	}
-}
-
-// lackingStream generates events of two classes with ten numbers, some of them null or omitted.
-type lackingStream struct {
-	r          *rand.Rand
-	null, gone float64
-	e          event.Example
-}
-
-func (s *lackingStream) next() *event.Example {
-	e := &s.e
-	*e = event.Example{Weight: 1, Label: s.r.IntN(2)}
-	for id := uint16(1); id <= 10; id++ {
-		x := s.r.NormFloat64() + 0.6*float64(2*e.Label-1)
-		switch u := s.r.Float64(); {
-		case u < s.null:
-			e.Missing = append(e.Missing, id)
-		case u < s.null+s.gone:
-		default:
-			eventtest.Put(e, uint32(id), 5+x, id)
-		}
-	}
-	return e
-}
-
-// TestMissingPolicyIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a
-// restart does not change the choice.
-func TestMissingPolicyIsMeasured(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	c := online.DefaultConfig()
-	c.Noise = "none"
-	l := newTwins(t, c, eventtest.Schema(10, "", "no", "yes"))
-	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
-	var asIs, rescaled, served float64
-	var m *model.Linear
-	for i := range 6000 {
-		e := s.next()
-		if i == 3000 {
-			l.restart()
-		}
-		if i >= 2000 && i%4 == 0 && len(e.Field) > 0 {
-			if i%40 == 0 || m == nil {
-				m = l.Snapshot().Model()
-			}
-			n := float64(len(e.Field))
-			served += m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
-			asIs += m.Decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
-			rescaled += m.Decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
-		}
-		l.Learn(e, nil)
-	}
-	l.same(t, "events that lack fields")
-	// The policy "none" is better with these weights.
-	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
-		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
-	}
-	c.MissingPolicy = "rescale"
-	forced := newLearner(t, c, eventtest.Schema(10, "", "no", "yes"))
-	for range 2000 {
-		forced.Learn(s.next(), nil)
-	}
-	if forced.Snapshot().Model().Missing.Policies != model.DefaultMissingPolicies() {
-		t.Errorf("forced: %v", forced.Snapshot().Model().Missing.Policies)
-	}
 }

@@ -168,25 +168,6 @@ func TestRegressionIsEquivariant(t *testing.T) {
 	}
 }
 
-// TestSecondTargetIsPredicted checks that from the second target on, relative errors do not depend on the size of the
-// first targets.
-func TestSecondTargetIsPredicted(t *testing.T) {
-	for _, lossName := range []string{"squared", "absolute"} {
-		for _, start := range []float64{0.09, 0.11, 0, 1e-9, 43, -1e6} {
-			l := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, "auto" }))
-			r := rand.New(rand.NewPCG(1, 1))
-			for _, y := range []float64{start, start + 0.001} {
-				e := numberEvent(r)
-				e.Target = y
-				l.Learn(e, nil)
-			}
-			if got := predicted(l, numberEvent(r)); math.Abs(got-start-0.0005) > 0.002 {
-				t.Errorf("%s: %v after targets from %v on", lossName, got, start)
-			}
-		}
-	}
-}
-
 // TestOutliersAmongTargets adds outliers to the targets, at any position and up to one in a hundred. The error must
 // increase only a little.
 func TestOutliersAmongTargets(t *testing.T) {

@@ -1,7 +1,6 @@
 package online_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -86,43 +85,6 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 			if corrected := silentLoss(t, c, classes, groups); !(corrected < most) {
 				t.Errorf("%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
 			}
-		}
-	}
-}
-
-// TestSilentForecast checks that the forecast for silently missing fields equals the loss on events with silently
-// missing fields, with and without a level of silent noise. It must differ from the forecast for declared missing
-// fields.
-func TestSilentForecast(t *testing.T) {
-	t.Parallel()
-	for _, missing := range []float64{0, 0.5} {
-		c := plain()
-		c.SilentMissing = missing
-		schema, draw := readingsOf(11, 2)
-		l := newLearner(t, c, schema)
-		r := rand.New(rand.NewPCG(12, 12))
-		wrong, n := 0.0, 0.0
-		var dead *model.Dead
-		for i := range 8000 {
-			if i >= 2000 && i%4 == 0 {
-				if i%100 == 0 {
-					dead = l.Snapshot().Model().Dead
-				}
-				e := killed(r, draw(), dead, false)
-				if p := l.Predict(e); p.Decision.Predict(p.Scores) != e.Label {
-					wrong++
-				}
-				n++
-			}
-			l.Learn(draw(), nil)
-		}
-		declared, silent := l.Forecasts()
-		got, told := silent[5], declared[5]
-		if !(math.Abs(got-wrong/n) < 0.04) {
-			t.Errorf("silent_missing %v: the forecast is %.3f, measured %.3f", missing, got, wrong/n)
-		}
-		if !(got >= told) {
-			t.Errorf("the forecast of silent death is %.3f, of declared %.3f", got, told)
 		}
 	}
 }

@@ -84,25 +84,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestSnapshotShares(t *testing.T) {
-	table := NewTable(64)
-	for c := range uint32(5000) {
-		table.Touch(c)[0] = 1
-	}
-	a := table.Snapshot(nil)
-	table.Touch(0)[0] = 2
-	b := table.Snapshot(a)
-	copied := 0
-	for i := range b.blocks {
-		if &a.blocks[i].rows[0] != &b.blocks[i].rows[0] {
-			copied++
-		}
-	}
-	if copied != 1 || a.Row(0)[0] != 1 || b.Row(0)[0] != 2 {
-		t.Errorf("%d blocks copied after one write; rows %g, %g", copied, a.Row(0)[0], b.Row(0)[0])
-	}
-}
-
 // TestReadTableShares checks Tables that share memory: Tables read from the same blocks, their Snapshots, and the Table
 // that wrote the blocks. A write to one Table must not change another Table.
 func TestReadTableShares(t *testing.T) {
@@ -373,48 +354,6 @@ func TestTableUpdateCopy(t *testing.T) {
 					t.Fatalf("%d columns: column %d has not been copied", columns, column)
 				}
 			}
-		}
-	}
-}
-
-// TestReadersShareAnIndex checks that Snapshots of the same columns share an index, and that older Snapshots do not
-// find a newer column.
-func TestReadersShareAnIndex(t *testing.T) {
-	table := NewTable(2)
-	table.Touch(7)[0] = 1
-	double := func(to, row []float64) { to[0] = 2 * row[0] }
-	a, b := table.Derive(1, double), table.Snapshot(nil)
-	if a.lazy != b.lazy {
-		t.Error("readers of the same columns have an index each")
-	}
-	table.Touch(200_000)[0] = 3
-	c := table.Derive(1, double)
-	if a.Row(200_000) != nil || b.Row(200_000) != nil || c.Row(200_000)[0] != 6 || a.Row(7)[0] != 2 || b.Row(7)[0] != 1 || c.Row(7)[0] != 2 {
-		t.Errorf("rows %v %v %v, %v %v %v", a.Row(200_000), b.Row(200_000), c.Row(200_000), a.Row(7), b.Row(7), c.Row(7))
-	}
-}
-
-// TestTouchAllAgain checks that cached slots of columns are correct in repeated lookups, also for columns that replace
-// each other in the cache.
-func TestTouchAllAgain(t *testing.T) {
-	table := NewTable(8)
-	columns := []uint32{0, 5, 5 + nearPlaces, 5 + 2*nearPlaces, 1 << 20, 1<<20 + nearPlaces}
-	want := table.TouchAll(columns, nil)
-	for i, row := range want {
-		row[0] = float64(i)
-	}
-	for _, some := range [][]uint32{columns, {5 + nearPlaces, 5}, {5, 5 + 2*nearPlaces}, {1<<20 + nearPlaces, 1 << 20, 0}, {7, 5}, {7, 7 + nearPlaces}, {7 + nearPlaces, 7}} {
-		for range 2 {
-			for i, row := range table.TouchAll(some, nil) {
-				if again := table.Touch(some[i]); &row[0] != &again[0] {
-					t.Fatalf("columns %d: column %d has another row", some, some[i])
-				}
-			}
-		}
-	}
-	for i, column := range columns {
-		if got := table.Row(column)[0]; got != float64(i) {
-			t.Errorf("column %d: row of %v, not %d", column, got, i)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -179,38 +181,6 @@ func TestCorrectedRest(t *testing.T) {
 	}
 }
 
-// TestCorrectedPrior checks that, with delayed labels, the correcting experts are compared by their predictions at the
-// event's arrival. Events with missing fields and complete events are compared separately.
-func TestCorrectedPrior(t *testing.T) {
-	flat := false
-	for _, good := range [2][2]bool{{true, false}, {false, true}} {
-		s, draw := rings(6, &flat)
-		c := plain()
-		c.Optimizer, c.Noise = "auto", "none"
-		l := newLearner(t, c, s)
-		for n := range 3000 {
-			e, kind := draw(), n%2
-			if kind == 1 {
-				e.Features.Index, e.Features.Value, e.Field, e.Missing = e.Features.Index[1:], e.Features.Value[1:], e.Field[1:], e.Field[:1]
-			}
-			p := l.Predict(e)
-			prior := online.Prediction{Scores: slices.Clone(p.Scores), Components: slices.Clone(p.Components)}
-			for i := range prior.Components {
-				if i >= 2 { // indices 0 and 1 are the iterate and the average
-					if prior.Components[i] = -4; (e.Label == 1) == good[kind] {
-						prior.Components[i] = 4
-					}
-				}
-			}
-			l.Learn(draw(), nil) // another event between arrival and label
-			l.Learn(e, &prior)
-		}
-		if whole, missing := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (missing > 0.5) {
-			t.Errorf("experts were right %v, and have %v of whole events, %v of others", good, whole, missing)
-		}
-	}
-}
-
 // TestCorrectedYoungClasses checks that classes with few events share an output, with and without correcting experts.
 func TestCorrectedYoungClasses(t *testing.T) {
 	s, r := manyClasses(4), rand.New(rand.NewPCG(2, 2))
@@ -314,5 +284,226 @@ func TestExpertsOfCorrections(t *testing.T) {
 		if !x.Corrects && x.Weight > named || named <= 0 {
 			t.Errorf("%s answers with a share of %v: %+v", m.Level, named, m.Experts)
 		}
+	}
+}
+
+func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config)) *online.Learner {
+	t.Helper()
+	return newLearner(t, with(func(c *online.Config) {
+		if s.Classes == 0 {
+			c.Loss = "squared"
+		}
+		if change != nil {
+			change(c)
+		}
+	}), s.Schema())
+}
+
+// TestSecondOrderHelps checks that the loss of predictions with the second-order expert is lower than the loss of the
+// noise levels alone.
+func TestSecondOrderHelps(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, classes := range []int{2, 3, 0} {
+		lost := map[string]float64{}
+		for _, rule := range []string{"adagrad", "auto"} {
+			s := synthetic.NewTides(2, classes, 0)
+			l := tidesLearner(t, s, func(c *online.Config) { c.Optimizer = rule })
+			for range 5000 {
+				l.Learn(s.Next(), nil)
+			}
+			m := l.Report()
+			if lost[rule] = m.Total.MeanLogLoss(); classes == 0 {
+				lost[rule] = *m.Numbers.Report().RMSE
+			}
+		}
+		most := 0.7
+		if classes == 0 {
+			most = 0.999 // without splines
+		}
+		if !(lost["auto"] < most*lost["adagrad"]) {
+			t.Errorf("%d classes: %v", classes, lost)
+		}
+	}
+}
+
+// TestSecondOrderCenters checks that the spline of a number adds zero to the score on average. An event without the
+// number is then predicted without information from the number. Learning only complete events would not ensure this.
+func TestSecondOrderCenters(t *testing.T) {
+	s := synthetic.NewTides(4, 2, 0)
+	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
+	for range 20_000 {
+		l.Learn(s.Next(), nil)
+	}
+	m := l.Snapshot().Model()
+	c := m.Scaler.Splines
+	if c == nil || len(c.Columns) != 3 {
+		t.Fatalf("curves %+v", c)
+	}
+	for spline, column := range c.Columns {
+		mean, size := 0.0, 0.0
+		for range 4000 {
+			x := s.Next().Features.Value[slices.Index([]uint32{0, 1, 2}, column)]
+			knot, first, next := c.BasisValues(spline, x)
+			adds := first * m.Weight(c.BasisColumn(spline, knot), 0)
+			if next > 0 {
+				adds += next * m.Weight(c.BasisColumn(spline, knot+1), 0)
+			}
+			mean, size = mean+adds/4000, size+adds*adds/4000
+		}
+		if size = math.Sqrt(size); math.Abs(mean) > size/2 {
+			t.Errorf("column %d: its curve adds %.3f in the mean, of the size %.3f", column, mean, size)
+		}
+	}
+}
+
+// TestSecondOrderWeighsClasses checks that class_weight has the same effect as giving this weight to the events of the
+// class.
+func TestSecondOrderWeighsClasses(t *testing.T) {
+	var answers [2][]float64
+	for i := range answers {
+		s := synthetic.NewTides(7, 2, 0)
+		l := tidesLearner(t, s, func(c *online.Config) {
+			c.Noise, c.Calibrate = "none", "off" // calibration undoes the weights of classes, not those of events
+			if i == 0 {
+				c.ClassWeight = map[string]float64{"flow": 4}
+			}
+		})
+		for range 3000 {
+			e := s.Next()
+			if i == 1 && e.Label == 1 {
+				e.Weight = 4
+			}
+			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
+		}
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		t.Errorf("%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
+	}
+}
+
+// TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields. Predictions must have the
+// same bits as predictions of the noise levels alone.
+func TestSecondOrderWithoutNumbers(t *testing.T) {
+	var answers [2][]float64
+	for i, rule := range []string{"auto", "adagrad"} {
+		s := synthetic.NewTides(8, 2, 0)
+		l := tidesLearner(t, s, func(c *online.Config) { c.Optimizer = rule })
+		for range 3000 {
+			e := s.Next()
+			last := len(e.Field) - 1
+			e.Features.Index, e.Features.Value, e.Field = e.Features.Index[last:], e.Features.Value[last:], e.Field[last:]
+			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
+		}
+		for _, x := range l.Report().Experts {
+			if x.Name == "second order" {
+				t.Errorf("under %s there are the experts %v", rule, l.Report().Experts)
+			}
+		}
+	}
+	if !slices.Equal(answers[0], answers[1]) {
+		t.Error("answers are not those of the levels")
+	}
+}
+
+// ringsLearner returns a Learner that has learned rings, and its error on the last third of the events in percent.
+func ringsLearner(t *testing.T, classes int, events []*event.Example) (*online.Learner, float64) {
+	t.Helper()
+	l := newLearner(t, asIs(online.DefaultConfig()), eventtest.Schema(3, "", []string{"one", "two", "three"}[:classes]...))
+	wrong := 0
+	for i, e := range events {
+		if p := l.Learn(e, nil); i >= 2*len(events)/3 && p.Decision.Predict(p.Scores) != e.Label {
+			wrong++
+		}
+	}
+	return l, 300 * float64(wrong) / float64(len(events))
+}
+
+// TestCosinesSeparateRings checks that the cosines learn what no sum over single numbers can express. The Bayes error is
+// 6.4 % of three rings and 4.8 % of two.
+func TestCosinesSeparateRings(t *testing.T) {
+	for classes, most := range map[int]float64{2: 6.5, 3: 8.5} { // without cosines 8.0 and 14.4
+		if _, got := ringsLearner(t, classes, synthetic.Rings(6000, classes, 1)); got > most {
+			t.Errorf("%d rings: %.1f %% wrong, want at most %v", classes, got, most)
+		}
+	}
+}
+
+// TestCosinesAreServed checks that a published model, also after it was written and read, gives the scores of the
+// Learner if fields are null, and that its explanation sums to the score.
+func TestCosinesAreServed(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		l, _ := ringsLearner(t, classes, synthetic.Blanked(synthetic.Rings(6000, classes, 2), 0.1, 3))
+		held := l.Snapshot().Model()
+		read := must.Get(model.ReadLinear(blocksOf(t, l)))(t)
+		if held.Cosines == nil || held.Cosines.Factors[0] < 0.5 {
+			t.Fatalf("%d rings: the model has no cosines", classes)
+		}
+		for name, m := range map[string]*model.Linear{"held": held, "read": read, "compact": held.Compact()} {
+			for _, missing := range []float64{0, 0.3, 0.6} {
+				for i, e := range synthetic.Blanked(synthetic.Rings(100, classes, 4), missing, 5) {
+					at := fmt.Sprintf("%s, %d rings, %v missing, event %d", name, classes, missing, i)
+					want := scoresOf(l, e)
+					for k, f := range score(m, e) {
+						if math.Abs(f-want[k]) > 1e-9 {
+							t.Fatalf("%s: score %v, the learner %v", at, f, want[k])
+						}
+					}
+					x := m.Explain(e, classes-1)
+					sum := x.Intercept + x.Imputed + x.Cosines
+					for _, term := range x.Terms {
+						sum += term.Contribution
+					}
+					if math.Abs(sum-x.Score) > 1e-9 || math.Abs(x.Score-want[len(want)-1]) > 1e-9 || x.Cosines == 0 && held.Cosines.Factors[m.Handling(e).Range] > 0 {
+						t.Fatalf("%s: explained by %v of %v, cosines %v", at, sum, want, x.Cosines)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCosinesRest checks that cosines without a gain have no part in predictions, nor one that is left of an earlier event.
+func TestCosinesRest(t *testing.T) {
+	l := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "no", "yes"))
+	for i, e := range synthetic.Rings(12000, 2, 6) {
+		e.Label = 0
+		if x := e.Features.Value; (x[0]+x[1] > 0) != (i%10 == 0) {
+			e.Label = 1
+		}
+		l.Learn(e, nil)
+	}
+	if c := l.Snapshot().Model().Cosines; c != nil && c.Factors[0] > 0.05 {
+		t.Errorf("cosines of a line have the factor %v", c.Factors)
+	}
+	if kept := l.KeepsCosines(); kept != nil {
+		t.Errorf("the part of an earlier event stays after %v", kept)
+	}
+}
+
+// TestExpertsAreWeighedAsServed checks that experts get no weight for what calibration makes good anyway. A line separates
+// the classes and one label of ten is wrong, so that only the steepness of the scores is to be corrected.
+func TestExpertsAreWeighedAsServed(t *testing.T) {
+	longtest.NotRaced(t)
+	lost := func(optimizer string) (sum float64) {
+		for seed := range uint64(3) {
+			c := online.DefaultConfig()
+			c.Optimizer = optimizer
+			l := newLearner(t, c, eventtest.Schema(3, "", "no", "yes"))
+			r := rand.New(rand.NewPCG(seed, 7))
+			for i := range 16_000 {
+				x := []float64{10 * r.Float64(), 10 * r.Float64(), 10 * r.Float64()}
+				label := 0
+				if (x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1) {
+					label = 1
+				}
+				p := l.Learn(eventtest.Event(label, x...), nil)
+				sum += p.Decision.LogLoss(p.Scores, label)
+			}
+		}
+		return sum / (3 * 16_000)
+	}
+	with, without := lost("auto"), lost("adagrad")
+	if with > without-0.0002 { // weighed by losses before calibration they cost 0.0001
+		t.Errorf("with experts %.4f nats, without %.4f", with, without)
 	}
 }
