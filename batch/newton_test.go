@@ -257,23 +257,6 @@ func TestDualIsForFewRows(t *testing.T) {
 	}
 }
 
-// BenchmarkDual measures an IRLS step on text (wide rows) and on images (dense rows).
-func BenchmarkDual(b *testing.B) {
-	for _, shape := range [][3]int{{10, 20_000, 200}, {20, 20_000, 200}, {20, 784, 150}, {32, 784, 150}} {
-		for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
-			p := windowProblem(b, loss.LogisticGaussian{}, noise, shape[0], shape[1], shape[2])
-			for _, dual := range []bool{false, true} {
-				b.Run(fmt.Sprintf("%dx%d/%v/dual=%v", shape[0], shape[1], noise, dual), func(b *testing.B) {
-					for b.Loop() {
-						o := must.Get(NewExpected(p))(b)
-						must.Get(Solve(b.Context(), o, Options{Solver: Newton, Tol: 1e-6, MaxIterations: 50, Dual: dual}))(b)
-					}
-				})
-			}
-		}
-	}
-}
-
 func TestManyRowsAreIndexedByShards(t *testing.T) {
 	x, y := problems.Gaussian(2, 8300, 5, true)
 	if r := NewKernelRows(kernel.Linear{}, denseData(t, x, y)); r.Shards() != 2 {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -219,45 +218,6 @@ func TestReadTableAllocates(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; err == nil || grown > 4<<20 {
 		t.Errorf("%v after %d bytes of memory", err, grown)
-	}
-}
-
-func BenchmarkTableRow(b *testing.B) {
-	table := NewTable(30)
-	for c := range uint32(784) {
-		table.Touch(c)
-	}
-	sum := 0.0
-	for i := 0; b.Loop(); i++ {
-		sum += table.Touch(uint32(i) % 784)[0]
-	}
-	_ = sum
-}
-
-// BenchmarkTouchAll touches the columns of events. The columns are neighboring numbers with a few frequent columns, as
-// for the numbered words of a text, or hashes.
-func BenchmarkTouchAll(b *testing.B) {
-	for _, spread := range []uint32{1, 2654435761} {
-		for _, columns := range []uint64{1000, 90_000} {
-			b.Run(fmt.Sprintf("columns=%d/hashed=%v", columns, spread != 1), func(b *testing.B) {
-				table := NewTable(8)
-				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 10, columns-1)
-				events := make([][]uint32, 5000)
-				for i := range events {
-					for range 100 {
-						column := uint32(zipf.Uint64())
-						if spread != 1 {
-							column = column * spread >> 10
-						}
-						events[i] = append(events[i], column)
-					}
-				}
-				var rows [][]float64
-				for i := 0; b.Loop(); i++ {
-					rows = table.TouchAll(events[i%len(events)], rows[:0])
-				}
-			})
-		}
 	}
 }
 

@@ -263,13 +263,6 @@ func TestLimitIsTheQuantile(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
-	c := New(0.9)
-	for b.Loop() {
-		c.Take(0, Score{Value: 1.5, Size: math.NaN()})
-	}
-}
-
 // TestTakeClasses checks prediction sets of three classes. They must contain the true class as often as configured, and
 // their mean size must equal the counted size. A nil Predictor returns no sets.
 func TestTakeClasses(t *testing.T) {

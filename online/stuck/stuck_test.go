@@ -359,25 +359,6 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
-	s, r := newStream(50), rand.New(rand.NewPCG(1, 2))
-	values := make([][]float64, 64)
-	for i := range values {
-		for range 50 {
-			values[i] = append(values[i], math.Round(2*r.NormFloat64()))
-		}
-	}
-	e := &event.Example{}
-	for i := range 50 {
-		e.Features.Index, e.Field = append(e.Features.Index, uint32(i)), append(e.Field, uint16(i+1))
-	}
-	b.ReportAllocs()
-	for i := range b.N {
-		e.Features.Value = values[i%64]
-		s.Take(e, s.fields, Moment{Event: uint64(i), Time: 0})
-	}
-}
-
 // TestFlags checks that a flag is not detected at one of its two values. At a third value it must be detected. A field
 // with three values must not be treated as a flag.
 func TestFlags(t *testing.T) {

@@ -1,7 +1,6 @@
 package newton
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -563,33 +562,6 @@ func TestPull(t *testing.T) {
 		if e.Weights(outputs-1).Intercept != 0 {
 			t.Errorf("%d outputs: the intercept has moved to %v", outputs, e.Weights(outputs-1).Intercept)
 		}
-	}
-}
-
-func BenchmarkLearn(b *testing.B) {
-	for _, x := range []struct{ columns, outputs int }{{48, 1}, {144, 1}, {128, 6}, {256, 6}} {
-		b.Run(fmt.Sprint(x.columns, " columns ", x.outputs, " outputs"), func(b *testing.B) {
-			e := newTested(Settings{Loss: loss.LogisticGaussian{}, Ridge: 2, HalfLife: 2000}, x.outputs)
-			r := rand.New(rand.NewPCG(1, 2))
-			var at []uint32
-			value := make([]float64, x.columns)
-			for i := range x.columns {
-				at = append(at, uint32(i))
-			}
-			e.follow(at)
-			base, out, y := make([]float64, x.outputs), make([]float64, x.outputs), make([]float64, x.outputs)
-			e.met = learnAll
-			for b.Loop() {
-				for i := range value {
-					value[i] = r.NormFloat64()
-				}
-				for k := range y {
-					y[k] = float64(2*r.IntN(2) - 1)
-				}
-				e.Score(at, value, base, out)
-				e.Learn(y, x.outputs, 1)
-			}
-		})
 	}
 }
 
