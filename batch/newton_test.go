@@ -119,29 +119,6 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 	}
 }
 
-// TestProbitIsSolvedWithACertificate checks that probit is solved to a certified gap. Probit is a loss for comparisons
-// only and has no objective of its own.
-func TestProbitIsSolvedWithACertificate(t *testing.T) {
-	x, y := problems.Gaussian(52, 100, 4, false)
-	d := denseData(t, x, y)
-	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {
-		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
-		var objective []float64
-		for _, solver := range []Solver{Newton, LBFGS} {
-			o := must.Get(NewExpected(p))(t)
-			r := must.Get(Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10}))(t)
-			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
-				t.Errorf("%s %v: %+v", solver, noise, r)
-			}
-			objective = append(objective, r.Objective)
-			problems.CheckDerivatives(t, "probit", o, r.W, 1e-6)
-		}
-		if math.Abs(objective[0]-objective[1]) > 1e-9*objective[0] {
-			t.Errorf("%v: %v", noise, objective)
-		}
-	}
-}
-
 // TestSettles checks convergence without a certificate, in two cases. In the first case rounding hides a gradient as
 // small as the tolerance. In the second case the start is the minimum. An interrupted search must not report
 // convergence.

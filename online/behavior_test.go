@@ -256,30 +256,6 @@ func TestDelayed(t *testing.T) {
 	}
 }
 
-// TestDelayedRegression is TestDelayed for regression.
-func TestDelayedRegression(t *testing.T) {
-	for _, s := range settings(t, 4, longtest.Asked()) {
-		if s.classes > 0 || s.c.Optimizer == "irls" {
-			continue
-		}
-		r := newRun(t, s, 59)
-		absolute, n := 0.0, 0
-		delayed(r, 400, 25, func(e *event.Example, told []float64) {
-			if n++; n > 26 { // there are no predictions before the first target
-				absolute += math.Abs(told[0] - e.Target)
-			}
-		})
-		got := r.Report().Numbers.Total
-		first := got.Absolute - absolute
-		if n != 400 || !(first >= -1e-9 && first < 26*60) || got.Weight < 374 || got.Weight > 400 {
-			t.Errorf("%v: measured an absolute error of %v in %v events, of what was predicted after the first 26 %v", s, got.Absolute, got.Weight, absolute)
-		}
-		if mean := absolute / 374; !(mean < 5) {
-			t.Errorf("%v: mean error %v", s, mean)
-		}
-	}
-}
-
 // TestTargetUnit checks that if the targets are in another unit, the predictions differ only by that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()

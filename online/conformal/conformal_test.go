@@ -218,19 +218,6 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// TestAdversarialSequence checks a coverage of 0.9 if an adversary chooses the labels: the fraction of labels outside
-// the sets must approach 0.1.
-func TestAdversarialSequence(t *testing.T) {
-	c := New(0.9)
-	const events = 400_000
-	missed, used, _ := met(c, 0, func(_ int, limit float64) Score {
-		return Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
-	}, events)
-	if rate := missed / used; math.Abs(rate-0.1) > 1/(0.001*events) {
-		t.Errorf("%v of the truths are missed", rate)
-	}
-}
-
 // TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores. It checks stationary and changing
 // streams, and different distributions of scores.
 func TestLimitIsTheQuantile(t *testing.T) {

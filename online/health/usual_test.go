@@ -200,19 +200,6 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// TestBaselineOfClasses checks the baselines of five labels against values computed by hand: the last label, the most
-// frequent class so far, and the class frequencies so far with half an event more for each class.
-func TestBaselineOfClasses(t *testing.T) {
-	var b health.Baselines
-	for i, label := range []int{2, 2, 0, 0, 1} {
-		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
-	}
-	prior := (math.Log(2.5/1.5) + math.Log(3.5/0.5) + math.Log(4.5/1.5) + math.Log(5.5/0.5)) / 4
-	if r := b.Report(false); *r.LastError != 50 || *r.MajorityError != 75 || math.Abs(*r.PriorLogLoss-prior) > 1e-12 || r.MeanMAE != nil {
-		t.Errorf("last label %v, majority %v, class frequencies %v; want 50, 75, %v", *r.LastError, *r.MajorityError, *r.PriorLogLoss, prior)
-	}
-}
-
 func take(w *health.Counts, t health.LabeledEvent) {
 	if t.Regression {
 		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
