@@ -633,3 +633,33 @@ func TestDeathsApply(t *testing.T) {
 		}
 	}
 }
+
+// TestSilentInTheDual checks that the solver in the dual finds the same solution as in the primal for few rows and many
+// columns.
+func TestSilentInTheDual(t *testing.T) {
+	x, y := drawProblem(t, 34, 7, 60, false)
+	for j := range x[0] {
+		x[0][j] = 1 // the first row has every column
+	}
+	data := denseData(t, x, y)
+	for _, dead := range []float64{0, 0.7} {
+		data.SetDead(func(column uint32) float64 { return dead * float64(column%3) })
+		for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.Quadratic{}} {
+			for _, s := range []Solver{Newton, IRLS} {
+				problem := func() *Expected {
+					return newExpected(t, data, y, l, loss.Silent{D: 0.5}, 1, PenalizedIntercept)
+				}
+				o := problem()
+				o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
+				if o.dual() == nil {
+					t.Fatal("no dual")
+				}
+				a := solve(t, problem(), Options{Solver: s, Tol: 1e-12, Dual: true})
+				b := solve(t, problem(), Options{Solver: s, Tol: 1e-12})
+				if far := problems.Relative(a.W, b.W); far > 1e-5 || a.Iterations > b.Iterations+3 {
+					t.Errorf("%v %s, dead %v: in the dual %g away after %d steps, %d without", l, s, dead, far, a.Iterations, b.Iterations)
+				}
+			}
+		}
+	}
+}

@@ -449,3 +449,27 @@ func TestStarts(t *testing.T) {
 
 // TestMain fails the tests if a goroutine outlives a call.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestTrainOutlier checks that one target of 1e9 among two hundred hardly changes the solutions of robust losses.
+func TestTrainOutlier(t *testing.T) {
+	for _, name := range []string{"absolute", "huber:1"} {
+		c := DefaultConfig()
+		c.Loss, c.Noise, c.Cost, c.Tol = name, "none", 1, 1e-12 // the tolerance is relative to an objective that the outlier makes large
+		want, _ := trainedOn(t, c, false, func(y float64) float64 { return y })
+		first := true
+		got, _ := trainedOn(t, c, false, func(y float64) float64 {
+			if first {
+				first = false
+				return 1e9
+			}
+			return y
+		})
+		off := 0.0
+		for i := range got {
+			off += math.Abs(got[i]-want[i]) / float64(len(got))
+		}
+		if off > 0.05 {
+			t.Errorf("%s: predictions move by %.3f", name, off)
+		}
+	}
+}

@@ -326,36 +326,6 @@ func TestSecondOrderHelps(t *testing.T) {
 	}
 }
 
-// TestSecondOrderCenters checks that the spline of a number adds zero to the score on average. An event without the
-// number is then predicted without information from the number. Learning only complete events would not ensure this.
-func TestSecondOrderCenters(t *testing.T) {
-	s := synthetic.NewTides(4, 2, 0)
-	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
-	for range 20_000 {
-		l.Learn(s.Next(), nil)
-	}
-	m := l.Snapshot().Model()
-	c := m.Scaler.Splines
-	if c == nil || len(c.Columns) != 3 {
-		t.Fatalf("curves %+v", c)
-	}
-	for spline, column := range c.Columns {
-		mean, size := 0.0, 0.0
-		for range 4000 {
-			x := s.Next().Features.Value[slices.Index([]uint32{0, 1, 2}, column)]
-			knot, first, next := c.BasisValues(spline, x)
-			adds := first * m.Weight(c.BasisColumn(spline, knot), 0)
-			if next > 0 {
-				adds += next * m.Weight(c.BasisColumn(spline, knot+1), 0)
-			}
-			mean, size = mean+adds/4000, size+adds*adds/4000
-		}
-		if size = math.Sqrt(size); math.Abs(mean) > size/2 {
-			t.Errorf("column %d: its curve adds %.3f in the mean, of the size %.3f", column, mean, size)
-		}
-	}
-}
-
 // TestSecondOrderWeighsClasses checks that class_weight has the same effect as giving this weight to the events of the
 // class.
 func TestSecondOrderWeighsClasses(t *testing.T) {

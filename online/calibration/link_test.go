@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/model"
 )
 
@@ -126,5 +127,23 @@ func TestLinkIsNotHasty(t *testing.T) {
 	drawn(&l, r, 64, half)
 	if after := (model.Decision{Link: l.Latest()}).Probability(3); after > before+0.05 {
 		t.Errorf("one event of a large weight moves a probability from %v to %v", before, after)
+	}
+}
+
+// TestInvalidLinks checks that inconsistent states are rejected.
+func TestInvalidLinks(t *testing.T) {
+	for name, spoil := range map[string]func(l *Link){
+		"more ones than events": func(l *Link) { l.bins[3].ones = l.bins[3].weight + 1 },
+		"a falling function":    func(l *Link) { l.latest.LogOdds[3] = 99 },
+		"no growth":             func(l *Link) { l.grown = 0 },
+	} {
+		l, to := NewLink(), &coder.Coder{}
+		drawn(&l, rand.New(rand.NewPCG(9, 10)), 3000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
+		spoil(&l)
+		l.State(to)
+		d, out := coder.Read(to.Out), NewLink()
+		if out.State(d); d.Done() {
+			t.Errorf("%s: it is taken", name)
+		}
 	}
 }

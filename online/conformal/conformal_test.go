@@ -320,3 +320,45 @@ func TestTakeNumber(t *testing.T) {
 		t.Errorf("without a Cover the interval is %v, %v", low, high)
 	}
 }
+
+// TestOtherCoverage checks that thresholds move at once if a state is decoded for another coverage, also by class.
+func TestOtherCoverage(t *testing.T) {
+	r, c, to := rand.New(rand.NewPCG(9, 10)), New(0.9), &coder.Coder{}
+	for range 10_000 {
+		c.Take(1, rare(r))
+	}
+	c.State(to)
+	other, d := New(0.6), coder.Read(to.Out)
+	if other.State(d); !d.Done() || !(other.Limit(1) < c.Limit(1)/2) || !(other.Limit(1) > 0) {
+		t.Errorf("the limit is %v, it was %v", other.Limit(1), c.Limit(1))
+	}
+	if a, b := other.Sets().Classes[1][1], c.Sets().Classes[1][1]; !(a < b) || other.Sets().Coverage != 0.6 {
+		t.Errorf("the threshold of a class is %v, it was %v", a, b)
+	}
+}
+
+// TestInvalidStates checks that inconsistent states are rejected.
+func TestInvalidStates(t *testing.T) {
+	for name, spoil := range map[string]func(s *scores){
+		"more held than told": func(s *scores) { s.all.held = s.all.events + 1 },
+		"more told than came": func(s *scores) { s.all.events = s.taken + 1 },
+		"a limit below -1":    func(s *scores) { s.limit = -2 },
+		"less than nothing":   func(s *scores) { s.all.held = -1 },
+		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
+		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
+		"no level":            func(s *scores) { s.level = math.NaN() },
+		"no weight":           func(s *scores) { s.grown = 0 },
+		"a negative bin":      func(s *scores) { s.decayed.bins[100] = -1 },
+	} {
+		c, to := New(0.9), &coder.Coder{}
+		for range 300 {
+			c.Take(1, Score{Value: 1, Size: 1})
+		}
+		spoil(&c.ranges[1])
+		c.State(to)
+		d := coder.Read(to.Out)
+		if New(0.9).State(d); d.Done() {
+			t.Errorf("%s: the state is taken", name)
+		}
+	}
+}

@@ -284,3 +284,76 @@ func TestNestedScores(t *testing.T) {
 		})
 	}
 }
+
+// TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
+// only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
+func TestExpertsRestAndWake(t *testing.T) {
+	x := newExperts(settings(1, true))
+	learns := func(weight float64, events int) (n int) {
+		for range events {
+			if x.Learns(1, []float64{weight, weight / 2}) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		share        float64
+		events, want int
+	}{{experts.LeastWeight / 2, experts.RestAfter, experts.RestAfter - 1}, {experts.LeastWeight / 2, 160, 10}, {0.9 * experts.WakeWeight, 160, 10}, {experts.WakeWeight, 160, 160}, {experts.LeastWeight / 2, 160, 160}} {
+		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
+			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
+		}
+	}
+}
+
+// TestMove checks that a change of a column's scale changes no score. If the unit of a column changes, the weights of
+// that column must be 0.
+func TestMove(t *testing.T) {
+	for _, outputs := range []int{1, 3} {
+		x, s := newExperts(settings(outputs, true)), newNumbers(5, 4, outputs)
+		s.learn(x, 1500)
+		s.next(x)
+		scores, out, moved := make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
+		x.Score(&s.seen, s.base, scores, out)
+		last := s.in.Features() - 1 // a number that is in every event
+		const ratio, shift = 1.02, 0.01
+		s.in.Moves = []encode.Move{{Column: s.in.Columns[last], Numeric: true, Ratio: ratio, Shift: shift, Was: model.Standardization{Scale: 1}, Is: model.Standardization{Scale: 1}}}
+		x.UpdateColumns(&s.in, s.n)
+		s.in.X[last] = (s.in.X[last] - shift) / ratio
+		x.Read(&s.in, &s.seen)
+		x.Score(&s.seen, s.base, scores, moved)
+		for k := range out {
+			if math.Abs(out[k]-moved[k]) > 1e-7 || weight(x, s.in.Columns[last], k) == 0 {
+				t.Errorf("output %d: %v, moved %v", k, out[k], moved[k])
+			}
+		}
+		s.in.Moves[0].Is.Unit = 2
+		if x.UpdateColumns(&s.in, s.n); weight(x, s.in.Columns[last], 0) != 0 {
+			t.Error("a column with another unit keeps its weight")
+		}
+	}
+}
+
+// TestCenter checks that the mean of a spline over its knots is close to 0. Without centering the mean would be .81.
+func TestCenter(t *testing.T) {
+	x, s := newExperts(settings(1, true)), newNumbers(7, 3, 1)
+	for range 4000 {
+		s.next(x)
+		scores := make([]float64, x.Size())
+		x.Score(&s.seen, []float64{0}, scores, make([]float64, 1))
+		x.Learn(&s.seen, []float64{0}, scores, s.y, 1, 1)
+	}
+	mean := make([]float64, 1)
+	var in experts.Input
+	var columns []uint32
+	in.X, columns = x.Fractions(2)
+	for _, column := range columns {
+		at, _ := slices.BinarySearch(x.Columns(), column)
+		in.Index = append(in.Index, at)
+	}
+	x.List[0].Sum(&in, mean)
+	if !(math.Abs(mean[0]) < 0.3) {
+		t.Errorf("a spline adds %v in the mean", mean[0])
+	}
+}

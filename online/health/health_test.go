@@ -322,3 +322,32 @@ func TestStateHoldsEverything(t *testing.T) {
 		t.Error("a state about more fields than there are is read")
 	}
 }
+
+// TestCostOfAField checks that a difference of errors that can be chance is not reported as a cost.
+func TestCostOfAField(t *testing.T) {
+	for _, c := range []struct {
+		samples, worse, better int
+		rise                   float64
+	}{{70, 0, 0, 0}, {1000, 6, 4, 0}, {1000, 60, 40, 0.015}, {1000, 100, 0, 0.099}, {1000, 0, 100, -0.099}, {100, 9, 8, 0}, {12_000, 84, 0, 0.0067}} {
+		h := &Fields{fields: make([]fieldHealth, 1)}
+		for i := range c.samples {
+			switch {
+			case i*c.worse/c.samples != (i+1)*c.worse/c.samples:
+				h.Cost(0, 0, 1)
+			case (i+3)*c.better/c.samples != (i+4)*c.better/c.samples:
+				h.Cost(0, 1, 0)
+			default:
+				h.Cost(0, 1, 1)
+			}
+		}
+		m := &h.fields[0].measures[measureMissing]
+		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // the field is missing from all events, and was from none
+		if v, rise := h.value(0, measureMissing), h.fields[0].cost.rise(); math.Abs(rise-c.rise) > 0.004 || v.before != 30 || math.Abs(v.after-30-100*rise) > 1e-9 {
+			t.Errorf("%+v: rise %v, %+v", c, rise, v)
+		}
+		m.before = -1
+		if v := h.value(0, measureMissing); v.before != -1 || v.after != -1 {
+			t.Errorf("%+v: without a forecast %+v", c, v)
+		}
+	}
+}

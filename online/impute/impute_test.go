@@ -266,3 +266,29 @@ func TestExpect(t *testing.T) {
 		t.Errorf("expected is %v where nothing is known, want the mean %v", got, m.Covariance().Mean[0])
 	}
 }
+
+// TestDecay checks that after Decay earlier events have less weight than new events.
+func TestDecay(t *testing.T) {
+	s := event.NewSchema(8, []string{"no", "yes"}, 2)
+	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
+	together := func(keep float64) float64 {
+		n := newEncoder(s)
+		m, r := New(2), rand.New(rand.NewPCG(2, 1))
+		var in encode.Input
+		for i := range uint64(4000) {
+			a := r.NormFloat64()
+			b := a
+			if i >= 2000 {
+				b = -a
+			}
+			m.Decay(keep)
+			n.Observe(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{a, b}}, Field: ids}, i+1, &in)
+			n.Rescale(&in)
+			m.Gather(&in, n, true)
+		}
+		return m.Covariance().Matrix[1]
+	}
+	if all, late := together(1), together(0.99); math.Abs(all) > 0.2 || late > -0.8 {
+		t.Errorf("the covariance is %v, and %v where events are forgotten", all, late)
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
 	"blankout/online/optimizers"
+	"blankout/online/rows"
 )
 
 var rule, _ = optimizers.Find("adagrad")
@@ -234,3 +236,40 @@ func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }
+
+// TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
+func TestMove(t *testing.T) {
+	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
+	e := New(c)
+	table := model.NewTable(c.Width(1, 0))
+	intercepts := make([]float64, table.Width())
+	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
+	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
+	own := e.NewScores()
+	for range 30 {
+		e.Score(in, &own)
+		e.Update(in, &own, nil, []float64{1}, 1, table)
+	}
+	e.Score(in, &own)
+	want, sum := append([]float64(nil), own.Iterate...), in.Rows[0][rows.FirstPart+3]
+	e.Move(encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5}, intercepts)
+	in.X[0] = (0.5 - 0.1) / 2
+	e.Score(in, &own)
+	for v, f := range own.Iterate {
+		if math.Abs(f-want[v]) > 1e-12 {
+			t.Errorf("level %d: %v, was %v", v, f, want[v])
+		}
+	}
+	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
+		t.Errorf("sum of squares %v, was %v", got, sum)
+	}
+	// A change that would extrapolate too far must not be made.
+	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
+	again := e.NewScores()
+	e.Score(in, &again)
+	for v, f := range again.Iterate {
+		if f != own.Iterate[v] {
+			t.Errorf("level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/coder"
 )
 
 const unseen = -30.
@@ -159,5 +161,37 @@ func TestTake(t *testing.T) {
 	c.Take(3) // 3 is not rare, so this has no effect
 	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
 		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
+	}
+}
+
+// TestInvalidStates checks that inconsistent states are rejected.
+func TestInvalidStates(t *testing.T) {
+	s := begin(1, 14)
+	rare := slices.IndexFunc(s.weight, func(w float64) bool { return w > 0 })
+	for name, spoil := range map[string]func(*Classes){
+		"no class":                    func(c *Classes) { c.output, c.weight = nil, nil },
+		"two classes of an output":    func(c *Classes) { c.output[1] = 0 },
+		"a negative output":           func(c *Classes) { c.output[1] = -1 },
+		"an output of nobody":         func(c *Classes) { c.output[1] = 13 },
+		"a rare class of another one": func(c *Classes) { c.output[rare] = 1 },
+		"a class alone on the shared": func(c *Classes) { c.weight[rare+1], c.output[rare+1] = 0, c.shared },
+		"a small weight":              func(c *Classes) { c.weight[rare] = 0.5 },
+		"a large output":              func(c *Classes) { c.output[1] = 1 << 40 },
+		"many scores":                 func(c *Classes) { c.shown = 1 << 30 },
+	} {
+		c, to := s.Classes, &coder.Coder{}
+		c.output, c.weight = slices.Clone(c.output), slices.Clone(c.weight)
+		spoil(&c)
+		for _, n := range []uint64{c.Changed, uint64(c.shown), uint64(c.shared), uint64(len(c.output))} {
+			to.Uint(&n)
+		}
+		for i := range c.output {
+			to.Int(&c.output[i])
+			to.Float(&c.weight[i])
+		}
+		read := coder.Read(to.Out)
+		if new(Classes).State(read); read.Done() {
+			t.Errorf("%s is read", name)
+		}
 	}
 }

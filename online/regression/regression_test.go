@@ -69,3 +69,22 @@ func TestUnit(t *testing.T) {
 		}
 	}
 }
+
+// TestMove checks that scores predict the same value after conversion with the result of Move.
+func TestMove(t *testing.T) {
+	for _, of := range []loss.Target{loss.Real, loss.Count} {
+		u := NewUnit(of, 0)
+		for range 100 {
+			u.Observe(7, 1)
+		}
+		next, f := u, 0.3
+		if next.Scale = 3; of == loss.Real {
+			next.Center = 5
+		}
+		was := u.Value(f)
+		factor, shift, _ := u.Move(next, loss.Linear{}, false)
+		if is := u.Value(factor*f + shift); math.Abs(is-was) > 1e-12 {
+			t.Errorf("%v: %v has become %v", of, was, is)
+		}
+	}
+}

@@ -1,12 +1,14 @@
 package staleness
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // linear returns a model with a constant score.
@@ -166,4 +168,22 @@ func TestReport(t *testing.T) {
 	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
 		t.Errorf("of numbers %+v", r)
 	}
+}
+
+// TestInvalidStates checks that negative sums are rejected, and a model with more outputs than the learner has.
+func TestInvalidStates(t *testing.T) {
+	blocks := func(a *Stale) (out []event.Block) {
+		for b := range must.Get(a.EachBlock())(t) {
+			out = append(out, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
+		}
+		return out
+	}
+	var a, b Stale
+	learn(&a, 1, 2050, 10, 50, func(uint64) {})
+	two := Stale{seen: a.seen}
+	two.Freeze(10, model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1}, {2}}, []float64{0, 0}))
+	must.Require(t, b.Restore(blocks(&two), 1) != nil, "a model of two outputs is taken")
+	must.Do(t, b.Restore(blocks(&two), 2))
+	a.now.loss = -1
+	must.Require(t, b.Restore(blocks(&a), 1) != nil, "negative sums are taken")
 }

@@ -450,3 +450,21 @@ func TestPlaceholders(t *testing.T) {
 		}
 	}
 }
+
+// TestMemory checks that old runs are forgotten. A field that had long runs in the past must be detected as fast as a
+// field that always changed.
+func TestMemory(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
+	for n := range 16 * memory {
+		s.take(float64(1 + n/12))
+	}
+	for range 3 * memory {
+		s.take(r.NormFloat64())
+	}
+	for range 100 {
+		s.take(0.5)
+	}
+	if len(s.found) != 1 || s.found[0].Repeats != Least {
+		t.Errorf("%+v", s.found)
+	}
+}

@@ -605,3 +605,137 @@ type weights struct {
 func (e *tested) Weights(k int) weights {
 	return weights{e.u[k][0], 1 + e.Base(0), e.u[k][e.first:]}
 }
+
+// TestRescale checks the squared loss with targets in another unit. The predictions, also of later events, must be
+// equal up to that unit.
+func TestRescale(t *testing.T) {
+	l := must.Get(loss.Parse("squared"))(t)
+	s := newStream(5, l, 1)
+	e := newTested(Settings{Loss: l, Ridge: 2, HalfLife: 400}, 1)
+	e.follow(s.columns)
+	other := e.clone(t)
+	a, b := make([]float64, 1), make([]float64, 1)
+	factor, shift := 1.0, 0.0
+	for n := range 1500 {
+		s.next()
+		e.Score(s.at, s.x, s.base, a)
+		other.Score(s.at, s.x, []float64{factor*s.base[0] + shift}, b)
+		if math.Abs(factor*a[0]+shift-b[0]) > 1e-8*(1+math.Abs(b[0])) {
+			t.Fatalf("event %d: %v and %v", n, factor*a[0]+shift, b[0])
+		}
+		e.Learn(s.y, 1, 1)
+		other.Learn([]float64{factor*s.y[0] + shift}, 1, 1)
+		if n%200 == 100 {
+			f, m := 0.5+s.r.Float64(), s.r.NormFloat64()
+			other.Rescale(f, m)
+			factor, shift = factor*f, shift*f+m
+		}
+	}
+}
+
+// TestGrow changes an Expert with one output for two classes to one output per class. The Expert must then learn a
+// third class.
+func TestGrow(t *testing.T) {
+	e, s := of(loss.LogisticGaussian{}, 1)
+	out := make([]float64, 3)
+	for range 700 {
+		s.next()
+		e.Score(s.at, s.x, s.base, out)
+		e.Learn(s.y, 1, 1)
+	}
+	x := []float64{1, -1, 2}
+	w := e.Weights(0)
+	own := w.Intercept + w.Columns[0] - w.Columns[2] + 2*w.Columns[3]
+	own += w.Base * 0.5
+	c := e.Grow(3)
+	if c != w.Base || c == 1 {
+		t.Errorf("the scores are to be multiplied by %v, want %v", c, w.Base)
+	}
+	e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, -30}, out)
+	for k, want := range []float64{-own, own, -30 * c} {
+		if math.Abs(c*out[k]-want) > 1e-12 {
+			t.Errorf("score %d is %v, want %v", k, out[k], want)
+		}
+	}
+	if w := e.Weights(1); w.Base != 1 || len(w.Columns) != 5 {
+		t.Errorf("weights %+v", w)
+	}
+	for range 300 {
+		e.Learn([]float64{-1, -1, 1}, 3, 1)
+		e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, 0}, out)
+	}
+	if !(out[2] > 0.5 && out[1] < 0.5) {
+		t.Errorf("scores %v", out)
+	}
+}
+
+// TestMoveChangesNoScore checks that a change of a column's unit or center does not change the scores of the current
+// event and of later events. Under dropout only the unit changes, because the noise depends on the center.
+func TestMoveChangesNoScore(t *testing.T) {
+	for _, outputs := range []int{1, 3} {
+		for _, strength := range []float64{0, 0.25} {
+			e, s := of(loss.LogisticGaussian{}, outputs)
+			e.set.Strength = strength
+			moved := e.clone(t)
+			a, b := make([]float64, outputs), make([]float64, outputs)
+			ratio, shift := 1.0, 0.0
+			for n := range 900 {
+				s.next()
+				if n%37 == 36 {
+					r, m := 0.8+0.3*s.r.Float64(), 0.02*s.r.NormFloat64()
+					if strength > 0 {
+						m = 0
+					}
+					moved.Move(9, r, m)
+					ratio, shift = ratio*r, shift+m*ratio
+					moved.Move(10, r, m) // column 10 does not exist
+				}
+				x := slices.Clone(s.x)
+				x[2] = (x[2] - shift) / ratio
+				e.Score(s.at, s.x, s.base, a)
+				moved.Score(s.at, x, s.base, b)
+				for k := range a {
+					if math.Abs(a[k]-b[k]) > 1e-9*max(1, math.Abs(a[k])) {
+						t.Fatalf("%d outputs, event %d: %v and %v", outputs, n, a, b)
+					}
+				}
+				e.Learn(s.y, outputs, 1)
+				moved.Learn(s.y, outputs, 1)
+			}
+		}
+	}
+}
+
+// TestOutlyingEvents checks that scores are finite after events with outliers, and that later events are still learned.
+func TestOutlyingEvents(t *testing.T) {
+	for _, l := range wanted() {
+		e, s := of(l, 1)
+		out := make([]float64, 1)
+		if kink := l.Facts().Kink; kink != nil {
+			s.next()
+			s.base[0] = kink(s.y[0])
+			e.Score(s.at, s.x, s.base, out)
+			if e.Learn(s.y, 1, 1); !(e.p.at(0, 0) > 1e-4) {
+				t.Errorf("%v: the kink itself leaves the variance %v", l, e.p.at(0, 0))
+			}
+		}
+		for n := range 3000 {
+			s.next()
+			if n%50 == 7 {
+				s.x[s.r.IntN(len(s.x))] = math.Pow(10, 30*s.r.Float64())
+				s.base[0] *= math.Pow(10, 5*s.r.Float64())
+			}
+			e.Score(s.at, s.x, s.base, out)
+			e.Learn(s.y, 1, math.Pow(10, 4*s.r.NormFloat64()))
+			for _, u := range e.u[0] {
+				if u-u != 0 || math.Abs(u) > mostWeight {
+					t.Fatalf("%v, event %d: weights %v", l, n, e.u[0])
+				}
+			}
+		}
+		w := &coder.Coder{}
+		if e.State(w); w.Failed {
+			t.Errorf("%v: the state is no state of numbers", l)
+		}
+	}
+}
