@@ -2,7 +2,6 @@ package model_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -70,35 +69,6 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestLinksAreChecked checks that reading a model with an invalid link fails.
-func TestLinksAreChecked(t *testing.T) {
-	for _, l := range []model.Link{
-		{}, {Scores: []float64{1}, LogOdds: []float64{1}}, {Scores: []float64{1, 2}, LogOdds: []float64{1}}, {Scores: []float64{2, 1}, LogOdds: []float64{1, 2}},
-		{Scores: []float64{1, 1}, LogOdds: []float64{1, 2}}, {Scores: []float64{1, 2}, LogOdds: []float64{2, 1}}, {Scores: []float64{1, 1e10}, LogOdds: []float64{1, 2}},
-	} {
-		m := linked(t)
-		m.Link = &l
-		if l.Check() == nil || m.Fits() {
-			t.Errorf("%+v is taken", l)
-		}
-		each := must.Get(m.EachBlock())(t)
-		if _, err := model.ReadLinear(slices.Collect(each)); err == nil {
-			t.Errorf("%+v is read", l)
-		}
-	}
-	m := linked(t)
-	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
-	each := must.Get(m.EachBlock())(t)
-	if got, err := model.ReadLinear(slices.Collect(each)); err != nil || !slices.Equal(got.Link.LogOdds, m.Link.LogOdds) {
-		t.Errorf("a link is not read: %v", err)
-	}
-}
-
-func linked(t *testing.T) *model.Linear {
-	t.Helper()
-	return model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
-}
-
 // TestSets checks that a set contains the predicted class and each class whose probability reaches the limit for the
 // event's missing fraction. The most probable class must be first. A model without limits returns no set.
 func TestSets(t *testing.T) {
@@ -130,38 +100,6 @@ func TestSets(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "0 0-0.1 0.1-0.3 0.3-0.5 0.5-0.7 0.7-0.85 0.85-1" {
 		t.Errorf("ranges %s", got)
-	}
-}
-
-// TestSetsAreChecked checks that invalid limits are rejected, and that valid limits are read unchanged.
-func TestSetsAreChecked(t *testing.T) {
-	m := model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
-	m.Sets = &model.Sets{Coverage: 0.8, Limits: [model.SetRanges]float64{0, 1.5, -1, model.MostLimit}}
-	read := func(sets string) (*model.Linear, error) {
-		each := must.Get(m.EachBlock())(t)
-		blocks := slices.Collect(each)
-		for i, b := range blocks {
-			if b.Name == "model" {
-				was, err := json.Marshal(m.Sets)
-				if err != nil || !strings.Contains(string(b.Data), string(was)) {
-					t.Fatalf("%s has no %s (%v)", b.Data, was, err)
-				}
-				blocks[i].Data = []byte(strings.Replace(string(b.Data), string(was), sets, 1))
-			}
-		}
-		return model.ReadLinear(blocks)
-	}
-	if got, err := read(`{"coverage":0.8,"limits":[0,1.5,-1,1000,0,0,0]}`); err != nil || !reflect.DeepEqual(got.Sets, m.Sets) {
-		t.Errorf("read %+v (%v)", got, err)
-	}
-	m.Sets.Classes = []model.SetLimits{{1, 2, -1, 3}, m.Sets.Limits}
-	if got, err := read(`{"coverage":0.8,"limits":[0,1.5,-1,1000,0,0,0],"classes":[[1,2,-1,3,0,0,0],[0,1.5,-1,1000,0,0,0]]}`); err != nil || !reflect.DeepEqual(got.Sets, m.Sets) {
-		t.Errorf("by class: read %+v (%v)", got, err)
-	}
-	for _, sets := range []string{`{"coverage":0.9,"limits":[1],"classes":[[1001]]}`, `{"coverage":0.9,"limits":[1],"classes":[[-1]]}`, `{"coverage":1,"limits":[0]}`, `{"coverage":0,"limits":[0]}`, `{"coverage":0.9,"limits":[0,-0.5]}`, `{"coverage":0.9,"limits":[1001]}`} {
-		if _, err := read(sets); err == nil {
-			t.Errorf("%s is taken", sets)
-		}
 	}
 }
 
@@ -263,24 +201,6 @@ func TestLevelsAnswer(t *testing.T) {
 	}
 }
 
-// TestLevelsAreChecked checks that a file with inconsistent levels is rejected.
-func TestLevelsAreChecked(t *testing.T) {
-	for want, spoil := range map[string]func(*model.Linear){
-		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
-		"levels [0 0 1 1 1 -1] for":                     func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 1, 1, 1, -1}) },
-		"missing: 2 levels for 6 ranges":                func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 1}) },
-		"level dropout:0.5: 1 outputs, 0 intercepts":    func(m *model.Linear) { m.Levels[0].Intercept = nil },
-		"level dropout:0.5: 1 outputs, 1 intercepts":    func(m *model.Linear) { m.Levels[0].Layout.Weight = 2 },
-	} {
-		m, _, _ := twoLevels(t, model.MissingImpute)
-		spoil(m)
-		blocks := must.Get(m.EachBlock())(t)
-		if _, err := model.ReadLinear(slices.Collect(blocks)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
-	}
-}
-
 // TestOneLevelIsSilent checks that the file of a model with one level contains no data about levels.
 func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
@@ -324,5 +244,52 @@ func TestChanceInterval(t *testing.T) {
 	}
 	if _, _, known := first.WithMissing(first.Missing.Forced(model.MissingNone)).ChanceInterval(e); known {
 		t.Error("an interval where nothing is filled in")
+	}
+}
+
+// TestHeadsAreChecked checks that a file with an invalid link, set of limits or level is rejected, and that valid ones
+// are read unchanged.
+func TestHeadsAreChecked(t *testing.T) {
+	read := func(m *model.Linear) (*model.Linear, error) {
+		return model.ReadLinear(slices.Collect(must.Get(m.EachBlock())(t)))
+	}
+	both := func() *model.Linear { m, _, _ := twoLevels(t, model.MissingImpute); return m }
+	for _, l := range []model.Link{
+		{}, {Scores: []float64{1}, LogOdds: []float64{1}}, {Scores: []float64{1, 2}, LogOdds: []float64{1}}, {Scores: []float64{2, 1}, LogOdds: []float64{1, 2}},
+		{Scores: []float64{1, 1}, LogOdds: []float64{1, 2}}, {Scores: []float64{1, 2}, LogOdds: []float64{2, 1}}, {Scores: []float64{1, 1e10}, LogOdds: []float64{1, 2}},
+	} {
+		m := both()
+		m.Link = &l
+		if _, err := read(m); err == nil || l.Check() == nil || m.Fits() {
+			t.Errorf("%+v is taken", l)
+		}
+	}
+	for _, s := range []model.Sets{
+		{Coverage: 0.9, Classes: []model.SetLimits{{1001}}}, {Coverage: 0.9, Classes: []model.SetLimits{{-1}}}, {Coverage: 1}, {}, {Coverage: 0.9, Limits: model.SetLimits{0, -0.5}}, {Coverage: 0.9, Limits: model.SetLimits{1001}},
+	} {
+		m := both()
+		m.Sets = &s
+		if _, err := read(m); err == nil {
+			t.Errorf("%+v is taken", s)
+		}
+	}
+	for want, spoil := range map[string]func(*model.Linear){
+		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
+		"levels [0 0 1 1 1 -1] for":                     func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 1, 1, 1, -1}) },
+		"missing: 2 levels for 6 ranges":                func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 1}) },
+		"level dropout:0.5: 1 outputs, 0 intercepts":    func(m *model.Linear) { m.Levels[0].Intercept = nil },
+		"level dropout:0.5: 1 outputs, 1 intercepts":    func(m *model.Linear) { m.Levels[0].Layout.Weight = 2 },
+	} {
+		m := both()
+		spoil(m)
+		if _, err := read(m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+	m := both()
+	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
+	m.Sets = &model.Sets{Coverage: 0.8, Limits: model.SetLimits{0, 1.5, -1, model.MostLimit}, Classes: []model.SetLimits{{1, 2, -1, 3}, {0, 1.5, -1, model.MostLimit}}}
+	if got, err := read(m); err != nil || !reflect.DeepEqual(got.Link, m.Link) || !reflect.DeepEqual(got.Sets, m.Sets) {
+		t.Errorf("read %+v (%v)", got, err)
 	}
 }
