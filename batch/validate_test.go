@@ -903,3 +903,32 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 		}
 	}
 }
+
+// TestValidateRegressionIsTrain checks that the exact solution equals the result of Train on the same targets,
+// converted to the unit.
+func TestValidateRegressionIsTrain(t *testing.T) {
+	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
+	u := learner.Snapshot().Unit()
+	var b batch.Builder
+	for i := range all {
+		if e := all[i]; i%10 > 0 {
+			e.Features = live.Standardized(&e, event.Vec{})
+			e.Target = (e.Target - u.Center) / u.Scale
+			must.Do(t, b.Add(&e))
+		}
+	}
+	train := batch.DefaultConfig()
+	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
+	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
+	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
+		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+	}
+	for column := range uint32(6) {
+		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
+			t.Errorf("weight %d: %v, train says %v", column, got, want)
+		}
+	}
+	if got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
+		t.Errorf("intercept %v, train says %v", got, want)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 	input "blankout/stream"
 )
@@ -489,6 +491,88 @@ func TestDamagedStates(t *testing.T) {
 				again.SetSchema(schema)
 				again.Learn(draw(), nil)
 			}
+		}
+	}
+}
+
+// TestGroupExpertsRestore checks that noise levels of features and of groups continue bit by bit from a checkpoint. The
+// expected missing fraction may change in between if the noise levels stay the same.
+func TestGroupExpertsRestore(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, classes := range []int{2, 3} {
+		c := online.DefaultConfig()
+		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
+		l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(8, classes)
+		for i := range 700 {
+			if i == 333 {
+				l.restart()
+			}
+			l.Learn(s.Next(), nil)
+		}
+		l.same(t, fmt.Sprint(classes, " classes"))
+		blocks := blocksOf(t, l.Learner)
+		c.ExpectedMissingGroups = 0.6
+		if _, err := online.Restore(c, blocks); err != nil {
+			t.Error(err)
+		}
+		if was, err := online.ReadConfig(blocks); err != nil || online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) != nil {
+			t.Errorf("%v: read as %v", err, was)
+		}
+		c.ExpectedMissingGroups = 0
+		if _, err := online.Restore(c, blocks); err == nil {
+			t.Error("a bank without groups took up one with groups")
+		}
+	}
+}
+
+// grownClasses returns settings with which classes can be added while learning.
+func grownClasses() map[string]online.Config {
+	all := map[string]online.Config{}
+	for _, r := range optimizers.Table {
+		c := online.DefaultConfig()
+		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
+		switch r.Name {
+		case "irls":
+			c.IRLSBatch = 20
+		case "adagrad":
+			c.IRLSBatch, c.IRLSWindow = 20, 60
+		}
+		all[r.Name] = c
+	}
+	bank, groups, scaled := online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig()
+	groups.Noise = "dropout:0.1+group:0.3"
+	scaled.Noise, scaled.HalfLife, scaled.OnDrift = "gaussian:0.1", 300, "forget"
+	all["bank"], all["groups"], all["gaussian"] = bank, groups, scaled
+	return all
+}
+
+// TestWidenRestart checks that a restored Learner continues with the same bytes, both if classes are added before and
+// if they are added after the restart.
+func TestWidenRestart(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	all := grownClasses()
+	for k, name := range slices.Sorted(maps.Keys(all)) {
+		if !longtest.Some(k, 2) {
+			continue
+		}
+		c := all[name]
+		l, s := newTwins(t, c, sensorSchema()), synthetic.NewSensors(6)
+		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
+		s.Lost, s.Absent = 0.3, true
+		for i := range 1601 {
+			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
+				l.same(t, fmt.Sprintf("%s, %d events", name, i))
+				l.restart()
+			}
+			e := s.Next()
+			switch {
+			case i >= 1400:
+				e.Label = i % 5
+			case i >= 400:
+				e.Label = i % 3
+			}
+			l.Learn(e, nil)
 		}
 	}
 }

@@ -408,6 +408,12 @@ func TestUsualKinds(t *testing.T) {
 				return number(x)
 			}
 			p.feed(3000)
+			mixed := slices.ContainsFunc(p.learners[0].Warnings(nil, false), func(w health.Warning) bool {
+				return w.Kind == health.WarnKinds && strings.Contains(w.Text, `"amount" (`)
+			})
+			if c.name == "text" && !mixed {
+				t.Error("no warning of several kinds")
+			}
 			if a := p.one("amount", "missing"); a.Comes != c.comes && c.comes != "null" && c.comes != "left out" {
 				t.Errorf("comes as %q", a.Comes)
 			}

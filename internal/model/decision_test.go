@@ -286,6 +286,9 @@ func TestHeadsAreChecked(t *testing.T) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
+	if _, err := model.ReadLinear(nil); err == nil {
+		t.Error("no blocks are read")
+	}
 	m := both()
 	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: model.SetLimits{0, 1.5, -1, model.MostLimit}, Classes: []model.SetLimits{{1, 2, -1, 3}, {0, 1.5, -1, model.MostLimit}}}

@@ -143,7 +143,8 @@ func TestLongestByValue(t *testing.T) {
 	}
 }
 
-// TestMostFields checks that the number of monitored fields is limited, and that the state of these fields is restored.
+// TestMostFields checks that the number of monitored fields is limited, that the state of these fields is restored, and
+// that a damaged state is no panic.
 func TestMostFields(t *testing.T) {
 	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
 	for n := range 200 {
@@ -161,6 +162,16 @@ func TestMostFields(t *testing.T) {
 	read := coder.Read(c.Out)
 	if d.State(read); !read.Done() || len(d.Stuck()) != len(s.Stuck()) {
 		t.Errorf("%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
+	}
+	for i := range 150 { // damaged bytes must give an error or a valid state
+		cut, damaged := coder.Read(c.Out[:i]), slices.Clone(c.Out)
+		damaged[i] ^= 0x81
+		if d.State(coder.Read(damaged)); true {
+			d.Stuck()
+		}
+		if d.State(cut); cut.Done() {
+			t.Fatalf("%d bytes of %d are a state", i, len(c.Out))
+		}
 	}
 }
 

@@ -319,3 +319,14 @@ func TestMove(t *testing.T) {
 		t.Errorf("weights of a column that is renewed: %v", got)
 	}
 }
+
+func TestStateIsChecked(t *testing.T) {
+	for _, columns := range [][]uint32{{3, 3}, {4, 2}, make([]uint32, 30_000)} {
+		c := &coder.Coder{}
+		c.Uint32s(&columns)
+		d := coder.Read(c.Out)
+		if New(loss.LogisticGaussian{}, 0, 1).State(d); !d.Failed {
+			t.Errorf("%d columns are taken", len(columns))
+		}
+	}
+}
