@@ -12,6 +12,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -74,10 +75,7 @@ func TestLastLabel(t *testing.T) {
 			}
 			alone.Measure(e, &model)
 			prior := late.Learner.Predict(again.next())
-			stored, err := online.ReadPrediction(slices.Clone(prior.Append(nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			stored := must.Get(online.ReadPrediction(slices.Clone(prior.Append(nil))))(t)
 			if q := late.Learn(e, &stored); !sameScores(q.Scores, alone.Scores) || !sameScores(q.Scores, q.Alone().Scores) {
 				t.Fatalf("%d classes, event %d: the learner of late labels says %v, the model alone %v", classes, n, q.Scores, alone.Scores)
 			}

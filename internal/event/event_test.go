@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPlainNumber checks that PlainNumber is exact, and equal for all spellings of one number.
@@ -119,10 +121,7 @@ func TestAddress(t *testing.T) {
 		var log bytes.Buffer
 		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "at", a)
 		slog.New(slog.NewTextHandler(&log, nil)).Info("x", "at", struct{ A Address }{a})
-		asJSON, err := json.Marshal(map[string]any{"a": a})
-		if err != nil {
-			t.Fatal(err)
-		}
+		asJSON := must.Get(json.Marshal(map[string]any{"a": a}))(t)
 		for _, text := range []string{a.String(), fmt.Sprintf("%v %q %#v %+v", a, a, a, struct{ A Address }{a}), string(asJSON), log.String()} {
 			if strings.Contains(text, "s3") && strings.Contains(text, "cret") {
 				t.Errorf("%s tells the secret: %s", string(a), text)
@@ -160,9 +159,7 @@ func TestOffsets(t *testing.T) {
 	if p.Next != 5 {
 		t.Errorf("a known partition starts again at %d", p.Next)
 	}
-	if err := p.Advance(5, 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Advance(5, 100))
 	if err := p.Advance(8, 1); err != nil { // a gap is not an error
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/measure"
+	"blankout/internal/must"
 )
 
 // slowDifference returns the mean and the standard error over the blocks of the records whose number is greater than
@@ -55,14 +56,9 @@ func TestPaired(t *testing.T) {
 			} // without a difference, Add is not called for the record
 			if random.IntN(500) == 0 { // as after a restart from a checkpoint
 				again.Advance(uint64(i+1), window)
-				data, err := json.Marshal(again)
-				if err != nil {
-					t.Fatal(err)
-				}
+				data := must.Get(json.Marshal(again))(t)
 				again = measure.Paired{}
-				if err := json.Unmarshal(data, &again); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal(data, &again))
 			}
 		}
 		again.Advance(uint64(c.records), window)
@@ -156,10 +152,7 @@ func draw(r *rand.Rand, n int, counts bool) (all []seen) {
 func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for name, keep := range map[string]float64{"squared": 1, "quantile:0.8": 0.97, "poisson": 0.9, "huber:1": 1} {
-		l, err := loss.Parse(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(loss.Parse(name))(t)
 		all := draw(r, 300, name == "poisson")
 		var n, part measure.Numbers
 		for i, s := range all {
