@@ -128,45 +128,15 @@ func (d *dual) apply(r, out []float64) {
 // direction solves H p = -grad. If P is H, it solves the system directly. Otherwise it uses conjugate gradients,
 // preconditioned by P, until the norm of the residual has decreased by the factor forcing.
 func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64) error {
-	n := len(grad)
-	r := make([]float64, n)
+	c := newCG(len(grad))
+	c.keep = 0
 	for i, g := range grad {
-		r[i] = -g
+		c.r[i] = -g
 	}
 	if d.exact {
-		d.apply(r, p)
+		d.apply(c.r, p)
 		return nil
 	}
-	z, q, hq := make([]float64, n), make([]float64, n), make([]float64, n)
 	clear(p)
-	d.apply(r, z)
-	copy(q, z)
-	rz := Dot(r, z)
-	limit := forcing * forcing * rz
-	for k := 0; k < n && rz > limit; k++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		d.o.HessVec(q, hq)
-		curvature := Dot(q, hq)
-		if !(curvature > 1e-14*rz) {
-			if k == 0 {
-				copy(p, z) // z is a descent direction in any case
-			}
-			return nil
-		}
-		alpha := rz / curvature
-		for i := range p {
-			p[i] += alpha * q[i]
-			r[i] -= alpha * hq[i]
-		}
-		d.apply(r, z)
-		next := Dot(r, z)
-		beta := next / rz
-		rz = next
-		for i := range q {
-			q[i] = z[i] + beta*q[i]
-		}
-	}
-	return nil
+	return c.iterate(ctx, d.o, p, forcing, len(grad), func() { d.apply(c.r, c.z) }, func(rz float64) float64 { return rz }, nil)
 }

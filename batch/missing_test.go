@@ -2,6 +2,8 @@ package batch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -124,42 +126,6 @@ func TestMissingIsMeasuredAsPredicted(t *testing.T) {
 	}
 }
 
-// TestMissingPolicyOfExactTraining checks that the chosen missing policy predicts new events better than the other
-// policies, with and without nulls in the training events.
-func TestMissingPolicyOfExactTraining(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, c := range []struct {
-		noise      string
-		null, gone float64 // fractions of null and omitted values in training
-		absent     bool    // whether new events omit fields instead of setting them to null
-	}{{"none", 0, 0, false}, {"none", 0, 0, true}, {"dropout:0.5", 0, 0, false}, {"none", 0.5, 0, false}, {"none", 0, 0.4, true}} {
-		s, events := lackingEvents(3000, c.null, c.gone, 3)
-		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		rule := m.Missing
-		if len(rule.Usual) != 10 && c.null < 0.5 {
-			t.Errorf("%+v: usual fields %v", c, rule.Usual)
-		}
-		_, fresh := lackingEvents(6000, 0, 0, 4)
-		loss := map[model.MissingPolicy]float64{}
-		r := rand.New(rand.NewPCG(5, 6))
-		for i := range fresh {
-			e := kill(&fresh[i], func(uint16) bool { return r.Float64() < 0.5 })
-			if c.absent {
-				e.Missing = nil
-			}
-			for _, way := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale, model.MissingImpute} {
-				m.Missing = rule.Forced(way)
-				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
-				loss[way] -= math.Log(max(p[e.Label], 1e-15)) / float64(len(fresh))
-			}
-		}
-		t.Logf("%+v: %v, log-loss %v", c, *rule, loss)
-		if best := min(loss[model.MissingNone], loss[model.MissingRescale], loss[model.MissingImpute]); !(loss[model.MissingAuto] < best+0.002) {
-			t.Errorf("%+v: log-loss by rule %v with %+v", c, loss, rule)
-		}
-	}
-}
-
 // TestNoMissingPolicyWithoutNames checks that a model of events without named fields has no missing policy.
 func TestNoMissingPolicyWithoutNames(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
@@ -243,5 +209,301 @@ func TestObserved(t *testing.T) {
 	}
 	if _, err := p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2)); err == nil {
 		t.Error("rates of examples without fields")
+	}
+}
+
+// correlated returns events of five numbers. The last three numbers are nearly functions of the first two. A fraction
+// null of the values is null, and a fraction outlier of the values is an outlier. The last number determines the class.
+func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []event.Example) {
+	s := eventtest.Schema(5, "", "no", "yes")
+	r := rand.New(rand.NewPCG(seed, 2))
+	var out []event.Example
+	for range n {
+		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
+		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
+		e := event.Example{Weight: 1}
+		if x[4]+3+0.5*r.NormFloat64() > 0 {
+			e.Label = 1
+		}
+		for i, v := range x {
+			switch u := r.Float64(); {
+			case u < null:
+				e.Missing = append(e.Missing, uint16(i+1))
+				continue
+			case u < null+outlier:
+				v = 1e9
+			}
+			eventtest.Put(&e, uint32(10*i), v, uint16(i+1))
+		}
+		out = append(out, e)
+	}
+	return s, out
+}
+
+// TestCovarianceOfRowsWithMissingFields removes values so that no pair of columns is complete, and adds outliers. It
+// checks that the covariance equals the covariance of the original rows, within statistical error.
+func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
+	s, events := correlated(4000, 0, 0, 1)
+	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
+	whole := m.Covariance
+	n := len(whole.Columns)
+	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
+		t.Fatalf("columns %v of fields %v", whole.Columns, whole.Fields)
+	}
+	// want is a slow reference: sums over pairs of values.
+	for i := range n {
+		for j := range n {
+			sum, a, b := 0.0, 0.0, 0.0
+			for row := range d.Rows() {
+				x, y := d.Row(row).At(i), d.Row(row).At(j)
+				sum, a, b = sum+x*y, a+x, b+y
+			}
+			rows := float64(d.Rows())
+			if want := sum/rows - a/rows*b/rows; math.Abs(whole.Matrix[i*n+j]-want) > 1e-9 {
+				t.Errorf("covariance of columns %d and %d: %v, want %v", i, j, whole.Matrix[i*n+j], want)
+			}
+		}
+	}
+	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
+		s, events := correlated(4000, c.null, c.wild, 1)
+		m, d, p := trainLacking(t, s, events, model.StandardizeNone, model.MissingNone, "none")
+		got := m.Covariance
+		if c.wild > 0 {
+			got = p.Covariance(m, d, 5)
+		}
+		for i := range n {
+			for j := range n {
+				// The matrix of got is for raw values, the matrix of whole for standardized values.
+				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
+				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
+					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
+				}
+			}
+		}
+	}
+	// A second call gives the same result. A smaller limit gives the covariance of the first columns.
+	if again := p.Covariance(m, d, 256); !slices.Equal(again.Matrix, whole.Matrix) {
+		t.Error("a second time it is another")
+	}
+	if few := p.Covariance(m, d, 3); !slices.Equal(few.Columns, whole.Columns[:3]) {
+		t.Errorf("of three columns: %v", few.Columns)
+	}
+	for _, none := range []int{0, 1} {
+		if c := p.Covariance(m, d, none); c != nil {
+			t.Errorf("of %d columns: %v", none, c.Columns)
+		}
+	}
+}
+
+// TestImputationIsChosen checks that the missing policy becomes "impute" if numbers depend on each other, for named
+// fields and for declared columns. On new events, predictions with that policy must have the lowest error.
+func TestImputationIsChosen(t *testing.T) {
+	for _, sparse := range []bool{false, true} {
+		s, events := correlated(2000, 0, 0, 3)
+		_, fresh := correlated(2000, 0, 0, 4)
+		if sparse {
+			s = event.NewSchema(8, []string{"no", "yes"}, 2)
+			for _, list := range [][]event.Example{events, fresh} {
+				for i := range list {
+					list[i].Field = nil
+				}
+			}
+		}
+		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
+		for b, fractions := range m.Missing.Policies {
+			policy := fractions.Largest()
+			if policy != model.MissingImpute && b >= 1 && b < 4 { // of five columns one missing is already 20 %: no missing fraction is below 10 %
+				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
+			}
+		}
+		wrong := map[model.MissingPolicy]int{}
+		for i := range fresh {
+			x := m.Standardized(&fresh[i], event.Vec{})
+			var field []uint16
+			if !sparse {
+				field = fresh[i].Field
+			}
+			dead := []bool{i%2 == 0, i%3 == 0, false, false, true}
+			var left event.Example
+			m.Delete(&fresh[i], x, field, dead, true, &left)
+			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
+				as := m.WithMissing(m.Missing.Forced(policy))
+				if as.Predict(as.ScoreMissing(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
+					wrong[policy]++
+				}
+			}
+		}
+		if most := wrong[model.MissingAuto] * 3 / 2; wrong[model.MissingNone] < most || wrong[model.MissingRescale] < most {
+			t.Errorf("sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
+		}
+	}
+}
+
+// numberEvents returns events with five correlated fields that determine the targets.
+func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []event.Example) {
+	s := event.NewSchema(8, nil, 2)
+	s.Target = target
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.AddField(event.Field{Name: name, Kind: event.Numeric})
+	}
+	r := rand.New(rand.NewPCG(seed, 6))
+	out := make([]event.Example, n)
+	for i := range out {
+		a, b := r.NormFloat64(), r.NormFloat64()
+		x := []float64{a + 0.5*r.NormFloat64(), 3 + 2*a + b, b + 0.5*r.NormFloat64(), 100 * (a - b + 0.5*r.NormFloat64()), r.NormFloat64()}
+		f := x[0] - x[1]/2 + x[2] + x[3]/200 + x[4]
+		e := event.Example{Target: 1000 + 50*(f+0.4*r.NormFloat64()), Weight: 1, Field: []uint16{1, 2, 3, 4, 5},
+			Features: event.Vec{Index: []uint32{1, 2, 3, 4, 5}, Value: x}}
+		if target == loss.Count {
+			e.Target = 0
+			for at := r.ExpFloat64(); at < 20*math.Exp(f/4); at += r.ExpFloat64() {
+				e.Target++
+			}
+		}
+		out[i] = e
+	}
+	return s, out
+}
+
+// TestExactIntervalCoversWhatIsMissing checks that the interval of an exact model contains 90 % of the targets for any
+// number of missing fields. It trains on events with and without missing fields. If no training event has missing
+// fields, the missing policy must be "impute".
+func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, lossName := range []string{"linear", "absolute", "poisson"} {
+		for _, lacked := range []float64{0, 0.3} {
+			for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingNone} {
+				s, events := numberEvents(4000, loss.LabelsOf(lossName), 5)
+				r := rand.New(rand.NewPCG(1, 8))
+				blank := func(e *event.Example, fraction float64) *event.Example {
+					return kill(e, func(uint16) bool { return r.Float64() < fraction })
+				}
+				var b Builder
+				var p Presence
+				fit := Standardizer{Mode: model.StandardizeAll}
+				for i := range events {
+					e := blank(&events[i], lacked)
+					e.Target = events[i].Target
+					p.Add(e)
+					fit.Observe(e, s)
+					must.Do(t, b.Add(e))
+				}
+				d, scaler := must.Get2(fit.Fit(b.Data(s)))(t)
+				c := DefaultConfig()
+				c.Loss, c.L2 = lossName, 1
+				f := must.Get(Train(t.Context(), d, c))(t)
+				m := f.Model.WithScaler(scaler)
+				m = m.WithCovariance(p.Covariance(m, d, 256))
+				m.Missing = p.Missing(m, d, policy)
+				m.Residual = p.Residual(m, d)
+				if got := m.Missing.Policies[2].Largest(); policy == model.MissingAuto && lacked == 0 && got != model.MissingImpute {
+					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
+				}
+				_, fresh := numberEvents(3000, s.Target, 6)
+				for _, fraction := range []float64{0, 0.1, 0.3} {
+					t.Run(fmt.Sprintf("%s/%s/trained with %v/%v", lossName, policy, lacked, fraction), func(t *testing.T) {
+						in := 0.0
+						for i := range fresh {
+							e := blank(&fresh[i], fraction)
+							value := m.Value(m.Score(e, make([]float64, 1))[0])
+							low, high := m.Interval(value, model.ScoreVariance(m, e))
+							if y := fresh[i].Target; low <= y && y <= high {
+								in++
+							}
+						}
+						in /= float64(len(fresh))
+						if !(in > 0.86 && in < 0.93) {
+							t.Errorf("%.3f of the targets lie within their interval", in)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// goneModel returns a model of the numbers a and b in the group pair, the number c, and the product a^c. It also
+// returns events that the model predicts correctly from a alone.
+func goneModel() (*model.Linear, []event.Example) {
+	s := event.NewSchema(6, []string{"no", "yes"}, 2)
+	s.Crosses = [][2]string{{"a", "c"}}
+	for i, name := range []string{"a", "b", "c", "a^c"} {
+		s.AddField(event.Field{Name: name, Kind: []event.Kind{event.Numeric, event.Numeric, event.Numeric, event.Cross}[i]})
+	}
+	s.Fields[1].Group, s.Fields[2].Group = "pair", "pair"
+	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 4, 1, 0.25, 0.5}}, []float64{0})
+	m.Missing = model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
+	r := rand.New(rand.NewPCG(1, 1))
+	var events []event.Example
+	for i := range 300 {
+		label := r.IntN(2)
+		a := float64(2*label-1) * (1 + r.Float64())
+		b, c := r.NormFloat64(), r.NormFloat64()
+		events = append(events, event.Example{Features: event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{a, b, c, a * c / 100}}, Field: []uint16{1, 2, 3, 4}, Label: label, Weight: 1, Time: int64(1000 + i)})
+	}
+	return m, events
+}
+
+// TestWithoutPart checks the errors without a part. The test removes the part and its products from all events, entry
+// by entry. WithoutPart must report the model's error on these events. The forecast at deleted fraction 0 must be this
+// error too.
+func TestWithoutPart(t *testing.T) {
+	m, events := goneModel()
+	for _, c := range []struct {
+		kind, name string
+		dead       []uint16 // fields that are missing without the part
+		null       []uint16
+	}{{"field", "a", []uint16{1, 4}, []uint16{1}}, {"field", "c", []uint16{3, 4}, []uint16{3}}, {"group", "pair", []uint16{1, 2, 4}, []uint16{1, 2}}} {
+		g := must.Get(WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5}))(t)
+		with, without, perSpan := 0.0, 0.0, 0.0
+		for i := range events {
+			e := &events[i]
+			left := event.Example{Missing: c.null, Label: e.Label, Weight: 1}
+			for j, id := range e.Field {
+				if !slices.Contains(c.dead, id) {
+					eventtest.Put(&left, e.Features.Index[j], e.Features.Value[j], id)
+				}
+			}
+			if m.Predict(m.Score(e, make([]float64, 2))) != e.Label {
+				with += 100. / 300
+			}
+			if m.Predict(m.Score(&left, make([]float64, 2))) != e.Label {
+				without += 100. / 300
+			}
+		}
+		if math.Abs(g.With-with) > 1e-9 || math.Abs(g.Without-without) > 1e-9 || g.WithPart != 300 || g.Events != 300 || g.Since != 1000 {
+			t.Errorf("%s %s: %+v, want %v and %v", c.kind, c.name, g, with, without)
+		}
+		n := 0
+		for _, s := range g.Recent {
+			n += s.Events
+			perSpan += float64(s.Events) * s.Without / 300
+		}
+		if n != 300 || len(g.Recent) != ablationSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[ablationSpans-1].Until != 1299 {
+			t.Errorf("%s %s: spans %+v", c.kind, c.name, g.Recent)
+		}
+		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {
+			t.Errorf("%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
+		}
+		if *g.ForecastWith[1] <= *g.ForecastWith[0] {
+			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
+		}
+	}
+	// If features have no fields, as in the svmlight format, only the feature itself is deleted.
+	for i := range events {
+		events[i].Field = nil
+	}
+	g, err := WithoutPart(m, events, "feature", m.Namer()(1), []float64{0})
+	if err != nil || g.With > 10 || g.Without < 30 {
+		t.Errorf("feature: %+v, %v", g, err)
+	}
+	for _, c := range [][2]string{{"field", "z"}, {"field", ""}, {"group", "a"}, {"feature", "nothing"}} {
+		var unknown *UnknownPartError
+		if _, err := WithoutPart(m, events, c[0], c[1], []float64{0}); !errors.As(err, &unknown) {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	if _, err := WithoutPart(m, events, "sensor", "a", nil); err == nil {
+		t.Error("another kind is taken")
 	}
 }

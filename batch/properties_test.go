@@ -2,14 +2,17 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -357,23 +360,6 @@ func TestCertificateIsABound(t *testing.T) {
 	}
 }
 
-func TestLimitOfNoNoise(t *testing.T) {
-	x, y := drawProblem(t, 7, 80, 6, false)
-	data := denseData(t, x, y)
-	for _, l := range everyLoss {
-		exact := solve(t, newExpected(t, data, y, l, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-10})
-		last := math.Inf(1)
-		for _, q := range []float64{1e-2, 1e-4, 1e-6} {
-			r := solve(t, newExpected(t, data, y, l, loss.Dropout{Q: q}, 1, FreeIntercept), Options{Tol: 1e-9})
-			far := math.Abs(r.Objective-exact.Objective) / exact.Objective
-			if far > last || q == 1e-6 && far > 1e-3 {
-				t.Errorf("%v: q = %g is %g away from no noise, the q before %g", l, q, far, last)
-			}
-			last = far
-		}
-	}
-}
-
 // TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation
 // for the quadratic loss, whose formula is exact. For the other losses the bound must be above the average.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
@@ -414,31 +400,6 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	}
 }
 
-func TestPermutationsPermuteTheAnswer(t *testing.T) {
-	x, y := drawProblem(t, 9, 60, 6, false)
-	r := rand.New(rand.NewPCG(9, 9))
-	rows, columns := r.Perm(60), r.Perm(6)
-	px, py := make([][]float64, 60), make([]float64, 60)
-	for i, j := range rows {
-		px[i], py[i] = make([]float64, 6), y[j]
-		for k, c := range columns {
-			px[i][k] = x[j][c]
-		}
-	}
-	for _, l := range everyLoss {
-		a := solve(t, newExpected(t, denseData(t, x, y), y, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		b := solve(t, newExpected(t, denseData(t, px, py), py, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		want := make([]float64, 7)
-		for k, c := range columns {
-			want[k] = a.W[c]
-		}
-		want[6] = a.W[6]
-		if far := problems.Relative(b.W, want); far > 1e-5 {
-			t.Errorf("%v: weights %g away after permuting", l, far)
-		}
-	}
-}
-
 // TestImportanceWeights checks that an example with weight 2 has the same effect as the example twice. An example with
 // weight 0 must have no effect.
 func TestImportanceWeights(t *testing.T) {
@@ -471,46 +432,13 @@ func (d *Data) copy() *Data {
 	return &c
 }
 
-func TestThreadsDoNotChangeABit(t *testing.T) {
-	x, y := drawProblem(t, 11, 3000, 6, false)
-	data := denseData(t, x, y)
-	for _, l := range everyLoss {
-		for _, s := range []Solver{"", LBFGS} {
-			var want []float64
-			for threads := 1; threads <= 4; threads++ {
-				if !longtest.Some(threads-1, 2) {
-					continue
-				}
-				o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.3}, Kappa: 1,
-					Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(o.sum.partial) < 4 {
-					t.Fatal("too few groups to show anything")
-				}
-				r := solve(t, o, Options{Solver: s, Tol: 1e-6})
-				got := append(r.W, r.Objective, r.Gap)
-				if want == nil {
-					want = got
-				}
-				for i := range got {
-					if got[i] != want[i] {
-						t.Fatalf("%v %s: %d threads give %v, one gives %v", l, s, threads, got[i], want[i])
-					}
-				}
-			}
-		}
-	}
-}
-
-// TestThreadsDoNotChangeABitOfGroups checks that group noise gives the same bits for any number of threads. It compares
+// TestThreadsDoNotChangeABit checks that every kind of noise gives the same bits for any number of threads. It compares
 // gradients, the Hessian, its products and diagonal, certificates and corrupted copies.
-func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
+func TestThreadsDoNotChangeABit(t *testing.T) {
 	t.Parallel()
 	x, y := drawProblem(t, 13, 3000, 6, false)
 	data := denseData(t, x, y)
-	for _, noise := range []loss.Noise{loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
+	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.3}, loss.Silent{D: 0.5}, loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {
 		var want, models [][]float64
 		for threads := 1; threads <= 3; threads++ {
 			if !longtest.Some(threads-1, 2) {
@@ -612,31 +540,6 @@ func TestCenterHinge(t *testing.T) {
 	}
 }
 
-// TestCertificateAtEveryTolerance checks that the certificate bounds the remaining gap for every tolerance of a solver.
-func TestCertificateAtEveryTolerance(t *testing.T) {
-	longtest.NotRaced(t)
-	for seed := range uint64(12) {
-		r := rand.New(rand.NewPCG(seed, 11))
-		x, y := drawProblem(t, seed, 20+r.IntN(100), 2+r.IntN(12), seed%3 == 0)
-		data := denseData(t, x, y)
-		kappa := math.Pow(10, float64(r.IntN(4)-2))
-		for _, l := range []loss.Loss{loss.HingeChen{Ell: 1}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}} {
-			for _, n := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.4}} {
-				for _, it := range everyIntercept {
-					o := newExpected(t, data, y, l, n, kappa, it)
-					best := solve(t, o, Options{Tol: 1e-11})
-					for tol := 10.0; tol > 1e-9; tol /= 10 {
-						got := solve(t, newExpected(t, data, y, l, n, kappa, it), Options{Tol: tol})
-						if true := got.Objective - best.Objective; !got.Converged || got.Gap < true-1e-14*best.Objective {
-							t.Errorf("seed %d, %v %v %v, tolerance %g: gap %g, true %g, converged %v", seed, l, n, it, tol, got.Gap, true, got.Converged)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 // TestHessianVectorByKindOfValue checks HessVec for values of 1, float32 and float64, which have separate loops.
 func TestHessianVectorByKindOfValue(t *testing.T) {
 	for _, value := range []float64{1, 0.5, 0.1} { // an exact integer, an exact float32, and neither
@@ -725,5 +628,359 @@ func TestLBFGSOnRareFeatures(t *testing.T) {
 		if got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS}); !got.Converged || got.Iterations > 150 {
 			t.Errorf("%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
 		}
+	}
+}
+
+const goldenData = "testdata"
+
+func targets(y []float64, rows int) []float64 {
+	out := append([]float64(nil), y...)
+	for len(out) < rows {
+		out = append(out, math.NaN())
+	}
+	return out
+}
+
+// denseData returns the Data of a matrix, see problems.Dense.
+func denseData(t testing.TB, x [][]float64, y []float64) *Data {
+	examples, schema := problems.Dense(x, y)
+	var b Builder
+	eventtest.Add(t, &b, examples...)
+	return b.Data(schema)
+}
+
+// expectedOf returns the objective of a golden case, or nil if this package has no objective for the case.
+func expectedOf(t testing.TB, g *problems.Golden, c *problems.Case) *Expected {
+	p := Problem{Kappa: 1, Intercept: FreeIntercept, Noise: c.Noise(t)}
+	l2 := 1.0
+	x := g.X
+	switch c.Algo {
+	case "dropout-logistic":
+		p.Loss = loss.LogisticChen{}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
+	case "gaussian-logistic":
+		p.Loss = loss.LogisticGaussian{}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
+	case "dropout-svm", "svm":
+		p.Loss = loss.HingeChen{Ell: c.Params.Ell}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
+	case "gaussian-hinge":
+		p.Loss = loss.HingeGaussian{Ell: c.Params.Ell}
+		p.Kappa = loss.Cost(p.Loss, c.Params.C)
+	case "mcf-quadratic":
+		p.Loss = loss.Quadratic{}
+		l2 = c.Params.Lam
+	case "quadratic-noising-logistic":
+		p.Loss = loss.LogisticQuadratic{}
+		l2 = c.Params.Lam / 2
+		if c.Params.Unlabeled {
+			x = append(append([][]float64(nil), g.X...), g.Unlabeled...)
+			p.Alpha = c.Params.Alpha
+		}
+	default:
+		return nil
+	}
+	p.Data = denseData(t, x, g.Y)
+	p.Y = targets(g.Y, p.Data.Rows())
+	p.Penalty = Ridge(p.Data.Columns(), l2, p.Intercept)
+	return must.Get(NewExpected(p))(t)
+}
+
+func TestGoldenExpected(t *testing.T) {
+	total := 0
+	for _, g := range problems.ReadGolden(t, goldenData) {
+		for i := range g.Cases {
+			c := &g.Cases[i]
+			o := expectedOf(t, &g, c)
+			if o == nil {
+				continue
+			}
+			total++
+			name := fmt.Sprintf("%s %s %s %v c=%v ell=%v", g.Problem, c.Algo, c.Params.Noise, c.Params.Level, c.Params.C, c.Params.Ell)
+			r, err := Solve(context.Background(), o, Options{Tol: 1e-13})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			tol := c.Tolerance
+			weightTol, objectiveTol := 1e-6, 1e-9
+			if tol > 0 {
+				weightTol, objectiveTol = tol, tol
+			}
+			if c.Algo == "quadratic-noising-logistic" {
+				weightTol, objectiveTol = math.Inf(1), 1e-8
+			}
+			if math.Abs(r.Objective-c.Objective) > objectiveTol*c.Objective {
+				t.Errorf("%s: objective %.12g, want %.12g (%+v)", name, r.Objective, c.Objective, *r)
+			}
+			want := append(append([]float64(nil), c.Weights...), c.Intercept)
+			if far := problems.Relative(r.W, want); far > weightTol {
+				t.Errorf("%s: weights %.2g away; gap %g, %d iterations, J %.15g want %.15g", name, far, r.Gap, r.Iterations, r.Objective, c.Objective)
+			}
+			if testing.Verbose() {
+				t.Logf("%s: %d iterations %d passes gap %.2g J-J* %.2g", name, r.Iterations, r.Passes, r.Gap, r.Objective-c.Objective)
+			}
+		}
+	}
+	if total != 187 {
+		t.Errorf("%d cases, want 187", total)
+	}
+}
+
+// relative returns |a-b| / |b| in the maximum norm.
+
+// TestGoldenRefresh checks the IRLS step of the online learner. The step solves the last rows exactly. The quadratic
+// (1/2)(w - w_t)'D(w - w_t) represents all earlier rows.
+func TestGoldenRefresh(t *testing.T) {
+	total := 0
+	for _, g := range problems.ReadGolden(t, goldenData) {
+		for i := range g.Cases {
+			c := &g.Cases[i]
+			if c.Algo != "irls-refresh" {
+				continue
+			}
+			total++
+			var l loss.Loss = loss.LogisticChen{}
+			if c.Params.Loss == "hinge" {
+				l = loss.HingeChen{Ell: c.Params.Ell}
+			}
+			// Add all rows, with weight 0 for the rows before the refresh, so that all columns exist.
+			d := denseData(t, g.X, g.Y)
+			weight := make([]float64, d.Rows())
+			for i := c.Params.FromRow; i < d.Rows(); i++ {
+				weight[i] = 1
+			}
+			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: loss.Dropout{Q: c.Params.Level},
+				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalizedIntercept, Penalty: Penalty{R: c.Metric, Center: c.StartWeights}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []Solver{IRLS, Newton} {
+				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))(t)
+				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
+				if math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective {
+					t.Errorf("%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)
+				}
+				if far := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); far > 1e-6 {
+					t.Errorf("%s: weights %.2g away", name, far)
+				}
+			}
+		}
+	}
+	if total != 6 {
+		t.Errorf("%d cases, want 6", total)
+	}
+}
+
+func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+// TestRowLoops checks that the loops over four entries at a time give the same bits as the reference. The reference
+// must agree with the formula.
+func TestRowLoops(t *testing.T) {
+	was := hasAVX2
+	defer func() { hasAVX2 = was }()
+	random := rand.New(rand.NewPCG(3, 4))
+	const columns = 300
+	normal := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = random.NormFloat64()
+		}
+		return x
+	}
+	for n := range 23 {
+		for kind := range 3 {
+			for _, c := range [][2]float64{{0, 1}, {0.7, 0}, {0.3, 2.5}} {
+				var r Row
+				for d := range n {
+					r.Index = append(r.Index, uint32(d*13+random.IntN(13)))
+				}
+				switch kind {
+				case kindFloat32:
+					r.f32 = make([]float32, n, n+1)
+					for i := range r.f32 {
+						r.f32[i] = float32(random.ExpFloat64())
+					}
+				case kindFloat64:
+					r.f64 = make([]float64, n, n+1)
+					for i := range r.f64 {
+						r.f64[i] = random.ExpFloat64()
+					}
+				}
+				type result struct {
+					s, t, u           float64
+					z, mixed, pairSum []float64
+				}
+				p, mixed, pair := normal(2*columns), normal(columns), normal(2*columns)
+				a, b := random.NormFloat64(), random.NormFloat64()
+				run := func() (o result) {
+					o = result{z: make([]float64, n), mixed: append([]float64(nil), mixed...), pairSum: append([]float64(nil), pair...)}
+					o.s, o.t, o.u = r.gather(p, o.z, c[0], c[1])
+					r.addMixed(o.mixed, o.z, a, b)
+					r.addPair(o.pairSum, a, b, c[0], c[1])
+					return o
+				}
+				fast := run()
+				hasAVX2 = false
+				reference := run()
+				hasAVX2 = was
+				if got, want := fmt.Sprint(fast), fmt.Sprint(reference); got != want {
+					t.Fatalf("%d entries of kind %d: %s, reference %s", n, kind, got, want)
+				}
+				slow := result{z: make([]float64, n), mixed: mixed, pairSum: pair}
+				for i, d := range r.Index {
+					x := r.At(i)
+					v := c[0]*x + c[1]*x*x
+					slow.s += x * p[2*d]
+					slow.z[i] = v * p[2*d+1]
+					slow.t += slow.z[i] * p[2*d]
+					slow.u += v * p[2*d] * p[2*d]
+					slow.mixed[d] += a*x + b*slow.z[i]
+					slow.pairSum[2*d] += a * x
+					slow.pairSum[2*d+1] += b * v
+				}
+				flat := func(o result) []float64 {
+					x := append([]float64{o.s, o.t, o.u}, o.z...)
+					return append(append(x, o.mixed...), o.pairSum...)
+				}
+				got := flat(fast)
+				for i, want := range flat(slow) {
+					if math.Abs(got[i]-want) > 1e-13*(1+math.Abs(want))*float64(n+1) {
+						t.Fatalf("%d entries of kind %d: sum %d is %v, want %v", n, kind, i, got[i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// maskedData returns examples of a few columns with weights and targets. Some of the examples are unlabeled.
+func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(12, 12))
+	var b Builder
+	for i := range n {
+		e := event.Example{Label: r.IntN(2), Weight: 1 + float64(r.IntN(2))}
+		if unlabeled && i%7 == 3 {
+			e.Label = event.Unlabeled
+		}
+		for c := range columns {
+			if r.IntN(3) > 0 {
+				eventtest.Put(&e, uint32(c), r.NormFloat64())
+			}
+		}
+		must.Do(t, b.Add(&e))
+	}
+	d := b.Data(event.NewSchema(8, []string{"a", "b"}, 2))
+	return d, d.signs(1)
+}
+
+// TestExactIsTheSumOverMasks checks that the objective with the bound "exact" equals the penalty plus the sum of the
+// losses over all masks, each times its probability.
+func TestExactIsTheSumOverMasks(t *testing.T) {
+	d, y := maskedData(t, 12, 6, false)
+	r := rand.New(rand.NewPCG(13, 13))
+	for _, name := range []string{"logistic", "hinge", "squared-hinge", "quadratic", "probit", "erf"} {
+		for _, q := range []float64{0, 0.3, 0.9} {
+			c := DefaultConfig()
+			c.Loss, c.Bound, c.Cost = name, ExactBound, 0.8
+			noise := loss.Noise(loss.Dropout{Q: q})
+			if q == 0 {
+				noise = loss.NoNoise{}
+			}
+			build, told, err := c.objective(noise)
+			if err != nil || !strings.HasPrefix(told, name+":exact") && name != "quadratic" {
+				t.Fatalf("%s: %q, %v", name, told, err)
+			}
+			o := must.Get(build(d, Subproblem{Y: y}, c))(t)
+			l := must.Get(loss.Parse(name))(t)
+			if clean := l.Facts().Clean; clean != nil {
+				l = clean
+			}
+			for range 5 {
+				w := make([]float64, d.Columns()+1)
+				want := 0.0
+				for i := range w {
+					w[i] = r.NormFloat64()
+					if i < d.Columns() {
+						want += w[i] * w[i]
+					}
+				}
+				for i := range d.Rows() {
+					row := d.Row(i)
+					for mask := range 1 << row.Len() {
+						f, p := w[d.Columns()], 1.0
+						for j, c := range row.Index {
+							if mask>>j&1 == 1 {
+								f, p = f+w[c]*row.At(j)/(1-q), p*(1-q)
+							} else {
+								p *= q
+							}
+						}
+						at, _, _ := l.At(y[i], f, 0)
+						want += loss.Cost(l, c.Cost) * d.Weight(i) * p * at
+					}
+				}
+				if got := o.ValueGrad(w, nil); !(math.Abs(got-want) <= 1e-10*want) {
+					t.Errorf("%s, q = %v: J = %v, the sum over masks is %v", name, q, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestExactRefuses checks that problems whose masks cannot be enumerated are rejected with an error that names the
+// reason. Settings without effect must be rejected too.
+func TestExactRefuses(t *testing.T) {
+	small, _ := maskedData(t, 20, 4, true)
+	large, _ := maskedData(t, 5, 60, false)
+	many, _ := maskedData(t, 12_000, 16, false)
+	for _, x := range []struct {
+		change func(*Config)
+		d      *Data
+		want   string
+	}{
+		{func(c *Config) { c.Noise = "gaussian:0.5" }, small, "needs dropout, not noise gaussian"},
+		{func(c *Config) { c.Noise = "group:0.5" }, small, "needs dropout, not noise group"},
+		{func(c *Config) { c.Copies = 3 }, small, "excludes copies"},
+		{func(c *Config) { c.Loss = "t-logistic:1.5" }, small, "no bound exact"},
+		{func(*Config) {}, small, "this loss cannot use unlabeled examples"},
+		{func(*Config) {}, large, "at most 16"},
+		{func(*Config) {}, many, "fewer or smaller events"},
+	} {
+		c := DefaultConfig()
+		c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0.4
+		x.change(&c)
+		err := c.Check()
+		if err == nil {
+			_, err = Train(t.Context(), x.d, c)
+		}
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%v, want %q", err, x.want)
+		}
+		if x.want == "this loss cannot use unlabeled examples" && !errors.Is(err, ErrUnlabeled) {
+			t.Errorf("%v is no ErrUnlabeled", err)
+		}
+	}
+	c := DefaultConfig()
+	c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0
+	if _, err := Train(t.Context(), small, c); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the
+// approximation is exact and must give the same result.
+func TestExactWithSplines(t *testing.T) {
+	d, _ := curvedData(t, 60, curvedWeight)
+	var told [2]float64
+	for i, bound := range []string{"", ExactBound} {
+		c := DefaultConfig()
+		c.Loss, c.Noise, c.Bound = "quadratic", "dropout:0.4", bound
+		f := must.Get(Train(t.Context(), d, c))(t)
+		told[i] = f.Objective
+	}
+	if math.Abs(told[0]-told[1]) > 1e-6*told[0] {
+		t.Errorf("objectives %v", told)
 	}
 }

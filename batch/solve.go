@@ -588,11 +588,24 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 		}
 		c.r[i] = -g
 	}
-	c.precondition(diag)
+	size := func(float64) (size float64) {
+		for i, d := range c.d {
+			size += d * d * diag[i]
+		}
+		return size
+	}
+	return c.iterate(ctx, h, p, forcing, 2*len(grad)+10, func() { c.precondition(diag) }, size, done)
+}
+
+// iterate improves p, whose residual is c.r, until solve stops or after the given number of directions. The function
+// precondition sets c.z from c.r. A direction has no curvature if the curvature is below a rounding error of its size,
+// which may depend on r.z.
+func (c *cg) iterate(ctx context.Context, h HessianVector, p []float64, forcing float64, directions int, precondition func(), size func(rz float64) float64, done func(r []float64) bool) error {
+	precondition()
 	copy(c.d, c.z)
 	rz := Dot(c.r, c.z)
 	limit := forcing * forcing * rz
-	for n := 0; n < 2*len(grad)+10 && rz > limit; n++ {
+	for n := 0; n < directions && rz > limit; n++ {
 		if n > 0 && done != nil && done(c.r) {
 			return nil
 		}
@@ -601,11 +614,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 		}
 		h.HessVec(c.d, c.hd)
 		curvature := Dot(c.d, c.hd)
-		size := 0.0
-		for i, d := range c.d {
-			size += d * d * diag[i]
-		}
-		if curvature <= 1e-14*size {
+		if curvature <= 1e-14*size(rz) {
 			if n == 0 {
 				copy(p, c.d)
 			}
@@ -617,7 +626,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 			p[i] += alpha * d
 			c.r[i] -= alpha * c.hd[i]
 		}
-		c.precondition(diag)
+		precondition()
 		next := Dot(c.r, c.z)
 		beta := next / rz
 		rz = next

@@ -108,39 +108,6 @@ func TestSplinesAreOneFeature(t *testing.T) {
 	}
 }
 
-// TestSplinesDieTogether checks the forecast for missing features, for two classes. A number and its spline columns
-// must count as one feature with their sum. The expected result is computed by enumerating masks.
-func TestSplinesDieTogether(t *testing.T) {
-	curved, summed := curvedData(t, 60, curvedWeight)
-	deletions := []float64{0, 0.3, 0.7}
-	for _, k := range []int{1, 2} {
-		var w, plain linear
-		for range k {
-			row := make([]float64, curved.Columns()+1)
-			for c := range curved.Columns() {
-				row[c] = curvedWeight(curved.Column(c))
-			}
-			w, plain = append(w, row), append(plain, []float64{1, 1, 1, 0})
-			if len(w) == 2 { // index of the other class
-				for c := range row {
-					row[c] *= -1
-				}
-				plain[1] = []float64{-1, -1, -1, 0}
-			}
-		}
-		rest := func(int) {}
-		rules := model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
-		missing := slices.Repeat([]model.MissingCount{{Named: 3}}, curved.Rows())
-		a := w.robustness(measured{Data: curved, missing: missing, parts: make([]string, len(missing)), level: make([]int, len(missing)), policies: rules}, deletions, rest)
-		b := plain.robustness(measured{Data: summed, missing: missing, parts: make([]string, len(missing)), level: make([]int, len(missing)), policies: rules}, deletions, rest)
-		for i := range a {
-			if math.Abs(a[i]-b[i]) > 1e-9 {
-				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])
-			}
-		}
-	}
-}
-
 // TestSplinesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. All other
 // features must have the same masks as without splines.
 func TestSplinesAreDeletedTogether(t *testing.T) {

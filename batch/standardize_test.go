@@ -242,3 +242,85 @@ func TestStandardizerCountsWeights(t *testing.T) {
 		t.Errorf("weighted %v, repeated %v", got.Standardized(e, event.Vec{}), want.Standardized(e, event.Vec{}))
 	}
 }
+
+// TestFarthestOutliers checks that FarthestOutlier returns the column whose readings are farthest from their usual size. It must
+// return none if all readings are ordinary.
+func TestFarthestOutliers(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 9))
+	build := func(outlier float64) *Data {
+		var b Builder
+		for i := range 500 {
+			x := []float64{r.NormFloat64(), 1, float64(r.IntN(256)), math.Exp(r.NormFloat64())}
+			if i == 77 {
+				x[2] = 1e5
+				x[3] = outlier
+			}
+			must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}))
+		}
+		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
+	}
+	if column, _, _, ok := build(2).FarthestOutlier(); ok {
+		t.Errorf("column %d is wild", column)
+	}
+	column, largest, usual, ok := build(-1e7).FarthestOutlier()
+	if !ok || column != 9 || largest != 1e7 || math.Abs(usual-1) > 0.3 {
+		t.Errorf("%d %g %g %v", column, largest, usual, ok)
+	}
+}
+
+// TestStandardizerPresence checks which numbers get a presence column in the exact solution. A number that many
+// examples omit must have a presence column, as in a Learner of the same events. A number that is null or seldom
+// omitted must have none. A number with a spline may have one too.
+func TestStandardizerPresence(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	for _, name := range []string{"always", "seldom", "null", "mostly"} {
+		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Splines, float64) {
+		fit.Mode = mode
+		var b Builder
+		for i := range 1000 {
+			e := event.Example{Label: i % 2, Weight: 1}
+			put := func(field uint16, x float64) {
+				eventtest.Put(&e, 10*uint32(field), x, field)
+			}
+			put(1, r.NormFloat64())
+			if r.Float64() < 0.2+0.8*float64(e.Label) {
+				put(2, 300+r.NormFloat64())
+			}
+			if i%5 < 2 {
+				e.Missing = append(e.Missing, 3)
+			} else {
+				put(3, r.NormFloat64())
+			}
+			if i%20 != 0 {
+				put(4, r.NormFloat64())
+			}
+			fit.Observe(&e, schema)
+			must.Do(t, b.Add(&e))
+		}
+		d, m := must.Get2(fit.Fit(b.Data(schema)))(t)
+		c := DefaultConfig()
+		c.Noise = "dropout:0.1"
+		trained, err := Train(t.Context(), d, c)
+		if err != nil || !trained.Converged {
+			t.Fatal(err)
+		}
+		return m.Scaler.Splines, trained.TrainError(d)
+	}
+	splines, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
+	if splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present()) {
+		t.Fatalf("%+v, want the presence of column 20", splines)
+	}
+	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
+	if splines != nil {
+		t.Errorf("not asked for: %+v", splines)
+	}
+	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
+		t.Errorf("training errors %.3f, without %.3f", with, without)
+	}
+	if splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); splines != nil {
+		t.Errorf("nothing is centered: %+v", splines)
+	}
+}

@@ -310,27 +310,33 @@ func (r *residuals) spread() *model.Spread {
 	return model.NewSpread(at, size)
 }
 
-// TrainError returns the weighted fraction of labeled examples that the model classifies wrongly.
-func (f *Fit) TrainError(d *Data) float64 {
-	scores := make([]float64, len(f.Problems))
-	wrong, total := 0.0, 0.0
-	for i := range d.Rows() {
-		if d.Label(i) < 0 {
-			continue
-		}
-		row := d.Row(i)
-		for k, r := range f.Problems {
-			scores[k] = row.Dot(r.W)
-			if len(r.W) > d.Columns() {
-				scores[k] += r.W[d.Columns()]
+// TrainError is Data.ErrorOf for the model.
+func (f *Fit) TrainError(d *Data) float64 { return d.ErrorOf(f.Model, 1) }
+
+// ErrorOf returns the weighted fraction of the labeled examples of d that m classifies wrongly. It uses at most the given
+// number of threads.
+func (d *Data) ErrorOf(m model.Model, threads int) float64 {
+	const block = 256
+	wrong, total := make([]float64, d.Rows()/block+1), make([]float64, d.Rows()/block+1)
+	Parallel(threads, len(wrong), func(g int) {
+		scores := make([]float64, max(m.About().Outputs, len(d.Schema.Classes)))
+		var x event.Vec
+		for i := g * block; i < min((g+1)*block, d.Rows()); i++ {
+			if d.Label(i) < 0 {
+				continue
 			}
+			x = d.Vec(i, x)
+			if model.Predict(m.ScoreVec(x, scores)) != d.Label(i) {
+				wrong[g] += d.Weight(i)
+			}
+			total[g] += d.Weight(i)
 		}
-		if model.Predict(f.Model.ClassScores(scores[:len(f.Problems)])) != d.Label(i) {
-			wrong += d.Weight(i)
-		}
-		total += d.Weight(i)
+	})
+	a, b := 0.0, 0.0
+	for g := range wrong {
+		a, b = a+wrong[g], b+total[g]
 	}
-	return wrong / total
+	return a / b
 }
 
 // Penalization returns the factor of the losses and the weight of |w|^2. All conventions of the papers about the cost

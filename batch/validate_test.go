@@ -2,7 +2,7 @@ package batch_test
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -112,66 +113,6 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 		}
 	}
 	return left
-}
-
-// TestGroupForecastIsSimulation compares the forecast for missing groups with the effect of deleting the groups. They
-// must agree within the sampling error of the masks. The cases have two and more classes. If there are no groups, there
-// must be no such forecast.
-func TestGroupForecastIsSimulation(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	const every = 4
-	config := batch.DefaultValidateConfig()
-	var fractions []float64
-	for k, d := range config.Deletions {
-		if longtest.Some(k+2, 4) {
-			fractions = append(fractions, d)
-		}
-	}
-	config.Deletions = fractions
-	for _, classes := range []int{2, 4} {
-		schema, all := problems.Several(classes, 200)
-		for i := range schema.Fields {
-			schema.Fields[i].Group = ""
-		}
-		if r, _, _ := validated(t, schema, all, func(*online.Config) {}, config); r.Live.GroupRobustness != nil {
-			t.Errorf("without groups: %v", r.Live.GroupRobustness)
-		}
-		schema, all = problems.Several(classes, 1400)
-		for i := range schema.Fields[1:] {
-			schema.Fields[1+i].Group = fmt.Sprint("g", i/every)
-		}
-		r, live, _ := validated(t, schema, all, func(*online.Config) {}, config)
-		for k, d := range r.Deletions {
-			const copies = 80
-			wrong, held := 0, 0
-			draw := rand.New(rand.NewPCG(3, uint64(k)))
-			for i := 0; i < len(all); i += 10 {
-				for range copies {
-					dead := map[uint32]bool{}
-					left := event.Example{Weight: 1}
-					for j, column := range all[i].Features.Index {
-						group := column / every
-						if _, drawn := dead[group]; !drawn {
-							dead[group] = draw.Float64() < d
-						}
-						if dead[group] {
-							left.Missing = append(left.Missing, all[i].Field[j])
-						} else {
-							left.Field = append(left.Field, all[i].Field[j])
-							eventtest.Put(&left, column, all[i].Features.Value[j])
-						}
-					}
-					if held++; model.Predict(live.Score(&left, make([]float64, live.Outputs))) != all[i].Label {
-						wrong++
-					}
-				}
-			}
-			if got, want := *r.Live.GroupRobustness[k], 100*float64(wrong)/float64(held); math.Abs(got-want) > 1.2 {
-				t.Errorf("%d classes, %v of the groups dead: forecast %.2f %%, simulation says %.2f %%", classes, d, got, want)
-			}
-		}
-	}
 }
 
 // TestForecastIsSimulation checks that the forecast equals the model's error on events with deleted features. The
@@ -445,5 +386,549 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 				t.Errorf("%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
 			}
 		}
+	}
+}
+
+// TestHalvesAreFair checks the comparison of a live model with an exact solution. An exact solution of a small sample
+// overfits the sample, so the live model would seem much worse on these events. Solving on one half of the sample and
+// measuring on the other half avoids this.
+func TestHalvesAreFair(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	const columns, learned, size = 30, 100_000, 800
+	r := rand.New(rand.NewPCG(3, 4))
+	w := make([]float64, columns)
+	for j := range w {
+		w[j] = r.NormFloat64() / 3
+	}
+	made := func() *event.Example {
+		e := &event.Example{Weight: 1}
+		z := 0.0
+		for j := range columns {
+			x := r.NormFloat64()
+			eventtest.Put(e, uint32(j), x)
+			z += w[j] * x
+		}
+		if r.Float64() < 1/(1+math.Exp(-z)) {
+			e.Label = 1
+		}
+		return e
+	}
+	config := online.DefaultConfig()
+	config.Noise, config.Optimizer = "none", "adagrad" // no splines: one weight per column
+	l := must.Get(online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2)))(t)
+	for range learned {
+		l.Learn(made(), nil)
+	}
+	live := l.Snapshot().Model()
+	var gaps [2]float64 // gap on the events that were solved, and gap on the two halves
+	const rounds = 8
+	spread := 0.0
+	for range rounds {
+		for halves := range 2 {
+			v := batch.NewEvidence(live)
+			for i := range size {
+				e := made()
+				e.Weight = float64(learned) / (size / 2)
+				if i%2 == 0 {
+					must.Do(t, v.Learned(e, e.Weight))
+				} else {
+					must.Do(t, v.HeldOut(e))
+				}
+			}
+			c := batch.DefaultValidateConfig()
+			c.Loss, c.Noise, c.HalfSample, c.Deletions = live.Loss, live.Noise, halves == 1, nil
+			report, _ := must.Get2(v.Validate(context.Background(), c))(t)
+			gaps[halves] += *report.RelativeGap / rounds
+			if spread += report.GapError; (report.GapError > 0) != c.HalfSample || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.HalfSample] {
+				t.Errorf("halves %v: %+v", c.HalfSample, report)
+			}
+		}
+	}
+	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
+	// 30 weights for 400 events overfit by about 30/800 nats, while the loss is about 0.5 nats. The overfitting is
+	// larger than the true gap.
+	if gaps[0] < 0.04 || math.Abs(gaps[1]) > gaps[0]/4 {
+		t.Errorf("the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
+	}
+}
+
+// TestValidateByLevel checks the validation of a live model that predicts with several noise levels. The error of each
+// event must be measured with the noise level that predicts it. The error at a deleted fraction must be the error of
+// the noise level for that fraction.
+func TestValidateByLevel(t *testing.T) {
+	t.Parallel()
+	s := eventtest.Schema(13, "", "a", "b")
+	// One reading determines the class. The other readings are noisy copies of the first.
+	r := rand.New(rand.NewPCG(1, 2))
+	all := make([]event.Example, 20_000)
+	for i := range all {
+		e := &all[i]
+		*e = event.Example{Label: r.IntN(2), Weight: 1, Offset: int64(i)}
+		strong := float64(2*e.Label-1) + 0.5*r.NormFloat64()
+		for j := range uint16(13) {
+			x := strong
+			if j > 0 {
+				x += 1.5 * r.NormFloat64()
+			}
+			e.Field = append(e.Field, j+1)
+			eventtest.Put(e, uint32(j), x)
+		}
+		if i%10 == 0 && i%20 == 0 { // every 20th event: half of the holdout
+			*e = *without(r, e, 0.6)
+		}
+	}
+	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.MissingPolicy = "auto", "none" }, batch.DefaultValidateConfig())
+	if len(live.Levels) == 0 || live.Missing.Levels[3] == 0 || exact.Levels != nil {
+		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
+	}
+	for name, m := range map[string]struct {
+		model *model.Linear
+		said  float64
+	}{"live": {live, *report.Live.Error}, "exact": {exact, *report.Exact.Error}} {
+		wrong := 0.0
+		for i := 0; i < len(all); i += 10 {
+			if m.model.Predict(m.model.Score(&all[i], make([]float64, 1))) != all[i].Label {
+				wrong += 100. / 2000
+			}
+		}
+		if math.Abs(wrong-m.said) > 1e-9 {
+			t.Errorf("%s: %v %% wrong, the validation says %v", name, wrong, m.said)
+		}
+	}
+	alone, err := batch.NewEvidence(live.Alone()), error(nil)
+	for i := 0; i < len(all) && err == nil; i += 10 {
+		err = alone.HeldOut(&all[i])
+	}
+	for i := 1; i < len(all) && err == nil; i += 10 {
+		err = alone.Learned(&all[i], 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise = live.Loss, live.Noise
+	one, _ := must.Get2(alone.Validate(t.Context(), c))(t)
+	for i, fraction := range report.Deletions {
+		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
+		if another := live.Missing.Levels[model.MissingBin(fraction)] > 0 && fraction > 0; another == (by == own) {
+			t.Errorf("%v deleted: error %v %%, of the published level %v, and level %d answers", fraction, by, own, live.Missing.Levels[model.MissingBin(fraction)])
+		}
+	}
+}
+
+// numbers returns events for regression, with targets far from 0 or with counts.
+func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
+	r := rand.New(rand.NewPCG(7, 8))
+	schema := event.NewSchema(10, nil, 2)
+	schema.Target = target
+	const features = 6
+	for i := range features {
+		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric, Group: []string{"left", "right"}[i%2]})
+	}
+	var all []event.Example
+	for i := range n {
+		e := event.Example{Weight: []float64{1, 2, 0.5}[i%3], Offset: int64(i)}
+		f := 0.3
+		for j := range features {
+			x := r.NormFloat64()
+			f += x * 0.3 * float64(j-2)
+			eventtest.Put(&e, uint32(j), x, uint16(j+1))
+		}
+		if e.Target = 5000 + 40*(f+r.NormFloat64()); target == loss.Count {
+			e.Target = math.Floor(20 * math.Exp(f/2+r.NormFloat64()/5))
+		}
+		all = append(all, e)
+	}
+	return schema, all
+}
+
+// validatedNumbers learns all events except every tenth and then validates the model.
+func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []event.Example) {
+	t.Helper()
+	config := online.DefaultConfig()
+	config.Loss, config.Noise, config.MissingPolicy, config.Doubt = lossName, "dropout:0.3", "none", "log"
+	change(&config)
+	var schema *event.Schema
+	schema, all = numbers(loss.LabelsOf(lossName), 3000)
+	learner = must.Get(online.New(config, schema))(t)
+	for i := range all {
+		if i%10 > 0 {
+			learner.Learn(&all[i], nil)
+		}
+	}
+	s := learner.Snapshot()
+	live = s.Model()
+	v := heldOutTenth(t, live, all)
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = live.Loss, live.Noise, s.Unit(), 1e-8, "l2"
+	c.Cost, c.Intercept = config.C, batch.Intercept(config.Intercept)
+	r, solution := must.Get2(v.Validate(context.Background(), c))(t)
+	return r, live, solution.Linear, learner, all
+}
+
+// oneBatch is a Source that returns all events as one batch.
+type oneBatch []event.Example
+
+func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
+	if len(*o) == 0 {
+		return io.EOF
+	}
+	*b = event.Batch{Topic: "x", Examples: *o}
+	*o = nil
+	return nil
+}
+
+// TestValidateRegression checks that the live objective equals the learner's own objective on the same events. The
+// exact objective must be lower than the live objective, up to the certificate. The measures of both models must agree
+// with their predictions for held-out events.
+func TestValidateRegression(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
+		for j, intercept := range []string{"free", "penalized", "none"} {
+			if !longtest.Some(i+j, 3) {
+				continue
+			}
+			t.Run(lossName+" "+intercept, func(t *testing.T) {
+				r, live, exact, learner, all := validatedNumbers(t, lossName, func(c *online.Config) { c.Intercept, c.C = intercept, 0.01 })
+				var learned []event.Example
+				for i := range all {
+					if i%10 > 0 {
+						learned = append(learned, all[i])
+					}
+				}
+				source := oneBatch(learned)
+				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
+					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
+				}
+				if !(r.Gap > 0) || r.Certificate == nil || !(*r.Certificate <= 1e-6*math.Abs(r.Exact.Objective)) {
+					t.Errorf("gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
+				}
+				for _, side := range []struct {
+					m  *model.Linear
+					to batch.ModelMeasures
+				}{{live, r.Live}, {exact, r.Exact}} {
+					squares, off, weight, within := 0.0, 0.0, 0.0, 0.0
+					for i := 0; i < len(all); i += 10 {
+						e := &all[i]
+						value := side.m.Value(side.m.Score(e, make([]float64, 1))[0])
+						weight += e.Weight
+						off += e.Weight * math.Abs(e.Target-value)
+						squares += e.Weight * (e.Target - value) * (e.Target - value)
+						if low, high := side.m.Interval(value, model.MissingVariance{}); low <= e.Target && e.Target <= high {
+							within += e.Weight
+						}
+					}
+					got := side.to.NumbersReport
+					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
+						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
+					}
+					if fraction := within / weight; !(fraction > 0.8 && fraction < 0.99) {
+						t.Errorf("%v of the targets within nine in ten", fraction)
+					}
+					if side.to.Error != nil || side.to.LogLoss != nil {
+						t.Errorf("measures of classes: %+v", side.to)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestValidateRegressionClips checks that a target beyond the bounds is clipped, as in learning. A single target must
+// not dominate the exact solution.
+func TestValidateRegressionClips(t *testing.T) {
+	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
+	all[2001].Target = 1e9
+	s := learner.Snapshot()
+	v := batch.NewEvidence(s.Model())
+	for i := range all {
+		if i%10 > 0 {
+			must.Do(t, v.Learned(&all[i], all[i].Weight))
+		}
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
+	_, outlier := must.Get2(v.Validate(t.Context(), c))(t)
+	for column := range uint32(6) {
+		if a, b := exact.Weight(column, 0), outlier.Weight(column, 0); math.Abs(a-b) > 3 {
+			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
+		}
+	}
+}
+
+// TestValidateRegressionOutside checks that the penalty includes the weights of columns that occur in no event, in the
+// learner's unit.
+func TestValidateRegressionOutside(t *testing.T) {
+	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
+	u := learner.Snapshot().Unit()
+	v := batch.NewEvidence(live)
+	l := must.Get(loss.Parse("linear"))(t)
+	want := 0.0
+	for i := range all {
+		e := &all[i]
+		e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:5], e.Features.Value[:5], e.Field[:5]
+		e.Missing = []uint16{6}
+		must.Do(t, v.Learned(e, e.Weight))
+		f := live.ScoreVec(live.Standardized(e, event.Vec{}), make([]float64, 1))[0]
+		value, _, _ := l.At((e.Target-u.Center)/u.Scale, (f-u.Center)/u.Scale, 0)
+		want += loss.Cost(l, 0.01) * e.Weight * value
+	}
+	for column := range uint32(6) {
+		want += math.Pow(live.Weight(column, 0)/u.Scale, 2)
+	}
+	c := batch.DefaultValidateConfig()
+	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
+	r, _ := must.Get2(v.Validate(t.Context(), c))(t)
+	if math.Abs(r.Live.Objective-want) > 1e-9*want {
+		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
+	}
+}
+
+// TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
+// effect of a missing feature must equal the effect of setting it to zero.
+func TestForecastOfRegressionIsAllMasks(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for _, lossName := range []string{"linear", "poisson"} {
+		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
+		sum := func(error func(e *event.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {
+			squares, weight := 0.0, 0.0
+			for i := 0; i < len(all); i += 10 {
+				weight += all[i].Weight
+				for dead := range uint32(1 << 6) {
+					if p := chance(dead); p > 0 {
+						squares += p * all[i].Weight * math.Pow(error(&all[i], dead), 2)
+					}
+				}
+			}
+			return math.Sqrt(squares / weight)
+		}
+		off := func(e *event.Example, dead uint32) float64 {
+			x := live.Standardized(e, event.Vec{})
+			for j, column := range x.Index {
+				if dead>>live.Scaler.Splines.Source(column)&1 == 1 { // spline columns are deleted with their number
+					x.Value[j] = 0
+				}
+			}
+			return e.Target - live.Value(live.ScoreVec(x, make([]float64, 1))[0])
+		}
+		for k, d := range r.Deletions {
+			want := sum(off, func(dead uint32) float64 {
+				p := 1.0
+				for j := range 6 {
+					if dead>>j&1 == 1 {
+						p *= d
+					} else {
+						p *= 1 - d
+					}
+				}
+				return p
+			})
+			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
+				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
+			}
+			groups := sum(off, func(dead uint32) float64 { // features a, c and e are in one group, the other features in another
+				switch dead {
+				case 0:
+					return (1 - d) * (1 - d)
+				case 0b010101, 0b101010:
+					return d * (1 - d)
+				case 0b111111:
+					return d * d
+				}
+				return 0
+			})
+			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // within the error of drawn masks
+				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
+			}
+		}
+		failures := 0
+		for _, f := range r.Failures {
+			if f.Kind != "feature" {
+				continue
+			}
+			failures++
+			want := sum(off, func(dead uint32) float64 {
+				if dead == 1<<(f.Name[1]-'0') {
+					return 1
+				}
+				return 0
+			})
+			if math.Abs(f.Live-want) > 1e-9*want || math.Abs(f.Rise-(want-*r.Live.RMSE)) > 1e-9*want {
+				t.Errorf("%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
+			}
+		}
+		if failures != 6 {
+			t.Errorf("%d features in %v", failures, r.Failures)
+		}
+	}
+}
+
+// TestNewestOfRegression checks that the comparison on the newest events uses paired differences of the deviance.
+func TestNewestOfRegression(t *testing.T) {
+	r, live, exact, _, all := validatedNumbers(t, "linear", func(*online.Config) {})
+	var differences, weights []float64
+	for i := 0; i < len(all); i += 10 {
+		e := &all[i]
+		square := func(m *model.Linear) float64 { return math.Pow(e.Target-m.Score(e, make([]float64, 1))[0], 2) }
+		differences, weights = append(differences, square(live)-square(exact)), append(weights, e.Weight)
+	}
+	differences, weights = differences[200:], weights[200:] // the newest 100 of 300 events
+	gain, total := 0.0, 0.0
+	for i, d := range differences {
+		gain += weights[i] * d
+		total += weights[i]
+	}
+	gain /= total
+	squares := 0.0
+	for i, d := range differences {
+		squares += math.Pow(weights[i]*(d-gain), 2)
+	}
+	n := r.Newest
+	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
+		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
+	}
+	if math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) > 1e-9*n.Live.Numbers.Deviance {
+		t.Errorf("deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
+	}
+}
+
+// TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
+// many terms. The quadratic penalty must be close to both values for weak noise, and far from both for strong noise.
+func TestPenalties(t *testing.T) {
+	longtest.NotRaced(t)
+	schema, all := problems.Events(t, "testdata/adult.svm.gz")
+	var b batch.Builder
+	eventtest.Add(t, &b, all[:200]...)
+	classes := b.Data(schema).SortClasses()
+	numberSchema := schema.Clone()
+	numberSchema.Target, numberSchema.Classes = loss.Real, nil
+	var n batch.Builder
+	for i := range all[:200] {
+		e := all[i]
+		e.Label, e.Target = 0, float64(2*e.Label-1)
+		must.Do(t, n.Add(&e))
+	}
+	numbers := n.Data(numberSchema)
+	for _, c := range []struct {
+		loss, noise string
+		l2          float64
+		off         bool
+	}{
+		{"logistic", "dropout:0.05", 1, false},
+		{"logistic", "gaussian:0.1", 1, false},
+		{"logistic", "dropout:0.9", 0.001, true},
+		{"linear", "dropout:0.5", 1, false},
+	} {
+		d, config := classes, batch.DefaultConfig()
+		if config.Loss, config.L2 = c.loss, c.l2; loss.IsRegression(c.loss) {
+			d = numbers
+		}
+		fit := must.Get(batch.Train(t.Context(), d, config))(t)
+		noise := must.Get(loss.ParseNoise(c.noise))(t)
+		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
+		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
+		if math.Abs(p.Sampled-p.Exact) > 4*p.SampledError+0.05*p.Exact {
+			t.Errorf("%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
+		}
+		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
+			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
+		}
+	}
+}
+
+// TestPenaltiesOfPoissonRegression checks that E A(f~) - A(f) = exp(f) (exp(v/2) - 1) for normal noise. Under dropout
+// with one feature the expectation is a sum of two terms, and the sampled penalty must equal that sum.
+func TestPenaltiesOfPoissonRegression(t *testing.T) {
+	schema := event.NewSchema(8, nil, 8)
+	schema.Target = loss.Count
+	var b batch.Builder
+	for i := range 60 {
+		must.Do(t, b.Add(&event.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: event.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}))
+	}
+	d := b.Data(schema).SortClasses()
+	config := batch.DefaultConfig()
+	config.Loss, config.L2 = "poisson", 0.1
+	fit := must.Get(batch.Train(t.Context(), d, config))(t)
+	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
+	if math.Abs(w) < 0.01 {
+		t.Fatalf("a weight of %v: nothing to see", w)
+	}
+	expect := func(of func(x, f float64) float64) (sum float64) {
+		for i := range d.Rows() {
+			x := 0.0
+			if row := d.Row(i); row.Len() > 0 {
+				x = row.At(0)
+			}
+			sum += d.Weight(i) * of(x, w*x+bias)
+		}
+		return sum
+	}
+	const q, sd = 0.3, 0.8
+	for _, c := range []struct {
+		noise                     loss.Noise
+		quadratic, exact, sampled func(x, f float64) float64
+	}{
+		{loss.Gaussian{SD: sd},
+			func(_, f float64) float64 { return math.Exp(f) * w * w * sd * sd / 2 },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) },
+			func(_, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*sd*sd/2) }},
+		{loss.Dropout{Q: q},
+			func(x, f float64) float64 { return math.Exp(f) * w * w * x * x * q / (1 - q) / 2 },
+			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
+			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},
+	} {
+		p := must.Get(fit.Penalties(d, c.noise, 4000, 1))(t)
+		t.Logf("%v: %+v", c.noise, *p)
+		for _, x := range []struct {
+			what           string
+			got, want, tol float64
+		}{
+			{"quadratic", p.Quadratic, expect(c.quadratic), 1e-12},
+			{"exact", p.Exact, expect(c.exact), 1e-12},
+			{"sampled", p.Sampled, expect(c.sampled), 4 * p.SampledError / math.Abs(p.Sampled)},
+		} {
+			if math.Abs(x.got-x.want) > x.tol*math.Abs(x.want) {
+				t.Errorf("%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
+			}
+		}
+		if p.SampledError > 0.05*math.Abs(p.Sampled) {
+			t.Errorf("%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
+		}
+	}
+}
+
+// TestValidateRegressionIsTrain checks that the exact solution equals the result of Train on the same targets,
+// converted to the unit.
+func TestValidateRegressionIsTrain(t *testing.T) {
+	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
+	u := learner.Snapshot().Unit()
+	var b batch.Builder
+	for i := range all {
+		if e := all[i]; i%10 > 0 {
+			e.Features = live.Standardized(&e, event.Vec{})
+			e.Target = (e.Target - u.Center) / u.Scale
+			must.Do(t, b.Add(&e))
+		}
+	}
+	train := batch.DefaultConfig()
+	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
+	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
+	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
+		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+	}
+	for column := range uint32(6) {
+		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
+			t.Errorf("weight %d: %v, train says %v", column, got, want)
+		}
+	}
+	if got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
+		t.Errorf("intercept %v, train says %v", got, want)
 	}
 }

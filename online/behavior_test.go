@@ -15,53 +15,6 @@ import (
 	"blankout/online"
 )
 
-// TestLateClass checks a class whose first event is late. The learner must not predict the class before, and must learn
-// it afterwards. From then on an event has one score for each class.
-func TestLateClass(t *testing.T) {
-	const late = 900
-	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
-		c := online.DefaultConfig()
-		c.Optimizer = optimizer
-		if optimizer != "auto" {
-			c.Noise = "dropout:0.3"
-		}
-		r := newRun(t, setting{c, 3}, 29)
-		wrongLast, never := 0, newFeed(30, 3)
-		outputs := map[int]bool{}
-		for i := range 3000 {
-			x := r.feed.next()
-			if i < late {
-				for x.class == 2 {
-					x = never.next()
-				}
-			}
-			if i == late-1 {
-				r.restart()
-			}
-			e := r.in.event(x)
-			d := r.decision()
-			scores := r.learn(e)
-			outputs[len(scores)] = true
-			got := d.Predict(scores)
-			if i < late && (got > 1 || len(scores) != 1) {
-				t.Fatalf("%s, event %d: class %d of %d scores before a third class came", optimizer, i, got, len(scores))
-			}
-			if i >= 2000 && got != e.Label {
-				wrongLast++
-			}
-		}
-		if !outputs[3] || len(r.model().Schema.Classes) != 3 {
-			t.Errorf("%s: no event has three scores", optimizer)
-		}
-		if wrongLast > 250 {
-			t.Errorf("%s: %d of 1000 wrong after a third class came", optimizer, wrongLast)
-		}
-		if p := r.model().Probabilities(r.scores(r.next()), make([]float64, 3)); len(p) != 3 || math.Abs(p[0]+p[1]+p[2]-1) > 1e-9 {
-			t.Errorf("%s: probabilities %v", optimizer, p)
-		}
-	}
-}
-
 // TestRenamedLabels checks that the names of classes do not matter. If two classes are exchanged, the score must change
 // its sign.
 func TestRenamedLabels(t *testing.T) {
@@ -303,30 +256,6 @@ func TestDelayed(t *testing.T) {
 	}
 }
 
-// TestDelayedRegression is TestDelayed for regression.
-func TestDelayedRegression(t *testing.T) {
-	for _, s := range settings(t, 4, longtest.Asked()) {
-		if s.classes > 0 || s.c.Optimizer == "irls" {
-			continue
-		}
-		r := newRun(t, s, 59)
-		absolute, n := 0.0, 0
-		delayed(r, 400, 25, func(e *event.Example, told []float64) {
-			if n++; n > 26 { // there are no predictions before the first target
-				absolute += math.Abs(told[0] - e.Target)
-			}
-		})
-		got := r.Report().Numbers.Total
-		first := got.Absolute - absolute
-		if n != 400 || !(first >= -1e-9 && first < 26*60) || got.Weight < 374 || got.Weight > 400 {
-			t.Errorf("%v: measured an absolute error of %v in %v events, of what was predicted after the first 26 %v", s, got.Absolute, got.Weight, absolute)
-		}
-		if mean := absolute / 374; !(mean < 5) {
-			t.Errorf("%v: mean error %v", s, mean)
-		}
-	}
-}
-
 // TestTargetUnit checks that if the targets are in another unit, the predictions differ only by that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()
@@ -373,37 +302,6 @@ func TestFieldUnits(t *testing.T) {
 	}
 }
 
-// TestOutliers checks that the error increases only a little if a few readings are a million times too large.
-func TestOutliers(t *testing.T) {
-	for _, s := range usual() {
-		lost := func(outliers bool) (loss float64) {
-			r, n := newRun(t, s, 71), 0
-			r.feed.value = func(name string, x float64) string {
-				if n++; outliers && n > 2000 && n%400 == 0 {
-					x *= 1e6
-				}
-				return number(x)
-			}
-			for i := range 1500 {
-				e := r.next()
-				scores := r.learn(e)
-				switch {
-				case i < 700:
-				case s.classes == 0:
-					loss += math.Min(math.Abs(scores[0]-e.Target), 30)
-				case r.wrong(scores, e):
-					loss++
-				}
-			}
-			return loss
-		}
-		calm, outlier := lost(false), lost(true)
-		if !(outlier < 1.3*calm+25) {
-			t.Errorf("%v: losses of %v without outliers, %v with a few", s, calm, outlier)
-		}
-	}
-}
-
 // TestHalfLife compares a half-life with the default of none. The half-life must have the lower error after a concept
 // change, and the default must have the lower error without a change.
 func TestHalfLife(t *testing.T) {
@@ -425,63 +323,6 @@ func TestHalfLife(t *testing.T) {
 	}
 	if with, without := lost(20, false), lost(0, false); with < without {
 		t.Errorf("%d of 300 wrong with a half-life of 20 events where nothing changes, %d without", with, without)
-	}
-}
-
-// TestMissing checks predictions with missing fields. If a number is declared missing, the prediction must use the
-// other fields. If the number silently reads about 0, the error must be larger; a 0, which it never reads, counts as
-// missing. Without any fields, the model must mostly predict the most frequent class.
-func TestMissing(t *testing.T) {
-	for _, s := range usual() {
-		r := newRun(t, s, 79)
-		r.feed.nulls = 0.1
-		for range 3000 {
-			r.step()
-		}
-		r.feed.nulls = 0
-		served := r.model()
-		var whole, declared, silent, zero, omitted float64
-		const events = 600
-		for range events {
-			x := r.feed.next()
-			lost := func() float64 {
-				e := r.in.event(x)
-				scores := score(served, e)
-				if s.classes == 0 {
-					return math.Abs(served.Value(scores[0])-e.Target) / events
-				}
-				if served.Predict(scores) != e.Label {
-					return 1. / events
-				}
-				return 0
-			}
-			whole += lost()
-			x.set("temp", "null")
-			declared += lost()
-			at := slices.Index(x.names, "temp")
-			x.names, x.values = slices.Delete(x.names, at, at+1), slices.Delete(x.values, at, at+1)
-			omitted += lost()
-			x.set("temp", "0.25")
-			silent += lost()
-			x.set("temp", "0")
-			zero += lost()
-		}
-		if !(declared >= whole*0.7 && declared < whole+0.5*(silent-whole) && silent > whole*1.2) {
-			t.Errorf("%v: lost %v by whole events, %v with a field declared missing, %v where it reads about 0", s, whole, declared, silent)
-		}
-		if zero >= whole+0.5*(silent-whole) {
-			t.Errorf("%v: lost %v by whole events, %v where a field reads 0, %v where it reads about 0", s, whole, zero, silent)
-		}
-		if omitted != declared {
-			t.Errorf("%v: lost %v where a usual field is left out, %v where it is null", s, omitted, declared)
-		}
-		x := r.feed.next()
-		for _, name := range x.names {
-			x.set(name, "null")
-		}
-		if p := score(served, r.in.event(x)); s.classes == 0 && math.Abs(served.Value(p[0])-20) > 4 || s.classes == 2 && math.Abs(p[0]) > 1.5 {
-			t.Errorf("%v: an event of nulls scores %v", s, p)
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,9 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/health"
+	"blankout/online/optimizers"
+	"blankout/online/synthetic"
 	input "blankout/stream"
 )
 
@@ -175,26 +179,6 @@ func (r *run) refused(e *event.Example) {
 	}
 }
 
-// TestEveryRestart compares a learner that restarts after each event with a learner that does not restart.
-func TestEveryRestart(t *testing.T) {
-	t.Parallel()
-	for _, s := range usual() {
-		t.Run(s.String(), func(t *testing.T) {
-			plain, restarted := newRun(t, s, 3), newRun(t, s, 3)
-			for i := range 260 {
-				plain.feed.nulls, restarted.feed.nulls = 0.1, 0.1
-				if i < 60 || i > 230 || longtest.Asked() {
-					restarted.restart()
-				}
-				if a, b := plain.step(), restarted.step(); !sameScores(a, b) {
-					t.Fatalf("event %d: scores %v, after %d restarts %v", i, a, i+1, b)
-				}
-			}
-			sameState(t, "after restarts", plain.blocks(), restarted.blocks())
-		})
-	}
-}
-
 // TestRandomRestarts stops learners with every feature after a hundred random events, and compares their states with
 // those of learners that go on. Labels are delayed, and fields are null or stuck, so that the correcting experts rest,
 // wake and count.
@@ -257,40 +241,6 @@ func restarts(t *testing.T, s setting, events, delay int, random bool, seed uint
 		}
 	}
 	sameState(t, fmt.Sprintf("delay %d, at the end", delay), plain.blocks(), other.blocks())
-}
-
-// TestLongRun runs past the initial phase: averages restart, alarms are raised, and mixture weights take effect less
-// often. It restarts and inspects the learner rarely, and ends after a concept change.
-func TestLongRun(t *testing.T) {
-	t.Parallel()
-	for _, s := range usual() {
-		t.Run(s.String(), func(t *testing.T) {
-			events := 5000
-			if longtest.Asked() {
-				events = 7000
-			}
-			plain, other := newRun(t, s, 5), newRun(t, s, 5)
-			others := newFeed(6, s.classes)
-			for i := range events {
-				for _, r := range []*run{plain, other} {
-					r.feed.nulls, r.feed.turned = 0.05, i >= events-2000
-				}
-				a := plain.step()
-				e := other.next()
-				if i%611 == 610 {
-					other.restart()
-				}
-				if i%97 == 96 {
-					other.look(others, e)
-				}
-				if b := other.learn(e); !sameScores(a, b) {
-					t.Fatalf("event %d: scores %v and %v", i, a, b)
-				}
-			}
-			sameState(t, "after restarts", plain.blocks(), other.blocks())
-			plain.served(plain.next())
-		})
-	}
 }
 
 // TestThreads decodes the same file twice, sequentially and in batches with several goroutines, and compares the
@@ -435,6 +385,194 @@ func TestUnlabeled(t *testing.T) {
 		moved, plain := math.Abs(with.scores(test)[0]-before), math.Abs(without.scores(test)[0]-before)
 		if weight == 0 && moved != plain || weight == 1 && !(moved < plain) {
 			t.Errorf("weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
+		}
+	}
+}
+
+// FuzzRestore restores checkpoints with valid checksums in which one block is arbitrary. Restore must reject the
+// checkpoint or return a Learner that can be saved again.
+func FuzzRestore(f *testing.F) {
+	c := online.DefaultConfig()
+	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
+	l, s := streamLearner(f, c, 2), synthetic.NewStream(4, 2)
+	for range 40 {
+		l.Learn(s.Next(), nil)
+	}
+	blocks := blocksOf(f, l)
+	for _, b := range blocks {
+		if len(b.Data) < 20_000 {
+			f.Add(b.Name, b.Data)
+		}
+	}
+	e := s.Next()
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		blocks := slices.Clone(blocks)
+		for i := range blocks {
+			if blocks[i].Name == name {
+				blocks[i].Data = data
+			}
+		}
+		l, err := online.Restore(c, blocks)
+		if err != nil {
+			return
+		}
+		if _, err := l.Snapshot().Blocks(); err != nil {
+			t.Error(err)
+		}
+		scoresOf(l, e)
+	})
+}
+
+// TestSnapshotIsImmutable learns while a Snapshot is encoded. Learning must change neither the Snapshot nor the scores
+// of its model.
+func TestSnapshotIsImmutable(t *testing.T) {
+	l, s := streamLearner(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
+	for range 50 {
+		l.Learn(s.Next(), nil)
+	}
+	snapshot, want := l.Snapshot(), blocksOf(t, l)
+	e := clone(s.Next())
+	held := snapshot.Model()
+	scores := score(held, e)
+	done := make(chan error)
+	var got []event.Block
+	go func() {
+		var err error
+		got, err = snapshot.Blocks()
+		done <- err
+	}()
+	for range 500 {
+		l.Learn(s.Next(), nil)
+		l.Snapshot()
+	}
+	must.Do(t, <-done)
+	sameState(t, "the snapshot", want, got)
+	if after := score(held, e); !sameScores(after, scores) || sameScores(scoresOf(l, e), scores) {
+		t.Errorf("the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
+	}
+}
+
+// TestDamagedStates cuts and changes the blocks of saved states. Restore must reject each cut block. It must reject a
+// changed block too, or return a Learner that can be saved again and learns.
+func TestDamagedStates(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for _, classes := range []int{2, 30, 0} {
+		c := correctedConfigs(classes)["silent"]
+		c.Calibrate = "auto"
+		schema, draw := drawn(7, classes)
+		l, r := newLearner(t, c, schema), rand.New(rand.NewPCG(5, 3))
+		l.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "none"}}, nil)
+		for range 1100 {
+			l.Learn(draw(), nil)
+		}
+		whole, restored := blocksOf(t, l), restart(t, c, l)
+		sameState(t, "restored", whole, blocksOf(t, restored))
+		if by := restored.Report().RefusedBy; by[event.ReasonLabel].Count != 1 {
+			t.Errorf("refused, restored: %v", by)
+		}
+		for i, b := range whole {
+			if b.Name == "summary" || b.Name == health.BlockHealth {
+				continue // a Learner does not read these reports
+			}
+			for n := range 2 * min(5, len(b.Data)) {
+				blocks, at := slices.Clone(whole), r.IntN(len(b.Data))
+				if blocks[i].Data = b.Data[:at]; n%2 > 0 {
+					blocks[i].Data = slices.Clone(b.Data)
+					blocks[i].Data[at] ^= byte(1 + r.IntN(255))
+				}
+				again, err := online.Restore(c, blocks)
+				if err != nil {
+					continue
+				}
+				if _, err := again.Snapshot().Blocks(); err != nil || n%2 == 0 {
+					t.Errorf("%d classes, damage %d at byte %d of %d: block %s is restored, and saved with the error %v", classes, n, at, len(b.Data), b.Name, err)
+				}
+				again.SetSchema(schema)
+				again.Learn(draw(), nil)
+			}
+		}
+	}
+}
+
+// TestGroupExpertsRestore checks that noise levels of features and of groups continue bit by bit from a checkpoint. The
+// expected missing fraction may change in between if the noise levels stay the same.
+func TestGroupExpertsRestore(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, classes := range []int{2, 3} {
+		c := online.DefaultConfig()
+		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
+		l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(8, classes)
+		for i := range 700 {
+			if i == 333 {
+				l.restart()
+			}
+			l.Learn(s.Next(), nil)
+		}
+		l.same(t, fmt.Sprint(classes, " classes"))
+		blocks := blocksOf(t, l.Learner)
+		c.ExpectedMissingGroups = 0.6
+		if _, err := online.Restore(c, blocks); err != nil {
+			t.Error(err)
+		}
+		if was, err := online.ReadConfig(blocks); err != nil || online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) != nil {
+			t.Errorf("%v: read as %v", err, was)
+		}
+		c.ExpectedMissingGroups = 0
+		if _, err := online.Restore(c, blocks); err == nil {
+			t.Error("a bank without groups took up one with groups")
+		}
+	}
+}
+
+// grownClasses returns settings with which classes can be added while learning.
+func grownClasses() map[string]online.Config {
+	all := map[string]online.Config{}
+	for _, r := range optimizers.Table {
+		c := online.DefaultConfig()
+		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
+		switch r.Name {
+		case "irls":
+			c.IRLSBatch = 20
+		case "adagrad":
+			c.IRLSBatch, c.IRLSWindow = 20, 60
+		}
+		all[r.Name] = c
+	}
+	bank, groups, scaled := online.DefaultConfig(), online.DefaultConfig(), online.DefaultConfig()
+	groups.Noise = "dropout:0.1+group:0.3"
+	scaled.Noise, scaled.HalfLife, scaled.OnDrift = "gaussian:0.1", 300, "forget"
+	all["bank"], all["groups"], all["gaussian"] = bank, groups, scaled
+	return all
+}
+
+// TestWidenRestart checks that a restored Learner continues with the same bytes, both if classes are added before and
+// if they are added after the restart.
+func TestWidenRestart(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	all := grownClasses()
+	for k, name := range slices.Sorted(maps.Keys(all)) {
+		if !longtest.Some(k, 2) {
+			continue
+		}
+		c := all[name]
+		l, s := newTwins(t, c, sensorSchema()), synthetic.NewSensors(6)
+		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
+		s.Lost, s.Absent = 0.3, true
+		for i := range 1601 {
+			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
+				l.same(t, fmt.Sprintf("%s, %d events", name, i))
+				l.restart()
+			}
+			e := s.Next()
+			switch {
+			case i >= 1400:
+				e.Label = i % 5
+			case i >= 400:
+				e.Label = i % 3
+			}
+			l.Learn(e, nil)
 		}
 	}
 }

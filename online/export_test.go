@@ -1,7 +1,6 @@
 package online
 
 import (
-	"blankout/internal/model"
 	"blankout/online/mixture"
 )
 
@@ -25,15 +24,6 @@ func (l *Learner) MaskLast() []int8 {
 		return nil
 	}
 	return l.masked.mask.Last
-}
-
-// Corrected returns the mixture weight of the correcting experts. It is for complete events or, if missing is true, for
-// events with a third of the fields missing.
-func (l *Learner) Corrected(missing bool) float64 {
-	if missing {
-		return l.predictor.mixture.Corrected(1 + model.MissingBin(1.0/3))
-	}
-	return l.predictor.mixture.Corrected(0)
 }
 
 // KeepsCosines returns the steps after which a part of the cosines that an earlier event had is still in effect, although

@@ -1,13 +1,9 @@
 package online_test
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/event"
-	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -57,33 +53,5 @@ func TestLevelsByMissing(t *testing.T) {
 		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // with missing fields in the stream, all noise levels learn from such events
 			t.Errorf("learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
 		}
-	}
-}
-
-// BenchmarkLearnNumbers learns events with 24 correlated numbers with default settings. A profile of the benchmark
-// shows the cost of forecasts on masks and of imputation.
-func BenchmarkLearnNumbers(b *testing.B) {
-	const n = 24
-	schema := event.NewSchema(8, []string{"0", "1"}, 2)
-	for i := range n {
-		schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
-	}
-	l := must.Get(online.New(online.DefaultConfig(), schema))(b)
-	r := rand.New(rand.NewPCG(1, 1))
-	events := make([]event.Example, 4000)
-	for i := range events {
-		e := &events[i]
-		e.Weight, e.Label = 1, r.IntN(2)
-		common := r.NormFloat64()
-		for j := range uint32(n) {
-			eventtest.Put(e, j, common+r.NormFloat64()+float64(e.Label), uint16(1+j))
-		}
-		l.Learn(e, nil)
-	}
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		l.Learn(&events[i%len(events)], nil)
-		i++
 	}
 }

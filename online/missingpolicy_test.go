@@ -7,47 +7,10 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
-	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
 )
-
-// TestImputed checks that missing numbers are imputed. Under every policy the model of a Snapshot must predict the same
-// as Predict. The test events lack arbitrary fields, or have columns that are 0 if omitted.
-func TestImputed(t *testing.T) {
-	for _, kind := range []string{"sensors", "columns"} {
-		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
-			c := plain()
-			c.MissingPolicy = policy
-			s := streams[kind](9)
-			l := newLearner(t, c, s.schema)
-			for range 1500 {
-				l.Learn(s.next(), nil)
-			}
-			m := l.Snapshot().Model()
-			if kind == "columns" && len(m.Missing.Zeros) == 0 {
-				t.Errorf("%s: no column is known to be 0 where it is left out", kind)
-			}
-			if got := m.Missing.Policies[2]; policy == "auto" && got[2] < 0.5 || policy == "impute" && got != (model.PolicyWeights{0, 0, 1}) {
-				t.Errorf("%s: the weights of policies are %v", policy, got)
-			}
-			filled := 0
-			for n := range 500 {
-				e := s.next()
-				if n%5 == 0 {
-					agree(t, l, e)
-				}
-				if a := m.Handling(e); a.Roles != nil && a.Weights[2] > 0 {
-					filled++
-				}
-			}
-			if want := policy == "auto" || policy == "impute"; (filled > 100) != want {
-				t.Errorf("%s, %s: %d of 500 events have numbers imputed", kind, policy, filled)
-			}
-		}
-	}
-}
 
 // TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling. The loss of "auto" must be
 // close to the loss of the best policy.
@@ -203,96 +166,4 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 		eventtest.Put(left, e.Features.Index[i], e.Features.Value[i], id)
 	}
 	return left
-}
-
-// TestLevelsForMissingFields checks a learner with one noise level. The model of that level must predict the same as
-// the published model, also for events with missing fields.
-func TestLevelsForMissingFields(t *testing.T) {
-	c := plain()
-	c.Noise, c.Doubt = "none", "log"
-	s := sensors(5)
-	l := newLearner(t, c, s.schema)
-	for range 2000 {
-		l.Learn(s.next(), nil)
-	}
-	snapshot, missing := l.Snapshot(), 0
-	levels, largest := snapshot.Levels()
-	for range 300 {
-		e := s.next()
-		if missing += len(e.Missing); len(levels) != 1 || largest != 0 {
-			t.Fatalf("%d levels", len(levels))
-		}
-		got, want := levels[0].Score(e, make([]float64, 1))[0], snapshot.Model().Score(e, make([]float64, 1))[0]
-		if got != want {
-			t.Fatalf("the level predicts %v, the model %v", got, want)
-		}
-	}
-	if missing < 100 || snapshot.Model().Covariance == nil {
-		t.Errorf("%d fields are missing", missing)
-	}
-}
-
-// lackingStream generates events of two classes with ten numbers, some of them null or omitted.
-type lackingStream struct {
-	r          *rand.Rand
-	null, gone float64
-	e          event.Example
-}
-
-func (s *lackingStream) next() *event.Example {
-	e := &s.e
-	*e = event.Example{Weight: 1, Label: s.r.IntN(2)}
-	for id := uint16(1); id <= 10; id++ {
-		x := s.r.NormFloat64() + 0.6*float64(2*e.Label-1)
-		switch u := s.r.Float64(); {
-		case u < s.null:
-			e.Missing = append(e.Missing, id)
-		case u < s.null+s.gone:
-		default:
-			eventtest.Put(e, uint32(id), 5+x, id)
-		}
-	}
-	return e
-}
-
-// TestMissingPolicyIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a
-// restart does not change the choice.
-func TestMissingPolicyIsMeasured(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	c := online.DefaultConfig()
-	c.Noise = "none"
-	l := newTwins(t, c, eventtest.Schema(10, "", "no", "yes"))
-	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
-	var asIs, rescaled, served float64
-	var m *model.Linear
-	for i := range 6000 {
-		e := s.next()
-		if i == 3000 {
-			l.restart()
-		}
-		if i >= 2000 && i%4 == 0 && len(e.Field) > 0 {
-			if i%40 == 0 || m == nil {
-				m = l.Snapshot().Model()
-			}
-			n := float64(len(e.Field))
-			served += m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
-			asIs += m.Decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
-			rescaled += m.Decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
-		}
-		l.Learn(e, nil)
-	}
-	l.same(t, "events that lack fields")
-	// The policy "none" is better with these weights.
-	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
-		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
-	}
-	c.MissingPolicy = "rescale"
-	forced := newLearner(t, c, eventtest.Schema(10, "", "no", "yes"))
-	for range 2000 {
-		forced.Learn(s.next(), nil)
-	}
-	if forced.Snapshot().Model().Missing.Policies != model.DefaultMissingPolicies() {
-		t.Errorf("forced: %v", forced.Snapshot().Model().Missing.Policies)
-	}
 }

@@ -1,6 +1,8 @@
 package online_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -10,7 +12,11 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
@@ -292,5 +298,361 @@ func TestHeavyTails(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// unitSensors draws an event with three numbers in very different units, and a class that depends on them. Every
+// reading is multiplied by unit.
+func unitSensors(r *rand.Rand, unit float64) *event.Example {
+	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
+	label := 0
+	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
+		label = 1
+	}
+	return eventtest.Event(label, x*unit, z*unit, q*unit)
+}
+
+// TestScalesComeDown checks that a scale that is too large decreases again. The stream starts in another unit or with
+// outliers, in labeled or unlabeled events. A few thousand events later the error must be as low as for a stream
+// without such a start.
+func TestScalesComeDown(t *testing.T) {
+	longtest.NotRaced(t)
+	type start struct {
+		events    int
+		unit      float64
+		unlabeled bool
+	}
+	tested := func(start start) (lost float64) {
+		l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+		for i := range 14000 + start.events {
+			e := unitSensors(r, 1)
+			if i < start.events {
+				if e = unitSensors(r, start.unit); start.unlabeled {
+					e.Label = event.Unlabeled
+				}
+			}
+			l.Learn(e, nil)
+		}
+		m, test := l.Snapshot().Model(), rand.New(rand.NewPCG(5, 6))
+		for range 3000 {
+			e := unitSensors(test, 1)
+			f := m.Score(e, make([]float64, 1))[0]
+			if e.Label == 0 {
+				f = -f
+			}
+			lost += math.Log1p(math.Exp(-f)) / 3000
+		}
+		return lost
+	}
+	clean := tested(start{})
+	for i, s := range []start{{3, 1e22, false}, {500, 1000, false}, {1500, 1000, false}, {3000, 1000, false}, {2300, 1e22, false}, {3000, 1e-3, false}, {3000, 100, false}, {3000, 1e22, true}, {3000, 1000, true}} {
+		if !longtest.Some(i, 2) {
+			continue
+		}
+		t.Run(fmt.Sprint(s), func(t *testing.T) {
+			t.Parallel()
+			if lost := tested(s); lost > clean+0.006 {
+				t.Errorf("log-loss %.4f, without the first events %.4f", lost, clean)
+			}
+		})
+	}
+}
+
+func classifier(t *testing.T, rule string, classes int) *online.Learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	if c.Optimizer = rule; rule == "irls" {
+		c.IRLSBatch = 200
+	}
+	if rule == "dropout-descent" || rule == "irls" {
+		c.Noise = "dropout:0.3"
+	}
+	return newLearner(t, c, eventtest.Schema(2, "", []string{"a", "b", "c"}[:classes]...))
+}
+
+func labeled(r *rand.Rand, classes int) *event.Example {
+	x, z := r.NormFloat64(), r.NormFloat64()
+	label := 0
+	if x > 0 {
+		label = 1
+	}
+	if classes == 3 && z > 1 {
+		label = 2
+	}
+	return eventtest.Event(label, x, z)
+}
+
+// TestOneWrongEventOfGreatWeight adds one mislabeled event with a large weight at different positions of the stream.
+// The learner must recover from it at each position.
+func TestOneWrongEventOfGreatWeight(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for i, rule := range optimizers.Names() {
+		for j, classes := range []int{2, 3} {
+			if !longtest.Some(i+j, 2) {
+				continue
+			}
+			clean := 0.0
+			for k, at := range []int{-1, 0, 2000} {
+				if k > 0 && !longtest.Some(i/2+k, 2) {
+					continue
+				}
+				l, r := classifier(t, rule, classes), rand.New(rand.NewPCG(1, 2))
+				for i := range 12000 {
+					e := labeled(r, classes)
+					if i == at {
+						e.Weight, e.Label = 1e6, 1-min(e.Label, 1)
+					}
+					l.Learn(e, nil)
+				}
+				wrong, m := 0.0, l.Snapshot().Model()
+				for range 4000 {
+					e := labeled(r, classes)
+					scores := m.Score(e, make([]float64, m.Outputs))
+					if model.Predict(scores) != e.Label {
+						wrong += 100. / 4000
+					}
+				}
+				if at < 0 {
+					clean = wrong
+				}
+				if wrong > clean+0.6 {
+					t.Errorf("%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
+				}
+			}
+		}
+	}
+}
+
+// extremes makes events with extreme valid values, targets and weights.
+type extremes struct {
+	r     *rand.Rand
+	wild  float64 // fraction of numbers with extreme values
+	event event.Example
+}
+
+func (x *extremes) number() float64 {
+	switch {
+	case x.r.Float64() >= x.wild:
+		return math.Exp(3 + 2*x.r.NormFloat64()) // log-normal, like amounts of money
+	case x.r.IntN(2) == 0:
+		return math.Copysign(event.MaxMagnitude, x.r.NormFloat64())
+	}
+	return x.r.NormFloat64() * math.Pow(10, float64(x.r.IntN(60)-30))
+}
+
+func (x *extremes) next(classes int, counts bool) *event.Example {
+	e := &x.event
+	*e = event.Example{Features: event.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Weight: 1, Label: x.r.IntN(classes)}
+	for c := range uint32(6) {
+		if x.r.IntN(5) > 0 {
+			eventtest.Put(e, c, x.number(), uint16(c))
+		}
+	}
+	if x.r.IntN(20) == 0 {
+		e.Weight = []float64{1e-30, 0.3, 7, 1e6, event.MaxMagnitude}[x.r.IntN(5)]
+	}
+	e.Target = x.number()
+	if counts {
+		if e.Target = math.Floor(math.Abs(e.Target)); x.r.IntN(2) == 0 {
+			e.Target = float64(x.r.IntN(4))
+		}
+	}
+	return e
+}
+
+// TestNothingOverflows checks that valid events never make a number in the state infinite or NaN. A state with such a
+// number could not be saved.
+func TestNothingOverflows(t *testing.T) {
+	noises, scalings := []string{"none", "dropout:0.5"}, []string{"auto", "none"}
+	if longtest.Asked() {
+		noises, scalings = append(noises, "auto", "gaussian:0.3", "poisson", "dropout:0.2+group:0.4"), append(scalings, "all", "scale")
+	} else if longtest.Race { // checks for data races between learners
+		noises, scalings = noises[1:], scalings[:1]
+	}
+	for i, rule := range optimizers.Table {
+		for j, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
+			for k, noise := range noises {
+				for m, standardize := range scalings {
+					c := online.DefaultConfig()
+					c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, name, noise, standardize
+					if rule.Name == "irls" {
+						c.IRLSBatch = 40
+					}
+					if c.Check() != nil || (i+j+k+m)%2 > 0 { // pairs every optimizer and loss with every noise and scaling
+						continue
+					}
+					if !longtest.Some(i+j/2+m, 2) {
+						continue // one of each is enough
+					}
+					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {
+						t.Parallel()
+						schema := synthetic.FieldsSchema(6)
+						if target := loss.LabelsOf(name); target != loss.Sign {
+							schema = synthetic.NumberSchema(target)
+							schema.Fields = synthetic.FieldsSchema(6).Fields
+						}
+						l := must.Get(online.New(c, schema))(t)
+						x := extremes{r: rand.New(rand.NewPCG(1, 2))}
+						for i := range 1300 {
+							if x.wild = 0.3; i < 1050 {
+								x.wild = 0.005
+							}
+							e := x.next(2, schema.Target == loss.Count)
+							if noise == "poisson" {
+								for j, v := range e.Features.Value {
+									e.Features.Value[j] = math.Abs(v)
+								}
+							}
+							for _, f := range l.Learn(e, nil).Scores {
+								if math.IsNaN(f) || math.IsInf(f, 0) {
+									t.Fatalf("event %d scores %v", i, f)
+								}
+							}
+						}
+						blocks, err := l.Snapshot().Blocks()
+						if err == nil {
+							_, err = online.Restore(c, blocks)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						if _, err := json.Marshal(l.Report()); err != nil {
+							t.Error(err)
+						}
+						if _, err := json.Marshal(l.Snapshot().Model().Head); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestStandardizeAll compares standardize = "all" with a dense computation: the same events with every zero given
+// explicitly, so that every column is centered and scaled. Both must solve the same problem without noise, with one
+// exact refresh at the end.
+func TestStandardizeAll(t *testing.T) {
+	const n, columns = 1200, 12
+	c := online.DefaultConfig()
+	c.Optimizer, c.IRLSBatch, c.Noise, c.Standardize = "irls", n, "none", "all"
+	c.Average, c.Adapt = 0, false
+	newLearner := func() *online.Learner {
+		return must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))(t)
+	}
+	sparse, dense := newLearner(), newLearner()
+	r := rand.New(rand.NewPCG(8, 8))
+	present := func(d int) float64 { return []float64{0.05, 0.3, 0.6, 0.8, 0.97, 1}[d%6] }
+	event := func() (few, all *event.Example) {
+		few, all = &event.Example{Weight: 1}, &event.Example{Weight: 1}
+		f := 0.0
+		for d := range columns {
+			x := 0.0
+			if r.Float64() < present(d) {
+				x = 1
+				if d >= 6 {
+					x = 300 + 50*r.NormFloat64()
+				}
+				few.Features.Index = append(few.Features.Index, uint32(d))
+				few.Features.Value = append(few.Features.Value, x)
+				f += math.Sin(float64(d)) * (x - 0.5)
+				if d >= 6 {
+					f += math.Sin(float64(d)) * (0.02*(x-300) - x + 0.5)
+				}
+			}
+			eventtest.Put(all, uint32(d), x)
+		}
+		if f+r.NormFloat64() > 0 {
+			few.Label, all.Label = 1, 1
+		}
+		return few, all
+	}
+	for range n {
+		few, all := event()
+		sparse.Learn(few, nil)
+		dense.Learn(all, nil)
+	}
+	all, few := dense.Snapshot().Model(), sparse.Snapshot().Model()
+	if len(all.Scaler.Dense) != columns || len(few.Scaler.Dense) != 4 {
+		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
+	}
+	// Over all events, with absent columns counted as 0, the statistics must be the same.
+	for d := range uint32(columns) {
+		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))
+		total := float64(n)
+		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
+		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
+			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
+		}
+		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
+			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
+		}
+	}
+	off, square := 0.0, 0.0
+	for range 1000 {
+		few, all := event()
+		a, b := scoresOf(sparse, few)[0], scoresOf(dense, all)[0]
+		off += (a - b) * (a - b)
+		square += b * b
+	}
+	if relative := math.Sqrt(off / square); !(relative < 0.02) {
+		t.Errorf("scores are off by %.3g of their size", relative)
+	}
+	// The errors are also similar without the IRLS window.
+	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
+	sparse, dense = newLearner(), newLearner()
+	for range 4000 {
+		few, all := event()
+		sparse.Learn(few, nil)
+		dense.Learn(all, nil)
+	}
+	a, b := sparse.Report().Window.MeanLogLoss(), dense.Report().Window.MeanLogLoss()
+	if a > b+0.03 {
+		t.Errorf("log-loss %v, dense %v", a, b)
+	}
+	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
+}
+
+// TestColumnThatIsDenseNoMore checks a column that is no longer dense. It must again be divided by the bound of its
+// readings, which is their mean plus three standard deviations. The result must be as if the column had never been
+// centered.
+func TestColumnThatIsDenseNoMore(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Standardize = "auto"
+	l := must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))(t)
+	r := rand.New(rand.NewPCG(3, 3))
+	const column = 3
+	var readings []float64
+	for i := range 20 {
+		e := &event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}}
+		if i < 10 {
+			x := 2 + r.NormFloat64() // 0 is not an outlier here
+			readings = append(readings, x)
+			eventtest.Put(e, column, x)
+		}
+		l.Learn(e, nil)
+		if i == 9 && len(l.Snapshot().Model().Scaler.Dense) != 1 {
+			t.Fatal("no dense column after ten events")
+		}
+	}
+	m := l.Snapshot().Model()
+	if dense := m.Scaler.Dense; len(dense) != 0 {
+		t.Fatalf("dense columns: %d", dense)
+	}
+	mean, squares := 0.0, 0.0
+	for _, x := range readings {
+		mean += x / float64(len(readings))
+	}
+	for _, x := range readings {
+		squares += (x - mean) * (x - mean)
+	}
+	row := m.Stats(m.Rows.Row(column))
+	want := 1 / (mean + 3*math.Sqrt(squares/float64(len(readings))))
+	if got := row[model.StatInverse]; math.Abs(got-want) > 1e-6*want {
+		t.Errorf("divided by %v, want %v", 1/got, 1/want)
+	}
+	if got := row[model.StatCenter]; got != 0 {
+		t.Errorf("center %v", got)
 	}
 }

@@ -177,38 +177,6 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestHugeEvent checks that predictions do not become worse after events with very many features.
-func TestHugeEvent(t *testing.T) {
-	c := online.DefaultConfig()
-	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
-	l, calm := streamed(t, c, 2), streamed(t, c, 2)
-	s, s2 := synthetic.NewStream(3, 2), synthetic.NewStream(3, 2)
-	const columns = 200_000
-	many := &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, columns), Value: make([]float64, columns)}}
-	for j := range many.Features.Index {
-		many.Features.Index[j], many.Features.Value[j] = 100+uint32(j), 1+float64(j%7)
-	}
-	wrong, calmWrong := 0, 0
-	for i := range 1000 {
-		if i == 300 || i == 301 {
-			many.Label = []int{event.Unlabeled, 1}[i-300]
-			l.learn(many)
-		}
-		e := s.Next()
-		label := e.Label
-		if model.Predict(l.learn(e)) != label && i > 400 {
-			wrong++
-		}
-		if model.Predict(calm.learn(s2.Next())) != label && i > 400 {
-			calmWrong++
-		}
-	}
-	if wrong > calmWrong+calmWrong/4+10 {
-		t.Errorf("%d of 600 wrong after the two, %d without", wrong, calmWrong)
-	}
-	finite(t, l.Learner)
-}
-
 // TestFixedPoint makes many passes with each optimizer that uses the noisy gradient. The weights must approach the
 // optimum of the batch objective |w|^2 + kappa sum loss, which slow descent computes.
 func TestFixedPoint(t *testing.T) {

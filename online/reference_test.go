@@ -3,8 +3,11 @@ package online_test
 // This file implements a simple, slow version of the plain learner: one noise level, AdaGrad, two classes.
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"blankout/internal/event"
@@ -15,6 +18,7 @@ import (
 	"blankout/online"
 	"blankout/online/optimizers"
 	"blankout/online/synthetic"
+	"blankout/papers/comparators"
 )
 
 // reference learns as in docs/mathematics.md, one weight at a time.
@@ -323,5 +327,175 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// golden is a problem of testdata/golden_*.json, with the weights of an independent implementation of
+// docs/mathematics.md. In the online cases the intercept is the weight of the last coordinate.
+type golden struct {
+	X     [][]float64
+	Y     []float64
+	Cases []goldenCase
+}
+
+type goldenCase struct {
+	Algo   string
+	Params struct {
+		Delta, Eta, H0, Eps, R, Level, C, Ell float64
+		Loss                                  string
+		FromRow                               int `json:"from_row"`
+	}
+	Weights            []float64
+	Intercept          float64
+	ProgressiveLogLoss float64 `json:"progressive_logloss"`
+}
+
+func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c goldenCase)) {
+	t.Helper()
+	for _, name := range []string{"dense", "sparse", "counts"} {
+		data := must.Get(os.ReadFile("testdata/golden_" + name + ".json"))(t)
+		var g golden
+		must.Do(t, json.Unmarshal(data, &g))
+		for i, c := range g.Cases {
+			if c.Algo == algo {
+				t.Run(fmt.Sprintf("%s/%s/%d", algo, name, i), func(t *testing.T) { f(t, g, c) })
+			}
+		}
+	}
+}
+
+// example returns event i. Its last coordinate is the constant feature.
+func (g golden) example(i int) *event.Example {
+	e := &event.Example{Weight: 1}
+	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
+		if x != 0 {
+			eventtest.Put(e, uint32(d), x)
+		}
+	}
+	if g.Y[i] > 0 {
+		e.Label = 1
+	}
+	return e
+}
+
+// plainConfig returns the settings with which an optimizer works as in the papers: no averaging, no standardization, no
+// ridge except h0, and no separate intercept.
+func plainConfig(rule string) online.Config {
+	c := online.DefaultConfig()
+	c.Loss, c.Optimizer = "logistic:quadratic-noising", rule
+	c.Adapt, c.Average, c.Standardize, c.Intercept = false, 0, "none", "none"
+	c.Start, c.Noise = 0, "none"
+	return c
+}
+
+func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
+	t.Helper()
+	l := must.Get(online.New(config, event.NewSchema(8, []string{"-1", "1"}, 2)))(t)
+	logLoss := 0.0
+	for i := range g.X {
+		e := g.example(i)
+		p := alone(l.Learn(e, nil))
+		logLoss += p.Decision.LogLoss(p.Scores, e.Label) / float64(len(g.X))
+	}
+	m := l.Snapshot().Model()
+	for d, want := range append(c.Weights, c.Intercept) {
+		if got := m.Weight(uint32(d), 0); math.Abs(got-want) > 1e-9 {
+			t.Errorf("weight %d = %v, want %v", d, got, want)
+		}
+	}
+	if want := c.ProgressiveLogLoss; want != 0 {
+		if math.Abs(logLoss-want) > 1e-9 {
+			t.Errorf("progressive log-loss %v, want %v", logLoss, want)
+		}
+	}
+}
+
+// TestGolden compares the weights of the optimizers of the papers with the weights of the independent implementation.
+func TestGolden(t *testing.T) {
+	for optimizer, set := range map[string]func(*online.Config, *goldenCase){
+		"dropout-descent": func(config *online.Config, c *goldenCase) {
+			config.Noise = fmt.Sprintf("dropout:%v", c.Params.Delta)
+			config.LearningRate, config.C = c.Params.Eta, 2/c.Params.H0
+		},
+		"adagrad": func(config *online.Config, c *goldenCase) { config.LearningRate, config.C = c.Params.Eta, math.Inf(1) },
+		"arow": func(config *online.Config, c *goldenCase) {
+			config.Use(comparators.AROW)
+			config.LearningRate = c.Params.R
+		},
+	} {
+		eachGolden(t, optimizer, func(t *testing.T, g golden, c goldenCase) {
+			config := plainConfig(optimizer)
+			set(&config, &c)
+			testGolden(t, g, c, config)
+		})
+	}
+}
+
+// refreshing returns a learner that learns only by refreshes (IRLS).
+func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *learner {
+	t.Helper()
+	c := online.DefaultConfig()
+	c.Optimizer, c.Loss, c.Noise, c.Standardize = "irls", loss, noise, "scale"
+	c.IRLSBatch, c.IRLSWindow, c.Average, c.Adapt = size, reach, 0, false
+	return streamed(t, c, classes)
+}
+
+// TestSlidingWindow checks that a sliding window over all events gives the result of one refresh of all events. A
+// shorter sliding window must give a result that is closer to it than the result of separate windows.
+func TestSlidingWindow(t *testing.T) {
+	t.Parallel()
+	const n = 480
+	for i, loss := range []string{"logistic", "hinge", "logistic:chen", "t-logistic:1.5"} {
+		for _, noise := range []string{"none", "dropout:0.5"} {
+			for _, classes := range []int{2, 3} {
+				t.Run(fmt.Sprint(loss, "/", noise, "/", classes), func(t *testing.T) {
+					if (noise == "none") == (classes == 2) || (i%2 == 0) != (classes == 2) {
+						longtest.Only(t) // one of four combinations is enough
+					}
+					reference := refreshing(t, loss, noise, n, 0, classes)
+					all := refreshing(t, loss, noise, 40, n, classes)
+					slides := refreshing(t, loss, noise, 40, 200, classes)
+					tumbles := refreshing(t, loss, noise, 40, 0, classes)
+					s := synthetic.NewStream(4, classes)
+					for range n {
+						e := s.Next()
+						for _, l := range []*learner{reference, all, slides, tumbles} {
+							l.Learn(e, nil)
+						}
+					}
+					var off [3]float64
+					size := 0.0
+					for range 500 {
+						e := s.Next()
+						want := append([]float64(nil), alone(reference.Predict(e)).Scores...)
+						for i, l := range []*learner{all, slides, tumbles} {
+							for k, f := range alone(l.Predict(e)).Scores {
+								off[i] += (f - want[k]) * (f - want[k])
+							}
+						}
+						for _, f := range want {
+							size += f * f
+						}
+					}
+					for i := range off {
+						off[i] = math.Sqrt(off[i] / size)
+					}
+					// The t-logistic loss has several minima, and each refresh makes three theta-steps.
+					within := 0.01
+					if loss == "t-logistic:1.5" {
+						within = 0.1
+					}
+					if !(off[0] < within) {
+						t.Errorf("a window of everything is off by %.3g", off[0])
+					}
+					if !(off[1] < off[2]) {
+						t.Errorf("off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
+					}
+					if f := all.Report().RefreshFailures + slides.Report().RefreshFailures; f > 0 {
+						t.Errorf("%d refreshes failed", f)
+					}
+				})
+			}
+		}
 	}
 }

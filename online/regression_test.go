@@ -92,56 +92,6 @@ func TestRegressionLearned(t *testing.T) {
 	}
 }
 
-// TestRegressionUnit checks that the unit of the targets does not matter. If all targets are multiplied by a power of
-// two, all predictions must be multiplied by the same power, bit by bit.
-func TestRegressionUnit(t *testing.T) {
-	longtest.NotRaced(t)
-	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
-		for _, rule := range []string{"adagrad", "ftrl"} {
-			c := online.DefaultConfig()
-			c.Loss, c.Optimizer = lossName, rule
-			small, large := numberLearner(t, c), numberLearner(t, c)
-			events, larger := synthetic.NumbersOf(600, loss.Real, 1), synthetic.NumbersOf(600, loss.Real, 1<<20)
-			for i := range events {
-				a, b := alone(small.Learn(events[i], nil)).Scores[0], alone(large.Learn(larger[i], nil)).Scores[0]
-				if i > 30 && math.Abs(a*(1<<20)-b) > 1e-6*math.Abs(b) {
-					t.Fatalf("%s %s event %d: %v and %v", lossName, rule, i, a*(1<<20), b)
-				}
-			}
-		}
-	}
-}
-
-// TestRegressionOutliers checks that one outlier target of any size has no effect on predictions after a few events.
-func TestRegressionOutliers(t *testing.T) {
-	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
-		c := online.DefaultConfig()
-		c.Loss = lossName
-		l := numberLearner(t, c)
-		for i, e := range synthetic.NumbersOf(4000, l.Schema().Target, 1) {
-			if i == 500 {
-				e.Target = 1e30
-			}
-			if scores := alone(l.Learn(e, nil)).Scores; scores[0]-scores[0] != 0 {
-				t.Fatalf("%s event %d: a score of %v", lossName, i, scores[0])
-			}
-		}
-		sum, mean, last := 0.0, 0.0, synthetic.NumbersOf(4000, l.Schema().Target, 1)[3000:]
-		m := l.Snapshot().Model()
-		for _, e := range last {
-			mean += e.Target / float64(len(last))
-		}
-		base := 0.0
-		for _, e := range last {
-			sum += math.Abs(e.Target - m.Value(m.Score(e, make([]float64, 1))[0]))
-			base += math.Abs(e.Target - mean)
-		}
-		if sum > 0.6*base {
-			t.Errorf("%s: absolute error %v, of the mean %v", lossName, sum, base)
-		}
-	}
-}
-
 // TestRegressionRefuses checks that a regression Learner rejects a Schema of classes, and targets beyond the limit. A
 // classifier must reject a Schema of targets.
 func TestRegressionRefuses(t *testing.T) {
@@ -213,25 +163,6 @@ func TestRegressionIsEquivariant(t *testing.T) {
 						other.Learn(f, nil)
 					}
 				})
-			}
-		}
-	}
-}
-
-// TestSecondTargetIsPredicted checks that from the second target on, relative errors do not depend on the size of the
-// first targets.
-func TestSecondTargetIsPredicted(t *testing.T) {
-	for _, lossName := range []string{"squared", "absolute"} {
-		for _, start := range []float64{0.09, 0.11, 0, 1e-9, 43, -1e6} {
-			l := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, "auto" }))
-			r := rand.New(rand.NewPCG(1, 1))
-			for _, y := range []float64{start, start + 0.001} {
-				e := numberEvent(r)
-				e.Target = y
-				l.Learn(e, nil)
-			}
-			if got := predicted(l, numberEvent(r)); math.Abs(got-start-0.0005) > 0.002 {
-				t.Errorf("%s: %v after targets from %v on", lossName, got, start)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package online_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -90,43 +89,6 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestSilentForecast checks that the forecast for silently missing fields equals the loss on events with silently
-// missing fields, with and without a level of silent noise. It must differ from the forecast for declared missing
-// fields.
-func TestSilentForecast(t *testing.T) {
-	t.Parallel()
-	for _, missing := range []float64{0, 0.5} {
-		c := plain()
-		c.SilentMissing = missing
-		schema, draw := readingsOf(11, 2)
-		l := newLearner(t, c, schema)
-		r := rand.New(rand.NewPCG(12, 12))
-		wrong, n := 0.0, 0.0
-		var dead *model.Dead
-		for i := range 8000 {
-			if i >= 2000 && i%4 == 0 {
-				if i%100 == 0 {
-					dead = l.Snapshot().Model().Dead
-				}
-				e := killed(r, draw(), dead, false)
-				if p := l.Predict(e); p.Decision.Predict(p.Scores) != e.Label {
-					wrong++
-				}
-				n++
-			}
-			l.Learn(draw(), nil)
-		}
-		declared, silent := l.Forecasts()
-		got, told := silent[5], declared[5]
-		if !(math.Abs(got-wrong/n) < 0.04) {
-			t.Errorf("silent_missing %v: the forecast is %.3f, measured %.3f", missing, got, wrong/n)
-		}
-		if !(got >= told) {
-			t.Errorf("the forecast of silent death is %.3f, of declared %.3f", got, told)
-		}
-	}
-}
-
 // TestDeadValues checks that outliers and unlabeled events do not change the values for silently missing columns.
 func TestDeadValues(t *testing.T) {
 	c := plain()
@@ -146,41 +108,5 @@ func TestDeadValues(t *testing.T) {
 	dead := l.Snapshot().Model().Dead
 	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
 		t.Errorf("a dead number reads %v, known %v", x, known)
-	}
-}
-
-// TestSilentLateClass checks silent noise if there is one output at first, and late classes increase the number of
-// outputs.
-func TestSilentLateClass(t *testing.T) {
-	for _, noise := range []string{"silent:0.5", "silent-group:0.5", "auto"} {
-		c := plain()
-		if c.Noise = noise; noise == "auto" {
-			c.SilentMissing = 0.5
-		}
-		schema, draw := readingsOf(5, 4)
-		names := schema.Classes
-		schema.Classes, schema.MaxClasses = nil, 4
-		l := newLearner(t, c, schema)
-		wrong := 0
-		for i := range 1500 {
-			e := draw()
-			for i < 300 && e.Label > 1 {
-				e = draw()
-			}
-			if e.Label >= len(schema.Classes) {
-				schema.Classes = names[:e.Label+1]
-			}
-			p := l.Learn(e, nil)
-			if i >= 1000 && p.Decision.Predict(p.Scores) != e.Label {
-				wrong++
-			}
-			if i == 600 {
-				l = restart(t, c, l)
-				l.SetSchema(schema)
-			}
-		}
-		if wrong > 220 || l.Snapshot().Model().Outputs != 4 {
-			t.Errorf("%s: %d of 500 wrong, %d outputs", noise, wrong, l.Snapshot().Model().Outputs)
-		}
 	}
 }

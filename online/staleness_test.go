@@ -3,6 +3,13 @@ package online_test
 // This file tests the losses of older weights, and mixture weights that are learned from predictions of older weights.
 
 import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
@@ -13,12 +20,6 @@ import (
 	"blankout/online/rows"
 	"blankout/online/staleness"
 	"blankout/online/synthetic"
-	"bytes"
-	"fmt"
-	"math"
-	"math/rand/v2"
-	"slices"
-	"testing"
 )
 
 // agedCase is a stream whose predictions are measured by the age of the weights. The streams have two classes, many
@@ -237,35 +238,6 @@ func TestStalenessOfFirstPass(t *testing.T) {
 		if b.Name != staleness.Block && bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)) {
 			t.Errorf("there is a block %s", b.Name)
 		}
-	}
-}
-
-// TestStaleWeightsAfterDrift uses a stream whose class boundary rotates at a constant speed. The additional error of
-// old weights must equal the angle of the rotation since then, as a fraction of half a turn.
-func TestStaleWeightsAfterDrift(t *testing.T) {
-	const half = 30000 // number of events of half a turn
-	c := online.DefaultConfig()
-	c.HalfLife = 300
-	schema, ids := synthetic.NumberFields(2)
-	l := start(t, c, schema)
-	r := rand.New(rand.NewPCG(5, 6))
-	for i := range 2 * half {
-		turn, label := math.Pi*float64(i)/half, 0
-		x := []float64{r.NormFloat64(), r.NormFloat64()}
-		if math.Cos(turn)*x[0]+math.Sin(turn)*x[1] > 0 {
-			label = 1
-		}
-		l.Learn(synthetic.NumbersEvent(ids, label, x), nil)
-	}
-	metrics := l.Report()
-	reports := metrics.Summary().ByAge
-	for _, x := range reports[1:] {
-		if more, want := *x.Error-*x.FreshError, 100*float64(x.Age)/half; math.Abs(more-want) > .5+.1*want {
-			t.Errorf("at age %d the error is %.2f %%, and that of fresh weights %.2f %%: it should be %.2f more, of %v events", x.Age, *x.Error, *x.FreshError, want, x.Events)
-		}
-	}
-	if progressive := metrics.Total.Error() * 100; math.Abs(*reports[0].Error-progressive) > 1 {
-		t.Errorf("at age 0 the error is %.2f %%, the progressive one %.2f %%", *reports[0].Error, progressive)
 	}
 }
 

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"blankout/batch"
 	"blankout/internal/event"
-	"blankout/internal/longtest"
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -186,38 +184,6 @@ func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config
 	return start(t, with(change), s.Schema)
 }
 
-// TestStuckRestored restores a learner while a field is stuck, or shortly before it is detected. The restored learner
-// must continue bit by bit.
-func TestStuckRestored(t *testing.T) {
-	s := synthetic.NewStuckStream(3)
-	l := newStuck(t, s, nil)
-	other := l
-	for n, step := range []struct {
-		events int
-		stuck  bool
-	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
-		if delete(s.Stuck, 2); step.stuck {
-			s.Stuck[2] = 0
-		}
-		for range step.events {
-			e := s.Next()
-			if a, b := slices.Clone(alone(l.Learn(e, nil)).Scores), slices.Clone(alone(other.Learn(e, nil)).Scores); l != other && !slices.Equal(a, b) {
-				t.Fatalf("step %d: %v and %v", n, a, b)
-			}
-		}
-		if other != l {
-			sameState(t, fmt.Sprint("step ", n), l.blocks(), other.blocks())
-		}
-		other = l.restored()
-		if a, b := l.model().Faults, other.model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) {
-			t.Fatalf("step %d: %+v and %+v", n, a, b)
-		}
-	}
-	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: back to normal: b varies again since ") {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards the
 // detected fields, and learns the same bits as a learner that never had the detector.
 func TestStuckSetting(t *testing.T) {
@@ -251,36 +217,6 @@ func TestStuckSetting(t *testing.T) {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.model().Faults, alarms)
 		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "counts as missing") != faults {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
-		}
-	}
-}
-
-// TestStuckCosts checks different stuck values and numbers of stuck fields. The loss must be at most the loss with null
-// in place of stuck values, and lower than without detection.
-func TestStuckCosts(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(5, 6))
-	for i := range 4 {
-		s := synthetic.NewStuckStream(r.Uint64())
-		if !longtest.Some(i, 2) {
-			continue
-		}
-		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Doubt = "off" })
-		wrong := [2]int{}
-		for n := range 8000 {
-			if n == 4000 {
-				s.Stuck[1] = 20 + 15*r.NormFloat64()
-			}
-			e := s.Next()
-			for i, x := range []*learner{l, off} {
-				scores := alone(x.Learn(e, nil)).Scores
-				if yes := scores[0] > 0; n >= 4100 && n < 6000 && yes != (e.Label == 1) {
-					wrong[i]++
-				}
-			}
-		}
-		if wrong[0] > wrong[1]+20 {
-			t.Errorf("stuck at %v: %d errors, not found %d", s.Stuck[1], wrong[0], wrong[1])
 		}
 	}
 }

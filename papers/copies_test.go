@@ -2,8 +2,10 @@ package papers
 
 import (
 	"math"
+	"math/bits"
 	"testing"
 
+	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -103,6 +105,146 @@ func TestCorruption(t *testing.T) {
 	}{{silent(0.5), "silent:0.5"}, {silentGroup(0.5), "silent-group:0.5"}} {
 		if x.noise.String() != x.want {
 			t.Errorf("%v, want %s", x.noise, x.want)
+		}
+	}
+}
+
+// TestExactDropout compares the expectation with the sum over all enumerated masks, and its gradient with finite
+// differences.
+func TestExactDropout(t *testing.T) {
+	rows := [][]uint32{{0, 1, 2, 5}, {1, 3}, {4}, {0, 2, 3, 4, 5, 6}, {}}
+	var b batch.Builder
+	for i, index := range rows {
+		x := event.Vec{Index: index}
+		for range index {
+			x.Value = append(x.Value, 1)
+		}
+		must.Do(t, b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}))
+	}
+	d := b.Data(Binary())
+	// Test small and very large scores. The last weight is the intercept.
+	for _, scale := range []float64{0.1, 1, 30} {
+		for _, q := range []float64{0.1, 0.5, 0.9} {
+			testExactDropout(t, d, rows, scale, q)
+		}
+	}
+}
+
+func testExactDropout(t *testing.T, d *batch.Data, rows [][]uint32, scale, q float64) {
+	w := []float64{0.3, -1.2, 2.5, 0.7, -0.9, 1.1, -2, 0.4}
+	for c := range w {
+		w[c] *= scale
+	}
+	o := newExactDropout(d, q, 0.01, 2)
+	got, want := o.expectations(w, nil), 0.0
+	for i, index := range rows {
+		e := 0.0
+		for mask := range 1 << len(index) {
+			alive := bits.OnesCount(uint(mask))
+			f := w[7]
+			for j, c := range index {
+				if mask>>j&1 == 1 {
+					f += w[c] / (1 - q)
+				}
+			}
+			e += math.Pow(1-q, float64(alive)) * math.Pow(q, float64(len(index)-alive)) * (max(f, 0) + math.Log1p(math.Exp(-math.Abs(f))))
+		}
+		f := d.Row(i).Dot(w) + w[7]
+		want += e - float64(i%2)*f
+		if math.Abs(got[i]-e) > 1e-8*(1+e) {
+			t.Errorf("q = %g, row %d: %.12g, by all masks %.12g", q, i, got[i], e)
+		}
+	}
+	for _, x := range w[:7] {
+		want += 0.01 * x * x
+	}
+	grad := make([]float64, len(w))
+	if value := o.ValueGrad(w, grad); math.Abs(value-want) > 1e-7*(1+want) {
+		t.Errorf("q = %g: %.12g, by all masks %.12g", q, value, want)
+	}
+	for c := range w {
+		at := append([]float64(nil), w...)
+		at[c] += 1e-5
+		up := o.ValueGrad(at, nil)
+		at[c] -= 2e-5
+		if slope := (up - o.ValueGrad(at, nil)) / 2e-5; math.Abs(slope-grad[c]) > 1e-6 {
+			t.Errorf("q = %g: gradient %d is %.9g, by differences %.9g", q, c, grad[c], slope)
+		}
+	}
+}
+
+// TestPoissonPenalty checks that the product formula for R of Poisson regression equals the sum over all masks.
+func TestPoissonPenalty(t *testing.T) {
+	var b batch.Builder
+	for _, x := range [][]float64{{1, 1, 1}, {0.5, -2, 1}} {
+		must.Do(t, b.Add(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}}))
+	}
+	d := b.Data(event.NewSchema(8, []string{"0", "1"}, 2))
+	w, q, want := []float64{0.3, -0.7, 1.1, 0.5}, 0.3, 0.0
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for mask := range 8 {
+			chance, f := 1.0, w[3]
+			for j := range 3 {
+				if mask>>j&1 == 0 {
+					chance *= q
+				} else {
+					chance *= 1 - q
+					f += row.At(j) * w[j] / (1 - q)
+				}
+			}
+			want += chance * math.Exp(f)
+		}
+		want -= math.Exp(row.Dot(w) + w[3])
+	}
+	if got := poissonPenalty(d, w, q); math.Abs(got-want) > 1e-12*want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestEqualLoss checks that penalties are compared at equal negative log-likelihood, whatever the steps of training
+// are.
+func TestEqualLoss(t *testing.T) {
+	at := func(logLoss, ratio float64) penaltyTrace {
+		return penaltyTrace{LogLoss: logLoss, R: 2, Penalties: batch.Penalties{Quadratic: 2 * ratio}}
+	}
+	trace := []penaltyTrace{at(400, 1), at(100, 1), at(25, 0.25), at(90, 7), at(20, 0.2)}
+	for _, c := range []struct{ logLoss, want float64 }{{500, 1}, {400, 1}, {200, 1}, {100, 1}, {50, 0.5}, {25, 0.25}, {1, 0.2}} {
+		if got := ratioAt(trace, c.logLoss); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("at %g: %g, want %g", c.logLoss, got, c.want)
+		}
+	}
+	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
+		t.Errorf("near until %g", got)
+	}
+	if got := nearUntil(trace[:2], 800, 200); got < 200 || got > 202.1 {
+		t.Errorf("near to the end: %g", got)
+	}
+}
+
+// TestZScores checks that each column has mean 0 and variance 1, with absent values as 0.
+func TestZScores(t *testing.T) {
+	var b batch.Builder
+	for i := range 40 {
+		x := event.Vec{Index: []uint32{3}, Value: []float64{5 + float64(i%7)}}
+		if i%4 > 0 {
+			x.Index, x.Value = append(x.Index, 8), append(x.Value, 2+float64(i%5))
+		}
+		must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: x}))
+	}
+	d, _, err := zScores(b.Data(Binary()))
+	must.Do(t, err)
+	sum, squares := make([]float64, d.Columns()), make([]float64, d.Columns())
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			sum[c] += row.At(j)
+			squares[c] += row.At(j) * row.At(j)
+		}
+	}
+	for c := range sum {
+		if n := float64(d.Rows()); math.Abs(sum[c]/n) > 1e-6 || math.Abs(squares[c]/n-1) > 1e-6 {
+			t.Errorf("column %d: mean %v, variance %v", d.Column(c), sum[c]/n, squares[c]/n)
 		}
 	}
 }

@@ -3,16 +3,16 @@ package svm
 // This file implements DropSVM: its penalty, the equivalent kernel, and its square-loss form.
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
-	"blankout/batch"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"blankout/batch"
 )
 
 // DropSVM is the regularizer of Tran 2016. It makes a support vector machine with the kernel expansion f = sum gamma_i
@@ -230,17 +230,6 @@ func (d DropSVM) square(k *Gram, s []float64, ridge float64, plain bool) []float
 		}
 	}
 	return a
-}
-
-// Train solves the dual of DropSVM for labels y in {-1, +1} and costs C_i of the kernel's training examples. It
-// minimizes w'w/2 + sum C_i hinge with the kernel Kbar. It returns the result of the dual, and the coefficients gamma
-// of f(x) = sum gamma_i k(x_i, x) + b.
-func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*batch.DualResult, []float64, error) {
-	r, err := batch.HingeDual(d.Kbar, y, c).Solve(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return r, d.Expansion(r.Beta), nil
 }
 
 // cholesky factors the symmetric matrix a in place and returns its lower factor. If a is only semidefinite, it adds a

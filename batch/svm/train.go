@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"blankout/batch"
-	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -364,29 +363,5 @@ func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	return nil
 }
 
-// TrainError returns the fraction of the labeled examples of d, by weight, that the model classifies wrongly. The
-// argument d must be the training data.
-func (f *Fit) TrainError(d *batch.Data) float64 {
-	const block = 256
-	n := d.Rows()
-	wrong, total := make([]float64, n/block+1), make([]float64, n/block+1)
-	batch.Parallel(f.threads, len(wrong), func(g int) {
-		scores := make([]float64, max(f.Model.Outputs, len(d.Schema.Classes)))
-		var x event.Vec
-		for i := g * block; i < min((g+1)*block, n); i++ {
-			if d.Label(i) < 0 {
-				continue
-			}
-			x = d.Vec(i, x)
-			if model.Predict(f.Model.ScoreVec(x, scores)) != d.Label(i) {
-				wrong[g] += d.Weight(i)
-			}
-			total[g] += d.Weight(i)
-		}
-	})
-	a, b := 0.0, 0.0
-	for g := range wrong {
-		a, b = a+wrong[g], b+total[g]
-	}
-	return a / b
-}
+// TrainError is batch.Data.ErrorOf for the model.
+func (f *Fit) TrainError(d *batch.Data) float64 { return d.ErrorOf(f.Model, f.threads) }

@@ -6,11 +6,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -164,3 +168,46 @@ func TestNewModelLeavesOut(t *testing.T) {
 		}
 	}
 }
+
+// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0, else class 0. The
+// argument weights are their importance weights; nil means 1.
+func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
+	t.Helper()
+	var b batch.Builder
+	for i, row := range x {
+		e := event.Example{Weight: 1}
+		if y[i] > 0 {
+			e.Label = 1
+		}
+		if weights != nil {
+			e.Weight = weights[i]
+		}
+		for c, v := range row {
+			if v != 0 || i == 0 { // the first row has every column
+				eventtest.Put(&e, uint32(c), v)
+			}
+		}
+		must.Do(t, b.Add(&e))
+	}
+	return b.Data(event.NewSchema(20, []string{"-1", "1"}, 2))
+}
+
+func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
+
+func TestSetRefuses(t *testing.T) {
+	for want, set := range map[string][2]string{
+		"of a kernel":  {"noise", "none"},
+		"not negative": {"drop-q", "-1"},
+		"not a number": {"keep", "half"},
+		"positive":     {"epochs", "0"},
+		"want dropsvm": {"loss", "hinge"},
+	} {
+		c := DefaultConfig()
+		if err := c.Set(set[0], set[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// TestMain fails the tests if a goroutine outlives a call.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
+	"blankout/internal/model"
 	"blankout/internal/must"
 )
 
@@ -152,4 +155,130 @@ func TestReservoirOfRegression(t *testing.T) {
 			t.Fatalf("cut to %d of %d bytes and read", cut, len(data))
 		}
 	}
+}
+
+func sampled(r *rand.Rand, offset int) *event.Example {
+	e := &event.Example{Label: offset % 3, Target: r.NormFloat64(), Weight: 1 + r.Float64(), Time: int64(offset) * 10, Offset: int64(offset)}
+	for i := range r.IntN(40) {
+		eventtest.Put(e, uint32(3*i), r.NormFloat64())
+	}
+	if offset%2 == 0 {
+		for i := range e.Features.Len() {
+			e.Field = append(e.Field, uint16(i))
+		}
+		e.Missing = []uint16{70, 71}
+	} else {
+		e.MissingColumns = []uint32{1 << 20}
+	}
+	return e
+}
+
+// TestSampleIsBoundedAndUniform checks that a Sample stays within its byte limit and returns its events unchanged. It
+// must be uniform over partitions, time and event sizes.
+func TestSampleIsBoundedAndUniform(t *testing.T) {
+	const n, limit = 60_000, 1 << 20
+	r := rand.New(rand.NewPCG(1, 2))
+	s := NewSample(limit)
+	all := make([]*event.Example, n)
+	var early *Sample
+	var before [][]byte
+	for i := range n {
+		all[i] = sampled(r, i)
+		s.Offer("t", int32(i%4), all[i])
+		total := 0
+		for _, chunk := range s.chunks {
+			total += cap(chunk)
+		}
+		if total > limit || total != s.bytes {
+			t.Fatalf("after %d events it takes up %d bytes, and counts %d", i, total, s.bytes)
+		}
+		if i == 5000 {
+			early = s.Freeze()
+			for _, packed := range early.draw(n) {
+				before = append(before, slices.Clone(packed))
+			}
+		}
+	}
+	if s.threshold == math.MaxUint64/4 || s.Len() < 1000 || s.Len() > n/8 {
+		t.Fatalf("it keeps %d of %d, below %d: this tests nothing", s.Len(), n, s.threshold)
+	}
+	mean, size := 0.0, 0.0
+	for _, packed := range s.draw(n) {
+		var e event.Example
+		unpack(packed, &e)
+		want := *all[e.Offset]
+		partition, offset := packedPlace(packed)
+		if len(want.Features.Index) == 0 {
+			want.Features, e.Features, want.Field, e.Field = event.Vec{}, event.Vec{}, nil, nil
+		}
+		if partition != int32(e.Offset%4) || offset != e.Offset || !reflect.DeepEqual(clean(e), clean(want)) {
+			t.Fatalf("kept %+v\nwant %+v", e, want)
+		}
+		mean += float64(e.Offset) / float64(s.Len())
+		size += float64(e.Features.Len()) / float64(s.Len())
+	}
+	// The standard deviations of the two means are n/sqrt(12 k) and 11.5/sqrt(k), where the sample size k is about
+	// 2,000.
+	if mean < n/2-5*400 || mean > n/2+5*400 || size < 19.5-5*.26 || size > 19.5+5*.26 {
+		t.Errorf("mean offset %v of %d, mean length %v", mean, n, size)
+	}
+	if few := s.draw(500); len(few) < 400 || len(few) > 600 {
+		t.Errorf("draws %d for 500", len(few))
+	}
+	for i, packed := range early.draw(n) {
+		if !slices.Equal(packed, before[i]) {
+			t.Fatal("what was frozen has changed")
+		}
+	}
+	s = NewSample(1000)
+	s.Offer("t", 0, &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, 100), Value: make([]float64, 100)}})
+	if s.bytes > 1000 {
+		t.Error("one event alone takes up more than there is")
+	}
+}
+
+// TestSampleStandsForTheStream checks that each half of a sample represents all learned events. An event must count by
+// its own weight times the weight of its class.
+func TestSampleStandsForTheStream(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	live := model.NewLinear(schema, "logistic", "none", [][]float64{make([]float64, 256)}, []float64{0})
+	const n = 6000
+	live.Events = n
+	s := NewSample(SampleBytes)
+	for i := range n {
+		e := event.Example{Label: i / 3 % 2, Weight: float64(1 + i%2), Offset: int64(i), Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}
+		s.Offer("t", 0, &e)
+	}
+	v := &Validator{Config: Config{Holdout: 4}}
+	v.Learner.ClassWeight = map[string]float64{"yes": 3}
+	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{fraction: 1}))(t)
+	d := got.evidence.LearnedData()
+	// There are four kinds of events: event weight 1 or 2, and class weight 1 or 3. Compare their weights with the
+	// number of events of each kind.
+	sum, lightest := 0.0, math.Inf(1)
+	for i := range d.Rows() {
+		sum, lightest = sum+d.Weight(i), min(lightest, d.Weight(i))
+	}
+	if d.Rows() < 300 || d.Rows() > s.Len()*45/100 {
+		t.Errorf("%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
+	}
+	if each := n / float64(d.Rows()); math.Abs(lightest-each) > 1e-9*each {
+		t.Errorf("an event stands for %v, want %v", lightest, each)
+	}
+	if want := 3.0 * n; math.Abs(sum-want) > 0.1*want {
+		t.Errorf("all of them stand for %v, want %v", sum, want)
+	}
+}
+
+// clean returns e with empty slices replaced by nil.
+func clean(e event.Example) event.Example {
+	for _, list := range []*[]uint16{&e.Field, &e.Missing} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	if len(e.MissingColumns) == 0 {
+		e.MissingColumns = nil
+	}
+	return e
 }

@@ -3,6 +3,8 @@ package event
 import (
 	"fmt"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestNamesPrefix checks that a dictionary decoded from its block grows to the same bytes as the original, for several
@@ -33,10 +35,7 @@ func TestNamesPrefix(t *testing.T) {
 		part := NewNames(max)
 		add(part, 0, count)
 		view := part.View()
-		read, err := ReadNames(view.Blocks())
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(ReadNames(view.Blocks()))(t)
 		for _, n := range []*Names{part, read} {
 			add(n, 0, max+10)
 			if got := string(n.Blocks()[0].Data); got != want {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // randomCells returns cells for n correlated columns, and readings with some noise.
@@ -26,10 +28,7 @@ func randomCells(t *testing.T, n int, r *rand.Rand) (*cells, *cellEvent) {
 	for i := range columns {
 		columns[i], known[i] = uint32(3*i), CellColumn{Column: uint32(3 * i)}
 	}
-	c, err := NewCovariance(columns, make([]uint16, n), make([]float64, n), matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCovariance(columns, make([]uint16, n), make([]float64, n), matrix))(t)
 	e := newCellEvent(n)
 	common := r.NormFloat64()
 	for i := range n {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // doubtful returns a model of n numbers x_i = c + noise, of which the label is the sign of c, and a source of events.
@@ -34,10 +35,7 @@ func doubtful(t *testing.T, n int) (*Linear, func() *event.Example) {
 		row := m.Rows.Touch(column)
 		row[StatCount], row[StatMean], row[StatSquares], row[StatCenter], row[StatInverse], row[ScalerWidth] = 1000, 5, 4000, 5, 0.5, 1
 	}
-	c, err := NewCovariance(columns, ids, make([]float64, n), matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCovariance(columns, ids, make([]float64, n), matrix))(t)
 	m.Doubt = &Doubt{Columns: known, Screen: -math.MaxFloat64, Gate: 1}
 	for kind := range m.Doubt.Weights {
 		for i := range m.Doubt.Weights[kind] {
@@ -207,14 +205,9 @@ func TestReader(t *testing.T) {
 // TestDoubtFile checks that a Doubt is stored in the model, and that a damaged one is refused.
 func TestDoubtFile(t *testing.T) {
 	m, next := doubtful(t, 5)
-	data, err := json.Marshal(m.Head)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(m.Head))(t)
 	again := &Linear{Rows: m.Rows}
-	if err := json.Unmarshal(data, &again.Head); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &again.Head))
 	again.Schema.Fields = m.Schema.Fields
 	again = again.WithCovariance(m.Covariance)
 	for range 50 {

@@ -112,19 +112,6 @@ func TestMissingExplained(t *testing.T) {
 	}
 }
 
-// TestMissingUnknownField checks that fields that the decoder has and the model does not have leave a prediction
-// unchanged.
-func TestMissingUnknownField(t *testing.T) {
-	m := missingModel()
-	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
-	e := missingEvent([]uint16{3}, 1, 2, 4)
-	e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 9), append(e.Features.Value, 1), append(e.Field, 7)
-	e.Missing = append(e.Missing, 2000)
-	if got, want := m.Score(e, make([]float64, 1))[0], 11*4.0/3-1; math.Abs(got-want) > 1e-12 {
-		t.Errorf("score %v, want %v", got, want)
-	}
-}
-
 func TestParseMissingPolicy(t *testing.T) {
 	for _, s := range MissingPolicyNames() {
 		if r, err := ParseMissingPolicy(s); err != nil || string(r) != s {

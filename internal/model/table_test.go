@@ -2,7 +2,6 @@ package model
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -81,25 +80,6 @@ func TestTable(t *testing.T) {
 				check(read, frozen)
 			}
 		}
-	}
-}
-
-func TestSnapshotShares(t *testing.T) {
-	table := NewTable(64)
-	for c := range uint32(5000) {
-		table.Touch(c)[0] = 1
-	}
-	a := table.Snapshot(nil)
-	table.Touch(0)[0] = 2
-	b := table.Snapshot(a)
-	copied := 0
-	for i := range b.blocks {
-		if &a.blocks[i].rows[0] != &b.blocks[i].rows[0] {
-			copied++
-		}
-	}
-	if copied != 1 || a.Row(0)[0] != 1 || b.Row(0)[0] != 2 {
-		t.Errorf("%d blocks copied after one write; rows %g, %g", copied, a.Row(0)[0], b.Row(0)[0])
 	}
 }
 
@@ -241,45 +221,6 @@ func TestReadTableAllocates(t *testing.T) {
 	}
 }
 
-func BenchmarkTableRow(b *testing.B) {
-	table := NewTable(30)
-	for c := range uint32(784) {
-		table.Touch(c)
-	}
-	sum := 0.0
-	for i := 0; b.Loop(); i++ {
-		sum += table.Touch(uint32(i) % 784)[0]
-	}
-	_ = sum
-}
-
-// BenchmarkTouchAll touches the columns of events. The columns are neighboring numbers with a few frequent columns, as
-// for the numbered words of a text, or hashes.
-func BenchmarkTouchAll(b *testing.B) {
-	for _, spread := range []uint32{1, 2654435761} {
-		for _, columns := range []uint64{1000, 90_000} {
-			b.Run(fmt.Sprintf("columns=%d/hashed=%v", columns, spread != 1), func(b *testing.B) {
-				table := NewTable(8)
-				zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 10, columns-1)
-				events := make([][]uint32, 5000)
-				for i := range events {
-					for range 100 {
-						column := uint32(zipf.Uint64())
-						if spread != 1 {
-							column = column * spread >> 10
-						}
-						events[i] = append(events[i], column)
-					}
-				}
-				var rows [][]float64
-				for i := 0; b.Loop(); i++ {
-					rows = table.TouchAll(events[i%len(events)], rows[:0])
-				}
-			})
-		}
-	}
-}
-
 // TestTablePrefetch prefetches existing and missing rows, in a Table that is large enough to be prefetched.
 func TestTablePrefetch(t *testing.T) {
 	table := NewTable(70)
@@ -373,48 +314,6 @@ func TestTableUpdateCopy(t *testing.T) {
 					t.Fatalf("%d columns: column %d has not been copied", columns, column)
 				}
 			}
-		}
-	}
-}
-
-// TestReadersShareAnIndex checks that Snapshots of the same columns share an index, and that older Snapshots do not
-// find a newer column.
-func TestReadersShareAnIndex(t *testing.T) {
-	table := NewTable(2)
-	table.Touch(7)[0] = 1
-	double := func(to, row []float64) { to[0] = 2 * row[0] }
-	a, b := table.Derive(1, double), table.Snapshot(nil)
-	if a.lazy != b.lazy {
-		t.Error("readers of the same columns have an index each")
-	}
-	table.Touch(200_000)[0] = 3
-	c := table.Derive(1, double)
-	if a.Row(200_000) != nil || b.Row(200_000) != nil || c.Row(200_000)[0] != 6 || a.Row(7)[0] != 2 || b.Row(7)[0] != 1 || c.Row(7)[0] != 2 {
-		t.Errorf("rows %v %v %v, %v %v %v", a.Row(200_000), b.Row(200_000), c.Row(200_000), a.Row(7), b.Row(7), c.Row(7))
-	}
-}
-
-// TestTouchAllAgain checks that cached slots of columns are correct in repeated lookups, also for columns that replace
-// each other in the cache.
-func TestTouchAllAgain(t *testing.T) {
-	table := NewTable(8)
-	columns := []uint32{0, 5, 5 + nearPlaces, 5 + 2*nearPlaces, 1 << 20, 1<<20 + nearPlaces}
-	want := table.TouchAll(columns, nil)
-	for i, row := range want {
-		row[0] = float64(i)
-	}
-	for _, some := range [][]uint32{columns, {5 + nearPlaces, 5}, {5, 5 + 2*nearPlaces}, {1<<20 + nearPlaces, 1 << 20, 0}, {7, 5}, {7, 7 + nearPlaces}, {7 + nearPlaces, 7}} {
-		for range 2 {
-			for i, row := range table.TouchAll(some, nil) {
-				if again := table.Touch(some[i]); &row[0] != &again[0] {
-					t.Fatalf("columns %d: column %d has another row", some, some[i])
-				}
-			}
-		}
-	}
-	for i, column := range columns {
-		if got := table.Row(column)[0]; got != float64(i) {
-			t.Errorf("column %d: row of %v, not %d", column, got, i)
 		}
 	}
 }

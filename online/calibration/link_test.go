@@ -1,7 +1,6 @@
 package calibration
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -103,57 +102,6 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 	}
 }
 
-// TestLinkState checks that a decoded Link continues bit by bit, also after infinite scores and extreme weights.
-// Truncated and inconsistent states must be rejected.
-func TestLinkState(t *testing.T) {
-	l, r := NewLink(), rand.New(rand.NewPCG(9, 10))
-	wrong := func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) }
-	code := func(l *Link) []byte {
-		to := &coder.Coder{}
-		l.State(to)
-		return to.Out
-	}
-	for _, events := range []int{0, 30, 3000} {
-		drawn(&l, r, events, wrong)
-		l.Take([]float64{math.Inf(1)}, 1, 1, 1e6)
-		l.Take([]float64{-1e300}, 1, 0, 1e-9)
-		data := code(&l)
-		again := NewLink()
-		if d := coder.Read(data); true {
-			if again.State(d); !d.Done() {
-				t.Fatal("a state is not read")
-			}
-		}
-		a, b := rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(1, 1))
-		drawn(&l, a, 200, wrong)
-		drawn(&again, b, 200, wrong)
-		if !bytes.Equal(code(&l), code(&again)) {
-			t.Error("it does not go on as the other")
-		}
-		for cut := 0; cut < len(data); cut += 17 {
-			d := coder.Read(data[:cut])
-			if bad := NewLink(); true {
-				if bad.State(d); d.Done() {
-					t.Fatalf("%d of %d bytes are taken", cut, len(data))
-				}
-			}
-		}
-	}
-	for name, spoil := range map[string]func(l *Link){
-		"more ones than events": func(l *Link) { l.bins[3].ones = l.bins[3].weight + 1 },
-		"a falling function":    func(l *Link) { l.latest.LogOdds[3] = 99 },
-		"no growth":             func(l *Link) { l.grown = 0 },
-	} {
-		bad := NewLink()
-		bad.State(coder.Read(code(&l)))
-		spoil(&bad)
-		d, out := coder.Read(code(&bad)), NewLink()
-		if out.State(d); d.Done() {
-			t.Errorf("%s: it is taken", name)
-		}
-	}
-}
-
 // TestLongLink checks that the sums in a Link stay finite in a long stream.
 func TestLongLink(t *testing.T) {
 	l := NewLink()
@@ -179,5 +127,23 @@ func TestLinkIsNotHasty(t *testing.T) {
 	drawn(&l, r, 64, half)
 	if after := (model.Decision{Link: l.Latest()}).Probability(3); after > before+0.05 {
 		t.Errorf("one event of a large weight moves a probability from %v to %v", before, after)
+	}
+}
+
+// TestInvalidLinks checks that inconsistent states are rejected.
+func TestInvalidLinks(t *testing.T) {
+	for name, spoil := range map[string]func(l *Link){
+		"more ones than events": func(l *Link) { l.bins[3].ones = l.bins[3].weight + 1 },
+		"a falling function":    func(l *Link) { l.latest.LogOdds[3] = 99 },
+		"no growth":             func(l *Link) { l.grown = 0 },
+	} {
+		l, to := NewLink(), &coder.Coder{}
+		drawn(&l, rand.New(rand.NewPCG(9, 10)), 3000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
+		spoil(&l)
+		l.State(to)
+		d, out := coder.Read(to.Out), NewLink()
+		if out.State(d); d.Done() {
+			t.Errorf("%s: it is taken", name)
+		}
 	}
 }

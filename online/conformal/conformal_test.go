@@ -1,13 +1,13 @@
 package conformal
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 )
 
@@ -176,74 +176,6 @@ func TestUnboundedSizes(t *testing.T) {
 	}
 }
 
-func TestState(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	one := New(0.9)
-	take := func(to ...*Predictor) {
-		for range 2500 {
-			at, x := r.IntN(3), Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: r.Float64()}
-			for _, c := range to {
-				c.Take(at, x)
-			}
-		}
-	}
-	take(one)
-	bytesOf := func(c *Predictor) []byte {
-		to := &coder.Coder{}
-		c.State(to)
-		return to.Out
-	}
-	data := bytesOf(one)
-	again := New(0.9)
-	if d := coder.Read(data); true {
-		if again.State(d); !d.Done() {
-			t.Fatal("a state is not read")
-		}
-	}
-	take(one, again)
-	if !bytes.Equal(bytesOf(one), bytesOf(again)) {
-		t.Error("it does not go on as the other")
-	}
-	for cut := 0; cut < len(data); cut += 11 {
-		d := coder.Read(data[:cut])
-		if New(0.9).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are taken", cut, len(data))
-		}
-	}
-	for name, spoil := range map[string]func(s *scores){
-		"more held than told": func(s *scores) { s.all.held = s.all.events + 1 },
-		"more told than came": func(s *scores) { s.all.events = s.taken + 1 },
-		"a limit below -1":    func(s *scores) { s.limit = -2 },
-		"less than nothing":   func(s *scores) { s.all.held = -1 },
-		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
-		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
-		"no level":            func(s *scores) { s.level = math.NaN() },
-		"no weight":           func(s *scores) { s.grown = 0 },
-		"a negative bin":      func(s *scores) { s.decayed.bins[100] = -1 },
-	} {
-		bad := New(0.9)
-		bad.State(coder.Read(data))
-		spoil(&bad.ranges[1])
-		d := coder.Read(bytesOf(bad))
-		if New(0.9).State(d); d.Done() {
-			t.Errorf("%s: the state is taken", name)
-		}
-	}
-	forgotten := New(0.9)
-	forgotten.State(coder.Read(data))
-	forgotten.ranges[0].decayed.events = 0
-	if got := forgotten.Report(); len(got) != 2 {
-		t.Errorf("of ranges with sets of late that were told none: %+v", got)
-	}
-	other, d := New(0.6), coder.Read(data)
-	if other.State(d); !d.Done() || !(other.Limit(0) < one.Limit(0)/2) || !(other.Limit(0) > 0) {
-		t.Errorf("with another coverage the limit is %v, it was %v", other.Limit(0), one.Limit(0))
-	}
-	if slices.Contains(other.Sets().Limits[:3], -1) || other.Sets().Coverage != 0.6 {
-		t.Errorf("%+v", other.Sets())
-	}
-}
-
 // TestLongStream checks that weights stay finite over a very long stream.
 func TestLongStream(t *testing.T) {
 	c := New(0.9)
@@ -286,19 +218,6 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// TestAdversarialSequence checks a coverage of 0.9 if an adversary chooses the labels: the fraction of labels outside
-// the sets must approach 0.1.
-func TestAdversarialSequence(t *testing.T) {
-	c := New(0.9)
-	const events = 400_000
-	missed, used, _ := met(c, 0, func(_ int, limit float64) Score {
-		return Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
-	}, events)
-	if rate := missed / used; math.Abs(rate-0.1) > 1/(0.001*events) {
-		t.Errorf("%v of the truths are missed", rate)
-	}
-}
-
 // TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores. It checks stationary and changing
 // streams, and different distributions of scores.
 func TestLimitIsTheQuantile(t *testing.T) {
@@ -331,9 +250,115 @@ func TestLimitIsTheQuantile(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
-	c := New(0.9)
-	for b.Loop() {
-		c.Take(0, Score{Value: 1.5, Size: math.NaN()})
+// TestTakeClasses checks prediction sets of three classes. They must contain the true class as often as configured, and
+// their mean size must equal the counted size. A nil Predictor returns no sets.
+func TestTakeClasses(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(1, 2)), New(0.8)
+	d := model.Decision{}
+	held, used, size := 0.0, 0.0, 0.0
+	for range 20_000 {
+		label := r.IntN(3)
+		scores := []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64(), -20}
+		scores[label] += 1.5
+		if c.Limit(1) >= 0 {
+			used++
+			h := model.Head{Sets: c.Sets()}
+			set, _ := h.Set(model.MissingHandling{Range: 1}, d.Probabilities(scores, make([]float64, 4))[:3], d.Predict(scores))
+			if size += float64(len(set)); slices.Contains(set, label) {
+				held++
+			}
+		}
+		c.TakeClasses(Answer{Range: 1, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: 3, Sized: true})
+	}
+	x := c.Report()[0]
+	if x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(x.Recent-0.8) > 0.03 || math.Abs(x.Size-size/used) > 0.05 {
+		t.Errorf("%+v, want %v of %v and a size of %v", x, held/used, used, size/used)
+	}
+	all := New(0.8) // its sets contain every class in use
+	all.ranges[0].limit = model.MostLimit
+	scores := []float64{1, 2, 3, -20}
+	if all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true}); all.Report()[0].Size != 3 {
+		t.Errorf("%+v, want a size of 3", all.Report()[0])
+	}
+	var none *Predictor
+	if none.Report() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
+		t.Error("without a Cover there is one")
+	}
+	again := New(0.8)
+	if !again.Decode(c.Encode()) || again.Limit(1) != c.Limit(1) || again.Decode(c.Encode()[1:]) {
+		t.Error("the state does not come back")
+	}
+}
+
+// TestTakeNumber checks that prediction intervals contain the target as often as configured, and that the counts refer
+// to the returned interval.
+func TestTakeNumber(t *testing.T) {
+	r, c := rand.New(rand.NewPCG(3, 4)), New(0.7)
+	residual := &model.Residual{Deviation: 2}
+	held, used, size := 0.0, 0.0, 0.0
+	for range 10_000 {
+		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.MissingVariance{}) // with no missing fields
+		by := model.MissingVariance{Range: 2}
+		y, value := 5+3*r.NormFloat64(), 5.0
+		low, high := c.Interval(loss.Real, residual, value, by)
+		if c.Limit(2) >= 0 {
+			size += high - low
+			if used++; low <= y && y <= high {
+				held++
+			}
+		}
+		c.TakeNumber(loss.Real, residual, y, value, by)
+	}
+	if x := c.Report()[1]; x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(held/used-0.7) > 0.02 || math.Abs(x.Size-size/used) > 0.1*x.Size {
+		t.Errorf("%+v, want %v of %v", x, held/used, used)
+	}
+	if low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{}); low == low {
+		t.Error("an interval of nothing known")
+	}
+	var none *Predictor
+	if low, high := none.Interval(loss.Real, residual, 5, model.MissingVariance{}); !(low < 5 && high > 5) {
+		t.Errorf("without a Cover the interval is %v, %v", low, high)
+	}
+}
+
+// TestOtherCoverage checks that thresholds move at once if a state is decoded for another coverage, also by class.
+func TestOtherCoverage(t *testing.T) {
+	r, c, to := rand.New(rand.NewPCG(9, 10)), New(0.9), &coder.Coder{}
+	for range 10_000 {
+		c.Take(1, rare(r))
+	}
+	c.State(to)
+	other, d := New(0.6), coder.Read(to.Out)
+	if other.State(d); !d.Done() || !(other.Limit(1) < c.Limit(1)/2) || !(other.Limit(1) > 0) {
+		t.Errorf("the limit is %v, it was %v", other.Limit(1), c.Limit(1))
+	}
+	if a, b := other.Sets().Classes[1][1], c.Sets().Classes[1][1]; !(a < b) || other.Sets().Coverage != 0.6 {
+		t.Errorf("the threshold of a class is %v, it was %v", a, b)
+	}
+}
+
+// TestInvalidStates checks that inconsistent states are rejected.
+func TestInvalidStates(t *testing.T) {
+	for name, spoil := range map[string]func(s *scores){
+		"more held than told": func(s *scores) { s.all.held = s.all.events + 1 },
+		"more told than came": func(s *scores) { s.all.events = s.taken + 1 },
+		"a limit below -1":    func(s *scores) { s.limit = -2 },
+		"less than nothing":   func(s *scores) { s.all.held = -1 },
+		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
+		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
+		"no level":            func(s *scores) { s.level = math.NaN() },
+		"no weight":           func(s *scores) { s.grown = 0 },
+		"a negative bin":      func(s *scores) { s.decayed.bins[100] = -1 },
+	} {
+		c, to := New(0.9), &coder.Coder{}
+		for range 300 {
+			c.Take(1, Score{Value: 1, Size: 1})
+		}
+		spoil(&c.ranges[1])
+		c.State(to)
+		d := coder.Read(to.Out)
+		if New(0.9).State(d); d.Done() {
+			t.Errorf("%s: the state is taken", name)
+		}
 	}
 }

@@ -2,12 +2,14 @@ package evaluate_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/evaluate"
@@ -80,5 +82,122 @@ func testObjective(t *testing.T, hat float64) {
 			t.Errorf("%v on one thread, %v on %d", one, got, threads)
 		}
 		one = got
+	}
+}
+
+// TestSilentObjective checks that the objective under silent noise is the expectation over the rates of the noise. It
+// must include the values of missing features and their spline columns. Wrong predictions must be counted for the
+// unchanged events.
+func TestSilentObjective(t *testing.T) {
+	const outputs = 3
+	for _, groups := range []bool{false, true} {
+		for _, curved := range []bool{false, true} {
+			for _, read := range []bool{false, true} {
+				name := fmt.Sprintf("groups %v, curves %v, dead values %v", groups, curved, read)
+				s := event.NewSchema(20, []string{"a", "b", "c"}, outputs)
+				var fields []uint16
+				for _, f := range []event.Field{{Name: "x", Kind: event.Numeric, Group: "g"}, {Name: "y", Kind: event.Numeric}, {Name: "z", Kind: event.Numeric, Group: "g"}} {
+					fields = append(fields, s.AddField(f))
+				}
+				n := loss.Silent{D: 0.6, Groups: groups}
+				m := evaluate.Model{
+					Linear: &model.Linear{Head: model.Head{Schema: s, Outputs: outputs, Intercept: []float64{0.4, -0.2, 0.1},
+						Layout: model.Layout{Width: model.ScalerWidth + outputs, Weight: model.ScalerWidth}, Scaler: model.Scaler{Mode: model.StandardizeNone}},
+						Rows: model.NewTable(model.ScalerWidth + outputs)},
+					Noise: n, Loss: loss.LogisticGaussian{}, C: 3, Bound: curved, Classes: []float64{1, 5, 1}, Active: outputs,
+				}
+				r := rand.New(rand.NewPCG(1, 2))
+				dead := map[uint32]float64{1: 0.5, 3: -2}
+				columns := []uint32{1, 2, 3}
+				if curved {
+					m.Scaler.Splines = &model.Splines{Columns: []uint32{1, 2}, Knots: [][]float64{{-1, 0, 1}, model.Present()}}
+					columns = append(columns, m.Scaler.Splines.BasisColumn(0, 0), m.Scaler.Splines.BasisColumn(0, 1), m.Scaler.Splines.BasisColumn(0, 2), m.Scaler.Splines.BasisColumn(1, 0))
+					dead[columns[4]], dead[columns[5]] = 0.5, 0.5 // at x = 0.5
+					dead[columns[6]] = 1
+				}
+				if !read {
+					dead = nil
+				} else {
+					m.Dead = func(column uint32) float64 { return dead[column] }
+				}
+				want := 0.0
+				for _, column := range columns {
+					row := m.Rows.Touch(column)
+					for k := range outputs {
+						w := r.NormFloat64()
+						row[model.ScalerWidth+k] = w
+						want += w * w
+					}
+				}
+				wrong, weight := 0.0, 0.0
+				var b event.Batch
+				for i := range 200 {
+					e := event.Example{Label: r.IntN(outputs), Weight: r.Float64()}
+					for j := range uint32(3) {
+						if i%5 == int(j) {
+							continue // this column cannot be missing
+						}
+						eventtest.Put(&e, j+1, 2*r.NormFloat64(), fields[j])
+					}
+					b.Examples = append(b.Examples, e)
+					best, at := math.Inf(-1), 0
+					for k := range outputs {
+						f, below := m.Intercept[k], m.Intercept[k]
+						parts := map[string]float64{}
+						for j, column := range e.Features.Index {
+							unit := s.Fields[e.Field[j]].Name
+							if groups && column != 2 {
+								unit = "g"
+							}
+							add := func(column uint32, x float64) {
+								w := m.Weight(column, k)
+								f += w * x
+								below += w * dead[column]
+								parts[unit] += w * (x - dead[column])
+							}
+							x := e.Features.Value[j]
+							add(column, x)
+							if spline := m.Scaler.Splines.Of(column); spline >= 0 {
+								knot, first, next := m.Scaler.Splines.BasisValues(spline, x)
+								for i := range m.Scaler.Splines.Knots[spline] {
+									value := 0.0
+									switch i {
+									case knot:
+										value = first
+									case knot + 1:
+										value = next
+									}
+									add(m.Scaler.Splines.BasisColumn(spline, i), value)
+								}
+							}
+						}
+						squares := 0.0
+						for _, s := range parts {
+							squares += s * s
+						}
+						y := -1.0
+						if e.Label == k {
+							y = 1
+						}
+						for _, q := range n.Rates() {
+							value, _, _ := m.Loss.At(y, (1-q)*f+q*below, q*(1-q)*squares)
+							want += 3 * e.Weight * m.Classes[e.Label] * value / 4
+						}
+						if f > best {
+							best, at = f, k
+						}
+					}
+					if weight += e.Weight; at != e.Label {
+						wrong += e.Weight
+					}
+				}
+				for _, threads := range []int{1, 3} {
+					got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
+					if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
+						t.Errorf("%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
+					}
+				}
+			}
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
@@ -174,28 +173,6 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
-// only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
-func TestExpertsRestAndWake(t *testing.T) {
-	x := newExperts(settings(1, true))
-	learns := func(weight float64, events int) (n int) {
-		for range events {
-			if x.Learns(1, []float64{weight, weight / 2}) {
-				n++
-			}
-		}
-		return n
-	}
-	for _, c := range []struct {
-		share        float64
-		events, want int
-	}{{experts.LeastWeight / 2, experts.RestAfter, experts.RestAfter - 1}, {experts.LeastWeight / 2, 160, 10}, {0.9 * experts.WakeWeight, 160, 10}, {experts.WakeWeight, 160, 160}, {experts.LeastWeight / 2, 160, 160}} {
-		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
-			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
-		}
-	}
-}
-
 // TestTooMany checks that no expert is used once there are too many numeric columns. The rows must then have no weights
 // of experts.
 func TestTooMany(t *testing.T) {
@@ -232,21 +209,100 @@ func TestPairsFit(t *testing.T) {
 	}
 }
 
-// TestInvalidState checks that a part of a state, and a state whose splines are unknown, are rejected.
-func TestInvalidState(t *testing.T) {
-	for _, outputs := range []int{1, 17} {
-		x, s := newExperts(settings(outputs, true)), newNumbers(3, 4, outputs)
-		s.learn(x, 1300)
-		c := &coder.Coder{}
-		x.State(c, s.n.Scaling.Scaler.Splines)
-		for cut := 0; cut <= len(c.Out); cut += 13 {
-			d, splines := coder.Read(c.Out[:cut]), s.n.Scaling.Scaler.Splines
-			if cut+13 > len(c.Out) {
-				d, splines = coder.Read(c.Out), nil
+// TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column although they do not learn the
+// column itself, because an omitted column is 0.
+func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
+	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
+	x := newExperts(settings(1, true))
+	x.FollowNumbers([]uint32{1, 3}, c, model.NewTable(24))
+	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
+	if !slices.Equal(x.Columns(), want) {
+		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
+	}
+	for _, event := range []struct {
+		columns []uint32
+		values  []float64
+		index   []int
+		x       []float64
+		source  []int
+	}{
+		{[]uint32{1, 2, 3, 4, 6}, []float64{0.25, 7, 5, 1.5, 9}, []int{0, 1, 3, 4, 6, 7, 8}, []float64{0.25, 5, 0.75, 0.25, 0.5, 0.5, 1}, []int{0, 2, 0, 0, 3, 3, 4}},
+		{[]uint32{2, 4}, []float64{7, 2}, []int{7}, []float64{1}, []int{1}},
+		{[]uint32{3}, []float64{5}, []int{1}, []float64{5}, []int{0}},
+	} {
+		n := len(event.columns)
+		in := encode.Input{Columns: event.columns, Raw: event.values, X: append(slices.Clone(event.values), 1), Rows: make([][]float64, n+1)}
+		var got experts.Input
+		if x.Read(&in, &got); !slices.Equal(got.Index, event.index) || !slices.Equal(got.X, event.x) || !slices.Equal(got.Source, event.source) {
+			t.Errorf("columns %v: the experts see %v %v of %v, want %v %v of %v", event.columns, got.Index, got.X, got.Source, event.index, event.x, event.source)
+		}
+	}
+}
+
+// weight returns the mixed weight of a column for an output.
+func weight(x *experts.Experts, column uint32, output int) float64 {
+	w := make([]float64, x.Outputs)
+	x.ColumnWeights(column, w)
+	return w[output]
+}
+
+// TestNestedScores compares the mixed scores of nested copies with those of Score for each copy.
+func TestNestedScores(t *testing.T) {
+	const copies = 10
+	for _, outputs := range []int{1, 3, 17} {
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
+			s.learn(x, 1200)
+			if x.Numbers() == len(x.Columns()) {
+				t.Fatal("there are no splines")
 			}
-			if newExperts(settings(outputs, true)).State(d, splines); d.Done() {
-				t.Fatalf("%d of %d bytes are read as a state", cut, len(c.Out))
+			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
+			for range 20 {
+				s.next(x)
+				var last []int8
+				for range s.in.Features() {
+					last = append(last, int8(s.r.IntN(copies+1)-1))
+				}
+				x.SumNested(&s.in, last, &nested)
+				for copy := 1; copy < copies; copy++ {
+					var dead []bool
+					for _, until := range last {
+						dead = append(dead, int(until) < copy)
+					}
+					var in encode.Input
+					s.in.Mask(dead, &in)
+					x.ScoreNested(&nested, copy, s.base, got)
+					x.Read(&in, &s.seen)
+					x.Score(&s.seen, s.base, scores, want)
+					for k := range want {
+						if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+							t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
+						}
+					}
+				}
 			}
+		})
+	}
+}
+
+// TestExpertsRestAndWake checks an expert with almost no mixture weight. After restAfter events it must rest and learn
+// only every restEvery-th event. Once its mixture weight reaches wakeWeight, it must learn every event again.
+func TestExpertsRestAndWake(t *testing.T) {
+	x := newExperts(settings(1, true))
+	learns := func(weight float64, events int) (n int) {
+		for range events {
+			if x.Learns(1, []float64{weight, weight / 2}) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range []struct {
+		share        float64
+		events, want int
+	}{{experts.LeastWeight / 2, experts.RestAfter, experts.RestAfter - 1}, {experts.LeastWeight / 2, 160, 10}, {0.9 * experts.WakeWeight, 160, 10}, {experts.WakeWeight, 160, 160}, {experts.LeastWeight / 2, 160, 160}} {
+		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
+			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
 		}
 	}
 }
@@ -300,58 +356,4 @@ func TestCenter(t *testing.T) {
 	if !(math.Abs(mean[0]) < 0.3) {
 		t.Errorf("a spline adds %v in the mean", mean[0])
 	}
-}
-
-// TestRescale checks that the predictions of a regression do not depend on the unit of targets and scores.
-func TestRescale(t *testing.T) {
-	c := settings(1, false)
-	c.Loss = loss.Quadratic{}
-	x, s := newExperts(c), newNumbers(8, 3, 1)
-	s.learn(x, 800)
-	s.next(x)
-	scores, was, is := make([]float64, x.Size()), make([]float64, 1), make([]float64, 1)
-	x.Score(&s.seen, s.base, scores, was)
-	const factor, shift = 3, 0.7
-	x.Rescale(factor, shift)
-	x.Score(&s.seen, []float64{factor*s.base[0] + shift}, scores, is)
-	if want := factor*was[0] + shift; math.Abs(is[0]-want) > 1e-9*math.Abs(want) {
-		t.Errorf("%v, want %v", is[0], want)
-	}
-}
-
-// TestSplineOfColumnThatIsNoNumber checks that the experts learn the spline of a column although they do not learn the
-// column itself, because an omitted column is 0.
-func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
-	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
-	x := newExperts(settings(1, true))
-	x.FollowNumbers([]uint32{1, 3}, c, model.NewTable(24))
-	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
-	if !slices.Equal(x.Columns(), want) {
-		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
-	}
-	for _, event := range []struct {
-		columns []uint32
-		values  []float64
-		index   []int
-		x       []float64
-		source  []int
-	}{
-		{[]uint32{1, 2, 3, 4, 6}, []float64{0.25, 7, 5, 1.5, 9}, []int{0, 1, 3, 4, 6, 7, 8}, []float64{0.25, 5, 0.75, 0.25, 0.5, 0.5, 1}, []int{0, 2, 0, 0, 3, 3, 4}},
-		{[]uint32{2, 4}, []float64{7, 2}, []int{7}, []float64{1}, []int{1}},
-		{[]uint32{3}, []float64{5}, []int{1}, []float64{5}, []int{0}},
-	} {
-		n := len(event.columns)
-		in := encode.Input{Columns: event.columns, Raw: event.values, X: append(slices.Clone(event.values), 1), Rows: make([][]float64, n+1)}
-		var got experts.Input
-		if x.Read(&in, &got); !slices.Equal(got.Index, event.index) || !slices.Equal(got.X, event.x) || !slices.Equal(got.Source, event.source) {
-			t.Errorf("columns %v: the experts see %v %v of %v, want %v %v of %v", event.columns, got.Index, got.X, got.Source, event.index, event.x, event.source)
-		}
-	}
-}
-
-// weight returns the mixed weight of a column for an output.
-func weight(x *experts.Experts, column uint32, output int) float64 {
-	w := make([]float64, x.Outputs)
-	x.ColumnWeights(column, w)
-	return w[output]
 }

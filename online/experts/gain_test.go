@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/model"
 )
 
 // TestGain checks that experts rest if they reduce the loss by less than a two-thousandth, but not before 8,192 events.
@@ -98,4 +99,39 @@ func TestGainOfNoWeight(t *testing.T) {
 	if pass(idleEnough-1, 0.1, false); g.Resting() {
 		t.Error("one event in between does not count")
 	}
+}
+
+// These give the tests, which use the experts of other packages, access to private parts.
+
+// FollowNumbers follows columns and the splines of c, or its current splines if c is nil.
+func (x *Experts) FollowNumbers(columns []uint32, c *model.Splines, t *model.Table) {
+	if c != nil {
+		x.splines.splines = c
+	}
+	x.follow(columns, t)
+}
+
+// Numbers returns the number of followed columns that are no spline columns.
+func (x *Experts) Numbers() int { return x.numbers }
+
+// RestAfter, LeastWeight and WakeWeight are the constants of the same names.
+const (
+	RestAfter               = restAfter
+	LeastWeight, WakeWeight = leastWeight, wakeWeight
+)
+
+// Learns is learns, for the next event.
+func (x *Experts) Learns(i int, mix []float64) bool {
+	learns := x.learns(i, mix)
+	x.learned++
+	return learns
+}
+
+// Fractions returns the fraction of readings near each knot of a spline, and the column of each knot.
+func (x *Experts) Fractions(spline int) (fractions []float64, columns []uint32) {
+	fractions = x.splines.fractions(spline)
+	for knot := range fractions {
+		columns = append(columns, x.splines.splines.BasisColumn(spline, knot))
+	}
+	return fractions, columns
 }

@@ -3,8 +3,11 @@ package health
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -160,6 +163,166 @@ func TestHealthWords(t *testing.T) {
 	}
 }
 
+// saved returns the encoded state of w.
+func saved(w *Fields) []byte {
+	c := &coder.Coder{}
+	w.State(c)
+	return c.Out
+}
+
+// readOf returns a Coder that reads the encoded state of w.
+func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
+
+// restored returns Fields with the encoded state of was.
+func restored(t *testing.T, was *Fields) *Fields {
+	t.Helper()
+	w, c := &Fields{}, readOf(was)
+	if w.State(c); !c.Done() {
+		t.Fatal("the state does not fit its format")
+	}
+	return w
+}
+
+// TestPriorOfRareClass checks that predictions which are as good as the class frequencies so far are not called worse:
+// in blocks with one class, whose frequencies have no loss by hindsight, and by less than chance. Worse predictions
+// are.
+func TestPriorOfRareClass(t *testing.T) {
+	for name, c := range map[string]struct {
+		every int     // one label of so many is the rare one
+		p     float64 // predicted probability of the rare class, in proportion to its rate
+		worse bool
+	}{"rare": {3000, 1, false}, "half": {2, 1.02, false}, "overconfident": {20, 10, true}} {
+		w := &Counts{}
+		for i := range 5 * priorBlock {
+			label := 0
+			if i%c.every == c.every/2 {
+				label = 1
+			}
+			p := c.p / float64(c.every)
+			loss := -math.Log(1 - p)
+			if label == 1 {
+				loss = -math.Log(p)
+			}
+			e := &LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: 1, Loss: loss}
+			w.Measures.Take(e)
+			w.Prior.Take(1, loss, w.Baselines.Tell(e), 1, e.Number)
+			if !c.worse && w.Prior.Exceeded {
+				t.Errorf("%s, event %d: %+v", name, i+1, w.Prior)
+				break
+			}
+		}
+		if w.Prior.Exceeded != c.worse {
+			t.Errorf("%s: %+v", name, w.Prior)
+		}
+		warned := false
+		for _, x := range w.Warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
+			warned = warned || x.Kind == WarnPrior
+		}
+		if warned != c.worse {
+			t.Errorf("%s: warned %v, want %v", name, warned, c.worse)
+		}
+	}
+}
+
+// TestDivergenceIsNamed checks that huge scores are reported as divergence, even if a link keeps the log-loss small. A
+// high log-loss without huge scores must not be reported as divergence.
+func TestDivergenceIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		score, loss float64
+		want        string
+	}{{1e6, 269064, "learning has diverged"}, {-1e6, .69, "learning has diverged"}, {4, 3, "a growing field"}, {4, .1, ""}} {
+		w := &Counts{}
+		for i := range 2 * priorBlock {
+			w.Prior.Take(2, c.loss, math.Ln2, c.score, uint64(i)+1)
+			w.Measures.Take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
+		}
+		got := ""
+		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
+			got += x.Text
+		}
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "has diverged") && strings.Contains(got, "a growing field") {
+			t.Errorf("scores of %v, log-loss %v: %q", c.score, c.loss, got)
+		}
+		out := &coder.Coder{}
+		w.Prior.State(out)
+		var again Prior
+		if again.State(coder.Read(out.Out)); again.Size != w.Prior.Size || again.size != w.Prior.size || again.Diverged() != w.Prior.Diverged() {
+			t.Errorf("%+v, saved %+v", again, w.Prior)
+		}
+	}
+}
+
+// fill sets every number, boolean and kind in v to a different value, using the counter n. It skips the fields that but
+// names.
+func fill(v reflect.Value, n *int, but map[string]bool) {
+	*n++
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); !but[v.Type().Field(i).Name] {
+				fill(reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem(), n, but)
+			}
+		}
+	case reflect.Float64:
+		v.SetFloat(float64(*n))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(*n % 4)) // kinds and ids are small
+	case reflect.Uint16, reflect.Uint64, reflect.Uint8:
+		v.SetUint(uint64(*n%4) + 1)
+	case reflect.Bool:
+		v.SetBool(true)
+	}
+}
+
+// TestStateHoldsEverything checks that the encoded state contains all struct fields of fieldHealth and of fieldChange.
+func TestStateHoldsEverything(t *testing.T) {
+	n := 0
+	h := &Fields{}
+	h.events, h.named, h.start = 7, 6, Moment{5, 4}
+	h.fields, h.watched = make([]fieldHealth, 5), model.NewFieldSet(5)
+	for i := range h.fields {
+		f := &h.fields[i]
+		fill(reflect.ValueOf(f).Elem(), &n, map[string]bool{"kind": true, "leader": true, "name": true, "measures": true})
+		h.watched.Add([]uint16{uint16(i)})
+		f.leader = i
+		f.kind = []event.Kind{event.Numeric, event.Categorical, event.Boolean}[i%3]
+		for _, kind := range measuresOf(f.kind) {
+			m := &f.measures[kind]
+			fill(reflect.ValueOf(m).Elem(), &n, nil)
+		}
+	}
+	h.link(3, 1)
+	h.link(4, 1)
+	h.alarms = Alarms{raised: 3, changed: 5, changes: make([]fieldChange, 3)}
+	for i := range h.alarms.changes {
+		fill(reflect.ValueOf(&h.alarms.changes[i]).Elem(), &n, nil)
+	}
+	c := &coder.Coder{}
+	h.State(c)
+	var got Fields
+	d := coder.Read(c.Out)
+	if got.State(d); !d.Done() {
+		t.Fatal("what is written cannot be read")
+	}
+	if !reflect.DeepEqual(&got, h) {
+		t.Errorf("%+v\nwant %+v", &got, h)
+	}
+	// A truncated or invalid state must be rejected without a panic.
+	for n := range c.Out {
+		d := coder.Read(c.Out[:n])
+		if new(Fields).State(d); d.Done() {
+			t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
+		}
+	}
+	h.alarms.changes[0].field = 5
+	c = &coder.Coder{}
+	h.State(c)
+	d = coder.Read(c.Out)
+	if new(Fields).State(d); d.Done() {
+		t.Error("a state about more fields than there are is read")
+	}
+}
+
 // TestCostOfAField checks that a difference of errors that can be chance is not reported as a cost.
 func TestCostOfAField(t *testing.T) {
 	for _, c := range []struct {
@@ -187,24 +350,4 @@ func TestCostOfAField(t *testing.T) {
 			t.Errorf("%+v: without a forecast %+v", c, v)
 		}
 	}
-}
-
-// saved returns the encoded state of w.
-func saved(w *Fields) []byte {
-	c := &coder.Coder{}
-	w.State(c)
-	return c.Out
-}
-
-// readOf returns a Coder that reads the encoded state of w.
-func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
-
-// restored returns Fields with the encoded state of was.
-func restored(t *testing.T, was *Fields) *Fields {
-	t.Helper()
-	w, c := &Fields{}, readOf(was)
-	if w.State(c); !c.Done() {
-		t.Fatal("the state does not fit its format")
-	}
-	return w
 }

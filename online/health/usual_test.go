@@ -3,11 +3,15 @@ package health_test
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/health"
 )
@@ -134,5 +138,192 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 		if h := v.report(w); h.Raised > 0 {
 			t.Errorf("text in one of %d: %+v", every, h.Changes)
 		}
+	}
+}
+
+// TestDriftReportsBeforeAndAfter checks that an alarm has the mean loss before the change, over the events before it
+// only, and the mean loss after the change, over the events since.
+func TestDriftReportsBeforeAndAfter(t *testing.T) {
+	var d health.Detector
+	event := uint64(0)
+	for event < 2000 {
+		event++
+		d.Take(0.25, 1, event)
+	}
+	for alarm := false; !alarm && event < 3000; {
+		event++
+		alarm = d.Take(1.25, 1, event)
+	}
+	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
+	r := d.Report()
+	if r.Alarms != 1 || r.Event < 2000+health.DriftAlarm || r.Event > 2000+health.DriftAlarm*5/4 {
+		t.Fatalf("no alarm, or not in time: %+v", r)
+	}
+	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {
+		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
+	}
+	if r.Excess != 0 {
+		t.Errorf("the excess is %v after an alarm", r.Excess)
+	}
+}
+
+// TestBaselines compares both baselines with their definitions at each event. It starts at the second labeled event.
+func TestBaselines(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b health.Baselines
+	var targets, weights []float64
+	mean, last, total := 0.0, 0.0, 0.0
+	for i := range 3000 {
+		y, weight := 40+r.NormFloat64(), 1+float64(r.IntN(3))
+		if i > 0 {
+			sum, w := 0.0, 0.0
+			for j := range targets {
+				sum, w = sum+weights[j]*targets[j], w+weights[j]
+			}
+			mean += weight * math.Abs(y-sum/w)
+			last += weight * math.Abs(y-targets[i-1])
+			total += weight
+		}
+		targets, weights = append(targets, y), append(weights, weight)
+		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+	}
+	report := b.Report(true)
+	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
+		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
+	}
+	var again health.Baselines
+	c := &coder.Coder{}
+	b.State(c)
+	in := coder.Read(c.Out)
+	if again.State(in); !in.Done() || !reflect.DeepEqual(again, b) {
+		t.Errorf("%+v, saved %+v", again, b)
+	}
+}
+
+func take(w *health.Counts, t health.LabeledEvent) {
+	if t.Regression {
+		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
+	} else {
+		w.Measures.Take(&t)
+	}
+	w.Baselines.Tell(&t)
+}
+
+// TestMeasuresBeginWithALabel checks that predictions made before the first label are not measured.
+func TestMeasuresBeginWithALabel(t *testing.T) {
+	w := &health.Counts{}
+	w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
+	nan := math.NaN()
+	for _, e := range []health.LabeledEvent{
+		{Number: 1, After: 0, Target: 1e9, Value: 0},
+		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // predicted before the first label
+		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
+		{Number: 4, After: 3, Target: 1e9, Value: 1e9},
+	} {
+		e.Regression, e.Weight, e.Low, e.High = true, 1, nan, nan
+		take(w, e)
+	}
+	n := w.Measures.Numbers
+	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labeled() != 4 {
+		t.Errorf("%+v", n.Total)
+	}
+	if r := w.Baselines.Report(true); *r.LastMAE != .5 {
+		t.Errorf("last label %v", *r.LastMAE)
+	}
+}
+
+// TestWorseThanBaseline checks that there is a warning as long as the error of a baseline is below the model's error by
+// more than chance.
+func TestWorseThanBaseline(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		told func(r *rand.Rand, i int, before float64) health.LabeledEvent // returns the i-th of 3,000 events
+		want string                                                        // expected kinds of warnings
+	}{
+		{"a walk", func(r *rand.Rand, _ int, before float64) health.LabeledEvent {
+			y := before + r.NormFloat64()
+			return health.LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+		}, "worse-than-last"},
+		{"noise", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		}, ""},
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		}, "worse-than-prior worse-than-last"},
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
+			y, v := r.NormFloat64(), 0.
+			if i == 50 {
+				v = 1e30
+			}
+			return health.LabeledEvent{Regression: true, Target: y, Value: v}
+		}, ""},
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		}, "worse-than-last"},
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			return health.LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
+		}, ""},
+		{"always right", func(r *rand.Rand, _ int, _ float64) health.LabeledEvent {
+			k := r.IntN(2)
+			return health.LabeledEvent{Label: k, Predicted: k}
+		}, ""},
+	} {
+		r := rand.New(rand.NewPCG(3, 4))
+		w := &health.Counts{}
+		before := 0.0
+		for i := range 3000 {
+			e := c.told(r, i, before)
+			before = e.Target
+			e.Number, e.After, e.Weight = uint64(i)+1, uint64(i), 1
+			if e.Regression {
+				if w.Measures.Numbers == nil {
+					w.Measures.Numbers = &health.Numbers{Loss: loss.Loss(loss.Linear{})}
+				}
+			}
+			take(w, e)
+			if i == 90 && len(w.Warnings(health.Stream{Events: 90, Final: true})) > 0 {
+				t.Errorf("%s: a warning after 90 events", c.name)
+			}
+		}
+		var kinds []string
+		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
+			kinds = append(kinds, x.Kind)
+		}
+		if got := strings.Join(kinds, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestMajorityClass compares the error of the most frequent class with its definition: the first of the classes with the
+// largest weight so far. A restart at every event must change nothing.
+func TestMajorityClass(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 2))
+	var b health.Baselines
+	weights := make([]float64, 4)
+	wrong, total := 0.0, 0.0
+	for i := range 500 {
+		label, weight := r.IntN(4), float64(1+r.IntN(2))
+		most := 0
+		for class, w := range weights {
+			if w > weights[most] {
+				most = class
+			}
+		}
+		if i > 0 {
+			if total += weight; label != most {
+				wrong += weight
+			}
+		}
+		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Weight: weight})
+		weights[label] += weight
+		var again health.Baselines
+		c := &coder.Coder{}
+		b.State(c)
+		again.State(coder.Read(c.Out))
+		b = again
+	}
+	if got := *b.Report(false).MajorityError; math.Abs(got-100*wrong/total) > 1e-9 {
+		t.Errorf("the error is %v, want %v", got, 100*wrong/total)
 	}
 }

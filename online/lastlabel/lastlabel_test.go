@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/lastlabel"
@@ -137,49 +136,5 @@ func TestNumbers(t *testing.T) {
 		if w := l.Share(); w > 0.05 {
 			t.Errorf("%s: the last number has the weight %v after a change", c.name, w)
 		}
-	}
-}
-
-// TestCover checks that intervals contain the fraction of the targets that they should, if the model's are too wide or
-// too narrow.
-func TestCover(t *testing.T) {
-	for _, size := range []float64{0.1, 10} {
-		l, r, inside := lastlabel.New(), rand.New(rand.NewPCG(1, 2)), 0
-		for i := range 6000 {
-			in := math.Abs(r.NormFloat64()) <= size*l.Width
-			if l.Cover(in, 0.9); in && i >= 1000 {
-				inside++
-			}
-		}
-		if inside < 4400 || inside > 4600 {
-			t.Errorf("intervals of %v deviations: %d of 5000 targets are inside", size, inside)
-		}
-	}
-}
-
-// TestState checks that a decoded Label is the encoded one, and that damaged ones are refused.
-func TestState(t *testing.T) {
-	l := lastlabel.New()
-	for i := range 20 {
-		l.Class(i%3/2, 0.4, []uint64{3, 4}, 2, true)
-		l.Number(float64(i), 3, loss.Linear{}, true)
-		l.Cover(i%2 == 0, 0.9)
-	}
-	w := &coder.Coder{}
-	l.State(w)
-	again, r := lastlabel.New(), coder.Read(w.Out)
-	if again.State(r); !r.Done() {
-		t.Fatal("the state cannot be read")
-	}
-	v := &coder.Coder{}
-	if again.State(v); string(v.Out) != string(w.Out) || again.Weight() != l.Weight() || l.Weight() == 0 {
-		t.Errorf("weight %v, decoded %v", l.Weight(), again.Weight())
-	}
-	r = coder.Read(w.Out[:len(w.Out)-1])
-	if again.State(r); r.Done() {
-		t.Error("a state without its end is accepted")
-	}
-	if l.Forget(); l.Weight() != 0 || l.Share() == 0 {
-		t.Errorf("without a last label it has the weight %v", l.Weight())
 	}
 }

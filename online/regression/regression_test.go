@@ -1,4 +1,4 @@
-package regression_test
+package regression
 
 import (
 	"math"
@@ -6,8 +6,32 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
-	"blankout/online/regression"
 )
+
+// TestSpread checks that outliers do not change the spread of a sample if at most one number in sixteen is an outlier.
+func TestSpread(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
+		sample := make([]float64, n)
+		for i := range sample {
+			sample[i] = 5 + 2*r.NormFloat64()
+		}
+		for i := range max(1, n/16) {
+			sample[i] = 1e30
+		}
+		if s := spreadOf(sample); s.inflated() || s.scale() > 6 || math.Abs(s.median-5) > 3 {
+			t.Errorf("%d numbers: %+v", n, s)
+		}
+	}
+	zeros := make([]float64, sampleSize)
+	zeros[3], zeros[9] = 7, 9
+	if s := spreadOf(zeros); !s.inflated() || s.others != 8 || s.differ != 2 || math.Abs(s.scale()-8*math.Sqrt(2./64)) > 1e-12 {
+		t.Errorf("zeros: %+v", s)
+	}
+	if s := spreadOf(nil); s.scale() != 0 {
+		t.Errorf("nothing: %+v", s)
+	}
+}
 
 // TestUnit checks that the unit equals the mean and deviation of the targets, or the mean of counts, to within a tenth.
 // It must change rarely, and an outlier must change it only a little. Converting a target to the unit and back must
@@ -15,17 +39,17 @@ import (
 func TestUnit(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		r := rand.New(rand.NewPCG(1, 2))
-		u, moves := regression.NewUnit(of, 0), 0
+		u, moves := NewUnit(of, 0), 0
 		for i := range 4096 {
 			y := math.Floor(50 + 10*r.NormFloat64())
 			if i == 4000 {
 				y = 1e9
 			}
 			switch next, change := u.Observe(y, 1); change {
-			case regression.Moves:
+			case Moves:
 				u.Move(next, loss.Linear{}, false)
 				moves++
-			case regression.Follows:
+			case Follows:
 				u = next
 				moves++
 			}
@@ -49,7 +73,7 @@ func TestUnit(t *testing.T) {
 // TestMove checks that scores predict the same value after conversion with the result of Move.
 func TestMove(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
-		u := regression.NewUnit(of, 0)
+		u := NewUnit(of, 0)
 		for range 100 {
 			u.Observe(7, 1)
 		}

@@ -1,13 +1,14 @@
-package staleness_test
+package staleness
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/staleness"
+	"blankout/internal/must"
 )
 
 // linear returns a model with a constant score.
@@ -15,14 +16,87 @@ func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
+// TestSchedule checks that models are frozen at multiples of a thousand events. For each age they must predict events
+// at which their age differs by at most a tenth. Larger ages must have fewer predictions. A frozen model must be used
+// for all ages without a model.
+func TestSchedule(t *testing.T) {
+	var a Stale
+	var frozen []uint64
+	served := map[uint64][len(Ages)][]uint64{} // predicted events by model and age
+	for n := uint64(1); n <= 60000; n++ {
+		for i := range Ages {
+			m := a.Due(i, n)
+			if m == nil {
+				continue
+			}
+			born := uint64(m.Intercept[0])
+			of := served[born]
+			of[i] = append(of[i], n-1-born)
+			served[born] = of
+			a.Take(i, 1, Lost{}, Lost{}, Lost{})
+		}
+		if a.Learned(n, 100, 50, 8) {
+			frozen = append(frozen, n)
+			a.Freeze(n, linear(float64(n)))
+		}
+	}
+	if len(frozen) != 60 || frozen[0] != 1000 || frozen[1] != 2000 {
+		t.Errorf("frozen at %v", frozen)
+	}
+	for born, want := range map[uint64][len(Ages)]bool{1000: {true, true, true}, 2000: {true, false, false}, 3000: {true, true, false}, 13000: {true, true, true}} {
+		for i, ages := range served[born] {
+			age := Ages[i]
+			if want[i] != (ages != nil) {
+				t.Errorf("the model of %d answers at ages %v, want some: %v", born, ages, want[i])
+			}
+			if ages != nil && (slices.Min(ages) < age*9/10 || slices.Max(ages) > age*11/10) {
+				t.Errorf("the model of %d answers at ages %v for %d", born, ages, age)
+			}
+		}
+	}
+	for i, want := range []int{10, 40, 133} {
+		if n := len(served[49000][i]); n < want*2/3 || n > want*3/2 {
+			t.Errorf("a model answers %d events at age %d, want some %d", n, Ages[i], want)
+		}
+	}
+	places := map[uint64]bool{}
+	for _, age := range served[49000][2] {
+		places[age%every[2]] = true
+	}
+	if len(places) < 10 {
+		t.Errorf("they are at the places %v of a cycle", places)
+	}
+}
+
+// TestWide checks a model with wide rows. It must be frozen less often, and must predict more events.
+func TestWide(t *testing.T) {
+	var a Stale
+	m := linear(0)
+	for column := range uint32(wide) {
+		m.Rows.Touch(column)
+	}
+	a.Freeze(1000, m)
+	var n [len(Ages)]int
+	for event := range uint64(13000) {
+		for i := range Ages {
+			if a.Due(i, event) != nil {
+				n[i]++
+			}
+		}
+	}
+	if n[0] != 21 || n[1] < 50 || n[1] > 85 || n[2] < 130 || n[2] > 200 {
+		t.Errorf("%v answers", n)
+	}
+}
+
 // learn learns events up to the event number to, and makes the predictions that are due. Whenever a model is frozen, it
 // calls frozen with the number of learned events.
-func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
+func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
-		for i := range staleness.Ages {
+		for i := range Ages {
 			if m := a.Due(i, n); m != nil {
-				a.Fresh(1, staleness.Lost{Loss: float64(n % 7)})
-				a.Take(i, 1, staleness.Lost{Error: float64(n % 3), Loss: m.Intercept[0]}, staleness.Lost{Loss: float64(n % 7)}, staleness.Lost{Error: 1, Loss: float64(n % 2)})
+				a.Fresh(1, Lost{Loss: float64(n % 7)})
+				a.Take(i, 1, Lost{Error: float64(n % 3), Loss: m.Intercept[0]}, Lost{Loss: float64(n % 7)}, Lost{Error: 1, Loss: float64(n % 2)})
 			}
 		}
 		if a.Learned(n, features, rows, 8) {
@@ -44,7 +118,7 @@ func TestBudget(t *testing.T) {
 		{9 << 20, 1 << 20, 3000, nil},
 		{40, 1, 3000, []uint64{1000, 2000, 3000}},
 	} {
-		var a staleness.Stale
+		var a Stale
 		var frozen []uint64
 		learn(&a, 1, uint64(x.events), x.features, x.rows, func(n uint64) { frozen = append(frozen, n) })
 		if !slices.Equal(frozen, x.want) {
@@ -59,7 +133,7 @@ func TestBudget(t *testing.T) {
 // TestNotLearned checks that an event that was not learned changes nothing. Such an event has the same number as the
 // event before.
 func TestNotLearned(t *testing.T) {
-	var a staleness.Stale
+	var a Stale
 	learn(&a, 1, 999, 10, 50, nil)
 	if !a.Learned(1000, 10, 50, 8) {
 		t.Fatal("nothing is frozen at 1000")
@@ -73,12 +147,12 @@ func TestNotLearned(t *testing.T) {
 // TestReport checks that Report returns weighted means, and the deviance as the loss of regression. Stop must discard
 // the models but not the measurements.
 func TestReport(t *testing.T) {
-	var a staleness.Stale
+	var a Stale
 	a.Freeze(5, linear(0))
-	a.Fresh(3, staleness.Lost{Error: 1, Loss: .5})
-	a.Fresh(1, staleness.Lost{Error: 0, Loss: 2.5})
-	a.Take(1, 3, staleness.Lost{Error: 1, Loss: 2}, staleness.Lost{Error: 1, Loss: .5}, staleness.Lost{Error: 0, Loss: 4})
-	a.Take(1, 1, staleness.Lost{Error: 1, Loss: 6}, staleness.Lost{Error: 0, Loss: 2.5}, staleness.Lost{Error: 1, Loss: 8})
+	a.Fresh(3, Lost{Error: 1, Loss: .5})
+	a.Fresh(1, Lost{Error: 0, Loss: 2.5})
+	a.Take(1, 3, Lost{Error: 1, Loss: 2}, Lost{Error: 1, Loss: .5}, Lost{Error: 0, Loss: 4})
+	a.Take(1, 1, Lost{Error: 1, Loss: 6}, Lost{Error: 0, Loss: 2.5}, Lost{Error: 1, Loss: 8})
 	a.Stop()
 	if a.Due(1, 1006) != nil {
 		t.Error("a model answers that has been let go")
@@ -94,4 +168,22 @@ func TestReport(t *testing.T) {
 	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
 		t.Errorf("of numbers %+v", r)
 	}
+}
+
+// TestInvalidStates checks that negative sums are rejected, and a model with more outputs than the learner has.
+func TestInvalidStates(t *testing.T) {
+	blocks := func(a *Stale) (out []event.Block) {
+		for b := range must.Get(a.EachBlock())(t) {
+			out = append(out, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
+		}
+		return out
+	}
+	var a, b Stale
+	learn(&a, 1, 2050, 10, 50, func(uint64) {})
+	two := Stale{seen: a.seen}
+	two.Freeze(10, model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1}, {2}}, []float64{0, 0}))
+	must.Require(t, b.Restore(blocks(&two), 1) != nil, "a model of two outputs is taken")
+	must.Do(t, b.Restore(blocks(&two), 2))
+	a.now.loss = -1
+	must.Require(t, b.Restore(blocks(&a), 1) != nil, "negative sums are taken")
 }

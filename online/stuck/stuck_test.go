@@ -1,25 +1,27 @@
-package stuck_test
+package stuck
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
-	"blankout/online/stuck"
+	"blankout/internal/model"
 )
 
 // stream passes readings of numeric fields to a Detector.
 type stream struct {
-	stuck.Detector
+	Detector
 	fields []event.Field
 	n      uint64
-	found  []stuck.Run // detected runs
-	moved  []stuck.Run // runs that ended
-	at     uint64      // event of the latest change
+	found  []Run  // detected runs
+	moved  []Run  // runs that ended
+	at     uint64 // event of the latest change
 }
 
 func newStream(fields int) *stream {
@@ -39,11 +41,180 @@ func (s *stream) take(values ...float64) {
 		}
 	}
 	s.n++
-	for _, c := range s.Take(e, s.fields, stuck.Moment{Event: s.n, Time: int64(1000 * s.n)}) {
+	for _, c := range s.Take(e, s.fields, Moment{s.n, int64(1000 * s.n)}) {
 		if s.at = s.n; c.Moves {
 			s.moved = append(s.moved, c.Run)
 		} else {
 			s.found = append(s.found, c.Run)
+		}
+	}
+}
+
+// TestFoundAgain checks a sensor that was stuck for long and then changes again. It must soon be detected if it is
+// stuck at another value. A field with long runs of different values must raise only a few alarms.
+func TestFoundAgain(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
+	healthy := func(n int) {
+		for range n {
+			s.take(r.NormFloat64())
+		}
+	}
+	healthy(1000)
+	for range 50_000 {
+		s.take(1.5)
+	}
+	healthy(100)
+	for range 1000 {
+		s.take(2.5)
+	}
+	if len(s.found) != 2 || s.found[1].Repeats > longer*Least+10 {
+		t.Errorf("%+v", s.found)
+	}
+	healthy(10)
+	was := len(s.found)
+	for range 2000 {
+		x := r.NormFloat64()
+		for range 90 + r.IntN(20) {
+			s.take(x)
+		}
+	}
+	if more := len(s.found) - was; more > 2 {
+		t.Errorf("%d alarms about a field that has come to move in steps", more)
+	}
+}
+
+// TestKinds checks a field that is often 0. Its readings that are not 0 must be judged separately, so that it is soon
+// detected at another value. A field that is nearly always 0 must not be judged by its few other readings.
+func TestKinds(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
+	for range 5000 {
+		x := 0.0
+		if r.Float64() < 0.2 {
+			x = r.NormFloat64()
+		}
+		s.take(x)
+	}
+	for range 400 {
+		s.take(1.25)
+	}
+	if longest := s.Detector.runs[1].ofKind; len(s.found) != 1 || s.found[0].Repeats > Least || longest[0] < 20 {
+		t.Errorf("%+v, the longest runs before had %d repeats", s.found, longest)
+	}
+	s = newStream(1)
+	for n := range 5000 {
+		x := 0.0
+		if n%200 == 100 {
+			x = float64(n)
+		}
+		s.take(x)
+	}
+	for range 300 {
+		if s.take(5); len(s.found) > 0 {
+			t.Fatalf("%+v", s.found)
+		}
+	}
+}
+
+// TestLongestByValue checks that the longest runs are stored by value, so that a long run of one value does not delay
+// detection at another value.
+func TestLongestByValue(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(18, 19))
+	run := func(x float64, n int) {
+		for range n {
+			s.take(x)
+		}
+		s.take(r.NormFloat64())
+	}
+	for range 20 {
+		run(3, 15)
+		for range 30 {
+			run(r.NormFloat64(), 1)
+		}
+	}
+	run(7, 49)
+	if run(3, 100); len(s.found) != 1 || s.found[0].Repeats > longer*15+10 {
+		t.Errorf("stuck at 3: %+v", s.found)
+	}
+	if run(7, 180); len(s.found) != 1 {
+		t.Errorf("stuck at 7: %+v", s.found)
+	}
+	if run(8, 180); len(s.found) != 1 {
+		t.Errorf("stuck at 8, a value without runs: %+v", s.found)
+	}
+}
+
+// TestMostFields checks that the number of monitored fields is limited, that the state of these fields is restored, and
+// that a damaged state is no panic.
+func TestMostFields(t *testing.T) {
+	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
+	for n := range 200 {
+		for i := range values {
+			values[i] = float64(min(n, 100))
+		}
+		s.take(values...)
+	}
+	if len(s.found) != mostFields-1 { // field 0 has no name
+		t.Errorf("%d are stuck", len(s.found))
+	}
+	c := &coder.Coder{}
+	s.State(c)
+	var d Detector
+	read := coder.Read(c.Out)
+	if d.State(read); !read.Done() || len(d.Stuck()) != len(s.Stuck()) {
+		t.Errorf("%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
+	}
+	for i := range 150 { // damaged bytes must give an error or a valid state
+		cut, damaged := coder.Read(c.Out[:i]), slices.Clone(c.Out)
+		damaged[i] ^= 0x81
+		if d.State(coder.Read(damaged)); true {
+			d.Stuck()
+		}
+		if d.State(cut); cut.Done() {
+			t.Fatalf("%d bytes of %d are a state", i, len(c.Out))
+		}
+	}
+}
+
+// TestRepeats checks that Repeats reports the fields that can never be detected as stuck. A stuck run must not change
+// the fraction.
+func TestRepeats(t *testing.T) {
+	s, r := newStream(2), rand.New(rand.NewPCG(20, 21))
+	for n := range 90 {
+		s.take(1, float64(n))
+	}
+	if x, never, ok := s.Repeats(1); !never || !ok || x > rarely {
+		t.Errorf("a young constant: %v %v %v", x, never, ok)
+	}
+	for range 500 {
+		s.take(1, 7)
+	}
+	if x, never, ok := s.Repeats(2); len(s.Stuck()) != 1 || x > 0 || never || !ok {
+		t.Errorf("a stuck field: %v %v %v", x, never, ok)
+	}
+	for n := range 5000 {
+		s.take(float64(n/500), 7)
+	}
+	if x, never, ok := s.Repeats(1); !never || !ok || x < rarely {
+		t.Errorf("a field that moves rarely: %v %v %v", x, never, ok)
+	}
+	s = newStream(5)
+	for n := range 4000 {
+		flag := 0.0
+		if n%500 == 499 {
+			flag = 1
+		}
+		rare := math.NaN()
+		if n%100 == 0 {
+			rare = r.Float64()
+		}
+		s.take(r.NormFloat64(), 1, flag, math.Round(2*r.NormFloat64()), rare)
+	}
+	for id, want := range map[int]struct {
+		low, high float64
+		never, ok bool
+	}{0: {}, 1: {0, 0, false, true}, 2: {0.999, 1, true, true}, 3: {0.995, 0.998, true, true}, 4: {0.1, 0.3, false, true}, 5: {}, 6: {}} {
+		if x, never, ok := s.Repeats(id); never != want.never || ok != want.ok || x < want.low || x > want.high {
+			t.Errorf("field %d: %v %v %v", id, x, never, ok)
 		}
 	}
 }
@@ -57,11 +228,11 @@ func TestStuckAtAnyValue(t *testing.T) {
 			s.take(r.NormFloat64(), r.NormFloat64())
 		}
 		for i := range 300 {
-			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= stuck.Least) {
+			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= Least) {
 				t.Fatalf("stuck at %v for %d repeats: %+v", at, i, s.Stuck())
 			}
 		}
-		want := stuck.Run{Field: 1, Value: at, Repeats: stuck.Least, Since: stuck.Moment{Event: 1001, Time: 1001000}}
+		want := Run{Field: 1, Value: at, Repeats: Least, Since: Moment{Event: 1001, Time: 1001000}}
 		if len(s.found) != 1 || s.found[0] != want || !slices.Equal(s.Stuck(), s.found) {
 			t.Errorf("found %+v, want %+v", s.found, want)
 		}
@@ -77,7 +248,7 @@ func TestNullsDoNotEndARun(t *testing.T) {
 	for range 500 {
 		s.take(r.NormFloat64())
 	}
-	for range stuck.Least + 1 {
+	for range Least + 1 {
 		s.take(3)
 		s.take(math.NaN())
 	}
@@ -160,7 +331,7 @@ func TestNights(t *testing.T) {
 		for range 2000 {
 			s.take(123)
 		}
-		if len(s.found) != was+1 || s.found[was].Repeats > stuck.Least {
+		if len(s.found) != was+1 || s.found[was].Repeats > Least {
 			t.Errorf("begun at %d: stuck by day: %+v", begin, s.found)
 		}
 		s.take(5)
@@ -199,25 +370,6 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-func BenchmarkTake(b *testing.B) {
-	s, r := newStream(50), rand.New(rand.NewPCG(1, 2))
-	values := make([][]float64, 64)
-	for i := range values {
-		for range 50 {
-			values[i] = append(values[i], math.Round(2*r.NormFloat64()))
-		}
-	}
-	e := &event.Example{}
-	for i := range 50 {
-		e.Features.Index, e.Field = append(e.Features.Index, uint32(i)), append(e.Field, uint16(i+1))
-	}
-	b.ReportAllocs()
-	for i := range b.N {
-		e.Features.Value = values[i%64]
-		s.Take(e, s.fields, stuck.Moment{Event: uint64(i), Time: 0})
-	}
-}
-
 // TestFlags checks that a flag is not detected at one of its two values. At a third value it must be detected. A field
 // with three values must not be treated as a flag.
 func TestFlags(t *testing.T) {
@@ -250,5 +402,80 @@ func TestFlags(t *testing.T) {
 		if _, never, _ := s.Repeats(1); never != (len(c.values) == 2) {
 			t.Errorf("%v: never is %v", c.values, never)
 		}
+	}
+}
+
+// TestPlaceholders checks which repeated values count as placeholders: only those far from all other readings, or -1 and
+// nines where nothing else is negative. Flags, counts, heavy tails and single outliers have none.
+func TestPlaceholders(t *testing.T) {
+	normal := func(r *rand.Rand) float64 { return 20 + 3*r.NormFloat64() }
+	age := func(r *rand.Rand) float64 { return 18 + float64(r.IntN(70)) }
+	for _, c := range []struct {
+		name     string
+		fraction float64
+		value    float64
+		draw     func(*rand.Rand) float64
+		want     bool
+	}{
+		{"-999", 0.2, -999, normal, true}, {"9999", 0.1, 9999, normal, true}, {"largest int32", 0.1, math.MaxInt32, age, true},
+		{"-1 of ages", 0.1, -1, age, true}, {"-99 of ages", 0.1, -99, age, true}, {"0 of ages", 0.1, 0, age, false}, {"-2 of ages", 0.1, -2, age, false},
+		{"ordinary", 0.2, 21, normal, false}, {"one outlier", 0.005, 1e6, normal, false},
+		{"flag", 0.2, 100, func(r *rand.Rand) float64 { return float64(r.IntN(2)) }, false},
+		{"counts", 0.3, 0, func(r *rand.Rand) float64 { return math.Floor(r.ExpFloat64() * 5) }, false},
+		{"heavy tails", 0, 0, func(r *rand.Rand) float64 { return math.Exp(3 * r.NormFloat64()) }, false},
+		{"signed", 0.1, -1, func(r *rand.Rand) float64 { return math.Round(5 * r.NormFloat64()) }, false},
+	} {
+		r := rand.New(rand.NewPCG(5, 6))
+		schema := eventtest.Schema(1, "", "no", "yes")
+		var p, again Placeholders
+		found := 0
+		for i := range 3000 {
+			x := c.draw(r)
+			if r.Float64() < c.fraction {
+				x = c.value
+			}
+			var e event.Example
+			eventtest.Put(&e, 10, x, 1)
+			for _, f := range p.Take(&e, schema.Fields) {
+				if found++; f.Field != 1 || f.Column != 10 || f.Value != c.value || math.Abs(f.Fraction-c.fraction) > 0.2 || f.Low > f.High {
+					t.Errorf("%s: %+v", c.name, f)
+				}
+			}
+			if i == 40 || i == 2000 { // a restart
+				var a, b coder.Coder
+				p.State(&a)
+				d := coder.Read(a.Out)
+				if again.State(d); !d.Done() {
+					t.Fatal("the state cannot be read")
+				}
+				p = again
+				if p.State(&b); !bytes.Equal(a.Out, b.Out) {
+					t.Fatal("the state changes")
+				}
+			}
+		}
+		n := 0
+		p.Each(func(model.StuckField) { n++ })
+		if (found == 1) != c.want || found > 1 || n != found {
+			t.Errorf("%s: found %d times, %d placeholders", c.name, found, n)
+		}
+	}
+}
+
+// TestMemory checks that old runs are forgotten. A field that had long runs in the past must be detected as fast as a
+// field that always changed.
+func TestMemory(t *testing.T) {
+	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
+	for n := range 16 * memory {
+		s.take(float64(1 + n/12))
+	}
+	for range 3 * memory {
+		s.take(r.NormFloat64())
+	}
+	for range 100 {
+		s.take(0.5)
+	}
+	if len(s.found) != 1 || s.found[0].Repeats != Least {
+		t.Errorf("%+v", s.found)
 	}
 }

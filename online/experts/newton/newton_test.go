@@ -2,7 +2,6 @@ package newton
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/must"
+	"blankout/online/experts"
 )
 
 // stream generates events of a few columns, some of which are often absent. The base score contains a part of the true
@@ -298,227 +298,6 @@ func TestRidgeRegression(t *testing.T) {
 	}
 }
 
-// TestHasLowerLoss checks that, for every supported loss, the loss of the Expert is soon lower than the loss of the
-// base score.
-func TestHasLowerLoss(t *testing.T) {
-	for _, l := range wanted() {
-		outputs := 1
-		if l.Facts().Target == loss.Sign {
-			outputs = 3
-		}
-		e, s := of(l, outputs)
-		e.set.Strength = 0
-		lost, base := 0.0, 0.0
-		out := make([]float64, outputs)
-		for n := range 4000 {
-			s.next()
-			e.Score(s.at, s.x, s.base, out)
-			for k := range out {
-				if n > 500 {
-					value, _, _ := l.At(s.y[k], out[k], 0)
-					before, _, _ := l.At(s.y[k], s.base[k], 0)
-					lost, base = lost+value, base+before
-				}
-			}
-			e.Learn(s.y, outputs, 1)
-		}
-		if !(lost < 0.97*base) {
-			t.Errorf("%v: %v, the base %v", l, lost, base)
-		}
-	}
-}
-
-// TestForgetsByHalfLife checks that an Expert with a half-life adapts to a concept change, and that an Expert without a
-// half-life does not.
-func TestForgetsByHalfLife(t *testing.T) {
-	l := loss.Loss(loss.LogisticGaussian{})
-	lost := map[float64]float64{}
-	for _, half := range []float64{0, 300} {
-		s := newStream(3, l, 1)
-		e := newTested(Settings{Loss: l, Ridge: 2, HalfLife: half}, 1)
-		e.follow(s.columns)
-		out := make([]float64, 1)
-		for n := range 8000 {
-			if n == 4000 {
-				for i := range s.w {
-					s.w[i] = -s.w[i]
-				}
-			}
-			s.next()
-			s.base[0] = 0
-			e.Score(s.at, s.x, s.base, out)
-			if n > 5000 {
-				value, _, _ := l.At(s.y[0], out[0], 0)
-				lost[half] += value / 3000
-			}
-			e.Learn(s.y, 1, 1)
-		}
-	}
-	if !(lost[300] < 0.85*lost[0]) {
-		t.Errorf("log-loss %v", lost)
-	}
-}
-
-// known returns 1/P_ii, where i is the variable of a column: the precision of the column's weight.
-func known(e *tested, column uint32) float64 {
-	i := e.place(column)
-	return 1 / e.p.at(i, i)
-}
-
-// TestForgetsAlongEvents checks that the Expert forgets nothing in a direction in which no event lies. If all events
-// lie in one direction, the precision in that direction must converge to the value that follows from the half-life.
-func TestForgetsAlongEvents(t *testing.T) {
-	l := loss.Loss(loss.LogisticGaussian{})
-	e := newTested(Settings{Loss: l, Ridge: 2, HalfLife: 200}, 1)
-	e.follow([]uint32{1, 2})
-	out := make([]float64, 1)
-	learn := func(column uint32, n int) {
-		for i := range n {
-			e.Score([]uint32{column}, []float64{1}, []float64{0}, out)
-			e.Learn([]float64{float64(2*(i%2) - 1)}, 1, 1)
-		}
-	}
-	learn(1, 3000)
-	z := []float64{1, 0, 1, 0}
-	h := e.p.leverage(z, 0)
-	// At equilibrium r h = phi: an event adds as much curvature as it forgets.
-	if want := 4 * math.Ln2 / 200 / 0.25; math.Abs(h/want-1) > 0.1 {
-		t.Errorf("the leverage is %v, want %v", h, want)
-	}
-	before := known(e, 1)
-	learn(2, 3000)
-	if now := known(e, 1); now < 0.7*before {
-		t.Errorf("of column 1 %v is known, was %v", now, before)
-	}
-}
-
-// TestMoveChangesNoScore checks that a change of a column's unit or center does not change the scores of the current
-// event and of later events. Under dropout only the unit changes, because the noise depends on the center.
-func TestMoveChangesNoScore(t *testing.T) {
-	for _, outputs := range []int{1, 3} {
-		for _, strength := range []float64{0, 0.25} {
-			e, s := of(loss.LogisticGaussian{}, outputs)
-			e.set.Strength = strength
-			moved := e.clone(t)
-			a, b := make([]float64, outputs), make([]float64, outputs)
-			ratio, shift := 1.0, 0.0
-			for n := range 900 {
-				s.next()
-				if n%37 == 36 {
-					r, m := 0.8+0.3*s.r.Float64(), 0.02*s.r.NormFloat64()
-					if strength > 0 {
-						m = 0
-					}
-					moved.Move(9, r, m)
-					ratio, shift = ratio*r, shift+m*ratio
-					moved.Move(10, r, m) // column 10 does not exist
-				}
-				x := slices.Clone(s.x)
-				x[2] = (x[2] - shift) / ratio
-				e.Score(s.at, s.x, s.base, a)
-				moved.Score(s.at, x, s.base, b)
-				for k := range a {
-					if math.Abs(a[k]-b[k]) > 1e-9*max(1, math.Abs(a[k])) {
-						t.Fatalf("%d outputs, event %d: %v and %v", outputs, n, a, b)
-					}
-				}
-				e.Learn(s.y, outputs, 1)
-				moved.Learn(s.y, outputs, 1)
-			}
-		}
-	}
-}
-
-// TestMoveFar checks that a large change of a column's scale changes neither its weight nor its variance.
-func TestMoveFar(t *testing.T) {
-	e, s := of(loss.LogisticGaussian{}, 1)
-	out := make([]float64, 1)
-	for range 500 {
-		s.next()
-		e.Score(s.at, s.x, s.base, out)
-		e.Learn(s.y, 1, 1)
-	}
-	i := e.place(9)
-	u, p := e.u[0][i], e.p.at(i, i)
-	for _, x := range [][2]float64{{1 + 1.1*mostMove/math.Abs(u), 0}, {1, 1.1 * mostMove / u}} {
-		if e.Move(9, x[0], x[1]); e.u[0][i] != u || e.p.at(i, i) != p {
-			t.Errorf("moved by %v: a weight of %v is %v", x, u, e.u[0][i])
-		}
-	}
-	if e.Move(9, 1+0.9*mostMove/math.Abs(u), 0); e.u[0][i] == u {
-		t.Error("it is not moved where it may be")
-	}
-}
-
-// TestRescale checks the squared loss with targets in another unit. The predictions, also of later events, must be
-// equal up to that unit.
-func TestRescale(t *testing.T) {
-	l := must.Get(loss.Parse("squared"))(t)
-	s := newStream(5, l, 1)
-	e := newTested(Settings{Loss: l, Ridge: 2, HalfLife: 400}, 1)
-	e.follow(s.columns)
-	other := e.clone(t)
-	a, b := make([]float64, 1), make([]float64, 1)
-	factor, shift := 1.0, 0.0
-	for n := range 1500 {
-		s.next()
-		e.Score(s.at, s.x, s.base, a)
-		other.Score(s.at, s.x, []float64{factor*s.base[0] + shift}, b)
-		if math.Abs(factor*a[0]+shift-b[0]) > 1e-8*(1+math.Abs(b[0])) {
-			t.Fatalf("event %d: %v and %v", n, factor*a[0]+shift, b[0])
-		}
-		e.Learn(s.y, 1, 1)
-		other.Learn([]float64{factor*s.y[0] + shift}, 1, 1)
-		if n%200 == 100 {
-			f, m := 0.5+s.r.Float64(), s.r.NormFloat64()
-			other.Rescale(f, m)
-			factor, shift = factor*f, shift*f+m
-		}
-	}
-}
-
-// TestStateGoesOn saves and restores an Expert after each event. The restored Expert must continue bit by bit.
-func TestStateGoesOn(t *testing.T) {
-	for _, outputs := range []int{1, 3} {
-		e, s := of(loss.LogisticGaussian{}, outputs)
-		e.set.Groups = 0.5
-		a, b := make([]float64, outputs), make([]float64, outputs)
-		restored := e.clone(t)
-		for n := range 2500 {
-			if n%97 == 50 {
-				restored = restored.clone(t)
-			}
-			s.next()
-			e.Score(s.at, s.x, s.base, a)
-			e.Die(s.groups())
-			e.Learn(s.y, outputs, 1)
-			restored.Score(s.at, s.x, s.base, b)
-			restored.Die(s.groups())
-			restored.Learn(s.y, outputs, 1)
-			if !slices.Equal(a, b) {
-				t.Fatalf("event %d: %v, restored %v", n, a, b)
-			}
-		}
-		w := &coder.Coder{}
-		e.State(w)
-		for cut := 0; cut < len(w.Out); cut += 13 {
-			d := coder.Read(w.Out[:cut])
-			if New(e.set, outputs).State(d); d.Done() {
-				t.Fatalf("%d of %d bytes are taken", cut, len(w.Out))
-			}
-		}
-		d := coder.Read(w.Out)
-		if New(e.set, 2).State(d); d.Done() {
-			t.Error("a state of other outputs is taken")
-		}
-		again := &coder.Coder{}
-		e.State(again)
-		if !bytes.Equal(w.Out, again.Out) {
-			t.Error("writing a state has changed it")
-		}
-	}
-}
-
 // TestFollow adds and removes columns. The remaining columns must keep their weights and covariances, and the scores of
 // events with only these columns must not change.
 func TestFollow(t *testing.T) {
@@ -572,76 +351,6 @@ func TestFollow(t *testing.T) {
 	columns := slices.Clone(e.columns)
 	if e.Restart(); !slices.Equal(e.columns, columns) || e.met != 1 || u(3) != 0 || p(3, 3) != 0.5 || p(3, 31) != 0 {
 		t.Error("it does not begin anew")
-	}
-}
-
-// TestGrow changes an Expert with one output for two classes to one output per class. The Expert must then learn a
-// third class.
-func TestGrow(t *testing.T) {
-	e, s := of(loss.LogisticGaussian{}, 1)
-	out := make([]float64, 3)
-	for range 700 {
-		s.next()
-		e.Score(s.at, s.x, s.base, out)
-		e.Learn(s.y, 1, 1)
-	}
-	x := []float64{1, -1, 2}
-	w := e.Weights(0)
-	own := w.Intercept + w.Columns[0] - w.Columns[2] + 2*w.Columns[3]
-	own += w.Base * 0.5
-	c := e.Grow(3)
-	if c != w.Base || c == 1 {
-		t.Errorf("the scores are to be multiplied by %v, want %v", c, w.Base)
-	}
-	e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, -30}, out)
-	for k, want := range []float64{-own, own, -30 * c} {
-		if math.Abs(c*out[k]-want) > 1e-12 {
-			t.Errorf("score %d is %v, want %v", k, out[k], want)
-		}
-	}
-	if w := e.Weights(1); w.Base != 1 || len(w.Columns) != 5 {
-		t.Errorf("weights %+v", w)
-	}
-	for range 300 {
-		e.Learn([]float64{-1, -1, 1}, 3, 1)
-		e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, 0}, out)
-	}
-	if !(out[2] > 0.5 && out[1] < 0.5) {
-		t.Errorf("scores %v", out)
-	}
-}
-
-// TestOutlyingEvents checks that scores are finite after events with outliers, and that later events are still learned.
-func TestOutlyingEvents(t *testing.T) {
-	for _, l := range wanted() {
-		e, s := of(l, 1)
-		out := make([]float64, 1)
-		if kink := l.Facts().Kink; kink != nil {
-			s.next()
-			s.base[0] = kink(s.y[0])
-			e.Score(s.at, s.x, s.base, out)
-			if e.Learn(s.y, 1, 1); !(e.p.at(0, 0) > 1e-4) {
-				t.Errorf("%v: the kink itself leaves the variance %v", l, e.p.at(0, 0))
-			}
-		}
-		for n := range 3000 {
-			s.next()
-			if n%50 == 7 {
-				s.x[s.r.IntN(len(s.x))] = math.Pow(10, 30*s.r.Float64())
-				s.base[0] *= math.Pow(10, 5*s.r.Float64())
-			}
-			e.Score(s.at, s.x, s.base, out)
-			e.Learn(s.y, 1, math.Pow(10, 4*s.r.NormFloat64()))
-			for _, u := range e.u[0] {
-				if u-u != 0 || math.Abs(u) > mostWeight {
-					t.Fatalf("%v, event %d: weights %v", l, n, e.u[0])
-				}
-			}
-		}
-		w := &coder.Coder{}
-		if e.State(w); w.Failed {
-			t.Errorf("%v: the state is no state of numbers", l)
-		}
 	}
 }
 
@@ -818,33 +527,6 @@ func TestPull(t *testing.T) {
 	}
 }
 
-func BenchmarkLearn(b *testing.B) {
-	for _, x := range []struct{ columns, outputs int }{{48, 1}, {144, 1}, {128, 6}, {256, 6}} {
-		b.Run(fmt.Sprint(x.columns, " columns ", x.outputs, " outputs"), func(b *testing.B) {
-			e := newTested(Settings{Loss: loss.LogisticGaussian{}, Ridge: 2, HalfLife: 2000}, x.outputs)
-			r := rand.New(rand.NewPCG(1, 2))
-			var at []uint32
-			value := make([]float64, x.columns)
-			for i := range x.columns {
-				at = append(at, uint32(i))
-			}
-			e.follow(at)
-			base, out, y := make([]float64, x.outputs), make([]float64, x.outputs), make([]float64, x.outputs)
-			e.met = learnAll
-			for b.Loop() {
-				for i := range value {
-					value[i] = r.NormFloat64()
-				}
-				for k := range y {
-					y[k] = float64(2*r.IntN(2) - 1)
-				}
-				e.Score(at, value, base, out)
-				e.Learn(y, x.outputs, 1)
-			}
-		})
-	}
-}
-
 // at returns P_ij.
 func (p *covariance) at(i, j int) (x float64) {
 	for k := max(i, j); k < p.n; k++ {
@@ -859,4 +541,269 @@ func (p *covariance) at(i, j int) (x float64) {
 		x += a * b * c[k]
 	}
 	return x
+}
+
+// TestRestartsWhereNothingIsKnown checks an expert whose covariance is not positive. It must restart without learning
+// the event, and must learn the next event.
+func TestRestartsWhereNothingIsKnown(t *testing.T) {
+	for name, spoil := range map[string]float64{"zero": 0, "no number": math.NaN(), "negative": -1, "endless": math.Inf(1), "too large": 1e306} {
+		e := newTested(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)
+		e.follow([]uint32{3, 5})
+		size := 1.0
+		learn := func() bool {
+			scores := make([]float64, 1)
+			e.Score([]uint32{3, 5}, []float64{size, -2 * size}, []float64{0.1}, scores)
+			return e.Learn([]float64{1}, 1, 1)
+		}
+		for range 20 {
+			learn()
+		}
+		for j := range e.p.n {
+			for i := range e.p.column(j) {
+				e.p.column(j)[i] *= 0
+			}
+			e.p.column(j)[j] = spoil
+		}
+		if spoil == 1e306 { // the leverage overflows, but the gain does not
+			size = 50
+		}
+		if !learn() || e.met != 0 {
+			t.Errorf("%s: it has not begun again", name)
+		}
+		for k := range e.u {
+			for _, u := range e.u[k] {
+				if u != 0 && u != 1 { // coefficient of the base
+					t.Errorf("%s: it has kept the weight %v", name, u)
+				}
+			}
+		}
+		if learn(); e.met != 1 || !(e.p.column(0)[0] > 0) {
+			t.Errorf("%s: it does not go on", name)
+		}
+	}
+}
+
+// tested is an Expert with the event that it is to learn next.
+type tested struct {
+	*Expert
+	in           experts.Input
+	base, scores []float64
+}
+
+func newTested(s Settings, outputs int, columns ...uint32) *tested {
+	e := &tested{Expert: New(s, outputs)}
+	e.follow(slices.Sorted(slices.Values(columns)))
+	return e
+}
+
+// Score writes the scores of an event to out. It ignores columns that the Expert does not have.
+func (e *tested) Score(columns []uint32, x, base, out []float64) {
+	e.in = experts.Input{One: 1}
+	for i, column := range columns {
+		if at, known := slices.BinarySearch(e.columns, column); known {
+			e.in.Index, e.in.X = append(e.in.Index, at), append(e.in.X, x[i])
+		}
+	}
+	e.Sum(&e.in, out)
+	for k, b := range base {
+		out[k] += b + e.Base(0)*b
+	}
+	e.base, e.scores = slices.Clone(base), slices.Clone(out)
+}
+
+// Learn learns the event that was scored last.
+func (e *tested) Learn(y []float64, active int, importance float64) (moved bool) {
+	return e.learn(&e.in, e.base, e.scores, y, active, importance)
+}
+
+// Die sets the groups of the event that was scored last.
+func (e *tested) Die(g experts.Groups) {
+	e.in.Groups = g
+	e.take(&e.in, e.base, e.scores)
+}
+
+// weights are the coefficients of the score of one output.
+type weights struct {
+	Intercept, Base float64
+	Columns         []float64
+}
+
+func (e *tested) Weights(k int) weights {
+	return weights{e.u[k][0], 1 + e.Base(0), e.u[k][e.first:]}
+}
+
+// TestRescale checks the squared loss with targets in another unit. The predictions, also of later events, must be
+// equal up to that unit.
+func TestRescale(t *testing.T) {
+	l := must.Get(loss.Parse("squared"))(t)
+	s := newStream(5, l, 1)
+	e := newTested(Settings{Loss: l, Ridge: 2, HalfLife: 400}, 1)
+	e.follow(s.columns)
+	other := e.clone(t)
+	a, b := make([]float64, 1), make([]float64, 1)
+	factor, shift := 1.0, 0.0
+	for n := range 1500 {
+		s.next()
+		e.Score(s.at, s.x, s.base, a)
+		other.Score(s.at, s.x, []float64{factor*s.base[0] + shift}, b)
+		if math.Abs(factor*a[0]+shift-b[0]) > 1e-8*(1+math.Abs(b[0])) {
+			t.Fatalf("event %d: %v and %v", n, factor*a[0]+shift, b[0])
+		}
+		e.Learn(s.y, 1, 1)
+		other.Learn([]float64{factor*s.y[0] + shift}, 1, 1)
+		if n%200 == 100 {
+			f, m := 0.5+s.r.Float64(), s.r.NormFloat64()
+			other.Rescale(f, m)
+			factor, shift = factor*f, shift*f+m
+		}
+	}
+}
+
+// TestGrow changes an Expert with one output for two classes to one output per class. The Expert must then learn a
+// third class.
+func TestGrow(t *testing.T) {
+	e, s := of(loss.LogisticGaussian{}, 1)
+	out := make([]float64, 3)
+	for range 700 {
+		s.next()
+		e.Score(s.at, s.x, s.base, out)
+		e.Learn(s.y, 1, 1)
+	}
+	x := []float64{1, -1, 2}
+	w := e.Weights(0)
+	own := w.Intercept + w.Columns[0] - w.Columns[2] + 2*w.Columns[3]
+	own += w.Base * 0.5
+	c := e.Grow(3)
+	if c != w.Base || c == 1 {
+		t.Errorf("the scores are to be multiplied by %v, want %v", c, w.Base)
+	}
+	e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, -30}, out)
+	for k, want := range []float64{-own, own, -30 * c} {
+		if math.Abs(c*out[k]-want) > 1e-12 {
+			t.Errorf("score %d is %v, want %v", k, out[k], want)
+		}
+	}
+	if w := e.Weights(1); w.Base != 1 || len(w.Columns) != 5 {
+		t.Errorf("weights %+v", w)
+	}
+	for range 300 {
+		e.Learn([]float64{-1, -1, 1}, 3, 1)
+		e.Score([]uint32{3, 9, 20}, x, []float64{-0.5, 0.5, 0}, out)
+	}
+	if !(out[2] > 0.5 && out[1] < 0.5) {
+		t.Errorf("scores %v", out)
+	}
+}
+
+// TestMoveChangesNoScore checks that a change of a column's unit or center does not change the scores of the current
+// event and of later events. Under dropout only the unit changes, because the noise depends on the center.
+func TestMoveChangesNoScore(t *testing.T) {
+	for _, outputs := range []int{1, 3} {
+		for _, strength := range []float64{0, 0.25} {
+			e, s := of(loss.LogisticGaussian{}, outputs)
+			e.set.Strength = strength
+			moved := e.clone(t)
+			a, b := make([]float64, outputs), make([]float64, outputs)
+			ratio, shift := 1.0, 0.0
+			for n := range 900 {
+				s.next()
+				if n%37 == 36 {
+					r, m := 0.8+0.3*s.r.Float64(), 0.02*s.r.NormFloat64()
+					if strength > 0 {
+						m = 0
+					}
+					moved.Move(9, r, m)
+					ratio, shift = ratio*r, shift+m*ratio
+					moved.Move(10, r, m) // column 10 does not exist
+				}
+				x := slices.Clone(s.x)
+				x[2] = (x[2] - shift) / ratio
+				e.Score(s.at, s.x, s.base, a)
+				moved.Score(s.at, x, s.base, b)
+				for k := range a {
+					if math.Abs(a[k]-b[k]) > 1e-9*max(1, math.Abs(a[k])) {
+						t.Fatalf("%d outputs, event %d: %v and %v", outputs, n, a, b)
+					}
+				}
+				e.Learn(s.y, outputs, 1)
+				moved.Learn(s.y, outputs, 1)
+			}
+		}
+	}
+}
+
+// TestOutlyingEvents checks that scores are finite after events with outliers, and that later events are still learned.
+func TestOutlyingEvents(t *testing.T) {
+	for _, l := range wanted() {
+		e, s := of(l, 1)
+		out := make([]float64, 1)
+		if kink := l.Facts().Kink; kink != nil {
+			s.next()
+			s.base[0] = kink(s.y[0])
+			e.Score(s.at, s.x, s.base, out)
+			if e.Learn(s.y, 1, 1); !(e.p.at(0, 0) > 1e-4) {
+				t.Errorf("%v: the kink itself leaves the variance %v", l, e.p.at(0, 0))
+			}
+		}
+		for n := range 3000 {
+			s.next()
+			if n%50 == 7 {
+				s.x[s.r.IntN(len(s.x))] = math.Pow(10, 30*s.r.Float64())
+				s.base[0] *= math.Pow(10, 5*s.r.Float64())
+			}
+			e.Score(s.at, s.x, s.base, out)
+			e.Learn(s.y, 1, math.Pow(10, 4*s.r.NormFloat64()))
+			for _, u := range e.u[0] {
+				if u-u != 0 || math.Abs(u) > mostWeight {
+					t.Fatalf("%v, event %d: weights %v", l, n, e.u[0])
+				}
+			}
+		}
+		w := &coder.Coder{}
+		if e.State(w); w.Failed {
+			t.Errorf("%v: the state is no state of numbers", l)
+		}
+	}
+}
+
+// TestStateGoesOn saves and restores an Expert after each event. The restored Expert must continue bit by bit.
+func TestStateGoesOn(t *testing.T) {
+	for _, outputs := range []int{1, 3} {
+		e, s := of(loss.LogisticGaussian{}, outputs)
+		e.set.Groups = 0.5
+		a, b := make([]float64, outputs), make([]float64, outputs)
+		restored := e.clone(t)
+		for n := range 2500 {
+			if n%97 == 50 {
+				restored = restored.clone(t)
+			}
+			s.next()
+			e.Score(s.at, s.x, s.base, a)
+			e.Die(s.groups())
+			e.Learn(s.y, outputs, 1)
+			restored.Score(s.at, s.x, s.base, b)
+			restored.Die(s.groups())
+			restored.Learn(s.y, outputs, 1)
+			if !slices.Equal(a, b) {
+				t.Fatalf("event %d: %v, restored %v", n, a, b)
+			}
+		}
+		w := &coder.Coder{}
+		e.State(w)
+		for cut := 0; cut < len(w.Out); cut += 13 {
+			d := coder.Read(w.Out[:cut])
+			if New(e.set, outputs).State(d); d.Done() {
+				t.Fatalf("%d of %d bytes are taken", cut, len(w.Out))
+			}
+		}
+		d := coder.Read(w.Out)
+		if New(e.set, 2).State(d); d.Done() {
+			t.Error("a state of other outputs is taken")
+		}
+		again := &coder.Coder{}
+		e.State(again)
+		if !bytes.Equal(w.Out, again.Out) {
+			t.Error("writing a state has changed it")
+		}
+	}
 }

@@ -1,0 +1,275 @@
+package levels
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+	"blankout/internal/model"
+	"blankout/online/encode"
+	"blankout/online/optimizers"
+	"blankout/online/rows"
+)
+
+var rule, _ = optimizers.Find("adagrad")
+
+// slow is one noise level, computed directly from the formulas. It has weights by column, and visits all of them at
+// every event. Its intercept is column 0.
+type slow struct {
+	loss                   loss.Loss
+	strength, rate, start  float64
+	ridge                  float64
+	share                  float64 // fraction of the stream that is averaged
+	w, sum, average, count []float64
+	taken                  float64
+	proximal               bool
+	paired                 bool // columns 5 and 7 are a pair, and 6 and 8
+}
+
+// with returns the part of the score that a column and its paired column add.
+func (s *slow) with(w, x []float64, d int) float64 {
+	sum := x[d] * w[d]
+	if other := map[int]int{5: 7, 6: 8, 7: 5, 8: 6}[d]; s.paired && other > 0 && x[5+(d+1)%2] != 0 {
+		sum += x[other] * w[other]
+	}
+	return sum
+}
+
+func (s *slow) scores(x []float64) (f, variance, average, averageVariance float64) {
+	for d, v := range x {
+		f += v * s.w[d]
+		average += v * s.average[d]
+		if d > 0 {
+			variance += s.strength * v * s.w[d] * s.with(s.w, x, d)
+			averageVariance += s.strength * v * s.average[d] * s.with(s.average, x, d)
+		}
+	}
+	return
+}
+
+func (s *slow) learn(x []float64, y, weight float64) {
+	f, v, _, _ := s.scores(x)
+	_, df, dv := s.loss.At(y, f, v)
+	g, kappa := make([]float64, len(x)), 0.0
+	for d, z := range x {
+		if z == 0 {
+			continue
+		}
+		g[d] = weight * df * z
+		if d > 0 {
+			g[d] += weight*2*dv*s.strength*z*s.with(s.w, x, d) + s.ridge/s.count[d]*s.w[d]
+		}
+		kappa += s.rate * z * z / (math.Sqrt(s.start+s.sum[d]+g[d]*g[d]) + 1e-8)
+	}
+	a := 1.0
+	if s.proximal {
+		// a solves the equation that a df equals the derivative at f - a df kappa. It is found by bisection.
+		low, high := 0.0, 1.0
+		for range 60 {
+			a = (low + high) / 2
+			if _, d, _ := s.loss.At(y, f-a*weight*df*kappa, v); weight*d/(weight*df) < a {
+				high = a
+			} else {
+				low = a
+			}
+		}
+	}
+	s.taken++
+	p := 1/s.share - 1
+	beta := (1 + p) / (s.taken + 1 + p)
+	for d := range x {
+		s.sum[d] += g[d] * g[d]
+		s.w[d] -= a * s.rate * g[d] / (math.Sqrt(s.start+s.sum[d]) + 1e-8)
+		s.average[d] += beta * (s.w[d] - s.average[d])
+	}
+}
+
+// TestAgainstSlow checks that each level of the Expert learns like slow, for several losses, noises and kinds of
+// settings. The tolerance is needed because the Expert computes the fraction a of a proximal step to within 1 % only.
+func TestAgainstSlow(t *testing.T) {
+	for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.Probit{}, loss.LogisticQuadratic{}, loss.Quadratic{}} {
+		for _, levels := range [][]loss.Noise{{loss.NoNoise{}}, {loss.Dropout{Q: 0.5}}, {loss.Dropout{Q: 0}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, {loss.NoNoise{}, loss.Dropout{Q: 0.2}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.4}, loss.Dropout{Q: 0.5}}} {
+			for _, ridge := range []float64{0, 4} {
+				for _, adapts := range []bool{false, true} {
+					t.Run(fmt.Sprint(l, levels, ridge, adapts), func(t *testing.T) {
+						c := Settings{Optimizer: rule, Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
+						against(t, c, false)
+						against(t, c, true)
+					})
+				}
+			}
+		}
+	}
+}
+
+func against(t *testing.T, c Settings, paired bool) {
+	const columns = 9
+	e, n := New(c), len(c.Noises)
+	table := model.NewTable(c.Width(1, 0))
+	intercepts := make([]float64, table.Width())
+	var all []*slow
+	for _, noise := range c.Noises {
+		_, _, strength := noise.Coefficients()
+		s := &slow{loss: c.Loss, strength: strength, rate: c.Rate, start: c.Start, ridge: c.Ridge, share: c.Average, proximal: c.Adapts, paired: paired}
+		for _, p := range []*[]float64{&s.w, &s.sum, &s.average, &s.count} {
+			*p = make([]float64, columns)
+		}
+		all = append(all, s)
+	}
+	r, own := rand.New(rand.NewPCG(1, 2)), e.NewScores()
+	near := 1e-9
+	if c.Adapts {
+		if near = 0.02; paired { // for a pair the error of 1 % occurs twice
+			near = 0.04
+		}
+	}
+	for number := range uint64(80) {
+		in, x := &encode.Input{Number: number + 1}, make([]float64, columns)
+		x[0] = 1
+		for d := 1; d < columns; d++ {
+			there := r.IntN(3) > 0
+			if paired && d > 6 {
+				there = x[d-2] != 0
+			}
+			if there {
+				if x[d] = r.NormFloat64(); paired && d > 6 {
+					in.Pairs = append(in.Pairs, [2]int32{int32(slices.Index(in.Columns, uint32(d-2))), int32(len(in.Columns))})
+				}
+				in.Columns, in.X = append(in.Columns, uint32(d)), append(in.X, x[d])
+			}
+		}
+		in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
+		in.X = append(in.X, 1)
+		for _, row := range in.Rows[:in.Features()] {
+			row[model.StatCount]++
+		}
+		y, weight := float64(2*r.IntN(2)-1), 0.2+0.8*r.Float64()
+		e.Score(in, &own)
+		for v, s := range all {
+			f, variance, average, averageVariance := s.scores(x)
+			variances, averages := make([]float64, n), e.averageVariances(in, &own)
+			e.variances(&own, variances)
+			lv := &e.levels[v]
+			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
+				if !(math.Abs(d) <= near*max(1, math.Abs(f), variance)) {
+					t.Fatalf("event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
+				}
+			}
+		}
+		if c.Adapts && number == 20 {
+			return // from here on Expert adapts its learning rate
+		}
+		e.Update(in, &own, nil, []float64{y}, weight, table)
+		for _, s := range all {
+			for d := range x {
+				if x[d] != 0 {
+					s.count[d]++
+				}
+			}
+			s.learn(x, y, weight)
+		}
+	}
+}
+
+// TestNestedScores compares the results of ScoreNested with those of Score for each copy.
+func TestNestedScores(t *testing.T) {
+	const copies = 10
+	adagrad, _ := optimizers.Find("adagrad")
+	for _, outputs := range []int{1, 2, 7} {
+		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
+			x := New(Settings{
+				Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
+				Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
+			})
+			r := rand.New(rand.NewPCG(1, uint64(outputs)))
+			for _, features := range []int{0, 1, 13, 200} {
+				in, last := randomInput(r, x.Width(outputs, 0), features)
+				nested, want := x.NewNested(copies), x.NewScores()
+				for range 2 { // the second time reuses memory
+					x.ScoreNested(in, last, &nested)
+				}
+				for i := 1; i < copies; i++ {
+					x.Score(deadCopy(in, last, i), &want)
+					for j := range want.Iterate {
+						if got := nested.At[i]; !near(got.Iterate[j], want.Iterate[j]) || !near(got.Lag[j], want.Lag[j]) {
+							t.Fatalf("%d features, copy %d, value %d: %v and %v, want %v and %v", features, i, j, got.Iterate[j], got.Lag[j], want.Iterate[j], want.Lag[j])
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// randomInput returns an event with random rows and values, and the last copy in which each feature is present.
+func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
+	in = &encode.Input{}
+	for i := range features + 1 {
+		row := make([]float64, width)
+		for k := range row {
+			row[k] = r.NormFloat64()
+		}
+		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
+		if i == features {
+			in.X[i] = 1
+			break
+		}
+		in.Columns, in.Raw = append(in.Columns, uint32(i)), append(in.Raw, 0)
+		last = append(last, int8(r.IntN(11)-1))
+	}
+	return in, last
+}
+
+// deadCopy returns the copy of an event with the index copy, without the features whose last copy is an earlier one.
+func deadCopy(in *encode.Input, last []int8, copy int) *encode.Input {
+	var dead []bool
+	for _, until := range last {
+		dead = append(dead, int(until) < copy)
+	}
+	out := &encode.Input{}
+	in.Mask(dead, out)
+	return out
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }
+
+// TestMove checks that a row adds the same to the score after it is converted to its column's new scale.
+func TestMove(t *testing.T) {
+	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
+	e := New(c)
+	table := model.NewTable(c.Width(1, 0))
+	intercepts := make([]float64, table.Width())
+	in := &encode.Input{Columns: []uint32{4, 7}, X: []float64{0.5, -0.25, 1}, Event: &event.Example{}}
+	in.Rows = append(table.TouchAll(in.Columns, nil), intercepts)
+	own := e.NewScores()
+	for range 30 {
+		e.Score(in, &own)
+		e.Update(in, &own, nil, []float64{1}, 1, table)
+	}
+	e.Score(in, &own)
+	want, sum := append([]float64(nil), own.Iterate...), in.Rows[0][rows.FirstPart+3]
+	e.Move(encode.Move{Row: in.Rows[0], Ratio: 2, Shift: 0.1, Keep: 0.5}, intercepts)
+	in.X[0] = (0.5 - 0.1) / 2
+	e.Score(in, &own)
+	for v, f := range own.Iterate {
+		if math.Abs(f-want[v]) > 1e-12 {
+			t.Errorf("level %d: %v, was %v", v, f, want[v])
+		}
+	}
+	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
+		t.Errorf("sum of squares %v, was %v", got, sum)
+	}
+	// A change that would extrapolate too far must not be made.
+	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
+	again := e.NewScores()
+	e.Score(in, &again)
+	for v, f := range again.Iterate {
+		if f != own.Iterate[v] {
+			t.Errorf("level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
+		}
+	}
+}

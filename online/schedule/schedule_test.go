@@ -1,0 +1,138 @@
+package schedule
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestHalfLifeStep checks wrong event times. A single time far ahead does not count, and a pause of the stream counts
+// as one step. The clock must return to the right time after many wrong times.
+func TestHalfLifeStep(t *testing.T) {
+	const start, step, year = 1_700_000_000_000, 60_000, 365 * 24 * 3600 * 1000
+	f := NewClock(0, 1, step/1000)
+	now, passed := int64(start), int64(0)
+	each := func(n int, wrong func(i int) int64) {
+		passed = 0
+		for i := range n {
+			now += 1000
+			passed += f.tick(now + wrong(i))
+		}
+	}
+	right := func(int) int64 { return 0 }
+	each(5000, func(i int) int64 {
+		switch i % 50 {
+		case 7:
+			return year
+		case 9, 10:
+			return -year
+		}
+		return 0
+	})
+	if passed != 4999*1000 || f.lastTime != now {
+		t.Errorf("%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
+	}
+	now += year
+	if each(10, right); passed != step+8*1000 || f.lastTime != now {
+		t.Errorf("with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
+	}
+	if each(10, func(int) int64 { return year }); f.lastTime != now+year {
+		t.Errorf("ten times that agree: the clock is %d ms off", f.lastTime-now-year)
+	}
+	if each(2000, right); passed != 1000*(2000-behindFor) || f.lastTime != now {
+		t.Errorf("after wrong times %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
+	}
+}
+
+// TestImportance checks that the weight of an event is limited to 32 times the average weight, and that equal large
+// weights are not reduced.
+func TestImportance(t *testing.T) {
+	var i Importance
+	for range 99 {
+		i.Observe(1)
+	}
+	if got := i.Observe(1e6); got != MostImportance {
+		t.Errorf("1e6 among events of 1 counts %v", got)
+	}
+	if got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101; got != want {
+		t.Errorf("the next one counts %v, want %v", got, want)
+	}
+	i = Importance{}
+	for range 10 {
+		i.Observe(1e6)
+	}
+	if got := i.Observe(2e6); got != 2e6 {
+		t.Errorf("2e6 among events of 1e6 counts %v", got)
+	}
+}
+
+func TestParts(t *testing.T) {
+	for _, c := range []struct {
+		weight   float64
+		doubling bool
+		want     []float64
+	}{
+		{0.5, true, []float64{0.5}},
+		{3, true, []float64{1, 1, 1}},
+		{2.5, false, []float64{2.5 / 3, 2.5 / 3, 2.5 / 3}},
+		{24, true, append(slices.Repeat([]float64{1}, 16), 1, 2, 4, 1)},
+		{32, false, slices.Repeat([]float64{1}, 32)},
+		{320, false, slices.Repeat([]float64{10}, 32)},
+	} {
+		var got []float64
+		Parts(c.weight, c.doubling, func(part float64) { got = append(got, part) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
+		}
+	}
+	n := 0
+	Parts(MostImportance*1e30, true, func(float64) { n++ })
+	if n > MostParts {
+		t.Errorf("%d parts", n)
+	}
+}
+
+// TestPace compares the lazily updated average with its definition, also after a Rebase. If the average is clearly
+// better than the iterate, it must cover more of the stream. If it is clearly worse, it must not be published, and must
+// restart.
+func TestPace(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	p := New(0.005, true)
+	w, lag, want, began, rebased := 0.0, 0.0, 0.0, 0, false
+	learn := func(events int, gain float64) {
+		for range events {
+			if began++; uint64(began)%Every(uint64(began)) == 0 {
+				p.Compare(gain+0.01*r.NormFloat64(), Every(uint64(began)))
+				if p.Choose(); p.Taken == 0 {
+					began = 0
+				}
+			}
+			power := 1/0.005 - 1
+			if p.Steady() {
+				power = 1/(2.5*0.005) - 1
+			}
+			delta := r.NormFloat64()
+			w, lag = w+delta, lag-delta*p.Inverse
+			beta := (1 + power) / (float64(p.Taken+1) + 1 + power)
+			if want += beta * (w - want); p.Advance() {
+				lag, rebased = lag*p.Rebase(), true
+			}
+			if got := w + p.Coefficient*lag; math.Abs(got-want) > 1e-8 {
+				t.Fatalf("after %d steps: average %v, want %v", p.Taken, got, want)
+			}
+		}
+	}
+	learn(90, 0)
+	if p.Steady() || p.LagWeight() == 0 {
+		t.Error("a verdict of nothing")
+	}
+	learn(4000, -0.1)
+	if !rebased || !p.Steady() || p.Rate(1) != 0.8 || p.LagWeight() != p.Coefficient {
+		t.Errorf("at rest: rebased %v, steady %v, rate %v", rebased, p.Steady(), p.Rate(1))
+	}
+	learn(3000, 1)
+	if p.LagWeight() != 0 || p.Taken > 4000 || p.Rate(1) != 1 {
+		t.Errorf("left behind: share %v of an average of %d steps, rate %v", p.LagWeight(), p.Taken, p.Rate(1))
+	}
+}
