@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +37,6 @@ func TestKafka(t *testing.T) {
 	t.Run("Compaction", k.compaction)
 	t.Run("LogStart", k.logStart)
 	t.Run("Security", k.security)
-	t.Run("OAuth", k.oauth)
 	t.Run("Partitions", k.partitions)
 	t.Run("Commit", k.commit)
 	t.Run("DeadLetters", k.deadLetters)
@@ -318,47 +315,6 @@ func (k *kafkaTest) security(t *testing.T) {
 			t.Errorf("%s: got %q", test.name, got)
 		}
 	}
-}
-
-// oauth starts an OAuth server on loopback. The real broker checks the subject and the expiry of its tokens.
-func (k *kafkaTest) oauth(t *testing.T) {
-	topic := k.topic(t, 1)
-	t.Setenv("ALICES_SECRET", "s3cret")
-	t.Setenv("GUESSED_PASSWORD", "12345")
-	valid := time.Hour
-	authority := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, secret, _ := r.BasicAuth()
-		w.Header().Set("Content-Type", "application/json")
-		if id != "alice" || secret != "s3cret" || r.FormValue("grant_type") != "client_credentials" {
-			w.WriteHeader(http.StatusUnauthorized)
-			fmt.Fprint(w, `{"error":"invalid_client"}`)
-			return
-		}
-		part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-		now := time.Now()
-		token := part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":"alice","iat":%d,"exp":%d}`, now.Add(-2*time.Hour).Unix(), now.Add(valid).Unix())) + "."
-		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, token)
-	}))
-	defer authority.Close()
-	config := func(secret string) func(*stream.ConnectConfig) {
-		return func(c *stream.ConnectConfig) {
-			c.Brokers = []string{k.sasl}
-			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: event.Address(authority.URL)}
-		}
-	}
-	edit := config("ALICES_SECRET")
-	write(t, k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) }), "a", "b")
-	got := k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-	expect(t, got, "0/0:a", "0/1:b")
-	fails := func(secret, want string) {
-		t.Helper()
-		edit := config(secret)
-		_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig); c.ConnectTimeout = 3 * time.Second })
-		must.ErrorContains(t, err, want)
-	}
-	fails("GUESSED_PASSWORD", "invalid_client")
-	valid = -time.Hour
-	fails("ALICES_SECRET", "invalid_token")
 }
 
 func (k *kafkaTest) partitions(t *testing.T) {
