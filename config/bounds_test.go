@@ -57,7 +57,6 @@ func TestBounds(t *testing.T) {
 		{"learner.mislabeled_below", []string{"0.0"}, []string{"0.1", "1.0", "nan"}},
 		{"learner.threshold", []string{"0.001", "0.999"}, []string{"0.0", "1.0", "nan"}},
 		{"checkpoint.keep", []string{"1"}, []string{"0"}},
-		{"checkpoint.min_free", []string{"0"}, nil},
 		{"checkpoint.shutdown_timeout", []string{"1ns"}, []string{"0s"}},
 		{"validate.holdout", []string{"0", "2"}, []string{"1"}},
 		{"validate.max_gap", []string{"0.0", "inf"}, []string{"nan"}},

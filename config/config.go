@@ -81,8 +81,6 @@ type Checkpoint struct {
 	// A checkpoint is due after this number of events or this time, whichever is first. 0 disables that condition.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
-	// MinFree is the number of bytes that must remain free on the disk after a checkpoint.
-	MinFree int64 `toml:"min_free"`
 	// ShutdownTimeout limits the time for stopping, including the last checkpoint.
 	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
 }
@@ -102,8 +100,6 @@ func (c *Checkpoint) check() error {
 		return event.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
 		return event.KeyErrorf("interval", "interval %v is negative", c.Interval)
-	case c.MinFree < 0:
-		return event.KeyErrorf("min_free", "min_free %d is negative", c.MinFree)
 	case c.ShutdownTimeout <= 0:
 		return event.KeyErrorf("shutdown_timeout", "shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
 	}
@@ -228,7 +224,7 @@ func Default() Config {
 		Labels:  labels.DefaultConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
-			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
+			Directory: "checkpoints", Keep: 3,
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishInterval: run.PublishInterval},

@@ -257,7 +257,6 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 	if store.Ousted != "" {
 		log.Warn("another learner owned the checkpoints and did not release them: if it still runs, it stops at its next save", "checkpoints", store.Dir(), "learner", store.Ousted)
 	}
-	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
 	if open := readable(string(c.Checkpoint.Directory), c.Validate.Directory); len(open) > 0 {
 		log.Warn("other users of this machine can read these older files, which contain events: chmod go= FILE prevents it", "files", len(open), "first", open[0])
@@ -365,7 +364,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		},
 		Registry: c.Record.Registry,
 		Recent:   s.runner.Recent,
-		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
+		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load,
 		History: history(c),
 	}
 	if s.runner.Contest != nil {

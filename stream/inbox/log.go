@@ -62,10 +62,6 @@ type Options struct {
 	Most int64
 	// Segment is the size of a full segment in bytes. 0 means 64 MiB.
 	Segment int64
-	// Free returns the number of free bytes on the disk, and MinFree is the number that must remain free. Below it,
-	// Append fails with ErrDiskFull. A nil Free disables the check.
-	Free    func() (int64, error)
-	MinFree int64
 	// Learned is the number of the first event that no checkpoint has. Earlier events are never cut, and may be damaged.
 	Learned int64
 	Log     *slog.Logger // nil disables the log
@@ -87,7 +83,7 @@ type segmentFile interface {
 // The errors of Append. If Append returns one of them, no event of the request is stored.
 var (
 	ErrBehind   = errors.New("learning is behind: too many events wait")
-	ErrDiskFull = errors.New("the disk is nearly full")
+	ErrDiskFull = errors.New("the disk is full")
 	ErrClosed   = errors.New("the learner is stopping")
 )
 
@@ -366,12 +362,6 @@ func (l *Log) admit(size int64) error {
 	}
 	if waiting += l.unread(); waiting > 0 && waiting+size > l.options.Most {
 		return fmt.Errorf("%w (%d bytes, the most is %d)", ErrBehind, waiting, l.options.Most)
-	}
-	if l.options.Free == nil {
-		return nil
-	}
-	if free, err := l.options.Free(); err == nil && free-size < l.options.MinFree {
-		return fmt.Errorf("%w: %d bytes are free and checkpoint.min_free is %d", ErrDiskFull, free, l.options.MinFree)
 	}
 	return nil
 }
