@@ -61,8 +61,7 @@ type Config struct {
 
 // Log configures the log of a service.
 type Log struct {
-	// Level is the lowest level that is written: debug, info, warn or error. A running service reads it from the file
-	// again after SIGHUP.
+	// Level is the lowest level that is written: debug, info, warn or error.
 	Level slog.Level `toml:"level"`
 }
 

@@ -61,10 +61,8 @@ func (p *program) runCommand() *cobra.Command {
 until it is stopped. It resumes from its newest checkpoint. Without -f it reads
 blankout.toml in this directory, if there is one.
 
-On SIGTERM or SIGINT, run learns the events it has read, saves and exits with 0. SIGUSR1
-starts a validation. SIGHUP reads the configuration again: log.level takes effect, and run
-reports other changes, which need a restart. Without a configuration file, or if its
-terminal closes, SIGHUP stops run.
+On SIGTERM, SIGINT or SIGHUP, run learns the events it has read, saves and exits with 0. SIGUSR1
+starts a validation.
 
 With FILE or -d, run learns from a file or standard input until its end. The next run continues
 where the file has grown. Add --serve to serve the model meanwhile.
@@ -169,8 +167,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --until-end excludes --group: a group learns until its members are stopped")}
 	}
 	p.setLevel(l.Log.Level)
-	log := p.logger(p.newScreen(0))
-	defer p.reloads(settings.file, l, func() (*config.Loaded, error) { return settings.load(given...) }, log)()
 	if o.predict {
 		return p.predictOnly(c.Context(), o, &l.Config)
 	}
@@ -187,7 +183,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
-	log = p.logger(screen)
+	log := p.logger(screen)
 	if settings.file != "" {
 		log.Info("configuration read", "file", settings.file)
 	}
