@@ -71,7 +71,6 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 	if err != nil {
 		return nil, err
 	}
-	j.SetLog(log)
 	s.close = append(s.close, j.Close)
 	return j, nil
 }
