@@ -372,7 +372,7 @@ var Template string
 // Loaded is a configuration with the origin of each value.
 type Loaded struct {
 	Config
-	file, text string            // name and text of the file; the text excludes challengers
+	file, text string            // name and text of the file
 	origins    map[string]string // origin by key: a variable or --set, "" for the file; absent for a default
 }
 
@@ -383,15 +383,13 @@ func Load(s Source) (*Loaded, error) {
 	if s.Base != nil {
 		l.Config = *s.Base
 	}
-	var challengers []challengerTable
 	if s.File != "" {
 		data, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		l.file = s.File
-		l.text, challengers = splitChallengers(string(data))
-		if err := decodeFile(l.file, l.text, &l.Config); err != nil {
+		l.file, l.text = s.File, string(data)
+		if err := decodeFile(placeIn(l.file), l.text, &l.Config); err != nil {
 			return nil, err
 		}
 	}
@@ -400,7 +398,7 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.override(s, keys(&l.Config)); err != nil {
 		return nil, err
 	}
-	if err := l.readChallengers(challengers, sets); err != nil {
+	if err := l.readChallengers(sets); err != nil {
 		return nil, err
 	}
 	l.Learner = l.Learner.WithPreset()
@@ -453,12 +451,16 @@ func (l *Loaded) override(s Source, known []key) error {
 		}
 	}
 	var strange []string // variables that match no key
+	var variables []string
+	for _, k := range known {
+		variables = append(variables, k.env())
+	}
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, envPrefix) {
 			continue
 		}
-		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
+		i := slices.Index(variables, name)
 		if i < 0 {
 			strange = append(strange, name)
 			continue
@@ -491,7 +493,7 @@ func (l *Loaded) override(s Source, known []key) error {
 			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
 		default:
-			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
+			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, Nearest(name, variables)))
 		}
 	}
 	return errors.Join(errs...)
@@ -511,16 +513,6 @@ func sectionOfVariable(name string, known []key) string {
 // secretVariables returns the environment variables that hold passwords and tokens. They are not variables of keys.
 func (c *Config) secretVariables() []string {
 	return []string{c.Kafka.SASL.PasswordEnv, c.Registry.PasswordEnv, c.Registry.TokenEnv, c.HTTP.TokenEnv}
-}
-
-func suggestVariable(name string, known []key) string {
-	best, at := "", 4
-	for _, k := range known {
-		if d := distance(name, k.env()); d < at {
-			best, at = ", did you mean "+k.env()+"?", d
-		}
-	}
-	return best
 }
 
 // check runs the check of every section. It adds the section and the origin of the value to each error.
