@@ -29,8 +29,8 @@ crosses = [
 [challenger.groups]
 wheels = ["left", "right"]
 
-[http]
-name = """
+[validate]
+directory = """
 [[challenger]]
 """
 [[challenger]]
@@ -44,8 +44,8 @@ window = 20_000
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Challengers) != 2 || l.HTTP.Name != "[[challenger]]\n" {
-		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.HTTP.Name)
+	if len(l.Challengers) != 2 || l.Validate.Directory != "[[challenger]]\n" {
+		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	}
 	big, two := l.Challengers[0], l.Challengers[1]
 	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||

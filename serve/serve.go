@@ -61,7 +61,7 @@ type Config struct {
 	ClientTimeout  time.Duration `toml:"-"`
 	AnswerTimeout  time.Duration `toml:"-"`
 	MaxConnections int           `toml:"-"`
-	Name           string        `toml:"name"` // name of this learner, for display
+	Name           string        `toml:"-"` // name of this learner, for display
 	Unseen         string        `toml:"unseen"`
 	Learn          bool          `toml:"learn"` // accept events to learn
 }
