@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -63,9 +62,6 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-	}
-	if info, err := os.Stat(directory); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("other users can read the directory of events that wait for labels: chmod 700 prevents it", "directory", directory, "mode", info.Mode().Perm().String())
 	}
 	j, err := labels.Open(c.Labels, directory, from)
 	if err != nil {

@@ -61,8 +61,7 @@ func (p *program) runCommand() *cobra.Command {
 until it is stopped. It resumes from its newest checkpoint. Without -f it reads
 blankout.toml in this directory, if there is one.
 
-On SIGTERM, SIGINT or SIGHUP, run learns the events it has read, saves and exits with 0. SIGUSR1
-starts a validation.
+On SIGTERM, SIGINT or SIGHUP, run learns the events it has read, saves and exits with 0.
 
 With FILE or -d, run learns from a file or standard input until its end. The next run continues
 where the file has grown. Add --serve to serve the model meanwhile.
@@ -205,11 +204,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Info("learning", look.look(s)...)
 		}
 	}
-	stop := onValidateSignal(func() {
-		if err := s.runner.Validate(); err != nil {
-			log.Warn("no validation", "err", err)
-		}
-	})
 	s.runner.Config.KeepServing = o.serveOn
 	if o.answers {
 		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
@@ -219,7 +213,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		log.Info("the events have ended; serving the model until a signal", append(progressOf(s.runner.Status()), "address", l.HTTP.Address)...)
 		<-c.Context().Done()
 	}
-	stop()
 	status := s.runner.Status()
 	if screen.terminal {
 		screen.done(progressText(progressOf(status)))
