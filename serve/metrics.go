@@ -266,8 +266,6 @@ var mainMetrics = []metric{
 				emit(s.Age.Seconds())
 			}
 		})},
-	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were retried.",
-		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
 	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots for the topic, the file or the object: published or failed.",
 		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")

@@ -125,17 +125,9 @@ func (g groupsFlag) Set(text string) error {
 // defaults.
 func (d *dataFlags) addForModel(c *cobra.Command) {
 	d.add(c)
-	for name, usage := range map[string]string{
-		"label":      " (default: the model's)",
-		"weight":     " (default: the model's)",
-		"id":         " (default: the model's)",
-		"drop":       " (default: the model's)",
-		"groups":     " (default: the model's)",
-		"absent":     "; the model's value applies",
-		"zero-based": "; the model's policy applies",
-	} {
+	for _, name := range []string{"label", "weight", "id", "drop", "groups", "absent", "zero-based"} {
 		f := c.Flags().Lookup(name)
-		f.Usage += usage
+		f.Usage += " (default: the model's)"
 		if name == "label" || name == "absent" {
 			f.DefValue = ""
 		}

@@ -116,7 +116,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
-	f.BoolVar(&o.json, "json", false, "write one JSON object to standard output at the end")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 
