@@ -63,14 +63,12 @@ func (t Treatment) String() string {
 
 // Replay runs subjects through families of nightmares. Its Result depends only on the fields of the Replay, bit by bit.
 type Replay struct {
-	Families   []Family
+	Families []Family
+	// Treatments are those of most nightmares. Nightmares that hold fields at a value are run with NotFound and Found.
 	Treatments []Treatment
-	// If Stuck is true, nightmares that hold fields at a value are run with NotFound and with Found, in place of the
-	// Treatments.
-	Stuck  bool
-	Repeat int // number of random draws, at least 1
-	Seed   uint64
-	Groups map[string][]event.Span
+	Repeat     int // number of random draws, at least 1
+	Seed       uint64
+	Groups     map[string][]event.Span
 	// Bins is the number of stretches of the stream, of equal length, in each of which the error is measured. 0 means
 	// 50.
 	Bins    int
@@ -234,7 +232,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	for _, family := range r.Families {
 		for _, s := range subjects {
 			treatments := r.Treatments
-			if r.Stuck && len(stuckFields(family, s.Schema)) > 0 {
+			if len(stuckFields(family, s.Schema)) > 0 {
 				treatments = []Treatment{{Loss: NotFound}, {Loss: Found}}
 			}
 			for _, t := range treatments {

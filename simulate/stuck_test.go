@@ -44,7 +44,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		f := must.Get(ParseFamily(name))(t)
 		families = append(families, f)
 	}
-	replay := Replay{Families: families, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Stuck: true, Repeat: 1}
+	replay := Replay{Families: families, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Repeat: 1}
 	result := must.Get(replay.Run(context.Background(), subjects))(t)
 	errors := map[string]float64{}
 	var names []string
@@ -63,9 +63,5 @@ func TestStuckFoundAndNot(t *testing.T) {
 	t.Log(errors)
 	if found := errors[want[1]]; found != errors[want[2]] || found > errors[want[0]]-10 {
 		t.Errorf("a model: %v", errors)
-	}
-	replay.Stuck, replay.Families = false, families[:1]
-	if result, err := replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Loss != model.LossDeclared {
-		t.Errorf("%+v %v", result, err)
 	}
 }

@@ -132,7 +132,6 @@ func (o *simulateFlags) check() error {
 		}
 		r.Families = append(r.Families, family.WithNothing())
 	}
-	r.Stuck = true
 	r.Treatments = []simulate.Treatment{{Loss: model.LossDeclared}}
 	if !o.declared {
 		r.Treatments = append(r.Treatments, simulate.Treatment{Loss: model.LossDead}, simulate.Treatment{Loss: model.LossStale})
