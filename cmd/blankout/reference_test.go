@@ -203,7 +203,7 @@ func (s schema) kind() string {
 	switch x := s.Type.(type) {
 	case string:
 		if x == "array" && s.Items != nil && s.Items.kind() != "" {
-			return "array of " + s.Items.kind()
+			return "[" + s.Items.kind() + "]"
 		}
 		return x
 	case []any:
@@ -247,16 +247,23 @@ func referenceHTTP(t *testing.T) string {
 	out.WriteString("\n## JSON objects\n")
 	for _, name := range slices.Sorted(maps.Keys(document.Components.Schemas)) {
 		s := document.Components.Schemas[name]
-		fmt.Fprintf(&out, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", name)
+		fmt.Fprintf(&out, "\n### %s\n\n| field | type: meaning |\n|---|---|\n", name)
+		row := func(field string, s schema) {
+			text := s.kind()
+			if s.Description != "" {
+				text += ": " + s.Description
+			}
+			fmt.Fprintf(&out, "| `%s` | %s |\n", field, cell(text))
+		}
 		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 			p := s.Properties[field]
-			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", field, p.kind(), cell(p.Description))
+			row(field, p)
 			nested := p.Properties
 			if p.Items != nil {
 				nested = p.Items.Properties
 			}
 			for _, inner := range slices.Sorted(maps.Keys(nested)) {
-				fmt.Fprintf(&out, "| `%s.%s` | %s | %s |\n", field, inner, nested[inner].kind(), cell(nested[inner].Description))
+				row(field+"."+inner, nested[inner])
 			}
 		}
 	}
