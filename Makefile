@@ -1,6 +1,6 @@
 # What a developer types. CI runs .ci/run.
 
-.PHONY: build test long kafka oracle race crash crash-shards crash-labels soak long-stream nemesis bench fuzz lint ci helm release site
+.PHONY: build test long kafka oracle race crash crash-shards crash-labels soak nemesis bench fuzz lint ci helm release site
 
 build:
 	go build -o blankout ./cmd/blankout
@@ -58,13 +58,6 @@ soak: export BLANKOUT_SOAK_KILLS = $(SOAK_KILLS)
 soak:
 	BLANKOUT_SOAK=$(SOAK) go test -count=1 -timeout=3h -run=Soak -v ./tests
 	BLANKOUT_SOAK=$(SOAK_RACE) BLANKOUT_SOAK_RACE=1 go test -count=1 -timeout=1h -run=Soak -v ./tests
-
-# EVENTS events with drift, drawn from the covtype_10k of the folder DATA, learned from a real
-# broker; the figures of error, memory and rate go into docs/results/long-stream.
-EVENTS ?= 10000000
-long-stream:
-	BLANKOUT_REQUIRE_KAFKA=1 BLANKOUT_LONG_STREAM=$(EVENTS) BLANKOUT_LONG_STREAM_DATA=$(abspath $(DATA)) BLANKOUT_LONG_STREAM_OUT=$(abspath docs/results/long-stream) \
-		go test -count=1 -timeout=60m -run='^TestLongStream$$' -v ./tests
 
 # The real program on three real brokers for TIME, while brokers, network, disk,
 # clocks and the program itself misbehave by a schedule drawn from SEED; then every

@@ -25,7 +25,6 @@ type fileSystem interface {
 	Rename(from, to string) error                       // replaces an existing file
 	Remove(name string) error
 	SyncDir(dir string) error // makes creations, renames and removals in dir durable
-	Free(dir string) (bytes int64, err error)
 }
 
 type file interface {

@@ -107,7 +107,6 @@ func (o *objectFS) name(path string) string {
 func (o *objectFS) MkdirAll(string) error            { return nil }
 func (o *objectFS) ReadDir(string) ([]string, error) { return o.objects.List() }
 func (o *objectFS) SyncDir(string) error             { return nil }
-func (o *objectFS) Free(string) (int64, error)       { return 0, errors.ErrUnsupported }
 func (o *objectFS) ReadFile(path string) ([]byte, error) {
 	data, _, err := o.objects.Read(o.name(path))
 	return data, err

@@ -30,10 +30,6 @@ import (
 // A Store is not safe for concurrent use. The function List is safe for concurrent use. It can also list a directory
 // that another process owns.
 type Store struct {
-	// MinFree is the number of bytes that a Save leaves free on the disk for other programs. If it is 0, a Save may
-	// fill the disk.
-	MinFree int64
-
 	// Ousted is the name of the learner that owned the prefix before this learner and did not release it. It is "" if
 	// there was no such learner. The other learner was killed, or it still runs and its next save fails.
 	Ousted string
@@ -42,7 +38,6 @@ type Store struct {
 	keep  int
 	fs    fileSystem
 	owner owner
-	last  int64 // size of the last checkpoint
 	// sound reports, by file name, whether a checkpoint is valid. It contains each checkpoint that this Store has
 	// written or read completely.
 	sound map[string]bool
@@ -395,17 +390,14 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	if err != nil {
 		return Saved{}, err
 	}
-	if err := s.room(s.last); err != nil {
-		return Saved{}, err
-	}
 	name := fileName(next)
 	size, err := replaceFile(s.fs, join(s.dir, name), checkpointMode, func(w io.Writer) error {
-		return Write(&guarded{w: w, store: s}, kind, blocks)
+		return Write(w, kind, blocks)
 	})
 	if err != nil {
 		return Saved{}, err
 	}
-	s.last, s.sound[name] = size, true
+	s.sound[name] = true
 	return Saved{Name: name, Bytes: size, Prune: s.prune(names)}, nil
 }
 

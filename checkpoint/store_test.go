@@ -363,9 +363,7 @@ var errInjected = errors.New("injected")
 type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
-	size                      int64  // capacity of the disk; 0 means unlimited
 	full                      int64  // bytes that fit: a write beyond them is cut short with ENOSPC
-	asked                     int    // number of requests for the free space
 	unreadable                string // name of a file that cannot be read now
 
 	names   map[string]*inode // files as the program sees them
@@ -419,21 +417,6 @@ func (d *testDisk) restart(r *rand.Rand) {
 }
 
 func (d *testDisk) MkdirAll(string) error { return d.step() }
-
-func (d *testDisk) Free(string) (int64, error) {
-	d.asked++
-	if err := d.step(); err != nil {
-		return 0, err
-	}
-	if d.size == 0 {
-		return 1 << 60, nil
-	}
-	free := d.size
-	for _, f := range d.names {
-		free -= int64(len(f.data))
-	}
-	return free, nil
-}
 
 func (d *testDisk) ReadDir(dir string) ([]string, error) {
 	if err := d.step(); err != nil {
@@ -560,86 +543,6 @@ func TestNextStart(t *testing.T) {
 	defer s.Close()
 	if n, err := s.NextStart(); err == nil {
 		t.Error(n)
-	}
-}
-
-// TestMinFree checks that saves fail before the disk is full. Earlier checkpoints must stay, and no file may be left by
-// a failed save. Saves must work once the disk has space again.
-func TestMinFree(t *testing.T) {
-	disk := &testDisk{size: 40 << 20}
-	s := must.Get(open(disk, "d", 2))(t)
-	s.MinFree = 10 << 20
-	save := func(size int) error {
-		_, err := s.Save(Linear, func(yield func(event.Block) bool) {
-			for i := range size >> 20 {
-				if !yield(event.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
-					return
-				}
-			}
-		})
-		return err
-	}
-	free := func() int64 {
-		return must.Get(s.Free())(t)
-	}
-	for range 3 { // keep is 2
-		must.Do(t, save(9<<20))
-	}
-	if n := free(); n < 20<<20 || n > 23<<20 {
-		t.Fatalf("%d bytes free", n)
-	}
-	// The checkpoint is larger than the previous one, so the lack of space is detected while the checkpoint is written.
-	before := free()
-	if err := save(30 << 20); !errors.Is(err, ErrDiskFull) || free() != before {
-		t.Errorf("a large one: %v, %d bytes free, before %d", err, free(), before)
-	}
-	// If other files fill the disk, the save must fail before it writes anything.
-	disk.names["d/other"] = &inode{data: make([]byte, 8<<20)}
-	calls := disk.calls
-	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: free some space") {
-		t.Errorf("on a full disk: %v", err)
-	}
-	if disk.calls > calls+4 {
-		t.Errorf("%d calls to the disk to refuse", disk.calls-calls)
-	}
-	if f, _, err := s.Load(); err != nil || len(f.Blocks) != 9 {
-		t.Errorf("what was saved: %v", err)
-	}
-	delete(disk.names, "d/other")
-	if err := save(9 << 20); err != nil {
-		t.Errorf("with room again: %v", err)
-	}
-	if free, err := (osFS{}).Free(t.TempDir()); err != nil || free <= 0 {
-		t.Errorf("the real disk: %d, %v", free, err)
-	}
-}
-
-// TestMinFreeAsksSeldom checks that a save determines the free space at its beginning and then every few megabytes. If
-// the disk does not report its free space, the save must continue.
-func TestMinFreeAsksSeldom(t *testing.T) {
-	disk := &testDisk{}
-	s := must.Get(open(disk, "d", 2))(t)
-	s.MinFree = 1
-	megabyte := make([]byte, 1<<20)
-	if _, err := s.Save(Linear, func(yield func(event.Block) bool) {
-		for i := range 20 {
-			if !yield(event.Block{Name: fmt.Sprint(i), Data: megabyte}) {
-				return
-			}
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if disk.asked < 4 || disk.asked > 6 {
-		t.Errorf("asked %d times during a save of 20 MB", disk.asked)
-	}
-	disk.failAt = disk.calls + 1
-	if _, err := s.Free(); !errors.Is(err, errInjected) || !strings.Contains(err.Error(), "checkpoint directory d: ") {
-		t.Errorf("a disk that cannot be asked: %v", err)
-	}
-	disk.failAt = disk.calls + 1
-	if err := s.room(1 << 62); err != nil {
-		t.Errorf("a disk that cannot be asked: %v", err)
 	}
 }
 

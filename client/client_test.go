@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,23 +56,6 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 	}
 }
 
-// TestPredictionFields checks that the library's Prediction has the program's fields, in the same order and with the
-// same JSON names.
-func TestPredictionFields(t *testing.T) {
-	fields := func(x any) (out []string) {
-		for f := range reflect.TypeOf(x).Fields() {
-			out = append(out, f.Name+" "+f.Tag.Get("json"))
-		}
-		return out
-	}
-	if got, want := fields(client.Prediction{}), fields(served.Prediction{}); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	if got, want := fields(client.Contribution{}), fields(served.Contribution{}); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
 func TestErrors(t *testing.T) {
 	m, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"})
 	if err != nil {
@@ -98,70 +76,6 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := client.Decode([]byte("no model")); err == nil {
 		t.Error("no model: no error")
-	}
-}
-
-// TestOwnTypesOnly checks that exported signatures and fields use no types of the module's other packages. Programs
-// outside the module cannot name such types.
-func TestOwnTypesOnly(t *testing.T) {
-	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exported := 0
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		imports := map[string]string{}
-		for _, i := range file.Imports {
-			path := strings.Trim(i.Path.Value, `"`)
-			imports[path[strings.LastIndex(path, "/")+1:]] = path
-		}
-		check := func(what string, n ast.Node) {
-			exported++
-			ast.Inspect(n, func(n ast.Node) bool {
-				if s, ok := n.(*ast.SelectorExpr); ok {
-					if path := imports[s.X.(*ast.Ident).Name]; strings.HasPrefix(path, "blankout/") {
-						t.Errorf("%s: %s has a type of %s", name, what, path)
-					}
-				}
-				return true
-			})
-		}
-		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Name.IsExported() {
-					check(d.Name.Name, d.Type)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					s, ok := spec.(*ast.TypeSpec)
-					if !ok || !s.Name.IsExported() {
-						continue
-					}
-					if s, ok := s.Type.(*ast.StructType); ok {
-						for _, f := range s.Fields.List {
-							for _, field := range f.Names {
-								if field.IsExported() {
-									check(field.Name, f.Type)
-								}
-							}
-						}
-						continue
-					}
-					check(s.Name.Name, s.Type)
-				}
-			}
-		}
-	}
-	if exported < 50 {
-		t.Errorf("only %d names were looked at", exported)
 	}
 }
 

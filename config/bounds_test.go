@@ -57,7 +57,6 @@ func TestBounds(t *testing.T) {
 		{"learner.mislabeled_below", []string{"0.0"}, []string{"0.1", "1.0", "nan"}},
 		{"learner.threshold", []string{"0.001", "0.999"}, []string{"0.0", "1.0", "nan"}},
 		{"checkpoint.keep", []string{"1"}, []string{"0"}},
-		{"checkpoint.min_free", []string{"0"}, nil},
 		{"checkpoint.shutdown_timeout", []string{"1ns"}, []string{"0s"}},
 		{"validate.holdout", []string{"0", "2"}, []string{"1"}},
 		{"validate.max_gap", []string{"0.0", "inf"}, []string{"nan"}},
@@ -100,18 +99,10 @@ func refuses(t *testing.T, name string, flags ...string) {
 	}
 }
 
-// TestFilesThatAreNone checks that invalid configuration files are rejected with the reason: deeply nested, very long,
-// or full of unknown keys. The rejection must not take much time or memory.
+// TestFilesThatAreNone checks that invalid configuration files are rejected with the reason: very long, or full
+// of unknown keys. The rejection must not take much time or memory.
 func TestFilesThatAreNone(t *testing.T) {
-	const n = 100_000
 	for name, c := range map[string]struct{ text, want string }{
-		"a table":                {"x = 1\n[a" + strings.Repeat(".a", n) + "]\n", "f.toml:2: nested deeper than 16"},
-		"a key":                  {"a" + strings.Repeat(".a", n) + " = 1", "f.toml:1: nested deeper than 16"},
-		"a key apart":            {"a" + strings.Repeat(" . a", n) + " = 1", "f.toml:1: nested deeper than 16"},
-		"lists":                  {"# [[[[[[[[[[[[[[[[[[[\n a = " + strings.Repeat("[\n", n), "f.toml:18: nested deeper than 16"},
-		"tables in a line":       {"a = " + strings.Repeat("{a=", n), "f.toml:1: nested deeper than 16"},
-		"behind texts":           {"a = \"\"\"\n]\\\"\"\"\"\nb = ']'\nc = \"\\\"]\"\nd=" + strings.Repeat("[", n), "f.toml:5: nested deeper than 16"},
-		"an open text":           {"a = \"x\nd=" + strings.Repeat("[", n), "f.toml:2: nested deeper than 16"},
 		"a long one":             {"#" + strings.Repeat("x", maxFile), "f.toml is longer than 1048576 bytes"},
 		"many strange keys":      {manyKeys(1000), "f.toml: 990 more unknown keys"},
 		"brackets that are text": {"[learner]\nloss = \"" + strings.Repeat("[", 40) + strings.Repeat(".", 40) + "\"", "loss"},
@@ -122,12 +113,9 @@ func TestFilesThatAreNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Load(Source{File: file})
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(c.want, "nested") != strings.Contains(err.Error(), "nested") {
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.200v, want %q", name, err, c.want)
 		}
-	}
-	if err := loadWith("record.crosses=" + strings.Repeat("[", n)); err == nil || !strings.Contains(err.Error(), "nested deeper than 16") {
-		t.Errorf("--set: %.200v", err)
 	}
 	for set, want := range map[string]string{"learner.learning_rate=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
 		if err := loadWith(set); err == nil || !strings.Contains(err.Error(), want) {

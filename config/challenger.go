@@ -3,6 +3,8 @@ package config
 // This file reads the tables [[challenger]], which configure further learners of the same stream.
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -61,118 +63,43 @@ func (c *Config) TakeLearner(name string) {
 	}
 }
 
-// challengerTable is the text of one [[challenger]] as a separate TOML file. The lines of the table keep their line
-// numbers.
-type challengerTable struct{ text string }
-
-// splitChallengers removes the tables [[challenger]] from a TOML text and returns them. The lines of rest, the
-// remaining text, keep their line numbers.
-func splitChallengers(text string) (rest string, tables []challengerTable) {
-	var out strings.Builder
-	var own *strings.Builder // text of the table that contains the current line; nil outside of such tables
-	var all []*strings.Builder
-	line := 1
-	for len(text) > 0 {
-		n, header := statement(text)
-		part := text[:n]
-		if header != "" {
-			array := strings.HasPrefix(header, "[[")
-			switch path := strings.Trim(strings.ReplaceAll(header, " ", ""), "[]"); {
-			case array && path == challengerKey:
-				own = &strings.Builder{}
-				own.WriteString(strings.Repeat("\n", line-1))
-				all = append(all, own)
-				part = strings.Repeat("\n", strings.Count(part, "\n"))
-			case own != nil && !array && strings.HasPrefix(path, challengerKey+"."):
-				part = strings.Replace(part, header, "["+path[len(challengerKey)+1:]+"]", 1)
-			default:
-				own = nil
-			}
-		}
-		blank := strings.Repeat("\n", strings.Count(part, "\n"))
-		if own != nil {
-			own.WriteString(part)
-			out.WriteString(blank)
-		} else {
-			out.WriteString(part)
-		}
-		line += len(blank)
-		text = text[n:]
+// readChallengers decodes each table [[challenger]] over the current settings of the sections, and then applies --set
+// challenger.NAME.KEY. Errors name the challenger, not the line.
+func (l *Loaded) readChallengers(sets []string) error {
+	var all struct {
+		Tables []map[string]any `toml:"challenger"`
 	}
-	for _, b := range all {
-		tables = append(tables, challengerTable{b.String()})
+	if _, err := toml.Decode(l.text, &all); err != nil {
+		return err
 	}
-	return out.String(), tables
-}
-
-// statement returns the length of the first statement of a TOML text. A statement is a header or a key with its value,
-// which may have several lines. The result header is the header, or "" for other statements.
-func statement(text string) (length int, header string) {
-	start := strings.TrimLeft(text, " \t")
-	if strings.HasPrefix(start, "[") {
-		line, _, _ := strings.Cut(start, "\n")
-		if end := strings.LastIndexByte(strings.SplitN(line, "#", 2)[0], ']'); end >= 0 {
-			header = line[:end+1]
-		}
-		if end := strings.IndexByte(text, '\n'); end >= 0 {
-			return end + 1, header
-		}
-		return len(text), header
-	}
-	brackets := 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; c {
-		case '#':
-			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
-				i += end - 1
-			} else {
-				return len(text), ""
-			}
-		case '"', '\'':
-			i = textEnd(text, i) - 1
-		case '[', '{':
-			brackets++
-		case ']', '}':
-			brackets--
-		case '\n':
-			if brackets <= 0 {
-				return i + 1, ""
-			}
-		}
-	}
-	return len(text), ""
-}
-
-// readChallengers decodes each challenger over the current settings of the sections, and then applies --set
-// challenger.NAME.KEY.
-func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error {
-	if len(tables) > maxChallenger {
-		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, len(tables), maxChallenger)
+	if len(all.Tables) > maxChallenger {
+		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, len(all.Tables), maxChallenger)
 	}
 	var errs []error
 	l.Challengers = nil
-	for _, table := range tables {
+	for _, table := range all.Tables {
 		c := Challenger{Promote: promoteManual, Window: defaultWindow, Config: l.Learner, Drop: l.Record.Drop, Crosses: l.Record.Crosses, Groups: l.Record.Groups}
+		name, _ := table["name"].(string)
 		known := keys(&c)
-		var all map[string]any
-		if _, err := toml.Decode(table.text, &all); err == nil {
-			c.Name, _ = all["name"].(string) // set first, because errors about other keys use it
-		}
-		for _, k := range known { // clear lists and maps, because TOML would be decoded into the values of the sections
-			if kind := k.value.Kind(); (kind == reflect.Slice || kind == reflect.Map) && valueOf(all, k.path) != nil {
-				k.value.SetZero()
+		for _, k := range known {
+			if valueOf(table, k.path) == nil {
+				continue
+			}
+			l.origins[challengerKey+"."+name+"."+k.String()] = l.file
+			if kind := k.value.Kind(); kind == reflect.Slice || kind == reflect.Map {
+				k.value.SetZero() // TOML would be decoded into the values of the sections
 			}
 		}
-		if err := decodeFile(l.file, table.text, &c); err != nil {
-			errs = append(errs, l.inChallenger(c.Name, err))
+		var text bytes.Buffer
+		err := toml.NewEncoder(&text).Encode(table)
+		if err == nil {
+			err = decodeFile(func(int) string { return fmt.Sprintf("%s: [[challenger]] %q", l.file, name) }, text.String(), &c)
+		}
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
 		l.Challengers = append(l.Challengers, c)
-		for _, k := range known {
-			if valueOf(all, k.path) != nil {
-				l.origins[challengerKey+"."+c.Name+"."+k.String()] = place(l.file, lineOf(table.text, k.path))
-			}
-		}
 	}
 	for _, flag := range sets {
 		if err := l.setChallenger(flag); err != nil {
@@ -180,20 +107,6 @@ func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error 
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// inChallenger adds the challenger's name to each line of err, an error in the challenger's table. The name follows the
-// position.
-func (l *Loaded) inChallenger(name string, err error) error {
-	var lines []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if rest, ok := strings.CutPrefix(line, l.file); ok {
-			at, what, _ := strings.Cut(rest, ": ")
-			line = fmt.Sprintf("%s%s: [[challenger]] %q: %s", l.file, at, name, what)
-		}
-		lines = append(lines, line)
-	}
-	return errors.New(strings.Join(lines, "\n"))
 }
 
 // setChallenger applies --set challenger.NAME.KEY=VALUE to a challenger.
@@ -243,15 +156,9 @@ func (l *Loaded) checkChallengers() error {
 	for i := range l.Challengers {
 		c := &l.Challengers[i]
 		if err := l.checkChallenger(c, l.Challengers[:i]); err != nil {
-			origin := ""
+			origin := l.file
 			if e, ok := errors.AsType[*event.KeyError](err); ok {
-				origin = l.origins[challengerKey+"."+c.Name+"."+e.Key]
-			}
-			if origin == "" {
-				origin = l.origins[challengerKey+"."+c.Name+".name"]
-			}
-			if origin == "" {
-				origin = l.file
+				origin = cmp.Or(l.origins[challengerKey+"."+c.Name+"."+e.Key], origin)
 			}
 			errs = append(errs, fmt.Errorf("%s: [[challenger]] %q: %w", origin, c.Name, err))
 		}

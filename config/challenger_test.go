@@ -29,8 +29,8 @@ crosses = [
 [challenger.groups]
 wheels = ["left", "right"]
 
-[http]
-name = """
+[validate]
+directory = """
 [[challenger]]
 """
 [[challenger]]
@@ -44,8 +44,8 @@ window = 20_000
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(l.Challengers) != 2 || l.HTTP.Name != "[[challenger]]\n" {
-		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.HTTP.Name)
+	if len(l.Challengers) != 2 || l.Validate.Directory != "[[challenger]]\n" {
+		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	}
 	big, two := l.Challengers[0], l.Challengers[1]
 	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||
@@ -73,13 +73,13 @@ window = 20_000
 	if err := l.Show(&shown); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + ":9\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + ":11\n", "learning_rate = 0.25 # --set\n"} {
+	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + "\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + "\n", "learning_rate = 0.25 # --set\n"} {
 		if !strings.Contains(shown.String(), line) {
 			t.Errorf("%q is not shown in\n%s", line, shown.String())
 		}
 	}
 	values, err := l.Values()
-	if v := values["challenger.two.window"]; err != nil || v.Value != int64(20_000) || v.Origin != file+":28" {
+	if v := values["challenger.two.window"]; err != nil || v.Value != int64(20_000) || v.Origin != file {
 		t.Errorf("%+v, %v", v, err)
 	}
 	if !slices.Contains(l.Given(), "challenger.two.learning_rate") {
@@ -94,18 +94,18 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		env, flags []string
 		want       string
 	}{
-		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE:5: [[challenger]] "a": unknown key nosie, did you mean noise?`},
-		{"type", head + "\nc = 'one'", nil, nil, `FILE:6: [[challenger]] "a": c should be a number`},
-		{"not TOML", head + "c = ", nil, nil, `FILE:5: [[challenger]] "": c: `},
-		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE:6: [[challenger]] "a": noise`},
-		{"record", head + "drop = ['label']", nil, nil, `FILE:4: [[challenger]] "a": label: field "label" is also named by drop`},
+		{"unknown key", head + "nosie = 'none'", nil, nil, `FILE: [[challenger]] "a": unknown key nosie, did you mean noise?`},
+		{"type", head + "\nc = 'one'", nil, nil, `FILE: [[challenger]] "a": c should be a number`},
+		{"not TOML", head + "c = ", nil, nil, `FILE:5: challenger.c: `},
+		{"value", head + "window = 20000\nnoise = 'dropout:2'", nil, nil, `FILE: [[challenger]] "a": noise`},
+		{"record", head + "drop = ['label']", nil, nil, `FILE: [[challenger]] "a": label: field "label" is also named by drop`},
 		{"no name", "[[challenger]]\nc = 2.0", nil, nil, `FILE: [[challenger]] "": name "": want 1 to 32`},
-		{"a name that is taken", head + "[[challenger]]\nname = 'a'", nil, nil, `FILE:6: [[challenger]] "a": name "a" is used twice`},
-		{"the name of the champion", "[[challenger]]\nname = 'learner'", nil, nil, `FILE:2: [[challenger]] "learner": name "learner" is reserved for [learner]`},
-		{"promote", head + "promote = 'now'", nil, nil, `FILE:5: [[challenger]] "a": promote "now": want manual or auto`},
-		{"window", head + "window = 10_500", nil, nil, `FILE:5: [[challenger]] "a": window 10500: want a multiple of 1000`},
-		{"other labels", head + "loss = 'squared'\nnoise = 'none'", nil, nil, `FILE:5: [[challenger]] "a": loss squared: [learner] has logistic:gaussian`},
-		{"counts", head + "noise = 'poisson'\nstandardize = 'none'\noptimizer = 'adagrad'", nil, nil, `FILE:5: [[challenger]] "a": noise poisson: [learner] has auto`},
+		{"a name that is taken", head + "[[challenger]]\nname = 'a'", nil, nil, `FILE: [[challenger]] "a": name "a" is used twice`},
+		{"the name of the champion", "[[challenger]]\nname = 'learner'", nil, nil, `FILE: [[challenger]] "learner": name "learner" is reserved for [learner]`},
+		{"promote", head + "promote = 'now'", nil, nil, `FILE: [[challenger]] "a": promote "now": want manual or auto`},
+		{"window", head + "window = 10_500", nil, nil, `FILE: [[challenger]] "a": window 10500: want a multiple of 1000`},
+		{"other labels", head + "loss = 'squared'\nnoise = 'none'", nil, nil, `FILE: [[challenger]] "a": loss squared: [learner] has logistic:gaussian`},
+		{"counts", head + "noise = 'poisson'\nstandardize = 'none'\noptimizer = 'adagrad'", nil, nil, `FILE: [[challenger]] "a": noise poisson: [learner] has auto`},
 		{"a group", head + "[group]\nname = 'g'\n[record]\nclasses = ['0', '1']\n", nil, nil, `[[challenger]] ["a"]: not supported in a group`},
 		{"delayed labels", head + "[labels]\ntopics = ['l']\n[record]\nid = 'id'\n", nil, nil, `[[challenger]] ["a"]: not supported with delayed labels`},
 		{"a table alone", "[challenger]\nname = 'a'", nil, nil, `FILE:1: unknown key challenger: write [[challenger]], once for each`},

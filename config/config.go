@@ -61,8 +61,7 @@ type Config struct {
 
 // Log configures the log of a service.
 type Log struct {
-	// Level is the lowest level that is written: debug, info, warn or error. A running service reads it from the file
-	// again after SIGHUP.
+	// Level is the lowest level that is written: debug, info, warn or error.
 	Level slog.Level `toml:"level"`
 }
 
@@ -81,8 +80,6 @@ type Checkpoint struct {
 	// A checkpoint is due after this number of events or this time, whichever is first. 0 disables that condition.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
-	// MinFree is the number of bytes that must remain free on the disk after a checkpoint.
-	MinFree int64 `toml:"min_free"`
 	// ShutdownTimeout limits the time for stopping, including the last checkpoint.
 	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
 }
@@ -102,8 +99,6 @@ func (c *Checkpoint) check() error {
 		return event.KeyErrorf("keep", "keep %d: want at least 1", c.Keep)
 	case c.Interval < 0:
 		return event.KeyErrorf("interval", "interval %v is negative", c.Interval)
-	case c.MinFree < 0:
-		return event.KeyErrorf("min_free", "min_free %d is negative", c.MinFree)
 	case c.ShutdownTimeout <= 0:
 		return event.KeyErrorf("shutdown_timeout", "shutdown_timeout %v: want a positive time", c.ShutdownTimeout)
 	}
@@ -228,7 +223,7 @@ func Default() Config {
 		Labels:  labels.DefaultConfig(),
 		Learner: online.DefaultConfig(),
 		Checkpoint: Checkpoint{
-			Directory: "checkpoints", Keep: 3, MinFree: 64 << 20,
+			Directory: "checkpoints", Keep: 3,
 			Events: run.SaveEvents, Interval: run.SaveInterval, ShutdownTimeout: run.ShutdownTimeout,
 		},
 		HTTP:       HTTP{Config: serve.DefaultConfig(), PublishInterval: run.PublishInterval},
@@ -377,7 +372,7 @@ var Template string
 // Loaded is a configuration with the origin of each value.
 type Loaded struct {
 	Config
-	file, text string            // name and text of the file; the text excludes challengers
+	file, text string            // name and text of the file
 	origins    map[string]string // origin by key: a variable or --set, "" for the file; absent for a default
 }
 
@@ -388,15 +383,13 @@ func Load(s Source) (*Loaded, error) {
 	if s.Base != nil {
 		l.Config = *s.Base
 	}
-	var challengers []challengerTable
 	if s.File != "" {
 		data, err := readFile(s.File)
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		l.file = s.File
-		l.text, challengers = splitChallengers(string(data))
-		if err := decodeFile(l.file, l.text, &l.Config); err != nil {
+		l.file, l.text = s.File, string(data)
+		if err := decodeFile(placeIn(l.file), l.text, &l.Config); err != nil {
 			return nil, err
 		}
 	}
@@ -405,7 +398,7 @@ func Load(s Source) (*Loaded, error) {
 	if err := l.override(s, keys(&l.Config)); err != nil {
 		return nil, err
 	}
-	if err := l.readChallengers(challengers, sets); err != nil {
+	if err := l.readChallengers(sets); err != nil {
 		return nil, err
 	}
 	l.Learner = l.Learner.WithPreset()
@@ -458,12 +451,16 @@ func (l *Loaded) override(s Source, known []key) error {
 		}
 	}
 	var strange []string // variables that match no key
+	var variables []string
+	for _, k := range known {
+		variables = append(variables, k.env())
+	}
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, envPrefix) {
 			continue
 		}
-		i := slices.IndexFunc(known, func(k key) bool { return k.env() == name })
+		i := slices.Index(variables, name)
 		if i < 0 {
 			strange = append(strange, name)
 			continue
@@ -496,7 +493,7 @@ func (l *Loaded) override(s Source, known []key) error {
 			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
 		default:
-			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, suggestVariable(name, known)))
+			errs = append(errs, fmt.Errorf("%s: unknown key of [%s]%s", name, section, Nearest(name, variables)))
 		}
 	}
 	return errors.Join(errs...)
@@ -516,16 +513,6 @@ func sectionOfVariable(name string, known []key) string {
 // secretVariables returns the environment variables that hold passwords and tokens. They are not variables of keys.
 func (c *Config) secretVariables() []string {
 	return []string{c.Kafka.SASL.PasswordEnv, c.Registry.PasswordEnv, c.Registry.TokenEnv, c.HTTP.TokenEnv}
-}
-
-func suggestVariable(name string, known []key) string {
-	best, at := "", 4
-	for _, k := range known {
-		if d := distance(name, k.env()); d < at {
-			best, at = ", did you mean "+k.env()+"?", d
-		}
-	}
-	return best
 }
 
 // check runs the check of every section. It adds the section and the origin of the value to each error.

@@ -78,19 +78,16 @@ func readsTOML(t reflect.Type) bool {
 }
 
 // decodeFile decodes a TOML text over the values in config. It reports every unknown key and the first value of a wrong
-// type with the line in name.
-func decodeFile(name, text string, config any) error {
+// type with its line; place returns the position of a line.
+func decodeFile(place func(line int) string, text string, config any) error {
 	known := keys(config)
-	if line := tooDeep(text); line > 0 {
-		return fmt.Errorf("%s: nested deeper than %d", place(name, line), maxNesting)
-	}
 	meta, err := toml.Decode(text, config)
 	if err != nil {
-		return fileError(name, err, known)
+		return fileError(place, err, known)
 	}
 	var all map[string]any
 	if _, err := toml.Decode(text, &all); err != nil {
-		return fileError(name, err, known)
+		return fileError(place, err, known)
 	}
 	var problems []positioned
 	for _, k := range known {
@@ -98,24 +95,31 @@ func decodeFile(name, text string, config any) error {
 			problems = append(problems, positioned{lineOf(text, k.path), k.String() + why})
 		}
 	}
+	_, challengers := all[challengerKey].([]map[string]any) // readChallengers decodes them
 	var told toml.Key
 	unknown := 0
 	for _, k := range meta.Undecoded() {
-		if told != nil && isPrefix(told, k) {
+		if told != nil && isPrefix(told, k) || challengers && k[0] == challengerKey {
 			continue // the enclosing table has been reported
 		}
 		told = k
-		if unknown++; unknown > maxUnknown {
-			continue
+		if unknown++; unknown <= maxUnknown {
+			problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 		}
-		problems = append(problems, positioned{lineOf(text, k), "unknown key " + k.String() + suggest(k.String(), known)})
 	}
-	err = placed(name, problems)
+	slices.SortStableFunc(problems, func(a, b positioned) int { return cmp.Compare(a.line, b.line) })
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = fmt.Errorf("%s: %s", place(p.line), p.text)
+	}
 	if n := unknown - maxUnknown; n > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %d more unknown keys", name, n))
+		errs = append(errs, fmt.Errorf("%s: %d more unknown keys", place(0), n))
 	}
-	return err
+	return errors.Join(errs...)
 }
+
+// maxUnknown is the largest number of unknown keys to report, because locating each one parses the file again.
+const maxUnknown = 10
 
 // misread returns why the TOML package decodes a value into the key although it should not: it converts a negative
 // number to a large positive number, takes a number without a unit as nanoseconds, and ignores a value that should be a
@@ -130,74 +134,6 @@ func (k key) misread(value any) string {
 		return " should be " + whatFits(k.value.Type())
 	}
 	return ""
-}
-
-// placed joins problems in the order of their lines and adds positions.
-func placed(name string, problems []positioned) error {
-	slices.SortStableFunc(problems, func(a, b positioned) int { return cmp.Compare(a.line, b.line) })
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = fmt.Errorf("%s: %s", place(name, p.line), p.text)
-	}
-	return errors.Join(errs...)
-}
-
-const (
-	maxUnknown = 10 // largest number of unknown keys to report, because locating each one parses the file again
-	maxNesting = 16 // largest nesting of tables, lists and parts of a key
-)
-
-// tooDeep returns the first line of a TOML text that is nested deeper than maxNesting, or 0. The TOML package does not
-// limit its recursion.
-func tooDeep(text string) int {
-	line, brackets, dots := 1, 0, 0
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; c {
-		case '\n':
-			line, dots = line+1, 0
-		case '#':
-			if end := strings.IndexByte(text[i:], '\n'); end >= 0 {
-				i += end - 1
-			} else {
-				return 0
-			}
-		case '"', '\'':
-			end := textEnd(text, i)
-			line += strings.Count(text[i:end], "\n")
-			i = end - 1
-		case '[', '{':
-			brackets, dots = brackets+1, 0
-		case ']', '}':
-			brackets--
-		case '=', ',':
-			dots = 0
-		case '.':
-			dots++
-		}
-		if brackets > maxNesting || dots > maxNesting {
-			return line
-		}
-	}
-	return 0
-}
-
-// textEnd returns the index of the end of the string that begins at i.
-func textEnd(text string, i int) int {
-	quote := text[i : i+1]
-	if long := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], long) {
-		quote = long
-	}
-	for at := i + len(quote); at < len(text); at++ {
-		switch {
-		case text[at] == '\\' && quote[0] == '"':
-			at++
-		case strings.HasPrefix(text[at:], quote):
-			return at + len(quote)
-		case text[at] == '\n' && len(quote) == 1:
-			return at // invalid TOML
-		}
-	}
-	return len(text)
 }
 
 type positioned struct {
@@ -227,7 +163,7 @@ func valueOf(all map[string]any, path toml.Key) (value any) {
 // fileError rewrites an error of the TOML package as "file:line: key: what". The TOML package quotes text that it
 // cannot parse. This text may be a secret, if the key is unknown or a secret was written in place of a file name. So
 // the quote is kept only for known keys whose values are not strings.
-func fileError(name string, err error, known []key) error {
+func fileError(place func(line int) string, err error, known []key) error {
 	e, ok := errors.AsType[toml.ParseError](err)
 	if !ok {
 		// An error about a value of a wrong type has the form `toml: line 3 (last key "learner.learning_rate"): what`.
@@ -237,12 +173,12 @@ func fileError(name string, err error, known []key) error {
 		path, what, _ := strings.Cut(rest, `"): `)
 		for _, k := range known {
 			if at := k.String(); path == at || strings.HasPrefix(path, at+".") {
-				return fmt.Errorf("%s: %s should be %s", place(name, line), k, whatFits(k.value.Type()))
+				return fmt.Errorf("%s: %s should be %s", place(line), k, whatFits(k.value.Type()))
 			} else if strings.HasPrefix(at, path+".") {
-				return fmt.Errorf("%s: %s should be a table, as in [%s]", place(name, line), path, path)
+				return fmt.Errorf("%s: %s should be a table, as in [%s]", place(line), path, path)
 			}
 		}
-		return fmt.Errorf("%s: %s: %s", place(name, line), path, what)
+		return fmt.Errorf("%s: %s: %s", place(line), path, what)
 	}
 	isKey, isTable, isText := false, e.LastKey == "", false
 	for _, k := range known {
@@ -267,7 +203,12 @@ func fileError(name string, err error, known []key) error {
 	if e.LastKey != "" {
 		what = e.LastKey + ": " + what
 	}
-	return fmt.Errorf("%s: %s", place(name, e.Position.Line), what)
+	return fmt.Errorf("%s: %s", place(e.Position.Line), what)
+}
+
+// placeIn returns the function that formats the position of a line in a file.
+func placeIn(name string) func(line int) string {
+	return func(line int) string { return place(name, line) }
 }
 
 func place(name string, line int) string {
@@ -312,9 +253,6 @@ func (k key) set(text, origin string) error {
 			}
 		}
 		text = "[" + strings.Join(items, ",") + "]"
-	}
-	if tooDeep(text) > 0 {
-		return fmt.Errorf("%s: %s: nested deeper than %d", origin, k, maxNesting)
 	}
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
 	var raw struct{ X any }

@@ -65,7 +65,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := decodeFile("f.toml", tt.text, new(sample))
+			err := decodeFile(placeIn("f.toml"), tt.text, new(sample))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -82,7 +82,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
 	var c sample
 	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
-	if err := decodeFile("f.toml", "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c); err != nil {
+	if err := decodeFile(placeIn("f.toml"), "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c); err != nil {
 		t.Fatal(err)
 	}
 	if c.Learner.Noise != "auto" || c.Learner.Eta != 0 || c.Learner.Wait != 2*time.Second {

@@ -49,7 +49,7 @@ func example(t reflect.Type) string {
 func Nearest(name string, names []string) string {
 	best, at := "", 3
 	for _, n := range names {
-		if d := distance(strings.ToLower(name), n); d < at && d <= max(1, len(name)/2) {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < at && d <= max(1, len(name)/2) {
 			best, at = ", did you mean "+n+"?", d
 		}
 	}

@@ -9,10 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -119,49 +115,10 @@ func bounded(max int, descriptors uint64) int {
 	return max
 }
 
-// addressInUse extends the error for an address in use with the process that uses it, and with advice.
+// addressInUse adds advice to the error for an address in use.
 func addressInUse(address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("http: %w", err)
 	}
-	who := "another program"
-	if _, port, err := net.SplitHostPort(address); err == nil {
-		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-			who = listening(uint16(n), who)
-		}
-	}
-	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free port), or disable HTTP with --set http.address=: %w", address, who, err)
-}
-
-// listening returns a description of the process that listens on a port. It returns otherwise if this process may not
-// see the other process, or if the system is not Linux.
-func listening(port uint16, otherwise string) string {
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		data, err := os.ReadFile(table)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(data)) {
-			// The fields of a line are: number, local address:port, remote address:port, state (0A means listening), …,
-			// inode.
-			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != "0A" || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
-				continue
-			}
-			links, err := filepath.Glob("/proc/[0-9]*/fd/*")
-			if err != nil {
-				return otherwise
-			}
-			for _, link := range links {
-				if to, err := os.Readlink(link); err != nil || to != "socket:["+f[9]+"]" {
-					continue
-				}
-				process := strings.Split(link, "/")[2]
-				if name, err := os.ReadFile(filepath.Join("/proc", process, "comm")); err == nil {
-					return fmt.Sprintf("process %s (%s)", process, strings.TrimSpace(string(name)))
-				}
-			}
-		}
-	}
-	return otherwise
+	return fmt.Errorf("http: address %s is taken by another program: choose another with --set http.address=HOST:PORT (port 0 takes a free port), or disable HTTP with --set http.address=: %w", address, err)
 }

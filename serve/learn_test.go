@@ -27,7 +27,7 @@ func TestLearnStatuses(t *testing.T) {
 		want    string
 	}{
 		"behind":   {options: inbox.Options{Most: 10}, status: http.StatusTooManyRequests, again: "1", want: "learning is behind"},
-		"full":     {options: inbox.Options{MinFree: 100, Free: func() (int64, error) { return 99, nil }}, status: http.StatusInsufficientStorage, want: "nearly full"},
+		"full":     {status: http.StatusInsufficientStorage, want: "the disk is full"},
 		"stopping": {closed: true, status: http.StatusServiceUnavailable, again: "1", want: "stopping"},
 		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
 	} {
@@ -42,8 +42,11 @@ func TestLearnStatuses(t *testing.T) {
 		}
 		taken := must.Get(inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		service.Learn = func() serve.Acceptor {
-			if c.none {
+			switch {
+			case c.none:
 				return nil
+			case name == "full":
+				return fullDisk{}
 			}
 			return taken
 		}
@@ -53,6 +56,13 @@ func TestLearnStatuses(t *testing.T) {
 			t.Errorf("%s: status %d, Retry-After %q, %s", name, status, header.Get("Retry-After"), body)
 		}
 	}
+}
+
+// fullDisk is the Acceptor of a log on a full disk.
+type fullDisk struct{}
+
+func (fullDisk) Accept(context.Context, string, [][]byte, bool) (inbox.Accepted, error) {
+	return inbox.Accepted{}, inbox.ErrDiskFull
 }
 
 // learning adds an Acceptor of a new log to a service. It returns the log.

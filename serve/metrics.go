@@ -55,7 +55,6 @@ type view struct {
 	requests   requests              // counters of prediction requests
 	sent       requests              // counters of requests for the model
 	open       float64               // number of open HTTP connections
-	diskFree   int64                 // free bytes on the disk; -1 if unknown
 	version    string
 }
 
@@ -74,17 +73,12 @@ var mainMetrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones and repeated events).",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabeled), "unlabeled")
 			emit(float64(v.status.HeldOut), "held-out")
-			passed := uint64(0)
-			for reason, n := range v.status.RefusedBy {
-				if !reason.Faulty() {
-					passed += n
-				}
-			}
+			passed := v.status.RefusedBy[event.ReasonTombstone]
 			emit(float64(v.status.Refused-passed), "refused")
 			emit(float64(passed), "passed")
 		}},
@@ -272,8 +266,6 @@ var mainMetrics = []metric{
 				emit(s.Age.Seconds())
 			}
 		})},
-	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were retried.",
-		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
 	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots for the topic, the file or the object: published or failed.",
 		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")
@@ -324,12 +316,6 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return v.status.Save.Took.Seconds() })},
 	{"blankout_checkpoint_pause_last_seconds", gauge, nil, "Time that learning paused for the last checkpoint.",
 		one(func(v *view) float64 { return v.status.Save.Pause.Seconds() })},
-	{"blankout_checkpoint_disk_free_bytes", gauge, nil, "Free bytes on the disk of the checkpoints. A checkpoint is saved only if checkpoint.min_free stays free.",
-		func(v *view, emit func(float64, ...string)) {
-			if v.diskFree >= 0 {
-				emit(float64(v.diskFree))
-			}
-		}},
 	{"blankout_checkpoint_timestamp_seconds", gauge, nil, "Unix time of the last saved checkpoint.",
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
 	{"blankout_commit_failures_total", counter, nil, "Failed offset commits; only lag displays are affected.",
@@ -606,12 +592,6 @@ func (c *collector) view() *view {
 	}
 	if c.service.Snapshots != nil {
 		v.places = c.service.Snapshots().view()
-	}
-	v.diskFree = -1
-	if c.service.DiskFree != nil {
-		if free, err := c.service.DiskFree(); err == nil {
-			v.diskFree = free
-		}
 	}
 	if c.service.Source != nil {
 		v.source = c.service.Source()

@@ -61,7 +61,7 @@ type Config struct {
 	ClientTimeout  time.Duration `toml:"-"`
 	AnswerTimeout  time.Duration `toml:"-"`
 	MaxConnections int           `toml:"-"`
-	Name           string        `toml:"name"` // name of this learner, for display
+	Name           string        `toml:"-"` // name of this learner, for display
 	Unseen         string        `toml:"unseen"`
 	Learn          bool          `toml:"learn"` // accept events to learn
 }
@@ -109,8 +109,6 @@ type Service struct {
 	// Snapshots returns the destinations of models, or nil before the destinations are open. The function itself may be
 	// nil.
 	Snapshots func() *Snapshots
-	// DiskFree returns the number of free bytes on the disk of the checkpoints. It may be nil.
-	DiskFree func() (int64, error)
 	// History is the file that keeps the page's history across restarts. "" keeps the history in memory only. If OnDisk
 	// is true, no learner is running: the history file is read but not written.
 	History string

@@ -17,7 +17,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/online"
 )
 
 // numberStream returns regression examples with different importance weights, and the model from which their targets
@@ -131,26 +130,6 @@ func TestRegressionMeasures(t *testing.T) {
 			for bin, got := range p.Time {
 				near("RMSE of a stretch", got, math.Sqrt(squared[bin]/weight[bin]))
 			}
-		}
-	}
-}
-
-// TestRegressionLearningQuiet checks that a learner's errors without a nightmare equal its progressive errors.
-func TestRegressionLearningQuiet(t *testing.T) {
-	for _, lossName := range []string{"squared", "absolute", "poisson"} {
-		m, examples := numberStream(lossName, 600, 5)
-		c := online.DefaultConfig()
-		c.Loss = lossName
-		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Loss: model.LossDeclared}}, Repeat: 1}
-		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))(t)
-		learner := must.Get(online.New(c, m.Schema.Clone()))(t)
-		for i := range examples {
-			learner.Learn(&examples[i], nil)
-		}
-		metrics := learner.Report()
-		p, want := result.Curves[0].Points[0], metrics.Summary()
-		if math.Abs(float64(p.RMSE)-*want.RMSE) > 1e-9 || math.Abs(float64(p.MAE)-*want.MAE) > 1e-9 {
-			t.Errorf("%s: RMSE %g and MAE %g, the learner says %g and %g", lossName, p.RMSE, p.MAE, *want.RMSE, *want.MAE)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package simulate
 
-// This file runs subjects (models and learners) in nightmares and sums their errors.
+// This file runs subjects (models) in nightmares and sums their errors.
 
 import (
 	"cmp"
@@ -22,34 +22,25 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online"
 )
 
-// Subject is a model that is measured in nightmares: a fixed model, or a learner that continues to learn from the
-// damaged events.
+// Subject is a model that is measured in nightmares.
 type Subject struct {
 	Name string
 	// Examples are the recorded events, decoded with Schema. Subjects with the same Schema may share the same slice.
 	// The events must not be changed.
 	Examples []event.Example
 	Schema   *event.Schema
-	// Exactly one of Model and Learn must be set.
-	Model model.Model
-	Learn *online.Config
-
-	dead *model.Dead // as in learning
+	Model    model.Model
 }
 
 // loss returns the name of the subject's loss, which determines whether labels are classes or targets.
 func (s *Subject) loss() string {
-	if s.Learn != nil {
-		return s.Learn.Loss
-	}
 	return s.Model.About().Loss
 }
 
-// Found and NotFound are for nightmares that hold fields at a value. With Found, the learner has detected that the fields
-// are stuck, and they count as missing. With NotFound, it has not detected it.
+// Found and NotFound are for nightmares that hold fields at a value. With Found, the fields are known to be stuck, and
+// they count as missing. With NotFound, it has not detected it.
 const (
 	Found    model.LossKind = "found"
 	NotFound model.LossKind = "not found"
@@ -59,8 +50,7 @@ const (
 type Treatment struct {
 	Loss model.LossKind `json:"loss"` // how the model loses features
 	// Rescale removes declared features and divides the remaining features by the fraction that remains. The mean of
-	// the score then does not change. The missing policy is not used. Rescale does not apply to learners, which score
-	// an event as it arrives.
+	// the score then does not change. The missing policy is not used.
 	Rescale bool `json:"rescale"`
 }
 
@@ -73,14 +63,12 @@ func (t Treatment) String() string {
 
 // Replay runs subjects through families of nightmares. Its Result depends only on the fields of the Replay, bit by bit.
 type Replay struct {
-	Families   []Family
+	Families []Family
+	// Treatments are those of most nightmares. Nightmares that hold fields at a value are run with NotFound and Found.
 	Treatments []Treatment
-	// If Stuck is true, nightmares that hold fields at a value are run with NotFound and with Found, in place of the
-	// Treatments.
-	Stuck  bool
-	Repeat int // number of random draws, at least 1
-	Seed   uint64
-	Groups map[string][]event.Span
+	Repeat     int // number of random draws, at least 1
+	Seed       uint64
+	Groups     map[string][]event.Span
 	// Bins is the number of stretches of the stream, of equal length, in each of which the error is measured. 0 means
 	// 50.
 	Bins    int
@@ -104,12 +92,10 @@ type Result struct {
 // Curve is the result of one subject in one family of nightmares under one treatment.
 type Curve struct {
 	Subject   string `json:"model"`
-	Learns    bool   `json:"learns"`
 	Nightmare string `json:"nightmare"`
 	Treatment
 	Points  []Point `json:"points"`
 	expects bool    // whether the subject has learned for silently missing features
-	loss    string  // name of the subject's loss
 }
 
 // Point is the result of one nightmare of a family. For classification, its error is the percentage of wrong
@@ -242,24 +228,17 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 		}
 		columns[i] = columnsOf(s.Examples)
 	}
-	subjects = readingDead(subjects)
 	var runs []run
 	for _, family := range r.Families {
 		for _, s := range subjects {
 			treatments := r.Treatments
-			if r.Stuck && len(stuckFields(family, s.Schema)) > 0 {
+			if len(stuckFields(family, s.Schema)) > 0 {
 				treatments = []Treatment{{Loss: NotFound}, {Loss: Found}}
 			}
-			for i, t := range treatments {
-				if s.Learn != nil && slices.ContainsFunc(treatments[:i], func(o Treatment) bool { return o.Loss == t.Loss }) {
-					continue // learners do not rescale
-				}
-				if s.Learn != nil {
-					t.Rescale = false
-				}
-				c := Curve{Subject: s.Name, Learns: s.Learn != nil, Nightmare: family.Name, Treatment: t, expects: s.expectsSilence(), loss: s.loss()}
+			for _, t := range treatments {
+				c := Curve{Subject: s.Name, Nightmare: family.Name, Treatment: t, expects: s.expectsSilence()}
 				for _, l := range family.Levels {
-					if w, ok := base(l.Nightmare).(Worst); ok && s.Model != nil && linearOf(s.Model) == nil {
+					if w, ok := base(l.Nightmare).(Worst); ok && linearOf(s.Model) == nil {
 						return nil, &RequestError{fmt.Errorf("%s: %v looks for the largest weights, which a kernel model has not", s.Name, w)}
 					}
 					p := Point{Nightmare: l.Nightmare.String(), Repeats: 1}
@@ -318,36 +297,10 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	return result, nil
 }
 
-// expectsSilence reports whether the subject learns, or has learned, for silently missing features.
+// expectsSilence reports whether the subject has learned for silently missing features.
 func (s *Subject) expectsSilence() bool {
-	if s.Learn != nil {
-		return s.Learn.SilentMissing > 0 || strings.Contains(s.Learn.Noise, "silent")
-	}
 	h := s.Model.About()
 	return strings.Contains(h.Noise, "silent") || slices.ContainsFunc(h.Experts, func(x model.Expert) bool { return strings.Contains(x.Name, "silent") })
-}
-
-// readingDead returns copies of subjects. Their learners have the neutral values of the numbers in their events.
-func readingDead(subjects []*Subject) []*Subject {
-	subjects = slices.Clone(subjects)
-	read := map[*event.Example]*batch.DeadValueReadings{} // key: the first of a subject's events
-	for i, s := range subjects {
-		if s.Learn == nil || len(s.Examples) == 0 {
-			continue
-		}
-		g := read[&s.Examples[0]]
-		if g == nil {
-			g = &batch.DeadValueReadings{}
-			for j := range s.Examples {
-				g.Observe(&s.Examples[j], s.Schema)
-			}
-			read[&s.Examples[0]] = g
-		}
-		learner := *s
-		learner.dead = cmp.Or(g.Numbers(s.Schema), &model.Dead{})
-		subjects[i] = &learner
-	}
-	return subjects
 }
 
 // columnsOf returns the highest column number plus one.
@@ -488,21 +441,13 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			return o, err
 		}
 	}
-	var predict func(*run, *Event, *event.Example) (model.Decision, []float64)
-	if u.subject.Learn == nil {
-		predict = newFixed(u.modelOf(), stage.losses()).predict
-	} else if learner, err := newLearning(u.learnerOf(), stage); err != nil {
-		return o, err
-	} else {
-		predict = learner.predictAndLearn
-	}
+	scorer := newFixed(u.modelOf(), stage.losses())
 	if _, ok := base(u.nightmare).(Groups); ok {
 		if err := stage.grouped().Check(); err != nil {
 			return o, &RequestError{err}
 		}
 	}
 	event, all := Event{Stage: stage}, make([]float64, 2)
-	known := u.subject.Learn == nil || ofNumbers == nil
 	for n := range u.subject.Examples {
 		if n%256 == 0 && ctx.Err() != nil {
 			return o, ctx.Err()
@@ -512,21 +457,17 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		event.Number, event.Class, event.Target, event.Left = n, e.Label, e.Target, 0
-		decision, scores := predict(u, &event, e)
+		decision, scores := scorer.predict(u, &event, e)
 		o.features += float64(len(event.Dead))
 		for _, dead := range event.Dead {
 			if dead {
 				o.dead++
 			}
 		}
-		if e.Label < 0 || scores == nil {
+		if e.Label < 0 {
 			continue
 		}
 		bin := &o.bins[n/binEvents]
-		if !known { // predictions before a learner's first label do not count
-			known = e.Weight > 0
-			continue
-		}
 		if ofNumbers != nil {
 			for _, s := range []*sums{&o.sums, bin} {
 				s.numbers.Add(ofNumbers, e.Target, e.Weight, model.ValueOf(target, scores[0]), math.NaN(), math.NaN(), 1)
@@ -564,7 +505,7 @@ func (u *run) markDead(event *Event) {
 	u.nightmare.Kill(event)
 }
 
-// fixed scores events with a model that does not learn.
+// fixed scores events with a model.
 type fixed struct {
 	model  model.Model
 	linear *model.Linear // the model if it is linear, otherwise nil

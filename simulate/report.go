@@ -115,13 +115,6 @@ func (r *Result) of(family string) (splines []*Curve) {
 	return splines
 }
 
-func (c *Curve) name() string {
-	if c.Learns {
-		return c.Subject + " (learns)"
-	}
-	return c.Subject
-}
-
 // Named is a Figure with the name of its files, without an extension.
 type Named struct {
 	Name   string
@@ -129,7 +122,7 @@ type Named struct {
 }
 
 // Figures returns the figures: for every family the error by level, or bars if it has no numbers. A nightmare that is
-// limited to a part of the stream, or that has a learner, also has a figure of the error over time.
+// limited to a part of the stream also has a figure of the error over time.
 func (r *Result) Figures() []Named {
 	var out []Named
 	used := map[string]bool{}
@@ -148,9 +141,9 @@ func (r *Result) Figures() []Named {
 		several := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Treatment != splines[0].Treatment })
 		legend := func(c *Curve) string {
 			if several {
-				return c.name() + "; " + c.Treatment.String()
+				return c.Subject + "; " + c.Treatment.String()
 			}
-			return c.name()
+			return c.Subject
 		}
 		f := &Figure{Title: family, Y: "error (%)"}
 		if r.Numbers {
@@ -193,8 +186,7 @@ func (r *Result) Figures() []Named {
 		}
 		out = append(out, Named{name("error", family), f})
 		for at := range points {
-			learns := slices.ContainsFunc(splines, func(c *Curve) bool { return c.Learns })
-			if points[at].Window == nil && !learns {
+			if points[at].Window == nil {
 				continue
 			}
 			out = append(out, Named{name("time", points[at].Nightmare), r.overTime(splines, at, legend)})

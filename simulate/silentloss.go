@@ -26,7 +26,7 @@ type SilentLoss struct {
 	Other     string  `json:"other,omitempty"`
 	OtherDead float64 `json:"other_dead,omitempty"`
 
-	regression string // name of the regression loss, "" for classification
+	numbers bool // whether the errors are those of regression
 }
 
 // A cost is reported if it is larger than leastSilentLoss times the error with features that are declared missing. For
@@ -40,10 +40,7 @@ func (r *Result) SilentLoss() (most *SilentLoss) {
 	r.eachPair(func(declared, dead *Curve) {
 		for i := range dead.Points {
 			p := &dead.Points[i]
-			s := &SilentLoss{Subject: dead.Subject, Nightmare: p.Nightmare, Missing: r.missing(p), Expects: dead.expects}
-			if r.Numbers {
-				s.regression = dead.loss
-			}
+			s := &SilentLoss{Subject: dead.Subject, Nightmare: p.Nightmare, Missing: r.missing(p), Expects: dead.expects, numbers: r.Numbers}
 			s.Declared, _ = declared.Points[i].errors()
 			s.Dead, _ = p.errors()
 			more := s.Dead - s.Declared
@@ -96,9 +93,9 @@ func (s *SilentLoss) String() string {
 	if s == nil {
 		return ""
 	}
-	form, learn := "%.1f %% error", "--learn --learn=silent_missing=%g"
-	if s.regression != "" {
-		form, learn = "an RMSE of %.4g", "--learn=loss="+s.regression+" --learn=\"loss="+s.regression+" silent_missing=%g\""
+	form := "%.1f %% error"
+	if s.numbers {
+		form = "an RMSE of %.4g"
 	}
 	text := fmt.Sprintf("%s at %s: "+form+" if features are dead, "+form+" if they are declared missing", event.Printable(s.Subject), event.Printable(s.Nightmare), s.Dead, s.Declared)
 	switch d := min(max(math.Round(10*s.Missing)/10, 0.1), 0.9); {
@@ -107,6 +104,6 @@ func (s *SilentLoss) String() string {
 	case s.Other != "":
 		return text + fmt.Sprintf("; %s, which expects dead features: "+form, event.Printable(s.Other), s.OtherDead)
 	default:
-		return text + fmt.Sprintf("; learner.silent_missing = %g learns for dead features ("+learn+" measures it)", d, d)
+		return text + fmt.Sprintf("; learner.silent_missing = %g learns for dead features", d)
 	}
 }

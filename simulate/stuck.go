@@ -49,16 +49,3 @@ func (u *run) modelOf() model.Model {
 	}
 	return m.WithFaults(model.NewFaults(stuck, placeholders))
 }
-
-// learnerOf is modelOf for a learner: it returns the learner of a run.
-func (u *run) learnerOf() *Subject {
-	s := *u.subject
-	if u.treatment.Loss == Found || u.treatment.Loss == NotFound {
-		c := *s.Learn
-		if c.Doubt = "auto"; u.treatment.Loss == NotFound {
-			c.Doubt = "off"
-		}
-		s.Learn = &c
-	}
-	return &s
-}

@@ -38,14 +38,13 @@ func TestStuckFoundAndNot(t *testing.T) {
 	rest := examples[2000:]
 	subjects := []*Subject{
 		{Name: "model", Examples: rest, Schema: schema, Model: l.Snapshot().Model()},
-		{Name: "learner", Examples: rest, Schema: schema, Learn: &c},
 	}
 	var families []Family
 	for _, name := range []string{"stuck:x:13@50%-100%", "group:x@50%-100%", "stuck:x:13,14@50%-100%"} {
 		f := must.Get(ParseFamily(name))(t)
 		families = append(families, f)
 	}
-	replay := Replay{Families: families, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Stuck: true, Repeat: 1}
+	replay := Replay{Families: families, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Repeat: 1}
 	result := must.Get(replay.Run(context.Background(), subjects))(t)
 	errors := map[string]float64{}
 	var names []string
@@ -54,24 +53,15 @@ func TestStuckFoundAndNot(t *testing.T) {
 		names, errors[name] = append(names, name), spline.Points[0].Error
 	}
 	want := []string{
-		"stuck:x:13@50%-100% model not found", "stuck:x:13@50%-100% model found", "stuck:x:13@50%-100% learner not found", "stuck:x:13@50%-100% learner found",
-		"group:x@50%-100% model declared", "group:x@50%-100% model declared, rescaled", "group:x@50%-100% learner declared",
-		"stuck:x:13,14@50%-100% model not found", "stuck:x:13,14@50%-100% model found", "stuck:x:13,14@50%-100% learner not found", "stuck:x:13,14@50%-100% learner found",
+		"stuck:x:13@50%-100% model not found", "stuck:x:13@50%-100% model found",
+		"group:x@50%-100% model declared", "group:x@50%-100% model declared, rescaled",
+		"stuck:x:13,14@50%-100% model not found", "stuck:x:13,14@50%-100% model found",
 	}
 	if !slices.Equal(names, want) {
 		t.Fatalf("%q", names)
 	}
 	t.Log(errors)
-	if found := errors[want[1]]; found != errors[want[4]] || found > errors[want[0]]-10 {
+	if found := errors[want[1]]; found != errors[want[2]] || found > errors[want[0]]-10 {
 		t.Errorf("a model: %v", errors)
-	}
-	// The learner detects the stuck field after 50 of 1,000 events. A learner without detection learns not to use the
-	// field.
-	if errors[want[3]] > errors[want[2]]-0.2 {
-		t.Errorf("a learner: %v", errors)
-	}
-	replay.Stuck, replay.Families = false, families[:1]
-	if result, err := replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Loss != model.LossDeclared {
-		t.Errorf("%+v %v", result, err)
 	}
 }

@@ -59,16 +59,10 @@ type TLSConfig struct {
 // SASLConfig configures authentication. The password is read from a file or from the environment, never from the
 // configuration.
 type SASLConfig struct {
-	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
-	Username     string `toml:"username"`      // for OAUTHBEARER the client ID; the password is then the client secret
+	Mechanism    string `toml:"mechanism"` // "", "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"
+	Username     string `toml:"username"`
 	PasswordEnv  string `toml:"-"`             // name of an environment variable with the password
 	PasswordFile string `toml:"password_file"` // path of a file with the password; a final newline is dropped
-	// For OAUTHBEARER: the token endpoint, the CA certificates for it ("" means the system's), the scope of the tokens,
-	// and extensions for the broker.
-	TokenURL    event.Address     `toml:"token_url"`
-	TokenCAFile string            `toml:"token_ca_file"`
-	Scopes      []string          `toml:"scopes"`
-	Extensions  map[string]string `toml:"extensions"`
 }
 
 // DefaultConnectConfig returns a ConnectConfig for a broker on this machine.
@@ -132,12 +126,12 @@ func (c *SASLConfig) check() error {
 	case c.Mechanism == "" && c.Username != "":
 		return event.KeyErrorf("sasl.mechanism", "sasl: username is set but mechanism is empty")
 	case c.Mechanism == "":
-	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauthBearer}, c.Mechanism):
-		return event.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
+	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, c.Mechanism):
+		return event.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", c.Mechanism)
 	case c.Username == "":
 		return event.KeyErrorf("sasl.username", "sasl: no username")
 	}
-	return c.checkOAuth()
+	return nil
 }
 
 // Load reads the files. It returns nil if TLS is not enabled.
@@ -171,9 +165,6 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	}
 	if password == "" {
 		return nil, event.KeyErrorf("sasl.password_file", "sasl: no password for %s: set the environment variable %s or name a password_file", c.Username, c.PasswordEnv)
-	}
-	if c.Mechanism == oauthBearer {
-		return c.loadOAuth(password)
 	}
 	if algorithm == nil {
 		return plain.Mechanism{Username: c.Username, Password: password}, nil

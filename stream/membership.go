@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,11 +36,8 @@ type MembershipConfig struct {
 	Group  string
 	Topics []string // topics whose partitions the members share
 	// Shards is the number of shards. Partition p of every topic belongs to shard p mod Shards, and all partitions of a
-	// shard belong to one member. 0 distributes single partitions. All members of a group have the same number.
+	// shard belong to one member. All members of a group have the same number.
 	Shards int
-	// CreateTopics creates missing topics, with CreatePartitions partitions each.
-	CreateTopics     bool
-	CreatePartitions int
 	// Instance is the name of a static member. A static member keeps its partitions if it leaves and returns within
 	// SessionTimeout. "" makes it an ordinary member.
 	Instance string
@@ -64,8 +62,8 @@ func (c *MembershipConfig) Check() error {
 		return errors.New("group: no name")
 	case len(c.Topics) == 0:
 		return event.KeyErrorf("topics", "topics: empty: name at least one")
-	case c.CreateTopics && c.CreatePartitions < 1:
-		return event.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
+	case c.Shards < 1:
+		return event.KeyErrorf("shards", "shards %d, want at least 1", c.Shards)
 	case c.SessionTimeout < 100*time.Millisecond:
 		return event.KeyErrorf("session_timeout", "session_timeout %v, want at least 100ms", c.SessionTimeout)
 	case c.RebalanceTimeout < c.SessionTimeout:
@@ -158,7 +156,7 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 		return nil, err
 	}
 	for _, topic := range config.Topics {
-		if _, err := k.ensureTopic(ctx, topic, config.CreateTopics, config.CreatePartitions); err != nil {
+		if _, err := k.ensureTopic(ctx, topic, false, 0); err != nil {
 			k.close()
 			return nil, err
 		}
@@ -358,20 +356,17 @@ func (m *Membership) assign(ctx context.Context, members []kmsg.JoinGroupRespons
 	return out, nil
 }
 
-// distribute assigns all partitions to members, with the partitions of a shard together. units is the number of shards or
-// partitions that were distributed.
+// distribute assigns all partitions to members, with the partitions of a shard together. units is the number of shards
+// that were distributed.
 func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]TopicPartition) (given map[string][]TopicPartition, units int) {
-	if c.Shards == 0 {
-		return sticky(all, owned), len(all)
-	}
-	of := func(partitions []TopicPartition) (shards []TopicPartition) {
+	of := func(partitions []TopicPartition) (shards []int) {
 		for _, p := range partitions {
-			shards = append(shards, c.shardOf(p))
+			shards = append(shards, event.ShardOf(p.Partition, c.Shards))
 		}
-		slices.SortFunc(shards, TopicPartition.compare)
+		slices.Sort(shards)
 		return slices.Compact(shards)
 	}
-	claims := map[string][]TopicPartition{}
+	claims := map[string][]int{}
 	for member, partitions := range owned {
 		claims[member] = of(partitions)
 	}
@@ -379,7 +374,7 @@ func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]T
 	given = map[string][]TopicPartition{}
 	for member, own := range sticky(shards, claims) {
 		for _, p := range all {
-			if slices.Contains(own, c.shardOf(p)) {
+			if slices.Contains(own, event.ShardOf(p.Partition, c.Shards)) {
 				given[member] = append(given[member], p)
 			}
 		}
@@ -388,66 +383,38 @@ func (c *MembershipConfig) distribute(all []TopicPartition, owned map[string][]T
 	return given, len(shards)
 }
 
-// shardOf returns the shard of a partition as a partition of no topic.
-func (c *MembershipConfig) shardOf(p TopicPartition) TopicPartition {
-	return TopicPartition{Partition: int32(event.ShardOf(p.Partition, c.Shards))}
-}
-
-// sticky assigns partitions evenly: the numbers per member differ by at most one. Within this limit a member keeps the
-// first of its partitions. If two members claim the same partition, the lower member ID wins. The result is sorted and
-// depends only on the arguments.
-func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string][]TopicPartition {
-	all = slices.Clone(all)
-	slices.SortFunc(all, TopicPartition.compare)
-	free := map[TopicPartition]bool{}
-	for _, p := range all {
-		free[p] = true
+// sticky assigns shards evenly: the numbers per member differ by at most one. Within this limit a member keeps the first
+// of its shards. If two members claim the same shard, the lower member ID wins. The result depends only on the
+// arguments, which are sorted.
+func sticky(all []int, owned map[string][]int) map[string][]int {
+	free := map[int]bool{}
+	for _, shard := range all {
+		free[shard] = true
 	}
-	var members []string
-	keeps := map[string][]TopicPartition{}
-	for member := range owned {
-		members = append(members, member)
-	}
-	slices.Sort(members)
+	members := slices.Sorted(maps.Keys(owned))
+	keeps := map[string][]int{}
 	for _, member := range members {
-		claims := slices.Clone(owned[member])
-		slices.SortFunc(claims, TopicPartition.compare)
-		for _, p := range claims {
-			if free[p] {
-				free[p] = false
-				keeps[member] = append(keeps[member], p)
+		for _, shard := range owned[member] {
+			if free[shard] {
+				free[shard] = false
+				keeps[member] = append(keeps[member], shard)
 			}
 		}
 	}
-	// If the numbers differ, the members with the most partitions get one more.
+	// If the numbers differ, the members with the most shards get one more.
 	slices.SortStableFunc(members, func(a, b string) int { return len(keeps[b]) - len(keeps[a]) })
-	least, larger := len(all)/len(members), len(all)%len(members)
-	quota := func(i int) int {
-		if i < larger {
-			return least + 1
+	left := slices.Clone(all)
+	quota := make([]int, len(members))
+	for i, member := range members {
+		if quota[i] = len(all) / len(members); i < len(all)%len(members) {
+			quota[i]++
 		}
-		return least
+		keeps[member] = keeps[member][:min(len(keeps[member]), quota[i])]
+		left = slices.DeleteFunc(left, func(shard int) bool { return slices.Contains(keeps[member], shard) })
 	}
 	for i, member := range members {
-		if n := quota(i); len(keeps[member]) > n {
-			for _, p := range keeps[member][n:] {
-				free[p] = true
-			}
-			keeps[member] = keeps[member][:n]
-		}
-	}
-	i := 0
-	for _, p := range all {
-		if !free[p] {
-			continue
-		}
-		for len(keeps[members[i]]) >= quota(i) {
-			i++
-		}
-		keeps[members[i]] = append(keeps[members[i]], p)
-	}
-	for _, partitions := range keeps {
-		slices.SortFunc(partitions, TopicPartition.compare)
+		n := quota[i] - len(keeps[member])
+		keeps[member], left = append(keeps[member], left[:n]...), left[n:]
 	}
 	return keeps
 }

@@ -10,12 +10,10 @@ import (
 	"io"
 	"slices"
 
-	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
-	"github.com/pierrec/lz4/v4"
 )
 
 const (
@@ -59,7 +57,7 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []
 	for i := range group.Columns {
 		m := &group.Columns[i].MetaData
 		if _, ok := openPage[m.Codec]; !ok {
-			return fmt.Errorf("column %v is compressed by %v, which is not read: write the file with Zstandard, Snappy, GZIP, Brotli, LZ4_RAW or uncompressed", m.PathInSchema, m.Codec)
+			return fmt.Errorf("column %v is compressed by %v, which is not read: write the file with Zstandard, Snappy, GZIP or uncompressed", m.PathInSchema, m.Codec)
 		}
 		at, length := m.DataPageOffset, m.TotalCompressedSize
 		if m.DictionaryPageOffset > 0 {
@@ -122,17 +120,14 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 	return room + dictionary, nil
 }
 
-// openPage has the decompressor of each codec; a nil decompressor means that the length need not be checked, or that
-// checkPage checks it.
+// openPage has the decompressor of each codec; a nil decompressor means that checkPage needs none.
 var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), error){
 	format.Uncompressed: nil,
 	format.Snappy:       nil, // the page begins with its length
-	format.Lz4Raw:       nil,
 	format.Gzip: func(r io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
 	},
-	format.Brotli: func(r io.Reader) (io.Reader, func(), error) { return brotli.NewReader(r), func() {}, nil },
 	format.Zstd: func(r io.Reader) (io.Reader, func(), error) {
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(1<<25))
 		if err != nil {
@@ -162,9 +157,6 @@ func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.Compressi
 			return errPageSize
 		}
 	}
-	if codec == format.Lz4Raw {
-		return checkLZ4(packed, size)
-	}
 	open := openPage[codec]
 	if open == nil {
 		return nil
@@ -180,50 +172,6 @@ func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.Compressi
 		return errPageSize
 	}
 	return nil
-}
-
-// checkLZ4 checks a block of LZ4, which has no length of its own. The parquet package would allocate memory without limit
-// for a damaged block.
-func checkLZ4(packed *io.SectionReader, size int64) error {
-	block := make([]byte, packed.Size())
-	if _, err := packed.ReadAt(block, 0); err != nil {
-		return err
-	}
-	unpacked := int64(0)
-	for c := (&compact{data: block}); c.at < len(block); {
-		token, _ := c.byte()
-		length := func(n byte) error {
-			unpacked += int64(n)
-			for next := byte(255); n == 15 && next == 255; unpacked += int64(next) {
-				var err error
-				if next, err = c.byte(); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		before := unpacked
-		if err := length(token >> 4); err != nil {
-			return err
-		}
-		if err := c.skip(uint64(unpacked - before)); err != nil {
-			return err
-		}
-		if c.at < len(block) { // a match follows: its distance, and its length less 4
-			if err := c.skip(2); err != nil {
-				return err
-			}
-			if err := length(token & 15); err != nil {
-				return err
-			}
-			unpacked += 4
-		}
-		if unpacked > size {
-			return errPageSize
-		}
-	}
-	_, err := lz4.UncompressBlock(block, make([]byte, unpacked))
-	return err
 }
 
 // pageHead has the sizes in a page header.

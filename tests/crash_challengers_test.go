@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,16 +70,7 @@ func TestCrashChallengers(t *testing.T) {
 	if lead := reference.lead(t); lead != "better" {
 		t.Fatalf("%s has the lead\n%s", lead, reference.log())
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
-	killed, rounds := 0, 0
-	for killed < (kills+1)/2 {
-		l := newContest(t, program, address)
-		k, _ := l.killOften(t, func() time.Duration { return time.Duration(r.Float64() * float64(took)) })
-		killed += k
-		l.check(t, "one", reference)
-		rounds++
-	}
-	t.Logf("%d kills in %d runs to the end; a run left alone takes %v", killed, rounds, took.Round(time.Millisecond))
+	killRounds(t, (kills+1)/2, took, func(int) *learner { return newContest(t, program, address) }, func(_ int, l *learner) { l.check(t, "one", reference) })
 	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
 }
 

@@ -83,7 +83,7 @@ var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared"
 // newJoiner returns a learner of one of joinKinds.
 func newJoiner(t *testing.T, program, broker string, kind int) *learner {
 	l := newLearner(t, program, broker, "clicks", "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label,
-		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216")
+		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s")
 	l.flags = append(l.flags, "--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
 }
@@ -131,17 +131,8 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		took = min(took, time.Since(begin))
 		l.checkJoined(t, reference[kind])
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
-	killed, rounds, resumed := 0, 0, 0
-	for killed < kills || rounds < len(reference) {
-		kind := rounds % len(reference)
-		l := newJoiner(t, program, broker, kind)
-		k, left := l.killOften(t, func() time.Duration { return time.Duration(r.Float64() * float64(took)) })
-		killed, resumed = killed+k, resumed+left
-		l.checkJoined(t, reference[kind])
-		rounds++
-	}
-	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
+	killRounds(t, kills, took, func(round int) *learner { return newJoiner(t, program, broker, round%len(reference)) },
+		func(round int, l *learner) { l.checkJoined(t, reference[round%len(reference)]) })
 }
 
 // TestCrashJoinAtFailpoints kills the program where it stores or removes waiting events. It also makes these operations

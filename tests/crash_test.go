@@ -211,6 +211,24 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	}
 }
 
+// killRounds kills new learners until there were this many kills. A learner that has learned all records is checked. took
+// is the time of a run without kills.
+func killRounds(t *testing.T, kills int, took time.Duration, learnerOf func(round int) *learner, check func(round int, l *learner)) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
+	killed, resumed, rounds := 0, 0, 0
+	for ; killed < kills || rounds < 2; rounds++ { // at least one of each kind
+		l := learnerOf(rounds)
+		k, after := l.killOften(t, func() time.Duration {
+			u := r.Float64()
+			return time.Duration(u * u * float64(took))
+		})
+		killed, resumed = killed+k, resumed+after
+		check(rounds, l)
+	}
+	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
+}
+
 // killOften kills the program after random delays until it has learned all records. It returns the number of kills, and
 // the number of kills after which a checkpoint existed.
 func (l *learner) killOften(t *testing.T, delay func() time.Duration) (killed, resumed int) {
@@ -364,19 +382,8 @@ func TestCrash(t *testing.T) {
 				l.check(t, topic, reference)
 			}
 
-			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
-			killed, rounds, resumed := 0, 0, 0
-			for killed < (kills+1)/2 {
-				l := newLearner(t, program, broker.Brokers()[0], topic)
-				k, r := l.killOften(t, func() time.Duration {
-					u := r.Float64()
-					return time.Duration(u * u * float64(took))
-				})
-				killed, resumed = killed+k, resumed+r
-				l.check(t, topic, reference)
-				rounds++
-			}
-			t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
+			killRounds(t, (kills+1)/2, took, func(int) *learner { return newLearner(t, program, broker.Brokers()[0], topic) },
+				func(_ int, l *learner) { l.check(t, topic, reference) })
 		})
 	}
 	t.Run("asked to stop", func(t *testing.T) { askToStop(t, program, broker) })

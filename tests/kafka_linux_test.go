@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -39,13 +37,11 @@ func TestKafka(t *testing.T) {
 	t.Run("Compaction", k.compaction)
 	t.Run("LogStart", k.logStart)
 	t.Run("Security", k.security)
-	t.Run("OAuth", k.oauth)
 	t.Run("Partitions", k.partitions)
 	t.Run("Commit", k.commit)
 	t.Run("DeadLetters", k.deadLetters)
 	t.Run("Restarts", k.restarts)
 	t.Run("DeletedTopic", k.deletedTopic)
-	t.Run("Repeated", k.repeated)
 	t.Run("Snapshots", k.snapshots)
 	t.Run("Predictions", k.predictions)
 	t.Run("Learner", k.learner)
@@ -318,47 +314,6 @@ func (k *kafkaTest) security(t *testing.T) {
 			t.Errorf("%s: got %q", test.name, got)
 		}
 	}
-}
-
-// oauth starts an OAuth server on loopback. The real broker checks the subject and the expiry of its tokens.
-func (k *kafkaTest) oauth(t *testing.T) {
-	topic := k.topic(t, 1)
-	t.Setenv("ALICES_SECRET", "s3cret")
-	t.Setenv("GUESSED_PASSWORD", "12345")
-	valid := time.Hour
-	authority := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, secret, _ := r.BasicAuth()
-		w.Header().Set("Content-Type", "application/json")
-		if id != "alice" || secret != "s3cret" || r.FormValue("grant_type") != "client_credentials" {
-			w.WriteHeader(http.StatusUnauthorized)
-			fmt.Fprint(w, `{"error":"invalid_client"}`)
-			return
-		}
-		part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-		now := time.Now()
-		token := part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":"alice","iat":%d,"exp":%d}`, now.Add(-2*time.Hour).Unix(), now.Add(valid).Unix())) + "."
-		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, token)
-	}))
-	defer authority.Close()
-	config := func(secret string) func(*stream.ConnectConfig) {
-		return func(c *stream.ConnectConfig) {
-			c.Brokers = []string{k.sasl}
-			c.SASL = stream.SASLConfig{Mechanism: "OAUTHBEARER", Username: "alice", PasswordEnv: secret, TokenURL: event.Address(authority.URL)}
-		}
-	}
-	edit := config("ALICES_SECRET")
-	write(t, k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) }), "a", "b")
-	got := k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-	expect(t, got, "0/0:a", "0/1:b")
-	fails := func(secret, want string) {
-		t.Helper()
-		edit := config(secret)
-		_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig); c.ConnectTimeout = 3 * time.Second })
-		must.ErrorContains(t, err, want)
-	}
-	fails("GUESSED_PASSWORD", "invalid_client")
-	valid = -time.Hour
-	fails("ALICES_SECRET", "invalid_token")
 }
 
 func (k *kafkaTest) partitions(t *testing.T) {
@@ -649,38 +604,4 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	}
 	from[0].TopicID = anew.Is
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
-}
-
-// repeated reads records that a producer has written twice, from the start and from the middle of the topic.
-func (k *kafkaTest) repeated(t *testing.T) {
-	topic := k.topic(t, 1)
-	p := k.producer(t, topic, nil)
-	for _, key := range []string{"a", "b", "c", "a", "d", "b", "e"} {
-		must.Do(t, p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}))
-	}
-	must.Do(t, p.Flush(t.Context()))
-	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
-		var from event.Offsets
-		if start > 0 {
-			from.At(topic, 0, 0).Next = start
-		}
-		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.DedupWindow = 10 })
-		must.Do(t, err)
-		var got []string
-		var b event.Batch
-		for err == nil {
-			if err = c.Next(t.Context(), &b); err == nil {
-				for _, e := range b.Examples {
-					value := "-"
-					if e.Refused == nil {
-						value = d.values[e.Label]
-					}
-					got = append(got, fmt.Sprint(e.Offset)+value)
-				}
-			}
-		}
-		if err != io.EOF || strings.Join(got, " ") != want {
-			t.Errorf("from %d: %v, %v, want %s", start, got, err, want)
-		}
-	}
 }

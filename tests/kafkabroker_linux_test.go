@@ -224,12 +224,10 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 	}
 	for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
 		config = append(config,
-			"listener.name."+listener+".sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+			"listener.name."+listener+".sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 			"listener.name."+listener+".plain.sasl.jaas.config="+plain,
 			"listener.name."+listener+".scram-sha-256.sasl.jaas.config="+scram,
-			"listener.name."+listener+".scram-sha-512.sasl.jaas.config="+scram,
-			// The broker accepts unsigned tokens and checks all other properties of a token.
-			"listener.name."+listener+".oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";")
+			"listener.name."+listener+".scram-sha-512.sasl.jaas.config="+scram)
 	}
 	logging := `Configuration: {Appenders: {Console: {name: C, target: SYSTEM_OUT, PatternLayout: {pattern: "%d{HH:mm:ss.SSS} %p %c{1} %m%n"}}},
 Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}

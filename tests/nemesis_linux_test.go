@@ -245,7 +245,6 @@ directory = %q
 keep = 3
 events = 2000
 interval = "2s"
-min_free = 1000000
 [dead_letter]
 topic = "dead"
 [http]

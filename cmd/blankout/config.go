@@ -321,7 +321,7 @@ that look like a time or an id. Such fields harm the model if they are features.
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
+	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
 	return c
 }
@@ -367,6 +367,6 @@ func (p *program) configShow() *cobra.Command {
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output: value and origin by SECTION.KEY")
+	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
 	return c
 }

@@ -32,7 +32,6 @@ import (
 type dataFlags struct {
 	paths    []string
 	settings configFlags   // only [record] and [registry] are used
-	learns   bool          // whether the command also uses other sections
 	trains   bool          // whether the command uses [learner] without a flag
 	flags    record.Config // record settings from the given flags
 	refused  string        // what to do with rejected records: fail or skip
@@ -90,10 +89,8 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name, then fields or\ncolumns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "on an unusable record: fail, or skip and count it")
 	d.settings.add(c)
-	if !d.learns {
-		f.Lookup("config").Usage = "configuration `FILE` with [record] and [registry], how to read records"
-		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`)"
-	}
+	f.Lookup("config").Usage = "configuration `FILE` with [record] and [registry], how to read records"
+	f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`)"
 }
 
 // groupsFlag is the flag --groups.
@@ -128,17 +125,9 @@ func (g groupsFlag) Set(text string) error {
 // defaults.
 func (d *dataFlags) addForModel(c *cobra.Command) {
 	d.add(c)
-	for name, usage := range map[string]string{
-		"label":      " (default: the model's)",
-		"weight":     " (default: the model's)",
-		"id":         " (default: the model's)",
-		"drop":       " (default: the model's)",
-		"groups":     " (default: the model's)",
-		"absent":     "; the model's value applies",
-		"zero-based": "; the model's policy applies",
-	} {
+	for _, name := range []string{"label", "weight", "id", "drop", "groups", "absent", "zero-based"} {
 		f := c.Flags().Lookup(name)
-		f.Usage += usage
+		f.Usage += " (default: the model's)"
 		if name == "label" || name == "absent" {
 			f.DefValue = ""
 		}
@@ -185,7 +174,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
 	}
 	for _, set := range d.settings.set {
-		if !d.learns && !(d.trains && strings.HasPrefix(set, "learner.")) && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
+		if !(d.trains && strings.HasPrefix(set, "learner.")) && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
 			return usageError{fmt.Errorf("--set %s: this command accepts only settings of [record] and [registry], as in --set record.text=body%s", set, d.flagFor(set))}
 		}
 	}

@@ -50,7 +50,7 @@ measures the error. It needs no setup and leaves no files, unless you give --kee
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
 	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")
-	c.Flags().BoolVar(&d.json, "json", false, "write one JSON object to standard output at the end")
+	c.Flags().BoolVar(&d.json, "json", false, "write the result as one JSON object to standard output")
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }

@@ -75,7 +75,7 @@ errors are in percent.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
 	return c

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -64,14 +63,10 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 			return nil, err
 		}
 	}
-	if info, err := os.Stat(directory); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("other users can read the directory of events that wait for labels: chmod 700 prevents it", "directory", directory, "mode", info.Mode().Perm().String())
-	}
 	j, err := labels.Open(c.Labels, directory, from)
 	if err != nil {
 		return nil, err
 	}
-	j.SetLog(log)
 	s.close = append(s.close, j.Close)
 	return j, nil
 }

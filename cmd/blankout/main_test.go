@@ -65,7 +65,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "registry": startRegistry, "store": startStore, "flip": flipByte, "clean": clean, "parquet": writeParquet,
+			"code": checkCode, "broker": startBroker, "await": await, "address": address, "get": get, "post": post, "registry": startRegistry, "store": startStore, "flip": flipByte, "clean": clean, "parquet": writeParquet,
 		},
 	})
 }
@@ -176,6 +176,16 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s does not come to match %s; it is\n%s", args[0], args[1], got)
+}
+
+// post implements the script command "post". It sends an empty request to a path of the server, which must accept it.
+func post(ts *testscript.TestScript, neg bool, args []string) {
+	r, err := http.Post("http://"+ts.Getenv("BLANKOUT_HTTP_ADDRESS")+args[0], "", nil)
+	ts.Check(err)
+	ts.Check(r.Body.Close())
+	if r.StatusCode >= 300 {
+		ts.Fatalf("%s: %s", args[0], r.Status)
+	}
 }
 
 // startRegistry implements the script command "registry". It starts a schema registry for the rest of the script and

@@ -138,7 +138,7 @@ or for declared ones with --declared.
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the deletions")
-	f.BoolVar(&o.json, "json", false, "write the measures as one JSON object to standard output")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 

@@ -85,7 +85,7 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
-	f.BoolVar(&o.json, "json", false, "write the number of records as one JSON object to standard output")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 

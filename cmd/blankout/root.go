@@ -239,6 +239,14 @@ func isTerminal(s any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// setLevel hides log lines below the level. The flag --quiet may hide more lines.
+func (p *program) setLevel(level slog.Level) {
+	if p.quiet {
+		level = max(level, slog.LevelWarn)
+	}
+	p.level.Set(level)
+}
+
 // logger returns a logger that writes above the progress line: text on a terminal, otherwise JSON.
 func (p *program) logger(screen *screen) *slog.Logger {
 	options := &slog.HandlerOptions{Level: &p.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

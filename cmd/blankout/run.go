@@ -61,10 +61,7 @@ func (p *program) runCommand() *cobra.Command {
 until it is stopped. It resumes from its newest checkpoint. Without -f it reads
 blankout.toml in this directory, if there is one.
 
-On SIGTERM or SIGINT, run learns the events it has read, saves and exits with 0. SIGUSR1
-starts a validation. SIGHUP reads the configuration again: log.level takes effect, and run
-reports other changes, which need a restart. Without a configuration file, or if its
-terminal closes, SIGHUP stops run.
+On SIGTERM, SIGINT or SIGHUP, run learns the events it has read, saves and exits with 0.
 
 With FILE or -d, run learns from a file or standard input until its end. The next run continues
 where the file has grown. Add --serve to serve the model meanwhile.
@@ -119,7 +116,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
 	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
-	f.BoolVar(&o.json, "json", false, "write one JSON object to standard output at the end")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 
@@ -169,8 +166,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --until-end excludes --group: a group learns until its members are stopped")}
 	}
 	p.setLevel(l.Log.Level)
-	log := p.logger(p.newScreen(0))
-	defer p.reloads(settings.file, l, func() (*config.Loaded, error) { return settings.load(given...) }, log)()
 	if o.predict {
 		return p.predictOnly(c.Context(), o, &l.Config)
 	}
@@ -187,7 +182,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{errors.New("run: --answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
-	log = p.logger(screen)
+	log := p.logger(screen)
 	if settings.file != "" {
 		log.Info("configuration read", "file", settings.file)
 	}
@@ -209,11 +204,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 			log.Info("learning", look.look(s)...)
 		}
 	}
-	stop := onValidateSignal(func() {
-		if err := s.runner.Validate(); err != nil {
-			log.Warn("no validation", "err", err)
-		}
-	})
 	s.runner.Config.KeepServing = o.serveOn
 	if o.answers {
 		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
@@ -223,7 +213,6 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		log.Info("the events have ended; serving the model until a signal", append(progressOf(s.runner.Status()), "address", l.HTTP.Address)...)
 		<-c.Context().Done()
 	}
-	stop()
 	status := s.runner.Status()
 	if screen.terminal {
 		screen.done(progressText(progressOf(status)))

@@ -113,7 +113,6 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(ctx, 1, "inspect", "http://127.0.0.1:1/"+query)
 	tell(ctx, 1, "predict", "-m", "http://127.0.0.1:1/"+query, "-d", "events.jsonl")
 	tell(ctx, 2, "train", "-d", "kafka://me:"+token+"@127.0.0.1:1/events"+query, "-m", "no.model")
-	tell(ctx, 1, "run", "-f", "blankout.toml", "--set", "kafka.sasl.mechanism=OAUTHBEARER", "--set", "kafka.sasl.token_url=http://127.0.0.1:1/"+query)
 	brief, cancel := context.WithTimeout(ctx, 700*time.Millisecond)
 	defer cancel()
 	tell(brief, 0, "run", "--predict-only", "--set", "http.address=127.0.0.1:0", "--set", "predict.model=http://127.0.0.1:1/"+query)

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -257,11 +256,7 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 	if store.Ousted != "" {
 		log.Warn("another learner owned the checkpoints and did not release them: if it still runs, it stops at its next save", "checkpoints", store.Dir(), "learner", store.Ousted)
 	}
-	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
-	if open := readable(string(c.Checkpoint.Directory), c.Validate.Directory); len(open) > 0 {
-		log.Warn("other users of this machine can read these older files, which contain events: chmod go= FILE prevents it", "files", len(open), "first", open[0])
-	}
 	return store, nil
 }
 
@@ -287,22 +282,6 @@ func history(c *config.Config) string {
 		return filepath.Join(c.S3.Cache, "history.json")
 	}
 	return ""
-}
-
-// readable returns the checkpoints and reports that users other than the owner can read.
-func readable(checkpoints, reports string) (names []string) {
-	for _, pattern := range []string{filepath.Join(checkpoints, "*.blankout"), filepath.Join(checkpoints, "*", "*.blankout"), filepath.Join(reports, "*.json")} {
-		files, _ := filepath.Glob(pattern) // the only possible error is a pattern with a [; then there is no warning
-		for _, file := range files {
-			info, err := os.Stat(file)
-			dir, err2 := os.Stat(filepath.Dir(file))
-			// On Windows, file modes have no meaning.
-			if err == nil && err2 == nil && info.Mode().Perm()&0o044 != 0 && dir.Mode().Perm()&0o011 != 0 && runtime.GOOS != "windows" {
-				names = append(names, file)
-			}
-		}
-	}
-	return names
 }
 
 // openRunner creates the runner and restores it from the newest checkpoint.
@@ -365,7 +344,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		},
 		Registry: c.Record.Registry,
 		Recent:   s.runner.Recent,
-		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load, DiskFree: store.Free,
+		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load,
 		History: history(c),
 	}
 	if s.runner.Contest != nil {

@@ -81,14 +81,12 @@ func (p *program) learnShards(ctx context.Context, o runFlags, c *config.Config)
 	if err := m.serve(&s, started); err != nil {
 		return fmt.Errorf("run: %w", errors.Join(err, s.Close()))
 	}
-	stop := onValidateSignal(m.validate)
 	running, end := context.WithCancel(ctx)
 	var reporting sync.WaitGroup
 	reporting.Go(func() { m.report(running, screen, started) })
 	err = m.Run(ctx)
 	end()
 	reporting.Wait()
-	stop()
 	status := m.groupStatus()
 	if err := errors.Join(err, s.Close()); err != nil {
 		return fmt.Errorf("run: %w", err)

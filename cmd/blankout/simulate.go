@@ -3,7 +3,6 @@ package main
 // The command simulate replays recorded events and removes features from them.
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,9 +21,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/served"
-	"blankout/online"
 	"blankout/simulate"
-	"blankout/stream/record"
 )
 
 type simulateFlags struct {
@@ -36,7 +33,6 @@ type simulateFlags struct {
 	declared   bool
 	rescale    bool
 	missing    string
-	learn      []string
 	maxEvents  int
 	replay     simulate.Replay
 	out        string
@@ -48,15 +44,14 @@ func (p *program) simulate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate -m MODEL[,MODEL…] FILE [--nightmare NIGHTMARE] [-o DIR]",
 		Short: "Replay recorded events while features die, and measure the error",
-		Long: `simulate replays recorded events to models and learners in nightmares: features die, drift
+		Long: `simulate replays recorded events to models in nightmares: features die, drift
 or become noisy. -o writes results.json, results.csv and figures (PNG and SVG)
 of the error by the level of the nightmare and over time.
 
 Lost features have three curves with the same masks. Declared: they are missing, and the
 missing policy applies. Dead: a number reads its mean or 0, other features are absent;
 learner.silent_missing prepares a model for it. Stale: a number or category is that of an
-earlier event. The last line compares declared and dead. Without --nightmare, 30, 50 and 70 % of the features die, with --learn in
-the second half of the events.
+earlier event. The last line compares declared and dead. Without --nightmare, 30, 50 and 70 % of the features die.
 
   random:SHARE         every feature dies with this probability
   groups:SHARE         every group of features dies (record.groups, --groups, else fields)
@@ -75,16 +70,12 @@ and mean absolute errors (MAE) in the unit of the labels.
 The last number may be a list or a range: worst:0,5,10 or random:0..0.9/0.1. A nightmare may
 end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
 
-A checkpoint contains its record settings; flags override them, and -f replaces them.
-
-Models do not learn. --learn adds a learner with the settings of -f and those given; its
-error is progressive: each event is scored before it is learned.`,
+A checkpoint contains its record settings; flags override them, and -f replaces them.`,
 		Example: "  blankout simulate -m model -d test.svm\n" +
-			"  blankout simulate --learn --learn=silent_missing=0.5 -d train.svm\n" +
 			"  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
 			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare worst:0,1,2 --nightmare group:2 --json\n" +
 			"  blankout simulate -m model -d test.svm --groups every:8 --delete-groups 0,0.3,0.5,0.7 --rescale\n" +
-			"  blankout simulate --learn=noise=none --learn=noise=auto -d train.svm --nightmare burst:1@30%-60% -o bursts",
+			"  blankout simulate -m plain=model,robust=model2 -d test.svm --nightmare burst:1@30%-60% -o bursts",
 		Args: fileArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -96,7 +87,6 @@ error is progressive: each event is scored before it is learned.`,
 			return nil
 		},
 	}
-	o.data.learns = true
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
@@ -111,8 +101,6 @@ error is progressive: each event is scored before it is learned.`,
 	f.Uint64Var(&o.replay.Seed, "seed", 0, "seed of all random draws")
 	f.IntVar(&o.replay.Bins, "bins", 50, "number of points of the error over time")
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
-	f.StringArrayVar(&o.learn, "learn", nil, "add a learner with `KEY=VALUE …` of [learner], as in --learn=noise=none\nwithout a value: with the settings of -f")
-	f.Lookup("learn").NoOptDefVal = " "
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
@@ -132,9 +120,6 @@ func (o *simulateFlags) check() error {
 	}
 	if len(o.nightmares) == 0 {
 		o.nightmares = []string{"random:0.3,0.5,0.7"}
-		if len(o.learn) > 0 {
-			o.nightmares[0] += "@50%-100%"
-		}
 	}
 	for _, s := range o.nightmares {
 		if s == "group:*" || strings.HasPrefix(s, "group:*@") {
@@ -147,7 +132,6 @@ func (o *simulateFlags) check() error {
 		}
 		r.Families = append(r.Families, family.WithNothing())
 	}
-	r.Stuck = true
 	r.Treatments = []simulate.Treatment{{Loss: model.LossDeclared}}
 	if !o.declared {
 		r.Treatments = append(r.Treatments, simulate.Treatment{Loss: model.LossDead}, simulate.Treatment{Loss: model.LossStale})
@@ -172,12 +156,12 @@ func (o *simulateFlags) check() error {
 		return fmt.Errorf("--repeat %d: want 1 to %d", r.Repeat, 1<<15)
 	case r.Bins < 1:
 		return fmt.Errorf("--bins %d: want at least 1", r.Bins)
-	case len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
-		return errors.New("name a model with -m, or a learner with --learn or -f")
+	case len(o.models) == 0:
+		return errors.New("name a model with -m")
 	case len(o.data.paths) == 0:
 		return errors.New("name a file of examples with -d (- is standard input)")
 	}
-	if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models)+len(o.learn) > 1) {
+	if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models) > 1) {
 		return errors.New("-d -: standard input can be read only once: give one model")
 	}
 	return nil
@@ -232,7 +216,7 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	return nil
 }
 
-// dataFor returns the settings for reading the events for a model, or for learners if m is nil.
+// dataFor returns the settings for reading the events for a model.
 func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
 	data := o.data
 	return &data, data.resolve(m)
@@ -275,11 +259,10 @@ func (o *simulateFlags) eachGroup(s *event.Schema) {
 	}
 }
 
-// subjects reads the models and creates the learners, each with its events.
+// subjects reads the models, each with its events.
 func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen) ([]*simulate.Subject, error) {
 	var subjects []*simulate.Subject
 	shared := map[string]*simulate.Subject{} // subjects that share events, by Schema and record settings
-	var taught *served.Model                 // first model that has record settings
 	for _, path := range eachShard(o.models) {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
@@ -306,9 +289,6 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		data.regroup(m.Schema)
 		if o.data.settings.file == "" {
 			p.printFormat(m)
-			if taught == nil && m.Recorded {
-				taught = m
-			}
 		}
 		key, err := json.Marshal([]any{m.Schema, data.record})
 		if err != nil {
@@ -322,39 +302,6 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			}
 			s.Schema, shared[string(key)] = m.Schema, s
 		}
-		subjects = append(subjects, s)
-	}
-	learners := o.learn
-	if len(learners) == 0 && o.data.settings.file != "" {
-		learners = []string{""}
-	}
-	var first *simulate.Subject // first learner, whose events all learners share
-	var declares, grouped bool  // properties of the learners' records
-	for _, text := range learners {
-		changes := strings.Fields(text)
-		learner, err := o.learner(changes)
-		if err != nil {
-			return nil, err
-		}
-		s := &simulate.Subject{Name: cmp.Or(strings.Join(changes, " "), "learner"), Learn: learner}
-		if first == nil {
-			first = s
-			data, err := o.dataFor(taught)
-			if err != nil {
-				return nil, err
-			}
-			declares, grouped = slices.ContainsFunc(data.paths, data.record.Declares), data.record.Grouped()
-			if s.Schema, err = findSchema(ctx, data, data.paths, learner.Loss); err != nil {
-				return nil, err
-			}
-			if s.Examples, err = o.examples(ctx, data, data.paths, s.Schema, screen); err != nil {
-				return nil, err
-			}
-		}
-		if s.Examples, s.Schema = first.Examples, first.Schema; loss.LabelsOf(learner.Loss) != s.Schema.Target {
-			return nil, usageError{fmt.Errorf("losses %s and %s read labels differently: replay these learners separately", first.Learn.Loss, learner.Loss)}
-		}
-		*learner = learner.Among(declares, grouped)
 		subjects = append(subjects, s)
 	}
 	for i, s := range subjects {
@@ -381,46 +328,6 @@ func eachShard(models []string) (out []string) {
 		}
 	}
 	return out
-}
-
-// learner returns the configuration of a learner. The strings in changes set keys of [learner].
-func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
-	var flags []string
-	for _, change := range changes {
-		flags = append(flags, "learner."+change)
-	}
-	l, err := o.data.settings.load(flags...)
-	if err != nil {
-		return nil, err
-	}
-	return &l.Learner, nil
-}
-
-// findSchema returns the Schema of a learner of these events. For classification it has every class that occurs, in
-// ascending order.
-func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*event.Schema, error) {
-	data.record.Target = loss.LabelsOf(lossName)
-	records := data.record
-	if records.Target == loss.Sign && len(records.Classes) == 0 {
-		if slices.Contains(paths, "-") {
-			records.MaxClasses = record.DefaultMaxClasses // standard input is read only once, so classes are added when they appear
-		} else {
-			t := trainFlags{data: *data}
-			t.data.paths = paths
-			classes, err := t.findClasses(ctx, math.MaxInt)
-			if err != nil {
-				return nil, err
-			}
-			if err := online.CheckLabels(lossName, classes); err != nil {
-				return nil, err
-			}
-			if len(classes) < 2 {
-				return nil, refusedError{fmt.Errorf("%s: fewer than two classes", strings.Join(paths, " "))}
-			}
-			records.Classes = classes
-		}
-	}
-	return records.Schema(), nil
 }
 
 // examples reads copies of all events. The flag --max-events limits their number.

@@ -115,7 +115,7 @@ with -d, and a file of delayed labels with --labels.`,
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
-	f.BoolVar(&o.json, "json", false, "write the report as one JSON object to standard output")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 

@@ -148,21 +148,6 @@ const (
 	PolicyFail       Policy = "fail"        // save the state before the record, and end with an error
 )
 
-// Check returns an error that names the first invalid setting of c.
-func (c Config) Check() error {
-	switch {
-	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:
-		return fmt.Errorf("refused: %q, want %s, %s or %s", c.Refused, PolicyDeadLetter, PolicySkip, PolicyFail)
-	case c.SaveInterval < 0:
-		return fmt.Errorf("save_interval: %v is negative", c.SaveInterval)
-	case c.PublishInterval < 0:
-		return fmt.Errorf("publish_interval: %v is negative", c.PublishInterval)
-	case c.ShutdownTimeout <= 0:
-		return fmt.Errorf("shutdown_timeout: %v, want a positive time", c.ShutdownTimeout)
-	}
-	return nil
-}
-
 // RefusedError ends a run under PolicyFail. The run can continue from its checkpoint after the policy is changed or the
 // record is removed.
 type RefusedError struct {
@@ -189,9 +174,6 @@ func (e FinalError) Unwrap() error { return e.Err }
 // If the Source fails, or a record is refused under PolicyFail, Run saves the learned state and returns the error. If
 // learning panics, Run does not save the state, which may be inconsistent, and the error names the record.
 func (r *Runner) Run(ctx context.Context) error {
-	if err := r.Config.Check(); err != nil {
-		return err
-	}
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
 		return errors.New("the policy for refused records is dead-letter, but no topic or file for them is set")
 	}

@@ -443,8 +443,8 @@ func TestRefusedFails(t *testing.T) {
 // These runs must end with an error that counts the reasons, and keep the saved checkpoint.
 func TestFruitless(t *testing.T) {
 	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
-	repeated := func(e *event.Example) {
-		*e = event.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &event.Refusal{Reason: event.ReasonRepeated}}
+	tombstone := func(e *event.Example) {
+		*e = event.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &event.Refusal{Reason: event.ReasonTombstone}}
 	}
 	for name, test := range map[string]struct {
 		change func(s *service)
@@ -454,7 +454,7 @@ func TestFruitless(t *testing.T) {
 		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
 		"no labels":          {func(s *service) { s.source.spoil = unlabeled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
 		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabeled = unlabeled, true }, ""},
-		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
+		"all tombstones":     {func(s *service) { s.source.spoil = tombstone }, ""},
 		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
 		"a few refused":      {func(s *service) { s.source.n, s.source.refuse = 109, func(int) bool { return true } }, ""},
 		"ten refused":        {func(s *service) { s.source.n, s.source.refuse = 110, func(int) bool { return true } }, "of 10 records 0 were learned, 10 were refused (syntax 10)"},
@@ -490,7 +490,7 @@ func TestFruitless(t *testing.T) {
 		t.Errorf("no record at all: %v", err)
 	}
 	s = start(t, t.TempDir(), 40, 1)
-	s.source.spoil = repeated
+	s.source.spoil = tombstone
 	if err := s.Run(t.Context()); err != nil {
 		t.Errorf("records that are not at fault: %v", err)
 	}
@@ -750,20 +750,11 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	}
 }
 
-func TestRunConfig(t *testing.T) {
-	for want, change := range map[string]func(*run.Runner){
-		"refused: ":                 func(r *run.Runner) { r.Config.Refused = "burn" },
-		"save_interval: ":           func(r *run.Runner) { r.Config.SaveInterval = -1 },
-		"publish_interval: ":        func(r *run.Runner) { r.Config.PublishInterval = -1 },
-		"shutdown_timeout: ":        func(r *run.Runner) { r.Config.ShutdownTimeout = 0 },
-		"no topic or file for them": func(r *run.Runner) { r.Config.Refused = run.PolicyDeadLetter },
-	} {
-		s := start(t, t.TempDir(), 0, 1)
-		change(s.Runner)
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
+// TestNoDeadLetters checks that a run under PolicyDeadLetter needs a destination.
+func TestNoDeadLetters(t *testing.T) {
+	s := start(t, t.TempDir(), 0, 1)
+	s.Config.Refused = run.PolicyDeadLetter
+	must.ErrorContains(t, s.Run(t.Context()), "no topic or file for them")
 }
 
 // TestWarningsAreLoggedOnce checks that a warning is logged once, however long it lasts.

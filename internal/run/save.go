@@ -309,11 +309,7 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 
 // ReadFingerprint returns the Runner's Fingerprint in a checkpoint.
 func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
-	err = readJSON(blocks, blockFingerprint, &f)
-	for _, key := range []string{"learners", "learners_interval"} { // settings of the removed multithreaded learner, whose model is continued
-		delete(f, key)
-	}
-	return f, err
+	return f, readJSON(blocks, blockFingerprint, &f)
 }
 
 // ReadOffsets returns the stream position of a checkpoint.

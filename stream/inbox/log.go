@@ -11,9 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"blankout/internal/failpoint"
+	"blankout/stream/seglog"
 )
 
 // Log is a log of events on disk. The events of a request are appended together: after a crash the Log has all of them
@@ -62,10 +61,6 @@ type Options struct {
 	Most int64
 	// Segment is the size of a full segment in bytes. 0 means 64 MiB.
 	Segment int64
-	// Free returns the number of free bytes on the disk, and MinFree is the number that must remain free. Below it,
-	// Append fails with ErrDiskFull. A nil Free disables the check.
-	Free    func() (int64, error)
-	MinFree int64
 	// Learned is the number of the first event that no checkpoint has. Earlier events are never cut, and may be damaged.
 	Learned int64
 	Log     *slog.Logger // nil disables the log
@@ -87,7 +82,7 @@ type segmentFile interface {
 // The errors of Append. If Append returns one of them, no event of the request is stored.
 var (
 	ErrBehind   = errors.New("learning is behind: too many events wait")
-	ErrDiskFull = errors.New("the disk is nearly full")
+	ErrDiskFull = errors.New("the disk is full")
 	ErrClosed   = errors.New("the learner is stopping")
 )
 
@@ -145,22 +140,17 @@ func Open(directory string, o Options) (_ *Log, err error) {
 		o.file = func(name string, flag int) (segmentFile, error) { return os.OpenFile(name, flag, 0o600) }
 	}
 	if o.sync == nil {
-		o.sync = syncDirectory
+		o.sync = seglog.Sync
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // only the owner may read the events
-		return nil, fmt.Errorf("events that wait to be learned: %w", err)
-	}
 	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
-	path := filepath.Join(directory, "lock")
-	l.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	switch locked, err := l.lock.TryLock(); {
+	switch l.lock, err = seglog.Lock(directory); {
+	case errors.Is(err, seglog.ErrInUse):
+		return nil, fmt.Errorf("the events that wait to be learned in %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("events that wait to be learned: locking %s: %w", path, err)
-	case !locked:
-		return nil, fmt.Errorf("the events that wait to be learned in %s are in use by another learner", directory)
+		return nil, fmt.Errorf("events that wait to be learned: %w", err)
 	}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.lock.Close())
@@ -170,24 +160,21 @@ func Open(directory string, o Options) (_ *Log, err error) {
 }
 
 func (l *Log) name(first int64) string {
-	return filepath.Join(l.directory, fmt.Sprintf("%016x.events", first))
+	return seglog.Name(l.directory, uint64(first), ".events")
 }
 
 // open finds the segments, and reads the last one to its end.
 func (l *Log) open() error {
-	entries, err := os.ReadDir(l.directory)
+	firsts, err := seglog.Segments(l.directory, ".events")
 	if err != nil {
 		return fmt.Errorf("events that wait to be learned: %w", err)
 	}
-	for _, e := range entries { // sorted by name
-		name, isSegment := strings.CutSuffix(e.Name(), ".events")
-		if first, err := strconv.ParseInt(name, 16, 64); isSegment && err == nil && len(name) == 16 {
-			info, err := e.Info()
-			if err != nil {
-				return err
-			}
-			l.segments = append(l.segments, &segment{first: first, size: info.Size()})
+	for _, first := range firsts {
+		info, err := os.Stat(l.name(int64(first)))
+		if err != nil {
+			return err
 		}
+		l.segments = append(l.segments, &segment{first: int64(first), size: info.Size()})
 	}
 	for begun := int64(0); len(l.segments) > 0; {
 		g := l.segments[len(l.segments)-1]
@@ -312,18 +299,6 @@ func (l *Log) begin() error {
 	return nil
 }
 
-func syncDirectory(name string) error {
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // Windows cannot sync a directory
-	}
-	return errors.Join(err, d.Close())
-}
-
 // Append writes the events of a request, and returns their place once they are on disk. keys is empty, or has one key for
 // the request, or a key for each event, where "" means no key. Events whose key is known are not written again. If their
 // content differs from the known content, Append writes nothing and returns a *ReusedError. Append does not keep the
@@ -366,12 +341,6 @@ func (l *Log) admit(size int64) error {
 	}
 	if waiting += l.unread(); waiting > 0 && waiting+size > l.options.Most {
 		return fmt.Errorf("%w (%d bytes, the most is %d)", ErrBehind, waiting, l.options.Most)
-	}
-	if l.options.Free == nil {
-		return nil
-	}
-	if free, err := l.options.Free(); err == nil && free-size < l.options.MinFree {
-		return fmt.Errorf("%w: %d bytes are free and checkpoint.min_free is %d", ErrDiskFull, free, l.options.MinFree)
 	}
 	return nil
 }
@@ -485,7 +454,7 @@ func (l *Log) writeAll(data []byte) (err error) {
 		err = g.file.Sync()
 	}
 	if err == nil {
-		err = inPlace(g.file, name)
+		err = seglog.InPlace(g.file, name)
 	}
 	if err != nil {
 		return l.fail(fmt.Errorf("writing %s to disk: %w", name, err))
@@ -494,19 +463,6 @@ func (l *Log) writeAll(data []byte) (err error) {
 	g.size += int64(len(data))
 	l.mu.Unlock()
 	return nil
-}
-
-// inPlace returns an error if a file no longer has its name, for example because its directory was removed.
-func inPlace(f segmentFile, name string) error {
-	is, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	found, err := os.Stat(name)
-	if err == nil && !os.SameFile(is, found) {
-		err = errors.New("another file is in its place")
-	}
-	return err
 }
 
 // fail makes all further writes fail.
@@ -525,7 +481,7 @@ func (l *Log) Passed(number int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.segments) > 1 && l.segments[1].first <= number && l.segments[0].first < l.reader.segment {
-		if err := os.Remove(l.name(l.segments[0].first)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := seglog.Remove(l.name(l.segments[0].first)); err != nil {
 			return fmt.Errorf("removing events that have been learned: %w", err)
 		}
 		l.segments = l.segments[1:]

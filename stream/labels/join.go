@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"strconv"
@@ -177,9 +176,6 @@ func (c *Counts) Delay(q float64) float64 {
 	}
 	return math.NaN()
 }
-
-// SetLog sets the log for messages about removed files.
-func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 
 // KeepsLate reports whether late labels are stored as dead letters.
 func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }

@@ -32,7 +32,7 @@ type Config struct {
 	// MaxPending is the largest number of events within MaxDelay and of labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
 	// PendingMemory is the memory in bytes for IDs whose wait is over. Each waiting ID needs bytesPerID in addition.
-	PendingMemory int64 `toml:"pending_memory"`
+	PendingMemory int64 `toml:"-"`
 	// Directory is the directory for waiting events. "" is a directory next to the checkpoints.
 	Directory string `toml:"directory"`
 	// IdleTimeout is the time after which a silent partition no longer delays the other partitions. 0 means never.
@@ -54,7 +54,6 @@ func DefaultConfig() Config {
 }
 
 const (
-	minMemory  = 16 << 20
 	bytesPerID = 16 // largest size per ID in the index
 )
 
@@ -69,8 +68,6 @@ func (c *Config) Check() error {
 		return event.KeyErrorf("late_policy", "late_policy %q: want %s or %s", c.LatePolicy, LateDrop, LateDeadLetter)
 	case c.MaxPending < 1:
 		return event.KeyErrorf("max_pending", "max_pending %d: want at least 1", c.MaxPending)
-	case c.PendingMemory < minMemory:
-		return event.KeyErrorf("pending_memory", "pending_memory %d: want at least %d bytes", c.PendingMemory, minMemory)
 	case c.IdleTimeout < 0:
 		return event.KeyErrorf("idle_timeout", "idle_timeout %v is negative", c.IdleTimeout)
 	}

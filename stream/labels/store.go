@@ -9,17 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"blankout/internal/failpoint"
+	"blankout/stream/seglog"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/gofrs/flock"
@@ -45,8 +41,7 @@ type store struct {
 	directory string
 	lock      *flock.Flock
 	locked    fs.FileInfo // identity of the lock file
-	log       *slog.Logger
-	segments  []*segment // oldest first; there is at least one
+	segments  []*segment  // oldest first; there is at least one
 	index     index
 	sum       uint64 // checksum over all entries
 	// expired is the number of the oldest entry that pass has not removed. next has that entry and the following
@@ -214,27 +209,19 @@ func (e *DamageError) Error() string {
 // openStore opens the store in a directory and goes back to a tick. sum is the expected checksum, which detects a store
 // of another log. first is the oldest tick within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
-	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes, log: slog.New(slog.DiscardHandler)}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // only the owner may read the events
-		return nil, fmt.Errorf("events that wait for labels: %w", err)
-	}
-	path := filepath.Join(directory, "lock")
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("events that wait for labels: %s is not a regular file: remove it", path)
-	}
-	s.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
-	switch locked, err := s.lock.TryLock(); {
+	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes}
+	switch s.lock, err = seglog.Lock(directory); {
+	case errors.Is(err, seglog.ErrInUse):
+		return nil, fmt.Errorf("the waiting events in %w: give each learner its own labels.directory", err)
 	case err != nil:
-		return nil, fmt.Errorf("events that wait for labels: locking %s: %w", path, err)
-	case !locked:
-		return nil, fmt.Errorf("the waiting events in %s are in use by another learner: give each learner its own labels.directory", directory)
+		return nil, fmt.Errorf("events that wait for labels: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.locked, err = os.Lstat(path); err != nil {
+	if s.locked, err = os.Lstat(s.lock.Path()); err != nil {
 		return nil, err
 	}
 	if tick == 0 {
@@ -243,45 +230,20 @@ func openStore(directory string, tick, sum, first uint64) (_ *store, err error) 
 	return s, s.goBack(tick, sum, first)
 }
 
-func (s *store) headsName(first uint64) string {
-	return filepath.Join(s.directory, fmt.Sprintf("%016x.heads", first))
-}
+func (s *store) headsName(first uint64) string { return seglog.Name(s.directory, first, ".heads") }
 
-func (s *store) bodiesName(first uint64) string {
-	return filepath.Join(s.directory, fmt.Sprintf("%016x.bodies", first))
-}
-
-// files returns the sorted numbers of the segments on disk.
-func (s *store) files() (firsts []uint64, err error) {
-	entries, err := os.ReadDir(s.directory)
-	for _, e := range entries { // sorted by name
-		name, isHeads := strings.CutSuffix(e.Name(), ".heads")
-		if first, err := strconv.ParseUint(name, 16, 64); isHeads && err == nil && len(name) == 16 {
-			firsts = append(firsts, first)
-		}
-	}
-	return firsts, err
-}
+func (s *store) bodiesName(first uint64) string { return seglog.Name(s.directory, first, ".bodies") }
 
 // remove removes the files of a segment.
 func (s *store) remove(first uint64) error {
-	for _, name := range []string{s.bodiesName(first), s.headsName(first)} {
-		if err := removeIfThere(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := seglog.Remove(s.bodiesName(first)); err != nil {
 		return err
 	}
-	return nil
+	return seglog.Remove(s.headsName(first))
 }
 
 func (s *store) empty() error {
-	firsts, err := s.files()
+	firsts, err := seglog.Segments(s.directory, ".heads")
 	for _, first := range firsts {
 		err = errors.Join(err, s.remove(first))
 	}
@@ -297,7 +259,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	if err := failpoint.Here("labels.goback"); err != nil {
 		return err
 	}
-	firsts, err := s.files()
+	firsts, err := seglog.Segments(s.directory, ".heads")
 	if err != nil {
 		return err
 	}
@@ -623,13 +585,7 @@ func (s *store) create(file **os.File, name string, head []byte) error {
 	if *file != nil {
 		return nil
 	}
-	open := func() (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600) }
-	f, err := open()
-	if errors.Is(err, fs.ErrNotExist) { // the directory was removed
-		if err = s.keep(); err == nil {
-			f, err = open()
-		}
-	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -663,14 +619,11 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 func (s *store) mark() error {
 	var files []*os.File
 	s.mu.Lock()
-	err := s.flush()
-	if err == nil {
-		err = s.keep()
-	}
-	if err != nil {
+	if err := s.flush(); err != nil {
 		s.mu.Unlock()
 		return fmt.Errorf("writing the events that wait for labels: %w", err)
 	}
+	errs := []error{s.inPlace()}
 	for _, g := range s.segments {
 		if g.dirty {
 			g.dirty = false
@@ -682,12 +635,11 @@ func (s *store) mark() error {
 		}
 	}
 	s.mu.Unlock()
-	var errs []error
 	for _, f := range files { // only release closes these files, on the same goroutine
 		errs = append(errs, f.Sync())
 	}
 	if len(files) > 0 {
-		errs = append(errs, syncDirectory(s.directory))
+		errs = append(errs, seglog.Sync(s.directory))
 	}
 	if err := errors.Join(errs...); err != nil {
 		s.mu.Lock()
@@ -698,15 +650,21 @@ func (s *store) mark() error {
 	return nil
 }
 
-func syncDirectory(name string) error {
-	if runtime.GOOS == "windows" {
-		return nil // Windows cannot open a directory for syncing; NTFS journals file creation
+// inPlace returns an error if the lock or a file of a segment no longer has its name. The caller has locked mu.
+func (s *store) inPlace() error {
+	now, err := os.Lstat(s.lock.Path())
+	if err == nil && !os.SameFile(now, s.locked) {
+		err = fmt.Errorf("%s was replaced: another learner may use the directory", s.lock.Path())
 	}
-	d, err := os.Open(name)
-	if err != nil {
-		return err
+	for _, g := range s.segments {
+		if err == nil && g.heads != nil {
+			err = seglog.InPlace(g.heads, s.headsName(g.first))
+		}
+		if err == nil && g.bodies != nil {
+			err = seglog.InPlace(g.bodies, s.bodiesName(g.first))
+		}
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return err
 }
 
 // freeUnneeded removes the bodies of segments whose entries are all before the tick slim. It removes such a segment
@@ -720,7 +678,7 @@ func (s *store) freeUnneeded(slim uint64, before int64, all uint64) error {
 			break
 		}
 		if g.bodies != nil {
-			err := errors.Join(g.bodies.Close(), removeIfThere(s.bodiesName(g.first)))
+			err := errors.Join(g.bodies.Close(), seglog.Remove(s.bodiesName(g.first)))
 			if g.bodies = nil; err != nil {
 				return err
 			}
@@ -729,7 +687,7 @@ func (s *store) freeUnneeded(slim uint64, before int64, all uint64) error {
 	}
 	for len(s.segments) > 1 && s.segments[0].slim && (s.segments[0].late < before || s.segments[0].last < all) {
 		g := s.segments[0]
-		err := errors.Join(g.heads.Close(), removeIfThere(s.headsName(g.first)))
+		err := errors.Join(g.heads.Close(), seglog.Remove(s.headsName(g.first)))
 		if s.segments = s.segments[1:]; err != nil {
 			return err
 		}

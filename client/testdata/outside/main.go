@@ -22,7 +22,8 @@ func run(address string) error {
 	if err != nil {
 		return err
 	}
-	p, err := m.PredictValue(map[string]any{"word": "fine", "x": 1}, 2)
+	var p client.Prediction
+	p, err = m.PredictValue(map[string]any{"word": "fine", "x": 1}, 2)
 	if err != nil {
 		return err
 	}
