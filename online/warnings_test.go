@@ -168,7 +168,7 @@ func TestStreamWarnings(t *testing.T) {
 		{"one label", mixed(only(500), drawn, unlabeled), 1000, true, nil, ""},
 		{"refused", mixed(every(10), refused(event.ReasonSyntax), drawn), 2000, false, []string{health.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
 		{"few refused", mixed(every(25), refused(event.ReasonSyntax), drawn), 2000, true, nil, ""},
-		{"tombstones", mixed(every(2), refused(event.ReasonTombstone), drawn), 2000, true, nil, ""},
+		{"repeated", mixed(every(2), refused(event.ReasonRepeated), drawn), 2000, true, nil, ""},
 		{"lately refused", mixed(below(20000), drawn, refused(event.ReasonWeight)), 20500, false, []string{health.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
 		{"refused long ago", mixed(below(500), refused(event.ReasonWeight), drawn), 20500, false, nil, ""},
 		{"stray", stray, 2000, false, []string{health.WarnRefused, health.WarnStrayLabel}, `the label "c0" of 1 of`},

@@ -73,12 +73,17 @@ var mainMetrics = []metric{
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones).",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones and repeated events).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabeled), "unlabeled")
 			emit(float64(v.status.HeldOut), "held-out")
-			passed := v.status.RefusedBy[event.ReasonTombstone]
+			passed := uint64(0)
+			for reason, n := range v.status.RefusedBy {
+				if !reason.Faulty() {
+					passed += n
+				}
+			}
 			emit(float64(v.status.Refused-passed), "refused")
 			emit(float64(passed), "passed")
 		}},

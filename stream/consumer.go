@@ -45,13 +45,15 @@ type ConsumerConfig struct {
 	// topic that was deleted and recreated since its offsets were stored.
 	OutOfRange string `toml:"out_of_range"`
 	// CheckTopicID compares the topic ID with the ID in the stored Position.
-	CheckTopicID     bool          `toml:"check_topic_id"`
-	MaxBytes         int32         `toml:"-"` // size of a fetch
-	MaxWait          time.Duration `toml:"-"` // time to wait for new records in one fetch
-	Prefetch         int           `toml:"-"` // number of fetches of a partition that may wait to be read
-	BatchRecords     int           `toml:"-"` // largest number of records in a Batch
-	CreateTopics     bool          `toml:"create_topics"`
-	CreatePartitions int           `toml:"-"` // number of partitions of a created topic
+	CheckTopicID bool          `toml:"check_topic_id"`
+	MaxBytes     int32         `toml:"-"` // size of a fetch
+	MaxWait      time.Duration `toml:"-"` // time to wait for new records in one fetch
+	Prefetch     int           `toml:"-"` // number of fetches of a partition that may wait to be read
+	BatchRecords int           `toml:"-"` // largest number of records in a Batch
+	// DedupWindow is the number of offsets in which repeated records are detected. 0 disables deduplication.
+	DedupWindow      int64 `toml:"dedup_window"`
+	CreateTopics     bool  `toml:"create_topics"`
+	CreatePartitions int   `toml:"-"` // number of partitions of a created topic
 	// UntilEnd makes the Consumer stop at the end that each partition has when the Consumer is created. The end is the
 	// last stable offset, unless ReadUncommitted is set.
 	UntilEnd bool `toml:"-"`
@@ -98,6 +100,8 @@ func (c *ConsumerConfig) Check() error {
 		return event.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
 		return event.KeyErrorf("before", "before offset %d: want a positive number, with until_end", c.Before)
+	case c.DedupWindow < 0:
+		return event.KeyErrorf("dedup_window", "dedup_window %d, want a number of offsets, or 0", c.DedupWindow)
 	}
 	return nil
 }
@@ -318,13 +322,19 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 		}
 		f := c.newFetcher(topic, id, p, next, end, ends[p])
 		f.moved = anew || ok && next != stored.Next
+		if ok && !f.moved {
+			f.next = max(next-c.config.DedupWindow, stored.First, starts[p])
+		}
 		fetchers = append(fetchers, f)
 	}
 	return fetchers, nil
 }
 
 func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, highWater int64) *fetcher {
-	f := &fetcher{consumer: c, unlabeled: slices.Contains(c.config.UnlabeledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, end: end, maxBytes: c.config.MaxBytes}
+	f := &fetcher{consumer: c, unlabeled: slices.Contains(c.config.UnlabeledTopics, topic), topic: topic, topicID: id, partition: partition, next: next, wanted: next, end: end, maxBytes: c.config.MaxBytes}
+	if c.config.DedupWindow > 0 {
+		f.repeated = &repeated{window: c.config.DedupWindow}
+	}
 	f.free = make(chan *fetched, c.config.Prefetch)
 	for range c.config.Prefetch {
 		f.free <- &fetched{from: f}
@@ -524,11 +534,14 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	f := cur.from
 	b.Topic, b.TopicID, b.Partition, b.HighWater, b.Reset = f.topic, cur.topicID, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
+	if cur.reset && f.repeated != nil {
+		f.repeated = &repeated{window: f.repeated.window} // earlier records are in another log
+	}
 	next, err := d.read(ctx, b, cur)
 	if err != nil && len(b.Examples) == 0 {
 		return err
 	}
-	b.Next = next
+	b.Next = max(next, cur.wanted)
 	b.Schema = c.schema.View()
 	c.records.Add(uint64(len(b.Examples)))
 	f.delivered.Store(b.Next)

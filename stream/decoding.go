@@ -71,9 +71,18 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 			if batch.attributes&flagLogAppendTime != 0 {
 				r.Time = batch.maxTime
 			}
-			if err := d.decode(ctx, b, r); err != nil {
+			e, err := d.decode(ctx, b, r)
+			if err != nil {
 				d.reader, d.last = reader, last
 				return offset, err
+			}
+			if r := cur.from.repeated; r != nil && len(e.Key) > 0 && e.Refused == nil {
+				if before := r.of(e.Key, offset); before >= 0 {
+					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
+				}
+			}
+			if offset < cur.wanted { // the record is only needed to detect repeated records
+				b.Examples = b.Examples[:len(b.Examples)-1]
 			}
 		}
 		d.open = false
@@ -92,12 +101,12 @@ func extend(b *event.Batch) *event.Example {
 	return &b.Examples[n]
 }
 
-func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) error {
+func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) (*event.Example, error) {
 	e := extend(b)
 	key, value := e.Key[:0], e.Value[:0]
 	if err := d.decoder.Decode(ctx, r, e); err != nil {
 		b.Examples = b.Examples[:len(b.Examples)-1]
-		return err
+		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
 	// Copy the key and the value, which still borrow the fetched bytes.
@@ -110,7 +119,7 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 	if e.Refused != nil {
 		e.Refused.Value = slices.Clone(e.Refused.Value)
 	}
-	return nil
+	return e, nil
 }
 
 // packedBatch begins the detail of a refused batch whose records cannot be separated.
@@ -119,6 +128,9 @@ const packedBatch = "record batch"
 // refuse delivers a batch that cannot be split, or the part of a batch that is not delivered yet. The result is one
 // refused example at offset, with the original bytes.
 func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
+	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
+		return // the batch is only needed to detect repeated records
+	}
 	if offset >= batch.next || offset >= cur.next {
 		d.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
 			"base", batch.base, "next", batch.next, "err", cause)

@@ -211,6 +211,7 @@ type fetched struct {
 	batches   []recordBatch // batches to deliver, in offset order
 	topicID   string        // ID of the topic, "" if unknown
 	first     int64         // earlier records were not requested
+	wanted    int64         // earlier records are not delivered
 	next      int64
 	highWater int64
 	reset     bool // next may be before earlier positions
@@ -265,10 +266,13 @@ type fetcher struct {
 	topicID   string // ID of the topic that next refers to, "" if unknown
 	partition int32
 	next      int64 // next offset to fetch
+	wanted    int64 // first offset to deliver; earlier records are only checked for repetitions
 	end       int64 // offset where reading ends; -1 means never
 	maxBytes  int32
 	moved     bool          // the policy has changed the stored offset
 	free      chan *fetched // unused buffers
+
+	repeated *repeated // owned by the caller of Next; nil disables deduplication
 
 	// Other goroutines read and set the fields below.
 	delivered atomic.Int64 // offset after the last record that Next has returned
@@ -288,7 +292,7 @@ func (f *fetcher) run(ctx context.Context) {
 			return
 		}
 		if first {
-			buf.topicID, buf.next, buf.highWater, buf.reset = f.topicID, f.next, f.highWater.Load(), f.moved
+			buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), f.moved
 		} else {
 			f.fill(ctx, buf)
 		}
@@ -306,7 +310,7 @@ func (f *fetcher) run(ctx context.Context) {
 
 // fill fetches until buf has a result to pass on.
 func (f *fetcher) fill(ctx context.Context, buf *fetched) {
-	buf.topicID, buf.batches, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], false, false, nil
+	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
 	corrupt := 0
 	for attempt := 1; ; {
 		if f.end >= 0 && f.next >= f.end {
@@ -344,6 +348,9 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			continue // no records arrived within MaxWait
+		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
+			f.next = f.wanted // only records for deduplication are no longer in the log
+			continue
 		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
 			moved, err := f.outOfRange(ctx)
 			if err != nil {
@@ -351,7 +358,8 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			if moved {
-				buf.topicID, buf.next, buf.highWater, buf.reset = f.topicID, f.next, f.highWater.Load(), true
+				f.wanted = f.next
+				buf.topicID, buf.next, buf.wanted, buf.highWater, buf.reset = f.topicID, f.next, f.wanted, f.highWater.Load(), true
 				f.failing.Store(nil)
 				return
 			}

@@ -361,7 +361,7 @@ func (p *Producer) Tail(ctx context.Context, records int64, header string, do fu
 	}
 	c := DefaultConsumerConfig()
 	c.ConnectConfig, c.Topics, c.Log = p.config.ConnectConfig, []string{topic}, p.config.Log
-	c.UntilEnd, c.OutOfRange = true, "earliest"
+	c.UntilEnd, c.OutOfRange, c.DedupWindow = true, "earliest", 0
 	r, err := NewReader(ctx, c, from)
 	if err != nil {
 		return err

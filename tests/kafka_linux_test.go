@@ -42,6 +42,7 @@ func TestKafka(t *testing.T) {
 	t.Run("DeadLetters", k.deadLetters)
 	t.Run("Restarts", k.restarts)
 	t.Run("DeletedTopic", k.deletedTopic)
+	t.Run("Repeated", k.repeated)
 	t.Run("Snapshots", k.snapshots)
 	t.Run("Predictions", k.predictions)
 	t.Run("Learner", k.learner)
@@ -604,4 +605,38 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	}
 	from[0].TopicID = anew.Is
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
+}
+
+// repeated reads records that a producer has written twice, from the start and from the middle of the topic.
+func (k *kafkaTest) repeated(t *testing.T) {
+	topic := k.topic(t, 1)
+	p := k.producer(t, topic, nil)
+	for _, key := range []string{"a", "b", "c", "a", "d", "b", "e"} {
+		must.Do(t, p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}))
+	}
+	must.Do(t, p.Flush(t.Context()))
+	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
+		var from event.Offsets
+		if start > 0 {
+			from.At(topic, 0, 0).Next = start
+		}
+		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.DedupWindow = 10 })
+		must.Do(t, err)
+		var got []string
+		var b event.Batch
+		for err == nil {
+			if err = c.Next(t.Context(), &b); err == nil {
+				for _, e := range b.Examples {
+					value := "-"
+					if e.Refused == nil {
+						value = d.values[e.Label]
+					}
+					got = append(got, fmt.Sprint(e.Offset)+value)
+				}
+			}
+		}
+		if err != io.EOF || strings.Join(got, " ") != want {
+			t.Errorf("from %d: %v, %v, want %s", start, got, err, want)
+		}
+	}
 }

@@ -127,7 +127,7 @@ func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config
 		in.Where, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
 	}
 	// Read all existing letters, even if the configuration specifies another start position for events.
-	in.Kafka.Start, in.Kafka.CreateTopics = "earliest", false
+	in.Kafka.Start, in.Kafka.DedupWindow, in.Kafka.CreateTopics = "earliest", 0, false
 	in.Kafka.Log = p.logger(p.newScreen(0))
 	letters, err := stream.OpenLetters(ctx, in)
 	if err != nil {

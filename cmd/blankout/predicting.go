@@ -56,7 +56,7 @@ func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger
 	}
 	kafka := c.Kafka.ConsumerConfig
 	// These settings apply only to the topics that are learned.
-	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before = nil, nil, 0
+	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.DedupWindow = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 

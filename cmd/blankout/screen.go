@@ -166,8 +166,8 @@ func (l *learning) look(s *run.Status) []any {
 	if lag >= 0 {
 		out = append(out, "lag", lag)
 	}
-	passed := s.RefusedBy[event.ReasonTombstone]
-	if out = append(out, "refused", s.Refused-passed); passed > 0 {
+	passed := passedOver(s.RefusedBy)
+	if out = append(out, "refused", s.Refused-passed); passed > 0 { // tombstones and repeated events
 		out = append(out, "passed_over", passed)
 	}
 	if s.NotReady != "" {
@@ -202,6 +202,16 @@ func progressText(state []any) string {
 		parts = append(parts, fmt.Sprintf(form, numberText(json.Number(value))))
 	}
 	return strings.Join(parts, "  ")
+}
+
+// passedOver returns the number of records that are not events, or are repeated.
+func passedOver(by map[event.Reason]uint64) (n uint64) {
+	for reason, count := range by {
+		if !reason.Faulty() {
+			n += count
+		}
+	}
+	return n
 }
 
 // plural formats a count with a noun whose plural is regular.

@@ -132,11 +132,12 @@ const (
 	ReasonLate          Reason = "late"            // a label whose event no longer waits, with labels.late_policy = "dead-letter"; counted separately
 	ReasonTombstone     Reason = "tombstone"       // a record with a null value; counted, without a dead letter
 	ReasonMemory        Reason = "memory"          // new features or a new class that would exceed learner.max_memory
+	ReasonRepeated      Reason = "repeated"        // an event that a producer wrote twice, with kafka.dedup_window; counted, without a dead letter
 )
 
-// Faulty reports whether records refused for this reason need a person's attention. Tombstones do not: they are only
-// counted and skipped.
-func (r Reason) Faulty() bool { return r != ReasonTombstone }
+// Faulty reports whether records refused for this reason need a person's attention. Repeated events and tombstones do
+// not: they are only counted and skipped.
+func (r Reason) Faulty() bool { return r != ReasonRepeated && r != ReasonTombstone }
 
 // Refusal describes a refused record: the reason and the raw bytes, which are borrowed like the slices of the Example
 // that contains it.

@@ -443,8 +443,8 @@ func TestRefusedFails(t *testing.T) {
 // These runs must end with an error that counts the reasons, and keep the saved checkpoint.
 func TestFruitless(t *testing.T) {
 	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
-	tombstone := func(e *event.Example) {
-		*e = event.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &event.Refusal{Reason: event.ReasonTombstone}}
+	repeated := func(e *event.Example) {
+		*e = event.Example{Offset: e.Offset, Fingerprint: e.Fingerprint, Refused: &event.Refusal{Reason: event.ReasonRepeated}}
 	}
 	for name, test := range map[string]struct {
 		change func(s *service)
@@ -454,7 +454,7 @@ func TestFruitless(t *testing.T) {
 		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
 		"no labels":          {func(s *service) { s.source.spoil = unlabeled }, "of 40 records 0 were learned, 40 had no label; no checkpoint was saved at the end"},
 		"no labels, as said": {func(s *service) { s.source.spoil, s.Config.Unlabeled = unlabeled, true }, ""},
-		"all tombstones":     {func(s *service) { s.source.spoil = tombstone }, ""},
+		"all repeated":       {func(s *service) { s.source.spoil = repeated }, ""},
 		"nothing new":        {func(s *service) { s.source.n = 100 }, ""},
 		"a few refused":      {func(s *service) { s.source.n, s.source.refuse = 109, func(int) bool { return true } }, ""},
 		"ten refused":        {func(s *service) { s.source.n, s.source.refuse = 110, func(int) bool { return true } }, "of 10 records 0 were learned, 10 were refused (syntax 10)"},
@@ -490,7 +490,7 @@ func TestFruitless(t *testing.T) {
 		t.Errorf("no record at all: %v", err)
 	}
 	s = start(t, t.TempDir(), 40, 1)
-	s.source.spoil = tombstone
+	s.source.spoil = repeated
 	if err := s.Run(t.Context()); err != nil {
 		t.Errorf("records that are not at fault: %v", err)
 	}
