@@ -1,11 +1,13 @@
 package impute
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/online/encode"
@@ -291,4 +293,23 @@ func TestDecay(t *testing.T) {
 	if all, late := together(1), together(0.99); math.Abs(all) > 0.2 || late > -0.8 {
 		t.Errorf("the covariance is %v, and %v where events are forgotten", all, late)
 	}
+}
+
+// FuzzFillState decodes arbitrary blocks. Encoding must give the same bytes again for accepted blocks.
+func FuzzFillState(f *testing.F) {
+	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, inverseDecay: 1}
+	w := coder.Coder{}
+	l.State(&w)
+	f.Add(w.Out)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var f Gatherer
+		r := coder.Read(data)
+		if f.State(r); !r.Done() {
+			return
+		}
+		var w coder.Coder
+		if f.State(&w); !bytes.Equal(w.Out, data) && !w.Failed {
+			t.Errorf("read %x, written %x", data, w.Out)
+		}
+	})
 }
