@@ -83,7 +83,7 @@ var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared"
 // newJoiner returns a learner of one of joinKinds.
 func newJoiner(t *testing.T, program, broker string, kind int) *learner {
 	l := newLearner(t, program, broker, "clicks", "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label,
-		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s")
+		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216")
 	l.flags = append(l.flags, "--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
 }

@@ -366,7 +366,7 @@ func newJoined(t *testing.T, c Config, directory string) *joined {
 
 func testConfig(wait int64) Config {
 	c := DefaultConfig()
-	c.MaxDelay, c.PendingMemory = time.Duration(wait)*time.Millisecond, 16<<20
+	c.MaxDelay, c.PendingMemory = time.Duration(wait)*time.Millisecond, minMemory
 	return c
 }
 

@@ -61,7 +61,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		records := someRecords(r, 400)
 		wait := []int64{100, 400, 1_000_000}[seed%3]
 		c := DefaultConfig()
-		c.MaxDelay, c.IdleTimeout, c.PendingMemory = time.Duration(wait)*time.Millisecond, 0, 16<<20
+		c.MaxDelay, c.IdleTimeout, c.PendingMemory = time.Duration(wait)*time.Millisecond, 0, minMemory
 		if seed >= 3 {
 			c.TimeoutLabel = "c1"
 		}

@@ -32,7 +32,7 @@ type Config struct {
 	// MaxPending is the largest number of events within MaxDelay and of labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
 	// PendingMemory is the memory in bytes for IDs whose wait is over. Each waiting ID needs bytesPerID in addition.
-	PendingMemory int64 `toml:"-"`
+	PendingMemory int64 `toml:"pending_memory"`
 	// Directory is the directory for waiting events. "" is a directory next to the checkpoints.
 	Directory string `toml:"directory"`
 	// IdleTimeout is the time after which a silent partition no longer delays the other partitions. 0 means never.
@@ -54,12 +54,15 @@ func DefaultConfig() Config {
 }
 
 const (
+	minMemory  = 16 << 20
 	bytesPerID = 16 // largest size per ID in the index
 )
 
 // Check returns an error for the first invalid setting, with its key.
 func (c *Config) Check() error {
 	switch {
+	case c.PendingMemory < minMemory:
+		return event.KeyErrorf("pending_memory", "pending_memory %d: want at least %d bytes", c.PendingMemory, minMemory)
 	case slices.Contains(c.Topics, ""):
 		return event.KeyErrorf("topics", "topics: an empty name")
 	case c.MaxDelay < time.Millisecond:
