@@ -17,9 +17,9 @@ import (
 	"net/http"
 	"time"
 
+	"blankout/app/served"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

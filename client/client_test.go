@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/served"
 	"blankout/client"
 	"blankout/internal/longtest"
-	"blankout/internal/served"
 )
 
 const models = "../tests/testdata/format1/"

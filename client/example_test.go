@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"blankout/app/served"
 	"blankout/client"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

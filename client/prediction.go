@@ -5,8 +5,8 @@ package client
 import (
 	"errors"
 
+	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/served"
 )
 
 // Prediction is a model's prediction for one event. Its JSON is the same as in the HTTP server's responses, and

@@ -3,10 +3,10 @@ package client
 // This file holds the options of topics and object stores.
 
 import (
+	"blankout/app/served"
+	"blankout/app/served/kafka"
+	"blankout/app/served/s3"
 	"blankout/internal/event"
-	"blankout/internal/served"
-	"blankout/internal/served/kafka"
-	"blankout/internal/served/s3"
 	"blankout/stream"
 )
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"blankout/app/served/kafka"
+	"blankout/app/served/s3"
 	"blankout/client"
 	"blankout/internal/event"
 	"blankout/internal/s3test"
-	"blankout/internal/served/kafka"
-	"blankout/internal/served/s3"
 	"blankout/stream"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/stream/record"
 )

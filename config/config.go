@@ -23,13 +23,13 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"blankout/app/run"
+	"blankout/app/served/s3"
+	"blankout/app/shards"
 	"blankout/batch/validate"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/run"
-	"blankout/internal/served/s3"
-	"blankout/internal/shards"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/serve/predict"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/serve"
 )

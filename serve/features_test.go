@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/run"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/monitor"

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"blankout/internal/run"
+	"blankout/app/run"
 	"blankout/online/health"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"blankout/internal/run"
+	"blankout/app/run"
 )
 
 // history stores the state of a run at even intervals. A full history drops every other point and doubles the interval,

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/run"
 	"blankout/internal/must"
-	"blankout/internal/run"
 )
 
 // TestHistoryMarksEachThingOnce checks that the end of a run is marked once, however often the page requests the

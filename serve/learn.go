@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/served"
 	"blankout/stream/inbox"
 )
 

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"blankout/app/run"
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/internal/run"
 	"blankout/online/health"
 	"blankout/stream/record"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/served"
 	"blankout/internal/measure"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/online/health"
 	"blankout/serve"
 )

@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/internal/measure"
-	"blankout/internal/run"
-	"blankout/internal/served"
 )
 
 // LearnerReport compares one of several learners of a stream with the leading learner. GET /v1/learners uses the same

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/must"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"

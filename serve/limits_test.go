@@ -19,11 +19,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/serve"
 	"blankout/stream/record"
 )

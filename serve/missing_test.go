@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/run"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"

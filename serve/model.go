@@ -17,11 +17,11 @@ import (
 	"sync"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/model"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

@@ -17,9 +17,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"blankout/app/shards"
 	"blankout/batch"
 	"blankout/internal/must"
-	"blankout/internal/shards"
 	"blankout/serve"
 )
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/health"
 )

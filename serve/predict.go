@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

@@ -3,10 +3,10 @@ package serve_test
 import (
 	"testing"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/serve"
 )
 

@@ -27,10 +27,10 @@ import (
 	"sync"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
+	"blankout/app/shards"
 	"blankout/internal/event"
-	"blankout/internal/run"
-	"blankout/internal/served"
-	"blankout/internal/shards"
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/registry"

@@ -24,6 +24,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/batch/validate"
@@ -33,8 +35,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"

@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout/app/served"
+	"blankout/app/served/kafka"
+	"blankout/app/served/s3"
 	"blankout/checkpoint"
 	"blankout/internal/event"
-	"blankout/internal/served"
-	"blankout/internal/served/kafka"
-	"blankout/internal/served/s3"
 	"blankout/stream"
 )
 

@@ -6,8 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"blankout/app/served"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/serve"
 )

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/run"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online/health"
 	"blankout/serve"
 )

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/stream/record"
 

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/run"
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
-	"blankout/internal/run"
 )
 
 // challengerTables configures two challengers. One challenger has its own columns, including the field x that

@@ -18,14 +18,14 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/run"
+	"blankout/app/served"
+	"blankout/app/served/kafka"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/run"
-	"blankout/internal/served"
-	"blankout/internal/served/kafka"
 	"blankout/stream"
 )
 

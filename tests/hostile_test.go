@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/must"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"

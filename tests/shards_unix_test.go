@@ -21,11 +21,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"blankout/app/served"
+	"blankout/app/served/kafka"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/internal/s3test"
-	"blankout/internal/served"
-	"blankout/internal/served/kafka"
 	"blankout/stream"
 )
 

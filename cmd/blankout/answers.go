@@ -12,10 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/served"
 )
 
 // answers writes a prediction for every example. Without a file, standard output gets short CSV rows: ID, class and

@@ -16,11 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/stream/record"
 )

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"blankout/app/run"
 	"blankout/batch/validate"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"

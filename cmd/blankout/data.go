@@ -18,10 +18,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"blankout/app/served"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/internal/served"
 	"blankout/stream"
 	"blankout/stream/labels"
 	"blankout/stream/record"

@@ -20,11 +20,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
 	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/simulate"
 	"blankout/stream"

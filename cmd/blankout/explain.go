@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

@@ -16,11 +16,11 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"blankout/app/served/export"
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/served/export"
 )
 
 func (p *program) export() *cobra.Command {

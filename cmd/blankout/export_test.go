@@ -15,11 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/app/served"
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 
+	"blankout/app/served/export"
 	"blankout/batch"
 	"blankout/internal/event"
-	"blankout/internal/served/export"
 )
 
 // place is the origin of an example. The field at is file and line, or topic, partition and offset. The field key is

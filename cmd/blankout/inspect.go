@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/model"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/serve"

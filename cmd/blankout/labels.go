@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/measure"
-	"blankout/internal/run"
 	"blankout/stream"
 	"blankout/stream/labels"
 	"blankout/stream/record"

@@ -16,13 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"blankout/app/served"
+	"blankout/app/served/kafka"
+	"blankout/app/served/s3"
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/internal/served"
-	"blankout/internal/served/kafka"
-	"blankout/internal/served/s3"
 	"blankout/serve"
 	"blankout/serve/predict"
 )

@@ -14,10 +14,10 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
-	"blankout/internal/served"
 	"blankout/stream/record"
 )
 

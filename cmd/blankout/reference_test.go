@@ -171,7 +171,7 @@ func referenceReasons(t *testing.T) string {
 
 // referenceFrames returns the operations and flags of blankout stdio with the comments of their constants.
 func referenceFrames(t *testing.T) string {
-	code := must.Get(os.ReadFile("../../internal/stdio/stdio.go"))(t)
+	code := must.Get(os.ReadFile("../../app/stdio/stdio.go"))(t)
 	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
 	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
 	if len(operations) != 16 || len(flags) != 8 {

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"blankout/app/run"
 	"blankout/checkpoint"
 	"blankout/config"
 	"blankout/internal/event"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/simulate"
 	"blankout/stream"

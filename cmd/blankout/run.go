@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/optimizers"

@@ -16,9 +16,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/term"
 
+	"blankout/app/run"
 	"blankout/internal/event"
 	"blankout/internal/measure"
-	"blankout/internal/run"
 )
 
 // screen is standard error with a progress line at the bottom that is overwritten. If standard error is not a terminal,

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
+	"blankout/app/served"
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
-	"blankout/internal/run"
-	"blankout/internal/served"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/serve"

@@ -17,10 +17,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/served"
 	"blankout/simulate"
 )
 

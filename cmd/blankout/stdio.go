@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout/internal/stdio"
+	"blankout/app/stdio"
 )
 
 func (p *program) stdio() *cobra.Command {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blankout/app/run"
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/batch/validate"
@@ -24,7 +25,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/optimizers"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/served"
 )
 
 // This file counts the features of examples that a model has not seen.

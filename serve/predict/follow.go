@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"strings"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/secret"
-	"blankout/internal/served"
 	"blankout/stream"
 )
 

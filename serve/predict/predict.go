@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blankout/app/served"
 	"blankout/internal/event"
-	"blankout/internal/served"
 	"blankout/stream"
 )
 

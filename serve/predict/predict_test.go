@@ -21,10 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"blankout/app/served"
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/must"
-	"blankout/internal/served"
 	"blankout/internal/streamtest"
 	"blankout/serve/predict"
 	"blankout/stream"

@@ -24,7 +24,7 @@ import (
 // that every part may import.
 var parts = []string{
 	"cmd/blankout", "cmd/papers", "papers", "config", "serve", "client", "simulate", "online", "batch", "batch/validate", "checkpoint", "stream",
-	"internal/run", "internal/shards", "internal/served", "internal/kernel", "internal/model", "internal/measure", "internal/event", "internal/loss",
+	"app/run", "app/shards", "app/served", "internal/kernel", "internal/model", "internal/measure", "internal/event", "internal/loss",
 }
 
 func main() {

@@ -25,6 +25,21 @@ func TestPictureIsCurrent(t *testing.T) {
 	}
 }
 
+// TestGround checks that packages of internal, the ground of the others, import none of these.
+func TestGround(t *testing.T) {
+	imports, err := list("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, list := range imports {
+		for _, to := range list {
+			if strings.HasPrefix(from, "internal/") && !strings.HasPrefix(to, "internal/") {
+				t.Errorf("%s imports %s", from, to)
+			}
+		}
+	}
+}
+
 func TestReduced(t *testing.T) {
 	arrows := reduced(byPart(map[string][]string{
 		"serve/predict": {"stream/record", "internal/loss", "internal/failpoint"},

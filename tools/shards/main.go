@@ -25,11 +25,11 @@ import (
 	"strconv"
 	"strings"
 
+	"blankout/app/served"
+	"blankout/app/shards"
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/internal/served"
-	"blankout/internal/shards"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"

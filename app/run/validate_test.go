@@ -1,0 +1,330 @@
+package run_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"blankout/app/run"
+	"blankout/batch"
+	"blankout/batch/validate"
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/model"
+	"blankout/internal/must"
+	"blankout/online"
+)
+
+// validating makes a service hold out about one record in seven, and validate.
+func (s *service) validating(events uint64) *[]*batch.Validation {
+	c := validate.DefaultConfig()
+	c.Holdout, c.Events, c.CPU = 7, validate.Events(events), 1
+	n := s.source.n
+	s.Validator = &validate.Validator{Config: c, Learner: learnerConfig(),
+		Open: func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+			return newStream(schema, from, n, 99), nil
+		}}
+	reports := new([]*batch.Validation)
+	s.Report = func(r *batch.Validation) error {
+		*reports = append(*reports, r)
+		return nil
+	}
+	return reports
+}
+
+// opening replaces the function with which the Validator opens the events. f may call open, the original function.
+func (s *service) opening(f func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error)) {
+	open := s.Validator.Open
+	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		return f(ctx, schema, from, open)
+	}
+}
+
+type opener = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error)
+
+// TestValidateChangesNothing checks that validation does not change the learned state, in one process or several. The
+// state must depend only on the events that are not held out.
+func TestValidateChangesNothing(t *testing.T) {
+	const n = 1500
+	reference := t.TempDir()
+	s := start(t, reference, n, 0)
+	s.validating(0)
+	must.Do(t, s.Run(t.Context()))
+	want, p := newest(t, reference)
+	held := 0
+	for offset := range int64(n) {
+		if validate.HeldOut(3, offset, 7) {
+			held++
+		}
+	}
+	status := s.Status()
+	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabeled != uint64(n-held) {
+		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
+	}
+	if w := status.Holdout.Weight; !(w > float64(held)*0.8 && w <= float64(held)) || !(status.Holdout.MeanLogLoss() > 0) {
+		t.Errorf("holdout %+v of %d events", status.Holdout, held)
+	}
+	schema := event.NewSchema(18, nil, 2)
+	schema.Names = event.NewNames(2000)
+	alone := must.Get(online.New(learnerConfig(), schema))(t)
+	stream := newStream(schema, nil, n, 0)
+	for i := range n {
+		if e := stream.record(i); !validate.HeldOut(3, int64(i), 7) {
+			alone.Learn(&e, nil)
+		}
+	}
+	if got, want := s.Learner.Snapshot().Model(), alone.Snapshot().Model(); got.Events != want.Events || got.Intercept[0] != want.Intercept[0] {
+		t.Errorf("learned %d events to %v, alone %d to %v", got.Events, got.Intercept, want.Events, want.Intercept)
+	}
+
+	dir := t.TempDir()
+	for life, stop := range []uint64{400, 555, 0} {
+		s := start(t, dir, n, uint64(life))
+		reports := s.validating(200)
+		s.Config.MaxEvents = stop
+		must.Do(t, s.Run(t.Context()))
+		s.store.Close()
+		v := s.Status().Validation
+		if int(v.Done) != len(*reports) || v.Done == 0 || v.Failed > 0 || v.Running || v.Last != (*reports)[len(*reports)-1] {
+			t.Errorf("life %d: %d reports, status %+v", life, len(*reports), v)
+		}
+		for _, r := range *reports {
+			if !r.Verified || r.Coverage != 1 || r.MeasuredOn != "holdout" || !(r.Gap > 0) || *r.Certificate > 1e-6*r.Exact.Objective {
+				t.Errorf("life %d: %+v", life, r)
+			}
+		}
+	}
+	if got, p := newest(t, dir); !bytes.Equal(got, want) {
+		t.Errorf("with validations it ends in another state, at %+v", p)
+	}
+}
+
+// TestValidateCheckpoint checks the validation of the model in a checkpoint, both from a file and during learning.
+func TestValidateCheckpoint(t *testing.T) {
+	longtest.NotRaced(t)
+	dir := t.TempDir()
+	s := start(t, dir, 400, 1)
+	reports := s.validating(400)
+	must.Do(t, s.Run(t.Context()))
+	if len(*reports) != 1 {
+		t.Fatalf("%d reports", len(*reports))
+	}
+	data, _ := newest(t, dir)
+	file := must.Get(checkpoint.Decode(data))(t)
+	live := must.Get(model.ReadLinear(file.Blocks))(t)
+	at := must.Get(run.ReadOffsets(file.Blocks))(t)
+	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))(t)
+	levels, largest := learner.Snapshot().Levels()
+	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)
+	want := (*reports)[0]
+	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
+		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
+	}
+	// A log returns whole batches: the first batch begins before the requested position, and the last batch ends after
+	// the end of the range. Only the records within the range count.
+	exactly := s.Validator.Open
+	for _, window := range []uint64{0, 100} {
+		s.Validator.Config.Window = window
+		s.Validator.Open = exactly
+		want, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))(t)
+		s.Validator.Open = func(_ context.Context, schema *event.Schema, _ event.Offsets) (event.Source, error) {
+			return newStream(schema, nil, 460, 5), nil
+		}
+		got, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
+		if err != nil || got.Read != want.Read || got.Events != want.Events || got.Holdout != want.Holdout || got.Verified != want.Verified || got.Exact.Objective != want.Exact.Objective {
+			t.Errorf("window %d: of whole batches %+v, %v\nof the records %+v", window, got, err, want)
+		}
+	}
+	s.Validator.Open, s.Validator.Config.Window = exactly, 0
+	// The solver starts from the earlier exact solution, so that it has nothing left to do.
+	again, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at, Earlier: exact})
+	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	// Validate only a window. Then validate with a log that has lost its beginning.
+	s.Validator.Config.Window = 100
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
+		t.Errorf("window: %+v, %v", r, err)
+	}
+	s.Validator.Config.Window = 0
+	// Validate must measure the events of the holdout topic and the held-out events.
+	s.Validator.OpenHoldout = func(_ context.Context, schema *event.Schema) (event.Source, error) {
+		return newStream(schema, nil, 150, 3), nil
+	}
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
+		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
+	}
+	s.Validator.OpenHoldout = nil
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
+		from[0].Next = 200
+		return open(ctx, schema, from)
+	})
+	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 200 || r.Window || r.Verified || r.Coverage != 0.5 {
+		t.Errorf("lost: %+v, %v", r, err)
+	}
+}
+
+// TestReservoir checks validation without a log, from the reservoir. The reservoir must be a uniform sample of the
+// events. It must not depend on restarts or on the order of the events.
+func TestReservoir(t *testing.T) {
+	const n, size = 1500, 400
+	dir := t.TempDir()
+	var s *service
+	var reports *[]*batch.Validation
+	for _, stop := range []uint64{450, 1, 350, 0} {
+		s = start(t, dir, n, stop)
+		reports = s.validating(n)
+		s.Validator.Config.Reservoir, s.Config.MaxEvents = size, stop
+		s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
+			from[0].Next = n - 10
+			return open(ctx, schema, from)
+		})
+		must.Do(t, s.Run(t.Context()))
+		s.store.Close()
+	}
+	data, _ := newest(t, dir)
+	file := must.Get(checkpoint.Decode(data))(t)
+	kept := validate.ReadReservoir(file.Blocks)
+	if len(*reports) != 1 {
+		t.Fatalf("%d reports", len(*reports))
+	}
+	r := (*reports)[0]
+	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
+		t.Errorf("%+v", r)
+	}
+	// The scaled objective estimates the objective over all events. The losses have a mean of 10 and a deviation of
+	// 15.5, so the estimate from 350 events is off by about 8 %.
+	s.Validator.Open = func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		return newStream(schema, from, n, 99), nil
+	}
+	levels, largest := s.Learner.Snapshot().Levels()
+	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), Level: levels[largest], At: s.Offsets, Reservoir: kept})
+	if err != nil || reference.Source != "log" || math.Abs(r.Live.Objective/reference.Live.Objective-1) > 0.25 {
+		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
+	}
+
+	one := t.TempDir()
+	s = start(t, one, n, 9)
+	s.validating(n)
+	s.Validator.Config.Reservoir, s.Validator.Open = size, nil
+	must.Do(t, s.Run(t.Context()))
+	data, _ = newest(t, one)
+	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(validate.ReadReservoir(file.Blocks), kept) {
+		t.Error("in one life it keeps others", err)
+	}
+	if last := s.Status().Validation.Last; last == nil || last.Source != "reservoir" {
+		t.Errorf("without a log: %+v", last)
+	}
+	s.Reservoir = []byte("not one")
+	if err := s.Run(t.Context()); err == nil {
+		t.Error("takes a broken reservoir")
+	}
+}
+
+// TestValidateDelaysNothing checks that a failing or slow validation does not affect the run.
+func TestValidateDelaysNothing(t *testing.T) {
+	s := start(t, t.TempDir(), 1000, 1)
+	s.validating(300)
+	s.Validator.Open = func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
+		return nil, errors.New("no broker")
+	}
+	must.Do(t, s.Run(t.Context()))
+	if v := s.Status().Validation; v.Failed == 0 || v.Done > 0 || v.Running {
+		t.Errorf("%+v", v)
+	}
+
+	s = start(t, t.TempDir(), 1000, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.validating(300)
+	s.Validator.Open = func(ctx context.Context, _ *event.Schema, _ event.Offsets) (event.Source, error) {
+		cancel() // stop the validation while it reads
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s.source.end = nil
+	s.source.n = math.MaxInt // endless stream
+	must.Do(t, s.Run(ctx))
+	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
+		t.Errorf("given up: %+v", v)
+	}
+
+	s = start(t, t.TempDir(), 100, 1)
+	if err := s.Validate(); err == nil {
+		t.Error("a run without a Validator takes a request")
+	}
+	s.validating(0)
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done != 1 || s.Status().Validation.Failed != 0 { // there are no classes yet
+		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
+	}
+
+	s = start(t, t.TempDir(), 100, 1)
+	s.validating(0)
+	s.Config.KeepServing = true
+	must.Do(t, s.Run(t.Context()))
+	if err := s.Validate(); err == nil {
+		t.Errorf("a run whose events have ended takes a request: %v", err)
+	}
+}
+
+// lateRefusals sets the time of refused records to an hour after all other records.
+type lateRefusals struct{ event.Source }
+
+func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {
+	err := l.Source.Next(ctx, b)
+	for i := range b.Examples {
+		if e := &b.Examples[i]; e.Refused != nil {
+			e.Time += time.Hour.Milliseconds()
+		}
+	}
+	return err
+}
+
+// TestNewestTimeIsOfLearnedEvents checks that a rejected record changes neither the newest event's time nor its age.
+func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
+	s := start(t, t.TempDir(), 300, 1)
+	s.source.refuse = func(offset int) bool { return offset == 7 || offset == 299 }
+	s.Source = lateRefusals{s.source}
+	must.Do(t, s.Run(t.Context()))
+	s.store.Close()
+	if got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298); got != want {
+		t.Errorf("newest event at %d, want %d", got, want)
+	}
+}
+
+// TestCountersBeginAtTheStart checks that the counts of a new run start at 0, without the counts in its checkpoint. The
+// warnings in the checkpoint must be shown at once.
+func TestCountersBeginAtTheStart(t *testing.T) {
+	dir := t.TempDir()
+	c := learnerConfig()
+	c.Loss, c.MislabeledBelow = "t-logistic:1.5", 0.7
+	var before *run.Status
+	for life := range 2 {
+		s := startAs(t, dir, 4000*(life+1), 1, c)
+		s.source.refuse = func(offset int) bool { return offset%10 == 3 && offset < 4000 }
+		s.Config.Refused = run.PolicySkip
+		first := true
+		s.Observe = func(now *run.Status) {
+			if life == 1 && first && (now.Refused != 0 || now.DriftAlarms != 0 || now.Learner.Mislabeled != before.Learner.Mislabeled || len(now.Warnings) != 1) {
+				t.Errorf("at the start: %d refused, %d alarms, warnings %v", now.Refused, now.DriftAlarms, now.Warnings)
+			}
+			first = false
+		}
+		must.Do(t, s.Run(t.Context()))
+		s.store.Close()
+		now := s.Status()
+		if life == 0 {
+			if before = now; now.Refused == 0 || now.Learner.Mislabeled == 0 || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
+				t.Fatalf("%d refused, warnings %v", now.Refused, now.Warnings)
+			}
+		} else if now.Refused != 0 || now.Learner.Mislabeled <= before.Learner.Mislabeled {
+			t.Errorf("%d refused, %d mislabeled events after %d", now.Refused, now.Learner.Mislabeled, before.Learner.Mislabeled)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package kafka_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blankout/app/served"
+	"blankout/app/served/kafka"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/stream"
+	"blankout/stream/record"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// wide returns a model with the given number of columns and 64 classes. The model has half a megabyte for every 1024
+// columns. first is the value of its first weight.
+func wide(version uint64, columns int, first float64) *served.Model {
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	classes := make([]string, 64)
+	weights := make([][]float64, len(classes))
+	for k := range classes {
+		classes[k], weights[k] = fmt.Sprint(k), make([]float64, columns)
+		for d := range weights[k] {
+			weights[k][d] = float64(d*k%7) + 0.25
+		}
+	}
+	weights[0][0] = first
+	schema := event.NewSchema(20, classes, 0)
+	schema.NumericIndices = true
+	m := served.New(model.NewLinear(schema, "logistic", "none", weights, make([]float64, len(classes))), recordConfig)
+	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
+	return m
+}
+
+func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.Ports(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	connect := stream.DefaultConnectConfig()
+	connect.Brokers = c.ListenAddrs()
+	return c, connect, "kafka://" + strings.Join(c.ListenAddrs(), ",") + "/snapshots"
+}
+
+// options returns options that read snapshot topics from the given brokers, every millisecond.
+func options(c stream.ConnectConfig) served.Options {
+	return served.Options{Interval: time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(c)}}
+}
+
+func publisher(t *testing.T, connect stream.ConnectConfig) *kafka.Publisher {
+	t.Helper()
+	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func encoded(t *testing.T, m *served.Model) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := m.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestRecreatedSnapshotTopic checks that the whole model is written to a recreated snapshot topic, and that a follower
+// finds it.
+func TestRecreatedSnapshotTopic(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	p := publisher(t, connect)
+	defer p.Close()
+	if err := p.Publish(t.Context(), wide(1, 100, 1)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := served.Follow(t.Context(), where, options(connect))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := errors.Join(c.DeleteTopic("snapshots"), c.CreateTopic("snapshots", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // wait until the producer sees the new topic
+		if err = p.Publish(t.Context(), wide(2, 100, 1)); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := served.Open(t.Context(), where, options(connect)); err != nil || m.Version != 2 {
+		t.Errorf("%v", err)
+	}
+	for range 1000 {
+		if m, err := f.Model(); err == nil && m.Version == 2 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m, err := f.Model()
+	t.Errorf("the follower is at version %d: %v", m.Version, err)
+}
+
+// TestSnapshotTopic checks that a model read from the topic has the same bytes as the published model. Only changes
+// must be written, and a restart must keep the version.
+func TestSnapshotTopic(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	p := publisher(t, connect)
+	if p.Version() != 0 {
+		t.Errorf("version %d of an empty topic", p.Version())
+	}
+	if got := c.TopicInfo("snapshots"); got == nil || got.Configs["cleanup.policy"] == nil || *got.Configs["cleanup.policy"] != "compact" {
+		t.Errorf("the topic is not compacted: %+v", got)
+	}
+	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+		t.Errorf("an empty topic: %v", err)
+	}
+	const columns = 5000 // 5000 columns are 2.5 MB of rows
+	if err := p.Publish(t.Context(), wide(1, columns, 1)); err != nil {
+		t.Fatal(err)
+	}
+	first := p.Written()
+	if err := p.Publish(t.Context(), wide(2, columns, 2)); err != nil {
+		t.Fatal(err)
+	}
+	second := p.Written() - first
+	if first < 2_500_000 || second > 600_000 {
+		t.Errorf("%d bytes for the first snapshot, %d for the second, which differs in one weight", first, second)
+	}
+	check := func(want *served.Model) {
+		t.Helper()
+		m, err := served.Open(t.Context(), where, options(connect))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Version != want.Version || !bytes.Equal(encoded(t, m), encoded(t, want)) {
+			t.Errorf("read version %d, want %d", m.Version, want.Version)
+		}
+	}
+	check(wide(2, columns, 2))
+	c.Compact()
+	check(wide(2, columns, 2))
+
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p = publisher(t, connect)
+	defer p.Close()
+	if p.Version() != 2 {
+		t.Errorf("version %d after a restart", p.Version())
+	}
+	if err := p.Publish(t.Context(), wide(3, columns, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if p.Written() > 600_000 {
+		t.Errorf("%d bytes written after a restart for one weight", p.Written())
+	}
+	c.Compact()
+	check(wide(3, columns, 3))
+	small := options(connect)
+	small.MaxBytes = 1000
+	if _, err := served.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+		t.Errorf("a bound of 1000 bytes: %v", err)
+	}
+}
+
+// TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain either the
+// complete previous model or the complete new model. This must also hold after compaction and after the next
+// publication.
+func TestBrokenPublication(t *testing.T) {
+	c, connect, where := snapshotBroker(t)
+	var allowed atomic.Int64        // number of requests that still succeed
+	var stop atomic.Pointer[func()] // called for the first request that fails
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if allowed.Add(-1) < 0 {
+			(*stop.Load())()
+			return nil, errors.New("gone"), true
+		}
+		return nil, nil, false
+	})
+	change := func(version uint64) *served.Model {
+		m := wide(version, 3000, float64(version))
+		m.Model.(*model.Linear).Rows.Touch(2500)[0] = float64(version) // change another block
+		return m
+	}
+	for n := range 10 {
+		version := uint64(2 * n)
+		p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed.Store(1 << 30)
+		if err := p.Publish(t.Context(), change(version)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		crash := func() { cancel() }
+		stop.Store(&crash)
+		allowed.Store(int64(n))
+		broke := p.Publish(ctx, change(version+1)) != nil
+		cancel()
+		p.Close() // simulates a crash
+		allowed.Store(1 << 30)
+		for range 2 {
+			m, err := served.Open(t.Context(), where, options(connect))
+			if err != nil {
+				t.Fatalf("after %d messages: %v", n, err)
+			}
+			if m.Version != version && m.Version != version+1 || !broke && m.Version != version+1 || !bytes.Equal(encoded(t, m), encoded(t, change(m.Version))) {
+				t.Errorf("after %d messages: version %d, wanted %d", n, m.Version, version)
+			}
+			c.Compact()
+		}
+		if n == 0 && !broke || n == 9 && broke {
+			t.Errorf("after %d messages: broke off: %v", n, broke)
+		}
+	}
+}
+
+// TestFollowPlaces checks that followers of a topic, of a file and of a directory receive newer models.
+func TestFollowPlaces(t *testing.T) {
+	_, connect, topic := snapshotBroker(t)
+	dir := t.TempDir()
+	file, checkpoints := filepath.Join(dir, "model"), filepath.Join(dir, "checkpoints")
+	if err := os.Mkdir(checkpoints, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := publisher(t, connect)
+	defer p.Close()
+	publish := func(version uint64) {
+		t.Helper()
+		m := wide(version, 10, float64(version))
+		err := errors.Join(p.Publish(t.Context(), m), m.WriteFile(file),
+			m.WriteFile(filepath.Join(checkpoints, fmt.Sprintf("checkpoint-%012d.blankout", version))))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(1)
+	for _, where := range []string{topic, file, checkpoints} {
+		f, err := served.Follow(t.Context(), where, options(connect))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if m, err := f.Model(); err != nil || m.Version != 1 {
+			t.Fatalf("%s: %d, %v", where, m.Version, err)
+		}
+		defer func() {
+			for range 500 {
+				if m, _ := f.Model(); m.Version == 3 {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			m, err := f.Model()
+			t.Errorf("%s: version %d, %v", where, m.Version, err)
+		}()
+	}
+	publish(2)
+	publish(3)
+}
+
+// TestPublishWithoutBrokers checks that Publish without brokers returns after the time limit of a request. The program
+// that calls Publish also publishes to other destinations, which must not wait.
+func TestPublishWithoutBrokers(t *testing.T) {
+	broker, connect, _ := snapshotBroker(t)
+	connect.RequestTimeout = 300 * time.Millisecond
+	p := publisher(t, connect)
+	defer p.Close()
+	broker.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Publish(ctx, wide(1, 10, 1)); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "the id of topic snapshots") {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+// TestForeignTopic checks that a topic that contains records of another kind is not overwritten.
+func TestForeignTopic(t *testing.T) {
+	_, connect, where := snapshotBroker(t)
+	config := stream.DefaultProducerConfig()
+	config.ConnectConfig, config.Topic, config.CreateTopics = connect, "snapshots", true
+	p, err := stream.NewProducer(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "their own topic") {
+		t.Errorf("publishing among events: %v", err)
+	}
+	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
+		t.Errorf("reading events: %v", err)
+	}
+	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
+		if _, err := served.Open(t.Context(), place, options(connect)); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
+			t.Errorf("%s: %v", place, err)
+		}
+	}
+}

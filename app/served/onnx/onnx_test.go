@@ -1,0 +1,107 @@
+package onnx_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"blankout/app/served"
+	"blankout/app/served/onnx"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/stream/record"
+)
+
+// fields returns the strings and messages that a message has under a field number.
+func fields(t *testing.T, message []byte, number protowire.Number) (found [][]byte) {
+	t.Helper()
+	for len(message) > 0 {
+		n, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		message = message[size:]
+		size = protowire.ConsumeFieldValue(n, kind, message)
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		if n == number {
+			value, _ := protowire.ConsumeBytes(message)
+			found = append(found, value)
+		}
+		message = message[size:]
+	}
+	return found
+}
+
+// TestGraph checks the inputs and outputs of the graph, and that equal models have equal bytes. The tests of the Python
+// package compare the graph's results with the model in onnxruntime.
+func TestGraph(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
+	data, err := onnx.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := onnx.Encode(m)
+	if err != nil || !bytes.Equal(data, again) {
+		t.Errorf("the bytes differ from time to time (%v)", err)
+	}
+	graph := fields(t, data, 7)[0]
+	names := func(number protowire.Number) (names []string) {
+		for _, value := range fields(t, graph, number) {
+			names = append(names, string(fields(t, value, 1)[0]))
+		}
+		return names
+	}
+	if got := names(11); !slices.Equal(got, []string{"x"}) {
+		t.Errorf("inputs %q", got)
+	}
+	if got := names(12); !slices.Equal(got, []string{"score", "label", "probabilities"}) {
+		t.Errorf("outputs %q", got)
+	}
+
+	schema.Absent = event.AbsentMissing
+	unsupported := (*onnx.UnsupportedError)(nil)
+	if _, err := onnx.Encode(m); !errors.As(err, &unsupported) {
+		t.Errorf("columns that go missing: %v", err)
+	}
+}
+
+// TestGraphOfFaults checks that the graph compares its input with the stuck value and the placeholders of the model's Faults.
+// The tests of the Python package compare the predictions.
+func TestGraphOfFaults(t *testing.T) {
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.Apart, schema.Names = true, event.NewNames(16)
+	schema.AddField(event.Field{Name: "heat", Kind: event.Numeric, Column: 1})
+	schema.AddField(event.Field{Name: "load", Kind: event.Numeric, Column: 3})
+	operators := func(f *model.Faults) map[string]int {
+		linear := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}).WithFaults(f)
+		data, err := onnx.Encode(served.New(linear, record.DefaultConfig()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, node := range fields(t, fields(t, data, 7)[0], 1) {
+			count[string(fields(t, node, 4)[0])]++
+		}
+		return count
+	}
+	plain := operators(nil)
+	for _, c := range []struct {
+		faults     *model.Faults
+		equal, nan int
+	}{
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, nil), 1, 1},
+		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.StuckField{{Field: 1, Value: -999}, {Field: 2, Value: -1}}), 3, 2},
+	} {
+		got := operators(c.faults)
+		if got["Equal"] != plain["Equal"]+c.equal || got["Where"] != plain["Where"]+c.nan {
+			t.Errorf("%+v: %v, without %v", c.faults, got, plain)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package s3_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"blankout/app/served"
+	"blankout/app/served/s3"
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/s3test"
+)
+
+const prefix = "s3://models/fraud/checkpoints"
+
+func openCheckpoints(t *testing.T, s *s3test.Store, keep int) *checkpoint.Store {
+	t.Helper()
+	objects, err := s3.OpenCheckpoints(config(s), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := checkpoint.OpenObjects(objects, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func save(store *checkpoint.Store, text string) error {
+	saved, err := store.Save(checkpoint.Linear, slices.Values([]event.Block{{Name: "n", Data: []byte(text)}}))
+	return errors.Join(err, saved.Prune)
+}
+
+func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []checkpoint.Refusal) {
+	t.Helper()
+	f, refused, err := store.Load()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return "", refused
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(f.Blocks[0].Data), refused
+}
+
+// TestCheckpoints checks that the newest checkpoint is loaded and that older checkpoints are removed. If the newest
+// checkpoint is damaged, the previous checkpoint must be loaded.
+func TestCheckpoints(t *testing.T) {
+	s := newStore(t)
+	store := openCheckpoints(t, s, 2)
+	if text, _ := loaded(t, store); text != "" || store.Ousted != "" {
+		t.Fatalf("%q is there, of %q", text, store.Ousted)
+	}
+	for i := range 4 {
+		if err := save(store, fmt.Sprint("state ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"checkpoint-000000000002.blankout", "checkpoint-000000000003.blankout", "lock"}
+	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, want) {
+		t.Errorf("there are %q, want %q", names, want)
+	}
+	if start, err := store.NextStart(); err != nil || start != 1 {
+		t.Errorf("start %d, %v", start, err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = openCheckpoints(t, s, 2)
+	if text, _ := loaded(t, store); text != "state 3" || store.Ousted != "" {
+		t.Errorf("loaded %q; ousted %q after an orderly stop", text, store.Ousted)
+	}
+	if start, err := store.NextStart(); err != nil || start != 2 {
+		t.Errorf("start %d, %v", start, err)
+	}
+	newest := "/models/fraud/checkpoints/" + want[1]
+	damaged := slices.Clone(s.Get(newest))
+	damaged[len(damaged)/2] ^= 1
+	s.Put(newest, damaged)
+	if text, refused := loaded(t, store); text != "state 2" || len(refused) != 1 {
+		t.Errorf("loaded %q, refused %v", text, refused)
+	}
+	if aside, err := store.SetAside(); err != nil || aside != prefix+"/set-aside-000000000003" {
+		t.Errorf("set aside as %q, %v", aside, err)
+	}
+	if text, _ := loaded(t, store); text != "" {
+		t.Errorf("%q is left", text)
+	}
+	if names := s.Names("/models/fraud/checkpoints/set-aside-000000000003/"); !slices.Equal(names, want[:2]) {
+		t.Errorf("set aside: %q", names)
+	}
+	if err := save(store, "anew"); err != nil || s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") == nil {
+		t.Errorf("after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
+	}
+}
+
+// TestCheckpointsOfTwo checks two programs with one prefix. The program that starts last owns the prefix. The other
+// program gets an error at its next save, and must not change the store.
+func TestCheckpointsOfTwo(t *testing.T) {
+	s := newStore(t)
+	first := openCheckpoints(t, s, 2)
+	if err := save(first, "first"); err != nil {
+		t.Fatal(err)
+	}
+	second := openCheckpoints(t, s, 2)
+	if !strings.HasPrefix(second.Ousted, "process ") {
+		t.Errorf("ousted %q", second.Ousted)
+	}
+	if err := save(second, "second"); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Names("/models/fraud/checkpoints/")
+	for range 2 {
+		if err := save(first, "late"); !errors.Is(err, checkpoint.ErrLost) || !strings.Contains(err.Error(), prefix) {
+			t.Errorf("the first one saves: %v", err)
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, before) {
+		t.Errorf("there are %q, were %q", names, before)
+	}
+	if text, _ := loaded(t, second); text != "second" {
+		t.Errorf("loaded %q", text)
+	}
+	// A checkpoint is never replaced, even if its writer is very late.
+	objects, err := s3.OpenCheckpoints(config(s), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""); !errors.Is(err, checkpoint.ErrTaken) {
+		t.Errorf("replaced: %v", err)
+	}
+}
+
+// TestCheckpointsOfFailingStore checks a store that fails. If the store is unreachable, only the save fails. If a
+// response is lost, the save must succeed.
+func TestCheckpointsOfFailingStore(t *testing.T) {
+	s := newStore(t)
+	store := openCheckpoints(t, s, 2)
+	s.Break(true)
+	if err := save(store, "lost"); err == nil || errors.Is(err, checkpoint.ErrLost) {
+		t.Errorf("a store out of reach: %v", err)
+	}
+	s.Break(false)
+	s.Lose(1)
+	if err := save(store, "written"); err != nil {
+		t.Errorf("an answer lost: %v", err)
+	}
+	if text, _ := loaded(t, store); text != "written" {
+		t.Errorf("loaded %q", text)
+	}
+	objects, err := s3.OpenCheckpoints(config(s), "s3://elsewhere/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no bucket: %v", err)
+	}
+}
+
+// TestNewestCheckpoint checks that a reader of a prefix gets the newest checkpoint under the prefix, and a newer one when
+// it appears.
+func TestNewestCheckpoint(t *testing.T) {
+	s := newStore(t)
+	store := openCheckpoints(t, s, 2)
+	for version := range uint64(2) {
+		kind, blocks, err := trained(version+1, float64(version)).Blocks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Save(kind, blocks); err != nil {
+			t.Fatal(err)
+		}
+		m, err := served.Open(t.Context(), prefix, options(config(s)))
+		if err != nil || m.Version != version+1 {
+			t.Fatalf("version %d, %v", m.Version, err)
+		}
+	}
+	if _, at, err := s3.Read(t.Context(), config(s), prefix); err != nil || at != prefix+"/checkpoint-000000000001.blankout" {
+		t.Errorf("read %s, %v", at, err)
+	}
+}

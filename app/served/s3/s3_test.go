@@ -1,0 +1,253 @@
+package s3_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"blankout/app/served"
+	"blankout/app/served/s3"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/s3test"
+	"blankout/stream/record"
+)
+
+func TestMain(m *testing.M) {
+	// The tests must not use the environment's cloud credentials.
+	for _, name := range []string{"AWS_PROFILE", "AWS_SESSION_TOKEN", "MINIO_ACCESS_KEY"} {
+		os.Unsetenv(name)
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+}
+
+const where, path = "s3://models/fraud/newest.blankout", "/models/fraud/newest.blankout"
+
+func trained(version uint64, weight float64) *served.Model {
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{weight, -1}}, []float64{0}), recordConfig)
+	m.Version, m.At = version, time.Unix(1_700_000_000+int64(version), 0).UTC()
+	return m
+}
+
+func newStore(t *testing.T) *s3test.Store {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
+	s := s3test.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func config(s *s3test.Store) s3.Config {
+	return s3.Config{Endpoint: event.Address(s.URL), Region: s3test.Region}
+}
+
+func options(c s3.Config) served.Options {
+	return served.Options{Interval: 5 * time.Millisecond, Schemes: map[string]served.Opener{"s3": s3.Opener(c)}}
+}
+
+func publish(t *testing.T, p *s3.Publisher, m *served.Model) {
+	t.Helper()
+	if err := p.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
+	t.Helper()
+	p, err := s3.NewPublisher(t.Context(), config(s), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestObject checks that a published model is read bit for bit, and that a follower receives newer models. An unchanged
+// model must not be sent again.
+func TestObject(t *testing.T) {
+	s := newStore(t)
+	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), where) {
+		t.Errorf("an object that is not there: %v", err)
+	}
+	p := publisher(t, s)
+	publish(t, p, trained(1, 0.5))
+	if calls := s.Take(); calls != "GET 404, GET 200, GET 404, PUT 200" {
+		t.Errorf("calls %s", calls)
+	}
+	f, err := served.Follow(t.Context(), where, options(config(s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m, _ := f.Model()
+	got, err := m.Predict([]byte("1 1:3 2:1"), 0)
+	if err != nil || m.Version != 1 || got.Scores[0] != 0.5 {
+		t.Fatalf("version %d, %+v, %v", m.Version, got, err)
+	}
+	for !strings.Contains(s.Take(), "GET 304") {
+		time.Sleep(time.Millisecond)
+	}
+	publish(t, p, trained(2, 1.5))
+	for {
+		if m, err := f.Model(); err != nil {
+			t.Fatal(err)
+		} else if m.Version == 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// The publisher reads the version from the object after a restart.
+	if again := publisher(t, s); again.Version() != 2 {
+		t.Errorf("version %d", again.Version())
+	}
+	small := options(config(s))
+	small.MaxBytes = 100
+	if _, err := served.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 100 bytes") {
+		t.Errorf("a model that is too large: %v", err)
+	}
+}
+
+// TestTwoWriters checks that one of two writers of an object is rejected, in any order and with any versions. The
+// rejected writer must not replace what the accepted writer has written.
+func TestTwoWriters(t *testing.T) {
+	s := newStore(t)
+	a, b := publisher(t, s), publisher(t, s)
+	publish(t, a, trained(1, 1))
+	for range 2 { // every later call is rejected too
+		taken := (*s3.TakenError)(nil)
+		if err := b.Publish(t.Context(), trained(9, 2)); !errors.As(err, &taken) {
+			t.Fatalf("%v", err)
+		}
+	}
+	publish(t, a, trained(2, 1))
+	c := publisher(t, s)
+	publish(t, c, trained(3, 1))
+	if err := a.Publish(t.Context(), trained(4, 1)); err == nil || !strings.Contains(err.Error(), "another writer") {
+		t.Errorf("%v", err)
+	}
+	if m, err := served.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 3 {
+		t.Errorf("%v, %v", m, err)
+	}
+}
+
+// TestLostAnswers checks that a write with a lost response is recognized, when the same model or a newer model is
+// published next.
+func TestLostAnswers(t *testing.T) {
+	s := newStore(t)
+	p := publisher(t, s)
+	publish(t, p, trained(1, 1))
+	s.Take()
+	s.Lose(1) // the client library retries, and then the condition fails
+	publish(t, p, trained(2, 1))
+	if calls := s.Take(); calls != "PUT 500, PUT 412, GET 200" {
+		t.Errorf("calls %s", calls)
+	}
+	publish(t, p, trained(3, 1))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Put(path, nil) // as if the request had been executed late
+	var b strings.Builder
+	if err := trained(4, 1).Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish(ctx, trained(4, 1)); err == nil {
+		t.Error("published in no time")
+	}
+	s.Put(path, []byte(b.String()))
+	publish(t, p, trained(5, 1))
+	if m, err := served.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 5 {
+		t.Errorf("%v, %v", m, err)
+	}
+}
+
+// TestCache checks a start while the store is unreachable. The model in the cache is returned first, and the store's
+// model once the store responds. If the store responds with an error about the request, the cache must not be used.
+func TestCache(t *testing.T) {
+	s := newStore(t)
+	c := config(s)
+	c.Cache = filepath.Join(t.TempDir(), "cache")
+	publish(t, publisher(t, s), trained(1, 1))
+	if _, err := served.Open(t.Context(), where, options(c)); err != nil {
+		t.Fatal(err)
+	}
+	s.Break(true)
+	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil {
+		t.Error("a store that is away was read without a cache")
+	}
+	f, err := served.Follow(t.Context(), where, options(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if m, _ := f.Model(); m.Version != 1 {
+		t.Errorf("version %d", m.Version)
+	}
+	s.Break(false)
+	publish(t, publisher(t, s), trained(2, 1))
+	for {
+		if m, _ := f.Model(); m.Version == 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	f.Close()
+	s.Put(path, nil)
+	if _, err := served.Open(t.Context(), where, options(c)); err == nil {
+		t.Error("an object that was deleted was taken from the cache")
+	}
+	entries, err := os.ReadDir(c.Cache)
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Cache, entries[0].Name()), []byte("spoilt"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Break(true)
+	if _, err := served.Open(t.Context(), where, options(c)); err == nil || !strings.Contains(err.Error(), entries[0].Name()) {
+		t.Errorf("a spoilt cache: %v", err)
+	}
+}
+
+// TestForeignObject checks that an object that is not a model is neither read nor replaced, and that a wrong key is an
+// error.
+func TestForeignObject(t *testing.T) {
+	s := newStore(t)
+	s.Put(path, []byte("a photograph"))
+	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil {
+		t.Error("a photograph was read")
+	}
+	if _, err := s3.NewPublisher(t.Context(), config(s), where); err == nil {
+		t.Error("a photograph would be replaced")
+	}
+	if _, err := s3.NewPublisher(t.Context(), config(s), "s3://nowhere/key"); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") {
+		t.Errorf("no bucket: %v", err)
+	}
+	for _, bad := range []string{"s3://models", "s3://models/", "s3:///key", "s3://models/dir/", "s3://me@models/key", "s3://models/key?x"} {
+		if _, err := served.Open(t.Context(), bad, options(config(s))); err == nil || !strings.Contains(err.Error(), "want s3://BUCKET/KEY") {
+			t.Errorf("%s: %v", bad, err)
+		}
+		if s3.CheckAddress(bad) == nil {
+			t.Errorf("%s is in order", bad)
+		}
+	}
+	for _, bad := range []string{"", "localhost:9000", "ftp://x", "https://", "https://key:secret@x", "https://x/bucket"} {
+		if (s3.Config{Endpoint: event.Address(bad)}).Check() == nil {
+			t.Errorf("endpoint %q is in order", bad)
+		}
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
+		t.Errorf("a wrong key: %v", err)
+	}
+}

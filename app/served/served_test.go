@@ -1,0 +1,249 @@
+package served_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blankout/app/run"
+	"blankout/app/served"
+	"blankout/checkpoint"
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/internal/must"
+	"blankout/online"
+	"blankout/serve"
+	"blankout/stream"
+	"blankout/stream/record"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// learner returns a Runner over n JSON events of a file, and their record settings.
+func learner(dir string, n int) (*run.Runner, record.Config, error) {
+	var lines bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&lines, `{"sort":"%s","word":"%s%d","x":%d,"id":7}`+"\n", []string{"no", "yes"}[i%2], []string{"n", "y"}[i%2], i%5, i%3)
+	}
+	path := filepath.Join(dir, "events.jsonl")
+	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
+		return nil, record.Config{}, err
+	}
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.Label, recordConfig.Drop, recordConfig.Classes = "json", "sort", []string{"id", "a,b"}, []string{"no", "yes"}
+	schema := recordConfig.Schema()
+	source, err := stream.OpenFile(path, recordConfig, schema)
+	if err != nil {
+		return nil, recordConfig, err
+	}
+	l, err := online.New(online.DefaultConfig(), schema)
+	if err != nil {
+		return nil, recordConfig, err
+	}
+	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 1 << 32}
+	r.Config.Refused = run.PolicySkip
+	return r, recordConfig, nil
+}
+
+// TestSourcesAgree checks that models from a server, from a checkpoint and from encoded bytes predict the same as the
+// learner.
+func TestSourcesAgree(t *testing.T) {
+	dir := t.TempDir()
+	r, recordConfig := must.Get2(learner(dir, 300))(t)
+	store := must.Get(checkpoint.Open(filepath.Join(dir, "checkpoints"), 2))(t)
+	defer store.Close()
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		saved, err := store.Save(checkpoint.Linear, blocks)
+		return saved.Name, saved.Bytes, err
+	}
+	must.Do(t, r.Run(t.Context()))
+	c := serve.DefaultConfig()
+	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
+	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
+	must.Do(t, err)
+	defer server.Close(context.Background())
+	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("without the token: %v", err)
+	}
+	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
+	saved := must.Get(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
+	var file bytes.Buffer
+	must.Do(t, ev.Encode(&file))
+	again := must.Get(served.Decode(file.Bytes()))(t)
+	if p := r.Published(); ev.Version != p.Version || ev.Version <= 1<<32 || len(ev.Offsets) != 1 || ev.Offsets[0] != p.Offsets[0] || again.Version != p.Version {
+		t.Errorf("served version %d at %v, published %d at %v", ev.Version, ev.Offsets, p.Version, p.Offsets)
+	}
+	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
+	live := served.New(r.Model(), recordConfig)
+	want, err := live.Predict(event, 5)
+	must.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
+	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
+		got, err := m.Predict(event, 5)
+		must.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
+		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
+		}
+		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {
+			t.Errorf("%s: a spoilt event: %v", name, err)
+		}
+	}
+	// The contributions must add up to the score.
+	all, err := live.Predict(event, 100)
+	sum := 0.0
+	for i, c := range all.Explanation {
+		sum += c.Score
+		if i > 0 && math.Abs(c.Score) > math.Abs(all.Explanation[i-1].Score) {
+			t.Errorf("%+v is out of order", c)
+		}
+	}
+	if err != nil || len(all.Explanation) < 3 || math.Abs(sum-all.Scores[0]) > 1e-12 {
+		t.Errorf("explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
+	}
+	for i := range file.Len() {
+		if i%97 == 0 {
+			if _, err := served.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
+				t.Fatalf("cut at %d: %v", i, err)
+			}
+		}
+	}
+}
+
+// TestRegression checks that a model with linear loss predicts a score and no class.
+func TestRegression(t *testing.T) {
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format, recordConfig.Bits = "svmlight", 4
+	schema := recordConfig.Schema()
+	for loss, want := range map[string]string{
+		"linear:gaussian":   `{"value":2.5,"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
+	} {
+		m := served.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
+		p := must.Get(m.Predict([]byte("0 1:1"), 3))(t)
+		if got, _ := json.Marshal(p); string(got) != want {
+			t.Errorf("%s: %s, want %s", loss, got, want)
+		}
+	}
+}
+
+// TestFollow runs followers, predictions and a learner at the same time, for the race detector. Versions must never
+// decrease.
+func TestFollow(t *testing.T) {
+	r, recordConfig := must.Get2(learner(t.TempDir(), 3000))(t)
+	r.Config.PublishEvents = 1
+	c := serve.DefaultConfig()
+	c.Address = "127.0.0.1:0"
+	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
+	must.Do(t, err)
+	defer server.Close(context.Background())
+	var once sync.Once
+	var watching sync.WaitGroup
+	ended := make(chan struct{})
+	r.Observe = func(*run.Status) {
+		once.Do(func() {
+			for range 2 {
+				f, err := served.Follow(t.Context(), server.URL(), served.Options{Interval: time.Millisecond})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 2 {
+					watching.Go(func() {
+						version := uint64(0)
+						for {
+							m, err := f.Model()
+							if err != nil || m.Version < version {
+								t.Errorf("version %d after %d, %v", m.Version, version, err)
+							}
+							version = m.Version
+							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
+								t.Error(err)
+							}
+							select {
+							case <-ended:
+								if m.Version == r.Published().Version {
+									return
+								}
+							default:
+							}
+						}
+					})
+				}
+				t.Cleanup(f.Close)
+			}
+		})
+	}
+	must.Do(t, r.Run(t.Context()))
+	close(ended)
+	watching.Wait()
+}
+
+func Example() {
+	dir, err := os.MkdirTemp("", "client")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	r, recordConfig, err := learner(dir, 200) // takes the role of the service that learns
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := r.Run(context.Background()); err != nil {
+		fmt.Println(err)
+		return
+	}
+	config := serve.DefaultConfig()
+	config.Address = "127.0.0.1:0"
+	server, err := serve.Start(config, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close(context.Background())
+
+	// Your own program contains the code from here on.
+	m, err := served.Open(context.Background(), server.URL(), served.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := m.Predict([]byte(`{"word": "y3", "x": 1}`), 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(p.Class, p.Probability > 0.5, p.Explanation[0].Feature)
+	// Output: yes true word=y3
+}
+
+// TestUnseenError checks that a model that has learned nothing is named as the reason, and fields of another kind are.
+func TestUnseenError(t *testing.T) {
+	s := event.NewSchema(8, nil, 2)
+	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric})
+	m := served.New(model.NewLinear(s, "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+	must.Equal(t, m.UnseenError([]string{"x"}).Error(), "the model has not learned any event yet")
+	m.Events = 1
+	s.Fields = append(s.Fields, event.Field{Name: "c", Kind: event.Categorical})
+	must.Equal(t, m.UnseenError([]string{"c", "c=2", "x"}).Error(), "the model has seen no feature of the event: c (c is categorical in the model), c=2, x")
+	must.Equal(t, m.UnseenError([]string{"y=1", "x=1"}).Error(), "the model has seen no feature of the event: y=1, x=1 (x is numeric in the model)")
+}
+
+// readAs returns a function that returns the record settings of every learner.
+func readAs(c record.Config) func(learner string) *record.Config {
+	return func(string) *record.Config { return &c }
+}
