@@ -22,7 +22,6 @@ type cells struct {
 	*correlation
 	columns []CellColumn // by index in the Covariance
 	usual   []float64    // Phi^-1 of the fraction of zeros, where 0 is natural
-	tail    tail
 }
 
 // correlation has what cells need of a Covariance.
@@ -68,8 +67,7 @@ const (
 	cellNatural = 0.02 // an atom with a larger fraction in ordinary events is natural
 )
 
-// tail is the distribution of an alive reading around its prediction: Student's t with the given degrees of freedom, or
-// normal for 0.
+// tail is a distribution: Student's t with the given degrees of freedom, or normal for 0.
 type tail struct{ freedom, constant float64 }
 
 func newTail(freedom float64) tail {
@@ -95,6 +93,11 @@ var (
 	normal   = newTail(0)
 	wideDead = normal.constant - math.Log(cellWide) // the logarithm of the largest density of dead readings with any value
 )
+
+// tails are the distributions of an alive reading around its prediction. The second one is for events with many zeros: a
+// normal distribution would doubt their true readings, which are far from normal in counts and pixels, in place of dead
+// zeros. Elsewhere the normal distribution finds more.
+var tails = [2]tail{normal, newTail(4)}
 
 // newCorrelation computes the correlation of a Covariance.
 func newCorrelation(c *Covariance) *correlation {
@@ -122,12 +125,12 @@ func newCorrelation(c *Covariance) *correlation {
 
 // newCells returns the cells for the columns of a Covariance, or nil if its correlation has no inverse. known ascends by
 // Column. A column without an entry in known is never doubted.
-func newCells(c *Covariance, known []CellColumn, freedom float64) *cells {
+func newCells(c *Covariance, known []CellColumn) *cells {
 	of := c.correlation()
 	if of.first == nil || of.inverse == nil {
 		return nil
 	}
-	x := &cells{correlation: of, columns: make([]CellColumn, of.n), usual: make([]float64, of.n), tail: newTail(freedom)}
+	x := &cells{correlation: of, columns: make([]CellColumn, of.n), usual: make([]float64, of.n)}
 	for i, column := range c.Columns {
 		at, ok := slices.BinarySearchFunc(known, column, func(k CellColumn, column uint32) int { return int(k.Column) - int(column) })
 		if x.columns[i] = (CellColumn{Column: column, Flag: true}); ok {
@@ -158,6 +161,8 @@ type cellEvent struct {
 	out  []bool    // the event has no such reading
 	atom []byte
 
+	zeros int // 1 if the event has many zeros, see countZeros
+
 	r              []float64 // probability that a reading is dead
 	x              []float64 // expected reading, given the others, in the unit of y
 	first, g       float64   // evidence for dead readings after the first round and at the end, as a log-likelihood ratio
@@ -179,6 +184,22 @@ func newCellEvent(n int) *cellEvent {
 
 // judged reports whether reading i can be doubted.
 func (x *cells) judged(t *cellEvent, i int) bool { return !t.out[i] && !x.columns[i].Flag }
+
+// countZeros sets zeros to 1 if the columns that are often 0 are 0 more often than is expected of them, by more than the
+// standard deviation of independent columns.
+func (x *cells) countZeros(t *cellEvent) {
+	excess, variance := 0.0, 0.0
+	for i := range x.n {
+		if p := x.columns[i].Zeros; p > cellNatural && x.judged(t, i) {
+			if excess, variance = excess-p, variance+p*(1-p); t.atom[i] == zeroAtom {
+				excess++
+			}
+		}
+	}
+	if t.zeros = 0; excess > math.Sqrt(variance) {
+		t.zeros = 1
+	}
+}
 
 // infer computes r, x and the evidence. If the evidence of the first round is below screen, or no reading predicts another
 // and none is a fill value, nothing is doubted and the evidence is negative infinity.
@@ -408,7 +429,7 @@ func (x *cells) alive(t *cellEvent, i int) float64 {
 	c, log := &x.columns[i], 0.0
 	switch {
 	case t.atom[i] == noAtom:
-		log = x.tail.log(t.y[i], mean, variance)
+		log = tails[t.zeros].log(t.y[i], mean, variance)
 	case t.atom[i] == zeroAtom && c.Least && c.Zeros > cellNatural: // a censored reading
 		log = math.Log(max(0.5*math.Erfc((mean-x.usual[i])/math.Sqrt(2*variance)), 1e-300))
 	case t.atom[i] == zeroAtom:

@@ -34,7 +34,7 @@ func randomCells(t *testing.T, n int, r *rand.Rand) (*cells, *cellEvent) {
 	for i := range n {
 		e.y[i] = (common + r.NormFloat64()) / math.Sqrt2
 	}
-	return newCells(c, known, 0), e
+	return newCells(c, known), e
 }
 
 // TestCellsSolve checks that both forms of solve give A y and the diagonal of A = (S + N)^-1, by the definition.

@@ -20,11 +20,10 @@ import (
 // nothing.
 type Doubt struct {
 	Columns []CellColumn `json:"columns"` // ascending
-	Tail    float64      `json:"tail,omitempty"`
 	// Screen and Gate are evidences, log-likelihood ratios, that few ordinary events exceed: after the first round, and at
-	// the end. Nothing is doubted in an event with less evidence.
-	Screen float64 `json:"screen"`
-	Gate   float64 `json:"gate"`
+	// the end. The second ones are for events with many zeros. Nothing is doubted in an event with less evidence.
+	Screen [2]float64 `json:"screen"`
+	Gate   [2]float64 `json:"gate"`
 	// Weights has the weights of the corrected prediction, by kind and by range of the evidence. Rest has the weights of the
 	// prediction without fill values, in place of the prediction with the readings as they are, by range of the evidence.
 	Weights [DoubtKinds][DoubtRanges]float64 `json:"weights"`
@@ -34,11 +33,11 @@ type Doubt struct {
 	cells *cells // for the Covariance of the model; nil if it has too few columns
 }
 
-// The kinds of events with doubted readings, by what most of their doubted readings are.
+// The kinds of events with doubted readings.
 const (
-	DoubtsFill  = iota // fill values
-	DoubtsZero         // 0 in a column that is often 0
-	DoubtsOther        // other readings that contradict the rest
+	DoubtsFill  = iota // most doubted readings are fill values
+	DoubtsZero         // the event has many zeros
+	DoubtsOther        // others
 	DoubtKinds
 )
 
@@ -104,7 +103,7 @@ func (d *Doubt) check() error {
 
 // With returns a Doubt that also knows the given columns, which it owns.
 func (d *Doubt) With(columns []CellColumn) *Doubt {
-	return &Doubt{Columns: columns, Tail: d.Tail, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights, Rest: d.Rest}
+	return &Doubt{Columns: columns, Screen: d.Screen, Gate: d.Gate, Weights: d.Weights, Rest: d.Rest}
 }
 
 // Knowing returns copies of columns that also know the values of dead numbers as fill values, except where 0 is an ordinary
@@ -124,7 +123,7 @@ func (d *Dead) Knowing(columns []CellColumn) []CellColumn {
 func (d *Doubt) of(c *Covariance) *cells {
 	d.ready.Do(func() {
 		if c != nil && len(c.Columns) >= 3 {
-			d.cells = newCells(c, d.Columns, d.Tail)
+			d.cells = newCells(c, d.Columns)
 		}
 	})
 	return d.cells
@@ -133,7 +132,7 @@ func (d *Doubt) of(c *Covariance) *cells {
 // Doubted returns the doubted readings of an event, or nil if there are none. The event must have passed through Declare.
 func (m *Linear) Doubted(e *event.Example) (out *Doubted) {
 	m.examine(e, func(x *cells, t *cellEvent) {
-		if t.g > m.Doubt.Gate {
+		if t.g > m.Doubt.Gate[t.zeros] {
 			out = m.doubted(x, e, t)
 		}
 	})
@@ -157,6 +156,7 @@ func (d *Doubt) Corrects() bool { return d != nil && d.Weights != [DoubtKinds][D
 // Examined is what an event tells the learner of a Doubt.
 type Examined struct {
 	Doubted *Doubted
+	Zeros   int // 1 if the event has many zeros, or 0
 	// First and Last are the evidence for dead readings after the first round and at the end. They are infinite if the
 	// event has a fill value. Last is negative infinity if the first round finds little. First is NaN if nothing can be
 	// examined.
@@ -171,10 +171,10 @@ type Examined struct {
 func (m *Linear) Examine(e *event.Example) Examined {
 	out := Examined{First: math.NaN(), Last: math.NaN()}
 	m.examine(e, func(x *cells, t *cellEvent) {
-		if out.First, out.Last = t.first, t.g; t.g == math.Inf(-1) {
+		if out.Zeros, out.First, out.Last = t.zeros, t.first, t.g; t.g == math.Inf(-1) {
 			return
 		}
-		if t.g > m.Doubt.Gate {
+		if t.g > m.Doubt.Gate[t.zeros] {
 			out.Doubted = m.doubted(x, e, t)
 		}
 		for _, i := range t.active {
@@ -207,7 +207,7 @@ func (m *Linear) examine(e *event.Example, f func(x *cells, t *cellEvent)) {
 	}
 	defer x.idle.Put(t)
 	m.readCells(x, e, t)
-	x.infer(t, d.Screen)
+	x.infer(t, d.Screen[t.zeros])
 	f(x, t)
 }
 
@@ -237,6 +237,7 @@ func (m *Linear) readCells(x *cells, e *event.Example, t *cellEvent) {
 			t.atom[i] = zeroAtom
 		}
 	}
+	x.countZeros(t)
 }
 
 // absentIsZero reports whether an event without a column has the value 0 there.
@@ -249,35 +250,29 @@ func (m *Linear) absentIsZero(e *event.Example, column uint32, field uint16) boo
 
 // doubted returns the doubted readings of an event that t describes; nil if there are none.
 func (m *Linear) doubted(x *cells, e *event.Example, t *cellEvent) *Doubted {
-	out := &Doubted{}
-	var sums [DoubtKinds]float64
+	out, fills, others := &Doubted{Kind: DoubtsOther - t.zeros}, 0.0, 0.0
 	for i := range x.columns {
 		if !x.judged(t, i) {
 			continue
 		}
-		switch t.atom[i] {
-		case fillAtom:
-			sums[DoubtsFill] += t.r[i]
-		case zeroAtom:
-			sums[DoubtsZero] += t.r[i]
-		default:
-			sums[DoubtsOther] += t.r[i]
+		if t.atom[i] == fillAtom {
+			fills += t.r[i]
+		} else {
+			others += t.r[i]
 		}
 	}
 	if out.Readings = m.readings(x, t, doubtSome); len(out.Readings) == 0 {
 		return nil
 	}
-	for kind, s := range sums {
-		if s > sums[out.Kind] {
-			out.Kind = kind
-		}
+	if fills >= others {
+		out.Kind = DoubtsFill
 	}
 	for _, edge := range doubtEdges {
-		if t.g-m.Doubt.Gate > edge {
+		if t.g-m.Doubt.Gate[t.zeros] > edge {
 			out.Range++
 		}
 	}
-	if out.Event = m.correct(x, e, t, false); sums[DoubtsFill] > DoubtGone {
+	if out.Event = m.correct(x, e, t, false); fills > DoubtGone {
 		out.Rest = m.correct(x, e, t, true)
 	}
 	return out

@@ -36,7 +36,7 @@ func doubtful(t *testing.T, n int) (*Linear, func() *event.Example) {
 		row[StatCount], row[StatMean], row[StatSquares], row[StatCenter], row[StatInverse], row[ScalerWidth] = 1000, 5, 4000, 5, 0.5, 1
 	}
 	c := must.Get(NewCovariance(columns, ids, make([]float64, n), matrix))(t)
-	m.Doubt = &Doubt{Columns: known, Screen: -math.MaxFloat64, Gate: 1}
+	m.Doubt = &Doubt{Columns: known, Screen: [2]float64{-math.MaxFloat64, -math.MaxFloat64}, Gate: [2]float64{1, 1}}
 	for kind := range m.Doubt.Weights {
 		for i := range m.Doubt.Weights[kind] {
 			m.Doubt.Weights[kind][i] = DoubtMost
@@ -100,12 +100,12 @@ func TestContradicted(t *testing.T) {
 		e := next()
 		at := k % 8
 		e.Features.Value[at] += 10
-		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: -math.MaxFloat64, Gate: math.MaxFloat64}
+		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: [2]float64{-math.MaxFloat64, -math.MaxFloat64}, Gate: [2]float64{math.MaxFloat64, math.MaxFloat64}}
 		x := m.Examine(e)
 		if x.Doubted != nil || !slices.ContainsFunc(x.Contradicted, func(r DoubtedReading) bool { return r.Column == uint32(at+1) }) {
 			t.Fatalf("%+v, %+v", x, x.Doubted)
 		}
-		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: math.MaxFloat64}
+		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: [2]float64{math.MaxFloat64, math.MaxFloat64}}
 		if x = m.Examine(e); len(x.Contradicted) > 0 || x.First != x.First || !math.IsInf(x.Last, -1) {
 			t.Fatalf("without evidence: %+v", x)
 		}

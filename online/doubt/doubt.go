@@ -2,10 +2,8 @@
 // much evidence ordinary events have, and whether predictions improve if doubted readings are replaced. Package model
 // then doubts the readings of events with the published model.Doubt.
 //
-// Two models of an alive reading compete, a normal distribution and Student's t. The one with the lower losses is
-// published. The weight of a corrected prediction is learned by kind and by range of the evidence: from the stream's
-// own events with doubted readings, and from masked copies of events, which count for little as soon as there are own
-// events.
+// The weight of a corrected prediction is learned by kind and by range of the evidence: from the stream's own events with
+// doubted readings, and from masked copies of events, which count for little as soon as there are own events.
 package doubt
 
 import (
@@ -17,19 +15,11 @@ import (
 	"blankout/internal/model"
 )
 
-// Tails are the degrees of freedom of the two models of an alive reading; 0 is a normal distribution.
-var Tails = [2]float64{0, 4}
-
 // Doubter learns a model.Doubt. Its zero value is for a new stream.
 type Doubter struct {
-	Readings model.Readings
-	tails    [len(Tails)]learned
-	square   float64 // mean squared error of recent examined events, for regression
-}
-
-// learned has what is learned with one of the Tails.
-type learned struct {
-	first, last ring // evidence of ordinary events
+	Readings    model.Readings
+	square      float64 // mean squared error of recent examined events, for regression
+	first, last [2]ring // evidence of ordinary events with few zeros and of those with many
 	real, mask  table
 }
 
@@ -54,8 +44,9 @@ const (
 	gainsMemory = 256 // number of events over which sums extend
 	// Masked copies count like at most maskWorth of the stream's own events, and for nothing from realEnough own events on:
 	// where a contradiction is the sign of a class, masked copies look like that class. Until there are gainsLeast gains,
-	// readings of kinds other than fill values are reported but not corrected.
-	maskWorth, realEnough, gainsLeast = 16, 8, 8
+	// readings of kinds other than fill values are reported but not corrected. Masked copies in all ranges of the evidence
+	// together count like at most pooledWorth more.
+	maskWorth, realEnough, gainsLeast, pooledWorth = 16, 8, 8, 4
 	// A fill value has been found by a test: it begins as if fillEvents events had gained fillGain nats each.
 	fillEvents, fillGain = 10, 0.5
 )
@@ -83,9 +74,15 @@ func (g gains) plus(others gains, worth float64) gains {
 	return g
 }
 
-// weight returns the weight of corrected predictions: the mean of the candidates by their posterior probabilities.
-func weight(kind int, real, mask gains) float64 {
-	real = real.plus(mask, maskWorth*max(0, 1-real.count/realEnough))
+// weight returns the weight of the predictions of a row of the tables in a range of the evidence: the mean of the
+// candidates by their posterior probabilities.
+func (d *Doubter) weight(kind, bin int) float64 {
+	real, all := d.real[kind][bin], gains{}
+	for _, g := range d.mask[kind] {
+		all = all.plus(g, g.count)
+	}
+	part := max(0, 1-real.count/realEnough)
+	real = real.plus(d.mask[kind][bin], maskWorth*part).plus(all, pooledWorth*part)
 	switch {
 	case kind == model.DoubtsFill:
 		for i, w := range candidates {
@@ -104,7 +101,7 @@ func weight(kind int, real, mask gains) float64 {
 
 const (
 	ringSize  = 256 // number of events of which evidence is kept
-	ringLeast = 32  // number of events from which on a quantile is known
+	ringLeast = 16  // number of events from which on a quantile is known
 )
 
 // ring has the latest values of a quantity.
@@ -153,13 +150,14 @@ func (d *Doubter) Note(e *event.Example, covariance *model.Covariance) {
 	}
 }
 
-// doubt returns a Doubt with one of the Tails. It shares memory with d and is valid until the next call of a method of d.
-func (d *Doubter) doubt(tail int) *model.Doubt {
-	of := &d.tails[tail]
-	return &model.Doubt{
-		Columns: d.Readings.Columns(), Tail: Tails[tail],
-		Screen: of.first.quantile(screenQuantile, -unbounded), Gate: max(0, of.last.quantile(gateQuantile, unbounded)),
+// doubt returns a Doubt without weights. It shares memory with d and is valid until the next call of a method of d.
+func (d *Doubter) doubt() *model.Doubt {
+	out := &model.Doubt{Columns: d.Readings.Columns()}
+	for i := range out.Gate {
+		other := &d.last[1-i] // for too few such events
+		out.Screen[i], out.Gate[i] = d.first[i].quantile(screenQuantile, -unbounded), max(0, d.last[i].quantile(gateQuantile, other.quantile(gateQuantile, unbounded)))
 	}
+	return out
 }
 
 // Published returns the Doubt in effect, for models; nil before there is one. If logs is true, readings are doubted and
@@ -168,42 +166,19 @@ func (d *Doubter) Published(logs bool) *model.Doubt {
 	if len(d.Readings.Columns()) == 0 {
 		return nil
 	}
-	best := d.best()
-	out := d.doubt(best)
+	out := d.doubt()
 	if out.Columns = slices.Clone(out.Columns); logs {
 		return out
 	}
-	of := &d.tails[best]
 	for kind := range out.Weights {
 		for bin := range out.Weights[kind] {
-			out.Weights[kind][bin] = weight(kind, of.real[kind][bin], of.mask[kind][bin])
+			out.Weights[kind][bin] = d.weight(kind, bin)
 		}
 	}
 	for bin := range out.Rest {
-		out.Rest[bin] = weight(model.DoubtsOther, of.real[restRow][bin], of.mask[restRow][bin])
+		out.Rest[bin] = d.weight(restRow, bin)
 	}
 	return out
-}
-
-// best returns the index of the tail with the largest gains.
-func (d *Doubter) best() int {
-	best := len(Tails) - 1
-	for i := range Tails {
-		if d.tails[i].total(0) > d.tails[best].total(0) {
-			best = i
-		}
-	}
-	return best
-}
-
-// total returns the sum of the gains of the best candidates, from a kind on.
-func (l *learned) total(kind int) (sum float64) {
-	for ; kind < restRow; kind++ {
-		for bin := range l.real[kind] {
-			sum += slices.Max(l.real[kind][bin].sums[:]) + slices.Max(l.mask[kind][bin].sums[:])
-		}
-	}
-	return sum
 }
 
 // earnsLeast is the gain, in nats over recent examined events and copies, from which on it is worthwhile to doubt numbers
@@ -211,7 +186,15 @@ func (l *learned) total(kind int) (sum float64) {
 const earnsLeast = 3
 
 // Earns reports whether it has been worthwhile to doubt numbers because they contradict others.
-func (d *Doubter) Earns() bool { return d.tails[d.best()].total(model.DoubtsZero) >= earnsLeast }
+func (d *Doubter) Earns() bool {
+	sum := 0.0
+	for kind := model.DoubtsZero; kind < restRow; kind++ {
+		for bin := range d.real[kind] {
+			sum += slices.Max(d.real[kind][bin].sums[:]) + slices.Max(d.mask[kind][bin].sums[:])
+		}
+	}
+	return sum >= earnsLeast
+}
 
 // Event is a labeled event to examine.
 type Event struct {
@@ -235,73 +218,49 @@ type Event struct {
 // model.Examined; ok is false if none can be examined. died has the scores of the copy Died with its doubted readings, nil
 // without Died.
 func (d *Doubter) Examine(e *Event, masks bool) (contradicted []model.DoubtedReading, died []float64, ok bool) {
-	found, _ := d.compare(e, e.Example, nil, func(l *learned) *table { return &l.real })
-	masked := func(l *learned) *table { return &l.mask }
+	found, _ := d.compare(e, e.Example, nil, &d.real)
 	switch {
 	case e.Died != nil:
-		_, died = d.compare(e, e.Died, e.Dead.Knowing(d.Readings.Columns()), masked)
+		_, died = d.compare(e, e.Died, e.Dead.Knowing(d.Readings.Columns()), &d.mask)
 	case masks:
 		if copied := d.stale(e); copied != nil {
-			d.compare(e, copied, d.Readings.Columns(), masked)
+			d.compare(e, copied, d.Readings.Columns(), &d.mask)
 		}
 	}
 	return found.Contradicted, died, found.First == found.First
 }
 
-// Of more than fewColumns columns only the first decided events are examined with both Tails, and later ones with the
-// better one.
-const fewColumns, decided = 64, 64
-
-// compare adds the gains of corrected predictions of an event, and returns what the better tail finds in it. columns is nil
-// for an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the fill
-// values that the copy has. For such a copy compare also returns the scores with the doubted readings in effect.
-func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, gained func(*learned) *table) (found model.Examined, scores []float64) {
-	best, m := d.best(), *e.Model
-	both := len(d.Readings.Columns()) <= fewColumns || len(d.tails[0].last.values) < decided
-	var before []float64
-	was := math.NaN()
-	predict := func(of *event.Example) []float64 { return slices.Clone(e.Predict(of)) }
-	for i := range Tails {
-		if i != best && !both {
-			continue
-		}
-		m.Doubt = d.doubt(i)
-		if columns != nil {
-			m.Doubt = m.Doubt.With(columns)
-		}
-		now := m.Examine(of)
-		if i == best {
-			found = now
-		}
-		x, tail := now.Doubted, &d.tails[i]
-		if columns == nil && now.First == now.First && (x == nil || x.Kind != model.DoubtsFill) {
-			if tail.last.push(now.Last); !math.IsInf(now.First, 1) {
-				tail.first.push(now.First)
-			}
-		}
-		if x == nil {
-			continue
-		}
-		if before == nil {
-			before = predict(of)
-			was = d.loss(e, of, before)
-		}
-		to, after := gained(tail), predict(x.Event)
-		w, is := weight(x.Kind, tail.real[x.Kind][x.Range], tail.mask[x.Kind][x.Range]), d.loss(e, x.Event, after)
-		mix := slices.Clone(before)
-		if x.Rest != nil {
-			rest, of := predict(x.Rest), weight(model.DoubtsOther, tail.real[restRow][x.Range], tail.mask[restRow][x.Range])
-			to[restRow][x.Range].add(mixed(w, was, is) - mixed(w, d.loss(e, x.Rest, rest), is))
-			mix = e.Mix(of, mix, rest)
-		}
-		if to[x.Kind][x.Range].add(was - is); i == best {
-			scores = e.Mix(w, mix, after)
+// compare adds the gains of corrected predictions of an event to a table, and returns what it finds in the event. columns
+// is nil for an event of the stream, which is ordinary evidence unless it has fill values; for a masked copy it has the
+// fill values that the copy has. For such a copy compare also returns the scores with the doubted readings in effect.
+func (d *Doubter) compare(e *Event, of *event.Example, columns []model.CellColumn, to *table) (found model.Examined, scores []float64) {
+	m, predict := *e.Model, func(of *event.Example) []float64 { return slices.Clone(e.Predict(of)) }
+	if m.Doubt = d.doubt(); columns != nil {
+		m.Doubt = m.Doubt.With(columns)
+	}
+	found = m.Examine(of)
+	x := found.Doubted
+	if columns == nil && found.First == found.First && (x == nil || x.Kind != model.DoubtsFill) {
+		if d.last[found.Zeros].push(found.Last); !math.IsInf(found.First, 1) {
+			d.first[found.Zeros].push(found.First)
 		}
 	}
-	if scores == nil && columns != nil {
-		scores = predict(of)
+	switch {
+	case x == nil && columns == nil:
+		return found, nil
+	case x == nil:
+		return found, predict(of)
 	}
-	return found, scores
+	scores = predict(of)
+	after := predict(x.Event)
+	w, was, is := d.weight(x.Kind, x.Range), d.loss(e, of, scores), d.loss(e, x.Event, after)
+	if x.Rest != nil {
+		rest, of := predict(x.Rest), d.weight(restRow, x.Range)
+		to[restRow][x.Range].add(mixed(w, was, is) - mixed(w, d.loss(e, x.Rest, rest), is))
+		scores = e.Mix(of, scores, rest)
+	}
+	to[x.Kind][x.Range].add(was - is)
+	return found, e.Mix(w, scores, after)
 }
 
 // mixed returns the loss in nats of a mixture of two predictions with the given losses. weight is that of the second.
@@ -332,14 +291,14 @@ func (d *Doubter) loss(e *Event, of *event.Example, scores []float64) float64 {
 // staleFractions are the fractions of the readings that are stale in a masked copy.
 var staleFractions = [4]float64{0.15, 0.3, 0.5, 0.7}
 
-// stale returns a copy of an event in which some readings are those of an earlier event. It returns nil if the event has
-// lost fields or the copy would not differ.
+// stale returns a copy of an event in which some readings are those of earlier events, each of another one as in
+// model.LossStale. It returns nil if the event has lost fields or the copy would not differ.
 func (d *Doubter) stale(e *Event) *event.Example {
 	if len(e.Missing)+len(e.MissingColumns) > 0 {
 		return nil
 	}
 	random := event.Mix(e.Number + 0x9e3779b97f4a7c15)
-	fraction, source := staleFractions[random&3], random>>8
+	fraction := staleFractions[random&3]
 	out := *e.Example
 	out.Features = event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)}
 	at := 0
@@ -350,7 +309,7 @@ func (d *Doubter) stale(e *Event) *event.Example {
 		if random = event.Mix(random + 1); at == len(out.Features.Index) || out.Features.Index[at] != c.Column || float64(random>>11)/(1<<53) >= fraction || c.Flag {
 			continue
 		}
-		if value, ok := d.Readings.Stale(i, source); ok {
+		if value, ok := d.Readings.Stale(i, event.Mix(random)); ok {
 			out.Features.Value[at] = value
 		}
 	}
@@ -364,18 +323,17 @@ func (d *Doubter) stale(e *Event) *event.Example {
 func (d *Doubter) State(c *coder.Coder) {
 	d.Readings.State(c)
 	c.Float(&d.square)
-	for i := range d.tails {
-		l := &d.tails[i]
-		l.first.state(c)
-		l.last.state(c)
-		for _, all := range []*table{&l.real, &l.mask} {
-			for kind := range all {
-				for bin := range all[kind] {
-					for i := range all[kind][bin].sums {
-						c.Float(&all[kind][bin].sums[i])
-					}
-					c.Float(&all[kind][bin].count)
+	for i := range d.first {
+		d.first[i].state(c)
+		d.last[i].state(c)
+	}
+	for _, all := range []*table{&d.real, &d.mask} {
+		for kind := range all {
+			for bin := range all[kind] {
+				for i := range all[kind][bin].sums {
+					c.Float(&all[kind][bin].sums[i])
 				}
+				c.Float(&all[kind][bin].count)
 			}
 		}
 	}

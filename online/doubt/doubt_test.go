@@ -3,6 +3,9 @@ package doubt
 import (
 	"math"
 	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
 )
 
 // TestMixed compares the loss of a mixture with that of mixed probabilities, also of probabilities 0.
@@ -43,7 +46,9 @@ func TestInfiniteGains(t *testing.T) {
 	for range 40 {
 		lost.add(1)
 	}
-	if w := weight(0, lost, none); w < 0.8 {
+	l := &Doubter{}
+	l.real[0][1] = lost
+	if w := l.weight(0, 1); w < 0.8 {
 		t.Errorf("the weight after an infinite loss and 40 gains is %v", w)
 	}
 }
@@ -52,14 +57,12 @@ func TestInfiniteGains(t *testing.T) {
 func TestRestWeight(t *testing.T) {
 	d := &Doubter{}
 	d.Readings.Follow([]uint32{1, 2, 3})
-	for i := range d.tails {
-		rest := &d.tails[i].real[restRow]
-		for range 2 * gainsLeast {
-			rest[1].add(1)
-			rest[2].add(-1)
-		}
-		rest[3].add(1)
+	rest := &d.real[restRow]
+	for range 2 * gainsLeast {
+		rest[1].add(1)
+		rest[2].add(-1)
 	}
+	rest[3].add(1)
 	got := d.Published(false)
 	if r := got.Rest; r[1] < 0.8 || r[2] > 0.05 || r[0] != 0 || r[3] != 0 {
 		t.Errorf("weights %v", r)
@@ -69,5 +72,56 @@ func TestRestWeight(t *testing.T) {
 	}
 	if got := d.Published(true); got.Corrects() || got.Rest != [len(got.Rest)]float64{} {
 		t.Errorf("readings that are only reported: %v", got.Rest)
+	}
+}
+
+// TestStaleCopies checks that stale readings of a copy are of many earlier events, and no reading is of none.
+func TestStaleCopies(t *testing.T) {
+	const columns = 40
+	d, index := &Doubter{}, make([]uint32, columns)
+	for i := range index {
+		index[i] = uint32(i)
+	}
+	d.Readings.Follow(index)
+	read := func(number int) *event.Example {
+		e := &event.Example{Features: event.Vec{Index: index, Value: make([]float64, columns)}}
+		for i := range e.Features.Value {
+			e.Features.Value[i] = float64(number*columns + i)
+		}
+		return e
+	}
+	number := 0
+	for ; !d.Readings.Due() || number == 0; number++ {
+		d.Readings.Note(read(number))
+	}
+	d.Readings.Learn()
+	events := map[int]bool{}
+	out := d.stale(&Event{Example: read(number), Number: 7})
+	for i, x := range out.Features.Value {
+		of := int(x) / columns
+		if events[of] = true; int(x)%columns != i || of > number {
+			t.Fatalf("column %d reads %v", i, x)
+		}
+	}
+	if len(events) < 4 || !events[number] {
+		t.Errorf("readings of the events %v", events)
+	}
+}
+
+// TestPooledMasks checks that masked copies in one range of the evidence give others a weight, until there are enough
+// events of the stream.
+func TestPooledMasks(t *testing.T) {
+	l := &Doubter{}
+	for range 3 * gainsLeast {
+		l.mask[model.DoubtsOther][4].add(2)
+	}
+	if far, near := l.weight(model.DoubtsOther, 0), l.weight(model.DoubtsOther, 4); !(far > 0.5 && far < near) {
+		t.Errorf("the weights %v and, where the copies are, %v", far, near)
+	}
+	for range realEnough + 1 {
+		l.real[model.DoubtsOther][0].add(-1)
+	}
+	if w := l.weight(model.DoubtsOther, 0); w > 0.1 {
+		t.Errorf("the weight %v where events have lost", w)
 	}
 }
