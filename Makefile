@@ -105,7 +105,7 @@ quality:
 	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -liblinear "$(LIBLINEAR)"
 
 # Writes docs/speed.md: 4 minutes on two cores. It fills a topic of the broker
-# KAFKA with kcat. PYTHON needs River and confluent-kafka.
+# KAFKA, which kcat reads. PYTHON needs River and confluent-kafka.
 KAFKA ?=
 speed:
 	go run ./tools/quality -data "$(DATA)" -vw "$(VW)" -python "$(PYTHON)" -brokers "$(KAFKA)" -only speed > docs/speed.md.new

@@ -92,7 +92,7 @@ func (c *comparison) speed() error {
 	if err != nil {
 		return err
 	}
-	version, _, _ := strings.Cut(string(out), " ")
+	version, _, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	m, rates, err := c.works()
 	if err != nil {
 		return err

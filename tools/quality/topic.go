@@ -27,7 +27,7 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 	if err := writeEvents(events, topicEvents); err != nil {
 		return err
 	}
-	if _, err := command("kcat", "-b", c.brokers, "-P", "-t", topic, "-p", "0", "-l", events); err != nil {
+	if _, err := command(c.binary, "produce", "-q", "--create", "--brokers", c.brokers, "--topic", topic, "-d", events); err != nil {
 		return err
 	}
 	run := []string{c.binary, "run", "-q", "--json", "--brokers", c.brokers, "--topic", topic, "--label", "_label", "--until-end", "--reset",
