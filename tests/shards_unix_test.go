@@ -349,7 +349,6 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 // TestShardsWithLabels kills members that learn events with delayed labels. The final checkpoints must be those of one
 // member that was never disturbed.
 func TestShardsWithLabels(t *testing.T) {
-	longtest.NotRaced(t) // under the race detector two of four runs had other final checkpoints: to be found out
 	longtest.Only(t)
 	const partitions, events = 3, 6000
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events", "labels"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
@@ -368,7 +367,8 @@ func TestShardsWithLabels(t *testing.T) {
 			must.Do(t, p.Flush(t.Context()))
 		}
 	}
-	args := []string{"--set", "record.id=id", "--set", "labels.topics=[\"labels\"]", "--set", "labels.max_delay=1m", "--set", "labels.idle_timeout=1s"}
+	// The writer pauses for over a second around each kill. After a timeout within a pause, a repeated run may differ.
+	args := []string{"--set", "record.id=id", "--set", "labels.topics=[\"labels\"]", "--set", "labels.max_delay=1m", "--set", "labels.idle_timeout=5s"}
 	m := newShardMembers(t, broker.ListenAddrs(), "disturbed", 2)
 	for i := range 2 {
 		m.start(i, args...)
