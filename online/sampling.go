@@ -105,8 +105,8 @@ func due(number uint64) monitor.Due {
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
 // doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event decidesSome half as
 // often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at an
-// eighth. After event doubtsFirst it happens at a quarter of them where no
-// number predicts another and doubting numbers has earned nothing.
+// eighth. After event doubtsFirst it happens at a quarter of them where no number predicts another and doubting numbers
+// has earned nothing.
 const doubtsFirst, doubtsFew, doubtsWide = 4096, 64, 128
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
