@@ -425,8 +425,8 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	return r.all()
 }
 
-// missingPolicies lists the policies in the order of model.PolicyWeights.
-var missingPolicies = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
+// missingPolicies lists the policies that an exact model, which has no splines, chooses from.
+var missingPolicies = [3]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
 // missingSure is the number of standard errors by which a policy must be better than the policy none to replace it.
 const missingSure = 2

@@ -89,7 +89,7 @@ func (v *Evidence) measured(rows []int) measured {
 
 // imputes reports whether missing numbers are imputed at some missing fraction.
 func (m measured) imputes() bool {
-	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
+	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2]+s[3] > 0 })
 }
 
 // answer returns how the model scores event i.
@@ -118,5 +118,5 @@ func (m measured) deleted(i int, fraction float64) (scale, fill float64) {
 		some = model.ColumnRoles{} // the caller knows which columns to impute
 	}
 	a := m.policies.Handling(k, some)
-	return a.Scale, a.Weights[2]
+	return a.Scale, a.Imputes()
 }

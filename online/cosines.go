@@ -69,6 +69,12 @@ func (l *Learner) applyCosines() {
 	}
 }
 
+// counts reports whether the cosines have a part in predictions in a range of the missing fraction. The policy fill
+// predicts as for complete events.
+func (x *cosines) counts(of *mixture.Mixture, r int) bool {
+	return x.Factor(r) > 0 || of.Fill(r) > 0 && x.Factor(0) > 0
+}
+
 // part returns what the cosines add to the prediction of the current event, by output; nil for nothing.
 func (x *cosines) part() []float64 {
 	if x.some {
@@ -97,7 +103,7 @@ func (x *cosines) corrected(out []float64) {
 func (x *predictor) readCosines(in *encode.Input, learns bool, f *imputed) {
 	c := &x.cosines
 	basis := c.Basis()
-	if c.some = basis != nil && (learns || c.Factor(in.Range) > 0); !c.some {
+	if c.some = basis != nil && (learns || c.counts(x.mixture, in.Range)); !c.some {
 		return
 	}
 	c.z = model.CosineNumbers{}
@@ -109,7 +115,7 @@ func (x *predictor) readCosines(in *encode.Input, learns bool, f *imputed) {
 // placeExpected sets the imputed numbers of an event, unless predictions in its range of the missing fraction do not
 // impute.
 func (x *predictor) placeExpected(r int, f *imputed) {
-	if f.some && r > 0 && x.mixture.Policies()[r-1][2] > 0 {
+	if f.some && x.imputes(r) {
 		e := &f.expected.Input
 		model.PlaceColumns(x.cosines.Basis().Columns, e.Columns, func(to, from int) { x.cosines.z[to] = e.X[from] })
 	}
@@ -120,7 +126,7 @@ func (x *predictor) placeExpected(r int, f *imputed) {
 func (m *masked) readMaskedCosines(in *encode.Input, e *labeled, r int) {
 	c := &m.cosines
 	basis := c.Basis()
-	if c.some = basis != nil && (c.Factor(r) > 0 || e.trains && r > 0 && c.Takes(e.number)); !c.some {
+	if c.some = basis != nil && (c.counts(m.mixture, r) || e.trains && r > 0 && c.Takes(e.number)); !c.some {
 		return
 	}
 	c.z = model.CosineNumbers{}

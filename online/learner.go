@@ -391,7 +391,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, components []float6
 		case r.in.Range == 0:
 			l.judgeWhole(l.masked.judged(&r.labeled, scores), corrected, by)
 		case k.Named+k.AlwaysPresent > 0:
-			x.expect(&r.in, r.labeled.learns, &r.imputed)
+			x.expect(&r.in, r.labeled.learns, r.labeled.trains, &r.imputed)
 			x.mixture.Own(r.in.Range)
 			x.observeMissing(&r.in, scores.components, scores.experts != nil, &r.imputed, by)
 		}

@@ -113,7 +113,7 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		m.removeDead(whole, point)
 		m.scored.levels = m.nested.At[point]
 		m.correctCopy(&m.parts, point, corrects, &m.scored)
-		m.expect(&m.left, e.learns, &m.imputed)
+		m.expect(&m.left, e.learns, trains && turn, &m.imputed)
 		m.readMaskedCosines(in, e, m.left.Range)
 		learns := trains && m.left.Range > 0 && m.mixture.LearnsFromMasks(m.left.Range)
 		if learns && turn {

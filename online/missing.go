@@ -1,6 +1,6 @@
 package online
 
-// This file predicts events with missing fields. It mixes the missing policies (none, rescale, impute), and learns
+// This file predicts events with missing fields. It mixes the missing policies (none, rescale, impute, fill), and learns
 // their mixture weights.
 
 import (
@@ -33,35 +33,51 @@ type imputed struct {
 	some     bool // whether the fields below are valid for the current event
 	expected impute.Expected
 	scored   scored
+	fills    bool      // whether filled is valid for the current event
+	filled   scored    // scored, with the splines of the imputed values
 	variance []float64 // by output: variance of the mixed score that the imputed values add
 	weights  []float64 // scratch memory for ensemble.weightsOf
 	columns  []float64 // mixed weights by imputed column and output
 }
 
 func newImputed(x *ensemble) imputed {
-	return imputed{scored: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
+	return imputed{scored: x.newScored(x.levels.NewScores()), filled: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
 }
 
 // impute imputes the missing numeric values of the last encoded event, if the prediction depends on them. If learns is
-// true, experts without weight in predictions also score the imputed values.
+// true, experts without weight in predictions also score the imputed values, and so does the policy fill.
 func (x *predictor) impute(in *encode.Input, learns bool, f *imputed) {
-	f.some, f.numbers.SomeMissing = false, false
+	f.some, f.fills, f.numbers.SomeMissing = false, false, false
 	if in.Range == 0 {
 		return
 	}
 	// The width of a regression interval depends on the imputed values under every policy.
-	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.mixture.Policies()[in.Range-1][2] > 0 {
-		x.expect(in, learns, f)
+	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.imputes(in.Range) {
+		x.expect(in, learns, learns, f)
 	}
 }
 
-// expect imputes the missing numeric values that f.numbers lists.
-func (x *predictor) expect(in *encode.Input, learns bool, f *imputed) {
+// imputes reports whether predictions impute in a range of the missing fraction.
+func (x *predictor) imputes(r int) bool {
+	if r == 0 {
+		return false
+	}
+	s := x.mixture.Policies()[r-1]
+	return s[2]+s[3] > 0
+}
+
+// expect imputes the missing numeric values that f.numbers lists. If fills is true, the policy fill also scores them where
+// it has no weight.
+func (x *predictor) expect(in *encode.Input, learns, fills bool, f *imputed) {
+	f.fills = false
 	if f.some = f.numbers.SomeMissing && in.Range > 0; !f.some {
 		return
 	}
 	x.imputer.Expect(&f.numbers, x.encoder, &f.expected)
 	x.score(&f.expected.Input, learns, &f.scored)
+	if f.fills = fills || x.mixture.Fill(in.Range) > 0; f.fills {
+		x.score(f.expected.Filled(x.encoder), learns, &f.filled)
+	}
 	levels, own := x.weightsOf(in.Range, f.weights)
 	f.weights = levels
 	e, outputs := &f.expected.Input, len(f.variance)
@@ -95,6 +111,8 @@ type mixed struct {
 	components []float64 // scratch, by component and output
 	out        []float64
 	others     []float64
+	filled     []float64 // result of fill
+	classes    []float64 // filled, by class
 	cosines    []float64 // part of the cosines; nil for none
 }
 
@@ -103,7 +121,7 @@ func newMixed(x *predictor) mixed {
 	n := len(x.newScored(x.levels.NewScores()).components)
 	return mixed{
 		widen: x.widen,
-		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k),
+		base:  make([]float64, k), left: make([]float64, k), add: make([]float64, k), out: make([]float64, k), others: make([]float64, k), filled: make([]float64, k),
 		bases: make([]float64, n), components: make([]float64, n),
 	}
 }
@@ -165,6 +183,24 @@ func (m *mixed) answer(scale, fraction float64) []float64 {
 	return out
 }
 
+// fill returns the scores of the policy fill, by output: those of a complete event with imputed numbers in place of the
+// missing ones. The result is valid until the next call.
+func (x *predictor) fill(components []float64, f *imputed) []float64 {
+	m, weights, active := &x.mixed, x.mixture.Weights(0), x.levels.Active()
+	mixture.Mix(weights, components, active, m.filled)
+	mixture.Mix(weights, f.filled.components, active, m.others)
+	for k, add := range m.others[:active] {
+		m.filled[k] += add
+	}
+	if x.cosines.some {
+		g := x.cosines.Factor(0)
+		for k, c := range x.cosines.sum {
+			m.filled[k] += g * c
+		}
+	}
+	return m.filled
+}
+
 // answer returns the scores that the model predicts for an event, by class. components holds the scores of all
 // components. Regression scores are in the Learner's unit. The result is in out, which must have room
 // for all outputs. If classes share an output, the result is in byClass instead.
@@ -175,7 +211,7 @@ func (x *predictor) answer(in *encode.Input, components []float64, f *imputed, o
 		return x.outputs.byClass(out, byClass)
 	}
 	how, m := x.policy(in, f), x.mix(in, components, f)
-	fraction := how.Weights[2]
+	fraction, fill := how.Imputes(), how.Weights[3]
 	m.sum(how.Scale, fraction, out)
 	x.cosines.corrected(out)
 	scores := x.outputs.byClass(out, byClass)
@@ -191,6 +227,11 @@ func (x *predictor) answer(in *encode.Input, components []float64, f *imputed, o
 			}
 		}
 	}
+	if fill > 0 {
+		for class, filled := range x.outputs.byClass(x.fill(components, f), &m.classes) {
+			scores[class] += fill * (filled - scores[class])
+		}
+	}
 	return scores
 }
 
@@ -200,7 +241,7 @@ func (x *predictor) answer(in *encode.Input, components []float64, f *imputed, o
 func (x *predictor) missingVariance(in *encode.Input, components []float64, f *imputed) model.MissingVariance {
 	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
-		off := (1 - x.policy(in, f).Weights[2]) * x.mix(in, components, f).add[0]
+		off := (1 - x.policy(in, f).Imputes()) * x.mix(in, components, f).add[0]
 		by.Variance = x.targets.unit.Variance(f.variance[0] + off*off)
 	}
 	return by
@@ -218,19 +259,22 @@ func (x *predictor) observeMissing(in *encode.Input, components []float64, corre
 			rescaled += (in.Missing.Null + in.Missing.Absent) / present
 		}
 		none := by.Lost(m.answer(1, 0))
-		losses := model.PolicyWeights{none, math.NaN(), none} // without imputed values, impute predicts as none
-		if !regression {                                      // regression does not rescale
+		losses := [3]float64{none, math.NaN(), none} // without imputed values, impute predicts as none
+		if !regression {                             // regression does not rescale
 			losses[1] = by.Lost(m.answer(rescaled, 0))
 		}
 		if f.some {
 			losses[2] = by.Lost(m.answer(1, 1))
 		}
 		x.mixture.ObservePolicies(in.Range, losses)
+		if f.fills {
+			x.mixture.ObserveFilled(in.Range, by.Lost(m.answer(how.Scale, how.Imputes())), by.Lost(x.fill(components, f)))
+		}
 	}
 	if regression {
 		return // all ranges use the mixture weights of complete events
 	}
-	fraction, outputs := how.Weights[2], len(m.out)
+	fraction, outputs := how.Imputes(), len(m.out)
 	for j, b := range m.bases[:len(x.levels.Noises)*outputs] {
 		score := b + how.Scale*(components[j]-b)
 		if f.some && fraction > 0 {

@@ -234,19 +234,11 @@ func (m *Linear) cosineNumbers(x event.Vec, roles ColumnRoles, z *CosineNumbers)
 	if roles == nil {
 		return
 	}
-	c := m.Covariance
-	values := make([]float64, len(c.Columns))
-	for place, value := range c.each(x) {
-		values[place] = value
-	}
-	if fill := c.Imputation(roles); fill != nil {
-		fill.Expect(values)
-		PlaceColumns(columns, c.Columns, func(to, from int) {
-			if roles[from] == Imputed {
-				z[to] = values[from]
-			}
-		})
-	}
+	m.eachImputed(x, roles, func(column uint32, value float64) {
+		if at, ok := slices.BinarySearch(columns, column); ok {
+			z[at] = value
+		}
+	})
 }
 
 // PlaceColumns calls place with the indices of each column that is on both lists, which must ascend.

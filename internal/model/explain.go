@@ -54,7 +54,7 @@ type Term struct {
 // classes, it is the sum of the class's margins over the other classes. Columns that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.ClassSigns(class)
-	a := m.Handling(e)
+	a, whole := m.Handling(e), m
 	m = m.At(a)
 	var x Explanation
 	for k, s := range side {
@@ -74,7 +74,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	x.Score += x.Intercept + x.Cosines
 	if a.Roles != nil {
 		score := 0.0
-		for k, f := range m.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
+		for k, f := range whole.outputs(m.Standardized(e, event.Vec{}), a, make([]float64, m.Outputs)) {
 			score += side[k] * f
 		}
 		x.Imputed, x.Score = score-x.Score, score
@@ -175,7 +175,7 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 				if len(columns) > 0 && columns[0] == column {
 					place := len(a.Roles) - len(columns)
 					for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-						t.Weight += side[k] * extra * a.Weights[2] / a.Scale
+						t.Weight += side[k] * extra * a.Imputes() / a.Scale
 					}
 				}
 				if spline := m.Scaler.Splines.Of(column); spline >= 0 {

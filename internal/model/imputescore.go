@@ -154,6 +154,7 @@ func (m *Linear) AnswerOutputs(x event.Vec, a MissingHandling, out []float64) []
 
 // outputs writes the outputs from which scoreAnswer computes the scores.
 func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float64 {
+	whole := m
 	m = m.At(a)
 	out = out[:m.Outputs]
 	clear(out)
@@ -177,23 +178,77 @@ func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float6
 	for k := range out {
 		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
+	if fill := a.Weights[3]; fill > 0 {
+		for k, f := range whole.filled(x, a.Roles) {
+			out[k] += fill * (f - out[k])
+		}
+	}
 	return out
+}
+
+// filled returns the outputs for a complete event with imputed numbers in place of the missing ones.
+func (m *Linear) filled(x event.Vec, roles ColumnRoles) []float64 {
+	out := slices.Clone(m.Intercept)
+	add := func(column uint32, value float64) {
+		if row := m.Rows.Row(column); row != nil {
+			for k := range out {
+				out[k] += value * m.weight(row, k)
+			}
+		}
+	}
+	for i, column := range x.Index {
+		add(column, x.Value[i])
+	}
+	m.eachImputed(x, roles, func(column uint32, value float64) {
+		row := m.Rows.Row(column)
+		if row == nil {
+			return
+		}
+		if add(column, value); m.Scaler.Splines.Of(column) >= 0 {
+			for _, hat := range m.Scaler.Splines.hats(column, m.Scaler.Standardization(m.Stats(row)).Raw(value)) {
+				add(hat.column, hat.value)
+			}
+		}
+	})
+	m.AddCosines(x, MissingHandling{Roles: roles}, out)
+	return out
+}
+
+// eachImputed calls f with the columns that are imputed, ascending, and their expected values.
+func (m *Linear) eachImputed(x event.Vec, roles ColumnRoles, f func(column uint32, value float64)) {
+	c := m.Covariance
+	values := make([]float64, len(c.Columns))
+	for place, value := range c.each(x) {
+		values[place] = value
+	}
+	if fill := c.Imputation(roles); fill != nil {
+		fill.Expect(values)
+		for place, role := range roles {
+			if role == Imputed {
+				f(c.Columns[place], values[place])
+			}
+		}
+	}
 }
 
 // addImputed adds the imputed values and the intercepts to the sums over an event's present features.
 func (m *Linear) addImputed(x event.Vec, a MissingHandling, r *imputedWeights, out []float64) {
+	imputes := a.Imputes()
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
-			out[k] += a.Weights[2] * value * extra
+			out[k] += imputes * value * extra
 		}
 	}
 	for k := range out {
-		out[k] = m.Intercept[k] + out[k] + a.Weights[2]*r.shift[k]
+		out[k] = m.Intercept[k] + out[k] + imputes*r.shift[k]
 	}
 }
 
 // imputedVariance returns the variance of a mixed score, given the variance v of its imputed part.
-func (a MissingHandling) imputedVariance(v float64) float64 { return a.Weights[2] * a.Weights[2] * v }
+func (a MissingHandling) imputedVariance(v float64) float64 {
+	imputes := a.Imputes()
+	return imputes * imputes * v
+}
 
 // ChanceInterval bounds the probability of the second class of two while imputed values are uncertain. With the true
 // values in place of the imputed ones, the probability is within the interval in 90 % of cases. The interval also
@@ -222,7 +277,14 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 	variance := a.imputedVariance(r.variance[0])
 	width := intervalWidth * math.Sqrt(variance)
 	var chances [3]float64
-	for i, score := range []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)} {
+	scores := []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)}
+	if fill := a.Weights[3]; fill > 0 {
+		filled := m.filled(x, a.Roles)[0]
+		for i, score := range scores {
+			scores[i] = score + fill*(filled-score)
+		}
+	}
+	for i, score := range scores {
 		chances[i] = m.Decision().Probability(score)
 	}
 	return slices.Min(chances[:]), slices.Max(chances[:])

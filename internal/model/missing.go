@@ -28,13 +28,16 @@ const (
 	// MissingImpute imputes missing numbers from the present numbers, with the model's Covariance. Missing fields of
 	// other kinds add nothing.
 	MissingImpute MissingPolicy = "impute"
+	// MissingFill predicts the event as if it were complete, with imputed numbers in place of the missing ones. Unlike
+	// MissingImpute it also uses the splines of these numbers, and the weights for complete events.
+	MissingFill MissingPolicy = "fill"
 )
 
 // missingPolicies are the policies that a model mixes.
-var missingPolicies = [3]MissingPolicy{MissingNone, MissingRescale, MissingImpute}
+var missingPolicies = [4]MissingPolicy{MissingNone, MissingRescale, MissingImpute, MissingFill}
 
 // MissingPolicyNames lists the names that ParseMissingPolicy accepts.
-func MissingPolicyNames() []string { return []string{"auto", "none", "rescale", "impute"} }
+func MissingPolicyNames() []string { return []string{"auto", "none", "rescale", "impute", "fill"} }
 
 // ParseMissingPolicy parses one of MissingPolicyNames.
 func ParseMissingPolicy(s string) (MissingPolicy, error) {
@@ -44,8 +47,9 @@ func ParseMissingPolicy(s string) (MissingPolicy, error) {
 	return "", fmt.Errorf("%q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
 }
 
-// PolicyWeights has the mixture weights of the policies none, rescale and impute in a score.
-type PolicyWeights [3]float64
+// PolicyWeights has the mixture weights of the policies none, rescale, impute and fill in a score. The first three act on
+// the weights of one model, and fill mixes its own score with theirs.
+type PolicyWeights [4]float64
 
 // OnePolicy returns the weights that select one policy. The weight of that policy is 1, and the other weights are 0.
 func OnePolicy(policy MissingPolicy) (s PolicyWeights) {
@@ -64,9 +68,27 @@ func (s PolicyWeights) Largest() MissingPolicy {
 	return missingPolicies[best]
 }
 
+// Others returns the weights without the policy fill, in the same proportion. If there are none, the policy is impute.
+func (s PolicyWeights) Others() PolicyWeights {
+	rest := s[0] + s[1] + s[2]
+	if rest == 0 {
+		return OnePolicy(MissingImpute)
+	}
+	return PolicyWeights{s[0] / rest, s[1] / rest, s[2] / rest}
+}
+
+// WithFill returns the weights of Others together with a weight of the policy fill.
+func (s PolicyWeights) WithFill(fill float64) PolicyWeights {
+	s = s.Others()
+	return PolicyWeights{(1 - fill) * s[0], (1 - fill) * s[1], (1 - fill) * s[2], fill}
+}
+
 // Plain returns the weights to use if nothing can be imputed. Imputation then changes nothing, as the policy none, which
 // gets its weight.
-func (s PolicyWeights) Plain() PolicyWeights { return PolicyWeights{s[0] + s[2], s[1], 0} }
+func (s PolicyWeights) Plain() PolicyWeights {
+	s = s.Others()
+	return PolicyWeights{s[0] + s[2], s[1]}
+}
 
 // valid reports whether s are nonnegative weights with the sum 1.
 func (s PolicyWeights) valid() bool {
@@ -75,7 +97,7 @@ func (s PolicyWeights) valid() bool {
 			return false
 		}
 	}
-	return math.Abs(s[0]+s[1]+s[2]-1) < 1e-6
+	return math.Abs(s[0]+s[1]+s[2]+s[3]-1) < 1e-6
 }
 
 // MissingBins is the number of ranges of the missing fraction, the fraction of an event's fields that is missing. Each
@@ -105,6 +127,7 @@ type PolicyRange struct {
 	None    float64 `json:"none"`
 	Rescale float64 `json:"rescale"`
 	Impute  float64 `json:"impute"`
+	Fill    float64 `json:"fill"`
 }
 
 // Ranges returns the policy weights by range, from few missing fields to many; nil for a nil Missing.
@@ -113,7 +136,7 @@ func (m *Missing) Ranges() (out []PolicyRange) {
 		return nil
 	}
 	for bin, w := range m.Policies {
-		out = append(out, PolicyRange{RangeName(bin + 1), w[0], w[1], w[2]})
+		out = append(out, PolicyRange{RangeName(bin + 1), w[0], w[1], w[2], w[3]})
 	}
 	return out
 }
@@ -297,14 +320,14 @@ func (k MissingCount) Deleted(fraction float64) MissingCount {
 // weights returns the policy weights for an event with this count of missing fields.
 func (m *Missing) weights(k MissingCount) PolicyWeights {
 	if m == nil || !k.Some() {
-		return PolicyWeights{1, 0, 0}
+		return OnePolicy(MissingNone)
 	}
 	return m.Policies[MissingBin(k.Fraction())]
 }
 
 // Imputes reports whether numbers are imputed in any range of the missing fraction.
 func (m *Missing) Imputes() bool {
-	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2] > 0 })
+	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2]+s[3] > 0 })
 }
 
 // Plain returns m without imputation. The other policies then have weights in the same proportion.
@@ -316,8 +339,11 @@ func (m *Missing) Plain() *Missing {
 	return m.WithPolicies(policies)
 }
 
-// ImputeWeight returns the mixture weight of imputation for an event with this count of missing fields.
-func (m *Missing) ImputeWeight(k MissingCount) float64 { return m.weights(k)[2] }
+// ImputeWeight returns the mixture weight of the policies that impute for an event with this count of missing fields.
+func (m *Missing) ImputeWeight(k MissingCount) float64 {
+	s := m.weights(k)
+	return s[2] + s[3]
+}
 
 // Scale returns the factor by which an event's features are multiplied if nothing is imputed. The factor is 1 with the
 // policy none, and 1/(1 - fraction missing) with the policy rescale. For a mixture of policies, the factor is between
@@ -328,7 +354,7 @@ func (m *Missing) Scale(k MissingCount) float64 {
 
 func scale(s PolicyWeights, k MissingCount) float64 {
 	if present := k.Named + k.AlwaysPresent; present > 0 { // without fields the score is the intercept
-		return 1 + s[1]*(k.Null+k.Absent)/present
+		return 1 + s.Others()[1]*(k.Null+k.Absent)/present
 	}
 	return 1
 }
@@ -382,15 +408,22 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 type MissingHandling struct {
 	// Weights are the mixture weights of the policies, all 0 if nothing is missing.
 	Weights PolicyWeights
-	// Scale is the factor of the present features, averaged over all policies.
+	// Scale is the factor of the present features, averaged over the policies other than fill.
 	Scale float64
-	// Roles has the role of each column of the model's Covariance; nil if nothing is imputed. Imputed values are
-	// weighted by the mixture weight of the policy impute.
+	// Roles has the role of each column of the model's Covariance; nil if nothing is imputed.
 	Roles ColumnRoles
 	// Level selects the weights of a noise level, see Missing.Levels.
 	Level int
 	// Range is the range of the missing fraction: 0 if nothing is missing, else MissingBin + 1.
 	Range int
+}
+
+// Imputes returns the weight of imputed values among the policies other than fill.
+func (a MissingHandling) Imputes() float64 {
+	if a.Weights == (PolicyWeights{}) {
+		return 0
+	}
+	return a.Weights.Others()[2]
 }
 
 // Policy returns the policy with the largest weight, "" if nothing is missing.
@@ -437,7 +470,7 @@ func (m *Missing) Handling(k MissingCount, roles ColumnRoles) MissingHandling {
 	a := MissingHandling{Weights: m.weights(k), Roles: roles}
 	if roles == nil {
 		if a.Weights = a.Weights.Plain(); k.Named+k.AlwaysPresent <= 0 { // no feature is present to be rescaled
-			a.Weights = PolicyWeights{1, 0, 0}
+			a.Weights = OnePolicy(MissingNone)
 		}
 	}
 	a.Scale = scale(a.Weights, k)

@@ -126,6 +126,9 @@ func (r *Readings) Learn() (found bool) {
 		if n < readingsKept/4 {
 			continue
 		}
+		if r.blocks[i] == 0 {
+			c.Zeros = zeros / n
+		}
 		value, most := r.repeated(i)
 		if r.blocks[i] > 0 && c.fills(value, most, n) {
 			found = c.fill(value) || found
@@ -190,13 +193,15 @@ func (r *Readings) Found() (found bool) {
 	return found
 }
 
-// repeated returns the most frequent of the latest readings of a column, and its number.
+// repeated returns the most frequent of the latest readings of a column, and its number. It passes over 0 where that is
+// natural, because many zeros would hide all other values.
 func (r *Readings) repeated(i int) (value, most float64) {
+	natural := r.columns[i].Zeros >= cellNatural
 	var slots [2 * readingsKept]byte // 1 + the first event with a value
 	var counts [readingsKept]byte
 	for k := range r.events {
 		x := r.recent[k*len(r.columns)+i]
-		if x == noReading {
+		if x == noReading || x == 0 && natural {
 			continue
 		}
 		at := byte(event.Mix(math.Float64bits(x)))

@@ -45,7 +45,7 @@ func TestFillValues(t *testing.T) {
 		}
 	}
 	c := s.Columns()
-	if c[0].Zeros > 0 || c[0].Flag || c[0].Least || c[1].Zeros < 0.2 || c[1].Zeros > 0.4 || !c[1].Least || c[1].Most < 0.25 || !c[2].Flag {
+	if c[0].Zeros > 0 || c[0].Flag || c[0].Least || c[1].Zeros < 0.2 || c[1].Zeros > 0.4 || !c[1].Least || c[1].Most < 0.15 || c[1].Most > 0.25 || !c[2].Flag {
 		t.Errorf("%+v", c)
 	}
 	// A fifth of the readings of each column is lost, and reads one value.
@@ -61,9 +61,9 @@ func TestFillValues(t *testing.T) {
 			t.Errorf("column %d: %v, want %v", i, got, want)
 		}
 	}
-	// A value of the amounts must repeat far more often than 0 does.
+	// A value of the amounts must repeat far more often than any other; how often they are 0 does not matter.
 	feed(3*readingsKept, func(x []float64) {
-		if r.Float64() < 0.95 {
+		if r.Float64() < 0.5 {
 			x[1] = 3
 		}
 	})

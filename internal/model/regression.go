@@ -127,7 +127,7 @@ func (m *Linear) VarianceMissing(x event.Vec, e *event.Example) MissingVariance 
 	}
 	fill := 0.0
 	if a.Roles != nil {
-		fill = a.Weights[2]
+		fill = a.Imputes()
 	} else if m.Covariance != nil {
 		asFilled := m.Head
 		asFilled.Missing = m.Missing.Forced(MissingImpute)

@@ -70,6 +70,10 @@ func (c *Splines) check() error {
 // of presence.
 func Present() []float64 { return []float64{0} }
 
+// IsPresence reports whether knots belong to a presence column. The noise levels learn presence columns but no other
+// spline columns.
+func IsPresence(knots []float64) bool { return len(knots) == 1 }
+
 // Seldom reports whether more than one event in ten is without a number, so that its presence is informative. there
 // counts the events that have the number or declare it missing.
 func Seldom(there, events uint64) bool { return 10*there < 9*events }
@@ -134,6 +138,23 @@ func (c *Splines) At(hat uint32, x float64) float64 {
 		return next
 	}
 	return 0
+}
+
+// hats returns the nonzero spline columns of a source column with the raw value x.
+func (c *Splines) hats(source uint32, x float64) (out []hat) {
+	spline := c.Of(source)
+	knot, first, next := c.BasisValues(spline, x)
+	out = append(out, hat{c.BasisColumn(spline, knot), first})
+	if next > 0 {
+		out = append(out, hat{c.BasisColumn(spline, knot+1), next})
+	}
+	return out
+}
+
+// hat is the value of a spline column.
+type hat struct {
+	column uint32
+	value  float64
 }
 
 // BasisColumn returns the column of the given knot of a spline.

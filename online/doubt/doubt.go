@@ -46,7 +46,7 @@ const (
 	// where a contradiction is the sign of a class, masked copies look like that class. Until there are gainsLeast gains,
 	// readings of kinds other than fill values are reported but not corrected. Masked copies in all ranges of the evidence
 	// together count like at most pooledWorth more.
-	maskWorth, realEnough, gainsLeast, pooledWorth = 16, 8, 8, 4
+	maskWorth, realEnough, gainsLeast, pooledWorth = 16, 8, 8, 16
 	// A fill value has been found by a test: it begins as if fillEvents events had gained fillGain nats each.
 	fillEvents, fillGain = 10, 0.5
 )

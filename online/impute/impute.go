@@ -149,8 +149,9 @@ func (n *Numbers) Mask(dead []bool, to *Numbers) {
 
 // Expected holds the imputed values of an event.
 type Expected struct {
-	// Input has the imputed values as features. Its intercept is 0.
+	// Input has the imputed values as features. Its intercept is 0, and it has no splines.
 	Input      encode.Input
+	filled     encode.Input // result of Filled
 	imputation *model.Imputation
 	places     []int     // by feature: index of its column in the Covariance
 	x          []float64 // imputed values by index in the Covariance
@@ -176,6 +177,28 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 		}
 	}
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
+}
+
+// Filled returns Input with the splines of the imputed values, as of a number that is present. It is valid until the next
+// call.
+func (x *Expected) Filled(e *encode.Encoder) *encode.Input {
+	to, n, s := &x.filled, len(x.places), e.Scaling.Scaler
+	to.Columns, to.Rows, to.X, to.Raw = append(to.Columns[:0], x.Input.Columns...), append(to.Rows[:0], x.Input.Rows[:n]...), append(to.X[:0], x.Input.X[:n]...), to.Raw[:0]
+	for i, value := range x.Input.X[:n] {
+		to.Raw = append(to.Raw, s.Standardization(x.Input.Rows[i]).Raw(value))
+	}
+	for _, column := range x.Input.Columns {
+		spline := s.Splines.Of(column)
+		if spline < 0 || !model.IsPresence(s.Splines.Knots[spline]) {
+			continue
+		}
+		presence := s.Splines.BasisColumn(spline, 0)
+		if row := e.Table.Row(presence); row != nil {
+			to.Columns, to.Rows, to.X, to.Raw = append(to.Columns, presence), append(to.Rows, row), append(to.X, 1), append(to.Raw, 1)
+		}
+	}
+	to.Rows, to.X = append(to.Rows, e.Intercepts), append(to.X, 0)
+	return to
 }
 
 // Variance returns the variance of the sum over columns of weight times imputed value. weight returns the weight of

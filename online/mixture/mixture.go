@@ -57,15 +57,16 @@ type ranged struct {
 	components Weights // by component and scale
 	policies   Weights // not used for complete events
 	correction Weights // of the other components together, and of the correcting experts
+	filled     Weights // of the other policies together, and of the policy fill; not used for complete events
 	// own is the decayed number of events of the range that arrived with missing fields. Masked copies are not counted.
 	own float64
 	// The weights in effect, which Apply changes. mix has products of mixture weights and scales by component, which need
 	// not sum to 1. corrected is the weight of the correcting experts.
 	mix       []float64
 	corrected float64
-	missing   model.PolicyWeights
-	all       []float64 // result of method Weights
-	sums      []float64 // memory of mix
+	missing   model.PolicyWeights // with fill
+	all       []float64           // result of method Weights
+	sums      []float64           // memory of mix
 }
 
 const (
@@ -78,6 +79,8 @@ const (
 	// A range has its own weights if they differ from the weights for complete events by at least alike. Ranges with
 	// smaller differences share one set of weights, to make files smaller.
 	alike = 0.01
+	// fillWeight is the initial mixture weight of the policy fill.
+	fillWeight = 0.08
 	// leastPolicy is the smallest weight of a missing policy in effect; smaller weights count as 0.
 	leastPolicy = 0.1
 	// A range stops learning from masks after ownEnough events of the range arrived with missing fields. The count of
@@ -105,8 +108,9 @@ func New(c Settings) *Mixture {
 		if r == 0 {
 			rates, correction = wholeRates, correctionRates
 		}
-		of.components, of.policies = NewWeights(c.first(), rates...), NewWeights(policies[:], policyRates...)
-		of.policies.Begin(begin[:])
+		of.components, of.policies = NewWeights(c.first(), rates...), NewWeights(policies[:3], policyRates...)
+		of.policies.Begin(begin[:3])
+		of.filled = NewWeights([]float64{1 - fillWeight, fillWeight}, policyRates...)
 		if of.correction = NewWeights([]float64{1 - correctedWeight, correctedWeight}, correction...); r > 0 {
 			of.correction.Begin([]float64{1 - missingCorrected, missingCorrected})
 		}
@@ -150,7 +154,7 @@ func (c *Settings) policies() model.PolicyWeights {
 		plain = [2]float64{1, 0}
 	}
 	if !c.Imputes {
-		return model.PolicyWeights{plain[0], plain[1], 0}
+		return model.PolicyWeights{plain[0], plain[1]}
 	}
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
@@ -291,9 +295,23 @@ func (m *Mixture) ObserveCorrected(r int, others, corrected float64) (weight flo
 func (m *Mixture) Chooses() bool { return m.Policy == model.MissingAuto }
 
 // ObservePolicies updates the weights of policies by their losses at an event. NaN marks a policy that is not
-// available.
-func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) {
+// available. The policy fill is not among them.
+func (m *Mixture) ObservePolicies(r int, losses [3]float64) {
 	m.ranges[r].policies.Take(losses[:])
+}
+
+// ObserveFilled updates the weight of the policy fill by the losses at an event of the other policies together (others)
+// and of fill.
+func (m *Mixture) ObserveFilled(r int, others, filled float64) {
+	m.ranges[r].filled.Take([]float64{others, filled})
+}
+
+// Fill returns the weight of the policy fill in a range.
+func (m *Mixture) Fill(r int) float64 {
+	if r == 0 {
+		return 0
+	}
+	return m.ranges[r].missing[3]
 }
 
 // Own counts an event of a range that arrived with missing fields.
@@ -322,6 +340,8 @@ func (m *Mixture) Apply() {
 		if r > 0 {
 			m.room = of.policies.Mix(m.room[:0])
 			of.missing = earned(m.room)
+			m.room = of.filled.Mix(m.room[:0])
+			of.missing = of.missing.WithFill(earned(m.room)[1])
 		}
 		correction := &of.correction
 		if r > 0 && correction.taken == 0 && m.ranges[0].correction.taken > 0 {
@@ -422,7 +442,8 @@ func (m *Mixture) State(c *coder.Coder) {
 		of.components.State(c)
 		of.policies.State(c)
 		c.Floats(&of.mix)
-		c.Each(&of.missing[0], &of.missing[1], &of.missing[2], &of.own)
+		of.filled.State(c)
+		c.Each(&of.missing[0], &of.missing[1], &of.missing[2], &of.missing[3], &of.own)
 		c.Failed = c.Failed || len(of.mix) != m.Components
 		if m.Correctable {
 			of.correction.State(c)

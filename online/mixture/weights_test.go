@@ -143,7 +143,7 @@ func TestMixtureOfRanges(t *testing.T) {
 	}
 	for range 100 {
 		fold.take(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
-		fold.ObservePolicies(3, model.PolicyWeights{0, 1, math.NaN()})
+		fold.ObservePolicies(3, [3]float64{0, 1, math.NaN()})
 	}
 	fold.Apply()
 	if p := fold.Policies()[2]; fold.Largest(3) != 1 || p[0] < 0.05 || p[1] > 0.01 || p[2] < 0.3 || &fold.Uncorrected(2)[0] != &fold.Uncorrected(0)[0] {
@@ -276,18 +276,18 @@ func TestMixtureCorrected(t *testing.T) {
 func TestPoliciesEarn(t *testing.T) {
 	m := New(Settings{Components: 1, Scales: []float64{1}, Policy: model.MissingAuto, Imputes: true})
 	for range 2000 {
-		m.ObservePolicies(4, model.PolicyWeights{0.68, 0.72, 0.68}) // nothing was imputed: the loss of none
+		m.ObservePolicies(4, [3]float64{0.68, 0.72, 0.68}) // nothing was imputed: the loss of none
 	}
 	m.Apply()
 	in := m.Policies()[3]
-	if in[1] != 0 || math.Abs(in[0]+in[2]-1) > 1e-12 {
+	if in[1] != 0 || math.Abs(in[0]+in[2]-1) > 1e-12 || in[3] != 0 {
 		t.Errorf("rescaling loses and is in effect: %v", in)
 	}
 	if got := (model.PolicyWeights{0.02, 0.08, 0.9}).Plain(); got != (model.PolicyWeights{0.92, 0.08, 0}) {
 		t.Errorf("without imputed values the weights are %v", got)
 	}
 	for range 200 {
-		m.ObservePolicies(4, model.PolicyWeights{0.70, 0.60, 0.70})
+		m.ObservePolicies(4, [3]float64{0.70, 0.60, 0.70})
 	}
 	if m.Apply(); m.Policies()[3][1] < 0.5 {
 		t.Errorf("rescaling is best now, with weights %v", m.Policies()[3])

@@ -18,7 +18,7 @@ const knotReadings = 256
 // and neither does the weight of the column.
 func (s *Scaling) findKnotsAgain(column uint32) {
 	c := s.Scaler.Splines
-	if i := c.Of(column); i < 0 || isPresence(c.Knots[i]) {
+	if i := c.Of(column); i < 0 || model.IsPresence(c.Knots[i]) {
 		return
 	}
 	if s.again == nil {

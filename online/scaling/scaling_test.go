@@ -87,7 +87,7 @@ func TestKnots(t *testing.T) {
 		}
 	}
 	knots := s.Scaler.Splines.Knots
-	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !isPresence(knots[1]) || !s.Learned() {
+	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !model.IsPresence(knots[1]) || !s.Learned() {
 		t.Errorf("knots %v", knots)
 	}
 	if hat := s.Scaler.Splines.BasisColumn(0, 0); !s.OwnBasisColumns()(hat) || s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(1, 0)) {

@@ -168,13 +168,9 @@ func (s *Scaling) FindKnots(rows int, values func() []uint16) (found bool) {
 	return true
 }
 
-// isPresence reports whether knots belong to a presence column (model.Present). The noise levels learn presence columns
-// but no other spline columns.
-func isPresence(knots []float64) bool { return len(knots) == 1 }
-
 // Learned reports whether there are presence columns.
 func (s *Scaling) Learned() bool {
-	return slices.ContainsFunc(s.Scaler.Splines.Knots, isPresence)
+	return slices.ContainsFunc(s.Scaler.Splines.Knots, model.IsPresence)
 }
 
 // OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert
@@ -182,7 +178,7 @@ func (s *Scaling) Learned() bool {
 func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 	c := s.Scaler.Splines
 	return func(column uint32) bool {
-		return column >= model.FirstBasisColumn && !isPresence(c.Knots[c.Of(column)])
+		return column >= model.FirstBasisColumn && !model.IsPresence(c.Knots[c.Of(column)])
 	}
 }
 
@@ -190,7 +186,7 @@ func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
 	c, f, at, some := s.Scaler.Splines, &s.WithDense, 0, false
 	for spline, column := range c.Columns {
-		if !isPresence(c.Knots[spline]) {
+		if !model.IsPresence(c.Knots[spline]) {
 			continue
 		}
 		for at < len(x.Index) && x.Index[at] < column {
