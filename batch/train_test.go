@@ -55,6 +55,30 @@ func trainError(d *Data, m *model.Linear) float64 {
 	return float64(wrong) / float64(d.Rows())
 }
 
+// TestErrorOfWeights compares the weighted error of a model, with one thread and with several, with a plain sum.
+func TestErrorOfWeights(t *testing.T) {
+	d := classData(t, 700, 3, "a", "b", "c")
+	c := DefaultConfig()
+	c.Noise, c.Cost = "none", 1e-3
+	m, r := must.Get(Train(context.Background(), d, c))(t).Model, rand.New(rand.NewPCG(3, 1))
+	d.weights = make([]float64, d.Rows())
+	wrong, all := 0.0, 0.0
+	for i := range d.weights {
+		d.weights[i] = math.Floor(5 * r.Float64())
+		e := event.Example{Features: d.Vec(i, event.Vec{})}
+		if model.Predict(m.Score(&e, make([]float64, m.Outputs))) != d.Label(i) {
+			d.weights[i] *= 3
+			wrong += d.weights[i]
+		}
+		all += d.weights[i]
+	}
+	for _, threads := range []int{1, 3} {
+		if got := d.ErrorOf(m, threads); wrong == 0 || math.Abs(got-wrong/all) > 1e-12 {
+			t.Errorf("%d threads: error %v, want %v of %v", threads, got, wrong, all)
+		}
+	}
+}
+
 func TestTrainOneAgainstTheRest(t *testing.T) {
 	d := classData(t, 300, 3, "10", "9", "-2.5")
 	if got := fmt.Sprint(d.Schema.Classes); got != "[-2.5 9 10]" {

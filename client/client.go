@@ -31,7 +31,7 @@ type Options struct {
 	MaxBytes int64         // largest size of a model; 0 is 4 GiB
 	Kafka    Kafka         // settings for kafka:// addresses
 	S3       S3            // settings for s3:// addresses
-	// MissingPolicy replaces the model's policy for missing fields: "none", "rescale" or "impute". "" and "auto" keep
+	// MissingPolicy replaces the model's policy for missing fields: "none", "rescale", "impute" or "fill". "" and "auto" keep
 	// the model's policy.
 	MissingPolicy string
 	// Wait lets Follow start before the address has a model or responds at all.

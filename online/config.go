@@ -224,7 +224,7 @@ func (s *checked) parseParts(c Config) error {
 		return event.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
 	}
 	fills := c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	if s.missingPolicy == model.MissingImpute && !fills {
+	if s.missingPolicy.Imputes() && !fills {
 		return event.KeyErrorf("missing_policy", "missing_policy %q: imputation needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {

@@ -99,10 +99,10 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	sparse := e.in.Event.IsSparse(m.encoder.Schema().Fields)
 	whole, numbers := m.encoder.Fields.All(e.in.Event, m.encoder.Schema().Fields), m.imputer.Columns()
 	for point := 1; point < mixture.Points; point++ {
-		turn := turns(m.drawn, point)
-		if !turn && e.number > decidesSome {
+		if !predicts(e.number, m.drawn, point) {
 			continue
 		}
+		turn := turns(m.drawn, point)
 		m.dead = m.dead[:0]
 		for _, last := range m.mask.Last {
 			m.dead = append(m.dead, int(last) < point)

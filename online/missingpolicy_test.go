@@ -1,8 +1,10 @@
 package online_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"blankout/internal/event"
@@ -166,4 +168,100 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 		eventtest.Put(left, e.Features.Index[i], e.Features.Value[i], id)
 	}
 	return left
+}
+
+// bent draws events of 70 numbers, too many for cosines, that follow two hidden ones; half of them are null. The label
+// depends on how far one hidden number is from 0, so that only splines can use the numbers.
+func bent(seed uint64) stream {
+	s := event.NewSchema(128, []string{"no", "yes"}, 2)
+	var ids []uint16
+	for i := range 70 {
+		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}))
+	}
+	r := rand.New(rand.NewPCG(seed, 6))
+	return stream{s, func() *event.Example {
+		e, hidden := &event.Example{Weight: 1}, [2]float64{r.NormFloat64(), r.NormFloat64()}
+		for i, id := range ids {
+			if r.IntN(2) == 0 {
+				e.Missing = append(e.Missing, id)
+				continue
+			}
+			eventtest.Put(e, uint32(i+1), float64(i)+hidden[i%2]+0.3*r.NormFloat64(), id)
+		}
+		if math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7 {
+			e.Label = 1
+		}
+		return e
+	}}
+}
+
+// TestFillingPays checks that the policy fill, whose splines see the estimate of a missing number, has a lower loss than
+// imputation where that matters, and that "auto" finds this.
+func TestFillingPays(t *testing.T) {
+	lost := map[string]float64{}
+	for _, policy := range []string{"auto", "impute", "fill"} {
+		c := online.DefaultConfig()
+		c.MissingPolicy = policy
+		s := bent(10)
+		l := newLearner(t, c, s.schema)
+		for n := range 4000 {
+			e := s.next()
+			if p := l.Learn(e, nil); n >= 1000 && len(e.Missing) > 0 {
+				lost[policy] += p.Decision.LogLoss(p.Scores, e.Label)
+			}
+		}
+	}
+	if !(lost["fill"] < 0.95*lost["impute"] && lost["auto"] < 0.97*lost["impute"]) {
+		t.Errorf("events that lack numbers lose %v", lost)
+	}
+}
+
+// TestFilled compares the policy fill with the prediction of a complete event whose missing numbers are their
+// expectations given the others.
+func TestFilled(t *testing.T) {
+	for name, s := range map[string]stream{"bent": bent(11), "sensors": sensors(11)} {
+		c := online.DefaultConfig()
+		c.Doubt = "off"
+		l := newLearner(t, c, s.schema)
+		for range 3000 {
+			l.Learn(s.next(), nil)
+		}
+		m, compared := l.Snapshot().Model(), 0
+		m = m.WithMissing(m.Missing.Forced(model.MissingFill))
+		for range 300 {
+			e := s.next()
+			roles := m.Handling(e).Roles
+			if roles == nil {
+				continue
+			}
+			compared++
+			x := m.Standardized(e, event.Vec{})
+			m.MarkOutliers(x, roles)
+			values := make([]float64, len(roles))
+			for place, column := range m.Covariance.Columns {
+				if at, ok := slices.BinarySearch(x.Index, column); ok {
+					values[place] = x.Value[at]
+				}
+			}
+			m.Covariance.Imputation(roles).Expect(values)
+			complete := &event.Example{Weight: 1, Declared: true}
+			for place, column := range m.Covariance.Columns {
+				field := m.Covariance.Fields[place]
+				if at := slices.Index(e.Features.Index, column); at >= 0 {
+					eventtest.Put(complete, column, e.Features.Value[at], field)
+				} else if roles[place] == model.Imputed {
+					eventtest.Put(complete, column, m.Scaler.Standardization(m.Stats(m.Rows.Row(column))).Raw(values[place]), field)
+				}
+			}
+			got, want := score(m, e), score(m, complete)
+			for k := range got {
+				if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
+					t.Fatalf("%s: %v is predicted as %v, the complete event %v as %v", name, e.Features, got, complete.Features, want)
+				}
+			}
+		}
+		if compared < 50 {
+			t.Errorf("%s: %d events compared", name, compared)
+		}
+	}
 }

@@ -139,6 +139,11 @@ func dies(number uint64) bool { return event.Mix(number)&1 == 0 }
 // turns reports whether mixture weights learn from a point of a mask. mask is the number of the mask.
 func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uint64(point))%3 == 0 }
 
+// predicts reports whether the masked copy at a point of a mask is predicted at all, at the event with this number.
+func predicts(number, mask uint64, point int) bool {
+	return number <= decidesSome || turns(mask, point)
+}
+
 // Imputation is expensive with many numeric columns. If there are more than imputeAll of these, a third of the points of
 // each mask is imputed; if there are more than imputeSome, fewer, and fewer still of the first masksAll masks, which are
 // frequent. After masksWhole masks half as many are imputed.

@@ -199,8 +199,8 @@ func openModel(ctx context.Context, payload []byte) (*learner, error) {
 			return nil, fmt.Errorf("%w: %w", errSettings, errors.Join(err, source.Close()))
 		}
 	}
-	if policy == model.MissingImpute && m.Head.Covariance == nil {
-		return nil, fmt.Errorf("%w: missing_policy impute: the model has no covariance of numeric columns to impute from", errSettings)
+	if policy.Imputes() && m.Head.Covariance == nil {
+		return nil, fmt.Errorf("%w: missing_policy %s: the model has no covariance of numeric columns to impute from", errSettings, policy)
 	}
 	l := &learner{source: source, shard: a.Shard}
 	return l, l.setModel(m)

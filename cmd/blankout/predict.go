@@ -455,15 +455,15 @@ type missingFields struct {
 
 // addMissingFlag adds --missing-policy with the same usage text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, auto mixes the policies")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute, fill or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, fill then predicts as if the event\nwere complete, auto mixes the policies")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // forceMissing makes a model use the given missing policy for all events with missing fields. The policy "auto" leaves
 // the model unchanged.
 func forceMissing(m *served.Model, policy model.MissingPolicy) error {
-	if policy == model.MissingImpute && m.Head.Covariance == nil {
-		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}
+	if policy.Imputes() && m.Head.Covariance == nil {
+		return usageError{fmt.Errorf("--missing-policy %s: the model has no covariance of numeric columns, which imputation needs", policy)}
 	}
 	m.Missing = m.Missing.Forced(policy)
 	for _, shard := range m.Shards() {

@@ -154,8 +154,8 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	if n := o.covariance; n < 0 || n > model.MaxCovariance {
 		return fmt.Errorf("--covariance-max-fields %d: want 0 to %d", n, model.MaxCovariance)
 	}
-	if o.online.config.MissingPolicy == string(model.MissingImpute) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
-		return fmt.Errorf("--missing-policy impute needs a covariance: add --covariance-max-fields 256")
+	if model.MissingPolicy(o.online.config.MissingPolicy).Imputes() && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
+		return fmt.Errorf("--missing-policy %s needs a covariance: add --covariance-max-fields 256", o.online.config.MissingPolicy)
 	}
 	o.standardize = string(model.StandardizeNone)
 	if c.Flags().Changed("standardize") {

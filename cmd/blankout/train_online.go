@@ -84,7 +84,7 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		{false, []string{"silent-missing"}, "needs --solver online; for an exact solution use --noise silent:D"},
 		{false, onlineOnly, "needs --solver online"},
 		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "needs --loss dropsvm"},
-		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: for regression use none, impute or auto"},
+		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: for regression use none, impute, fill or auto"},
 		{lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "needs --loss t-logistic:T; other losses have the prior l2"},
 	} {
 		if !f.used {

@@ -124,3 +124,69 @@ func TestCellsAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidence compares the evidence of many readings, of which some are nearly impossible, with the sum of logarithms.
+func TestEvidence(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, scale := range []float64{1, 1e13} {
+		x, e := randomCells(t, 40, r)
+		e.atoms, e.others = 0.3, 0.1
+		e.active = e.active[:0]
+		for i := range x.n {
+			e.y[i] = 6 * r.NormFloat64()
+			if e.active = append(e.active, i); i%3 > 0 {
+				e.atom[i] = fillAtom
+			}
+		}
+		x.solve(e)
+		x.judge(e, 0)
+		want := 0.0
+		for i := range x.n {
+			if e.dead[i] *= scale; i%2 == 0 {
+				e.dead[i] /= scale * scale
+			}
+		}
+		e.active = e.active[:0] // judge the evidence of these likelihoods alone
+		atoms, others := e.atoms, e.others
+		x.judge(e, 0)
+		if math.Abs(e.atoms-atoms)+math.Abs(e.others-others) > 1e-9 {
+			t.Fatal("the fractions of dead readings have changed")
+		}
+		for i := range x.n {
+			want += math.Log(1 - e.atoms - e.others + e.dead[i])
+		}
+		if math.Abs(e.g-want) > 1e-9*math.Abs(want) {
+			t.Errorf("factor %v: evidence %v, want %v", scale, e.g, want)
+		}
+	}
+}
+
+// TestUnrelated checks that numbers of which none predicts another are doubted only if one has a fill value.
+func TestUnrelated(t *testing.T) {
+	for _, c := range []struct {
+		correlation  float64
+		fill         bool
+		related      bool
+		first, least float64 // evidence of the first round, least evidence at the end
+	}{{0, false, false, 0, math.Inf(-1)}, {0, true, false, math.Inf(1), -1}, {0.9, false, true, math.NaN(), -30}} {
+		const n = 4
+		matrix, known := make([]float64, n*n), make([]CellColumn, n)
+		for i := range n {
+			for j := range n {
+				if matrix[i*n+j] = c.correlation; i == j {
+					matrix[i*n+j] = 1
+				}
+			}
+			known[i].Column = uint32(i)
+		}
+		of := must.Get(NewCovariance([]uint32{0, 1, 2, 3}, make([]uint16, n), make([]float64, n), matrix))(t)
+		x, e := newCells(of, known), newCellEvent(n)
+		if e.y[1] = 3; c.fill {
+			e.atom[1] = fillAtom
+		}
+		x.infer(e, math.Inf(-1))
+		if of.Related() != c.related || !math.IsNaN(c.first) && e.first != c.first || math.IsInf(e.g, -1) != math.IsInf(c.least, -1) || e.g < c.least {
+			t.Errorf("%+v: related %v, evidence %v and %v", c, of.Related(), e.first, e.g)
+		}
+	}
+}

@@ -33,6 +33,9 @@ const (
 	MissingFill MissingPolicy = "fill"
 )
 
+// Imputes reports whether the policy alone imputes missing numbers.
+func (p MissingPolicy) Imputes() bool { return p == MissingImpute || p == MissingFill }
+
 // missingPolicies are the policies that a model mixes.
 var missingPolicies = [4]MissingPolicy{MissingNone, MissingRescale, MissingImpute, MissingFill}
 

@@ -2,8 +2,11 @@ package doubt
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
@@ -123,5 +126,68 @@ func TestPooledMasks(t *testing.T) {
 	}
 	if w := l.weight(model.DoubtsOther, 0); w > 0.1 {
 		t.Errorf("the weight %v where events have lost", w)
+	}
+}
+
+// TestRing compares the quantiles of a ring with those of sorted values, after many values, after equal and infinite ones,
+// and after its state was read.
+func TestRing(t *testing.T) {
+	r, all, x := ring{}, []float64(nil), rand.New(rand.NewPCG(4, 5))
+	if got := r.quantile(0.5, 7); got != 7 {
+		t.Errorf("the quantile of nothing is %v", got)
+	}
+	for n := range 3*ringSize + 40 {
+		value := math.Round(8 * x.NormFloat64())
+		if n%50 == 3 {
+			value = math.Inf(1)
+		}
+		r.push(value)
+		all = append(all, min(value, unbounded))
+		if n%97 == 5 {
+			var w coder.Coder
+			r.state(&w)
+			r = ring{}
+			if r.state(coder.Read(w.Out)); len(r.values) != min(n+1, ringSize) {
+				t.Fatalf("the state has %d values", len(r.values))
+			}
+		}
+		kept := slices.Sorted(slices.Values(all[max(0, len(all)-ringSize):]))
+		for _, q := range []float64{0, 0.5, 0.9, 0.999} {
+			want := 7.0
+			if len(kept) >= ringLeast {
+				want = kept[int(q*float64(len(kept)))]
+			}
+			if got := r.quantile(q, 7); got != want {
+				t.Fatalf("after %d values the quantile %v is %v, want %v", n+1, q, got, want)
+			}
+		}
+	}
+}
+
+// TestEarns checks what counts as worthwhile: gains of doubted numbers that contradict others, in the stream or in copies, but
+// not gains of fill values.
+func TestEarns(t *testing.T) {
+	for _, c := range []struct {
+		kind   int
+		gain   float64
+		copies bool
+		want   bool
+	}{
+		{model.DoubtsFill, 2, false, false}, {restRow, 2, false, false}, {model.DoubtsZero, 2, false, true}, {model.DoubtsOther, 2, true, true}, {model.DoubtsOther, -2, false, false},
+	} {
+		d := &Doubter{}
+		of := &d.real
+		if c.copies {
+			of = &d.mask
+		}
+		for range 3 {
+			of[c.kind][2].add(c.gain)
+		}
+		if got := d.Earns(); got != c.want {
+			t.Errorf("%+v: earns is %v", c, got)
+		}
+	}
+	if (&Doubter{}).Earns() {
+		t.Error("a new Doubter has earned something")
 	}
 }

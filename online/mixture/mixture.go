@@ -102,13 +102,14 @@ var (
 func New(c Settings) *Mixture {
 	m := &Mixture{Settings: c}
 	policies := c.policies()
-	begin := cautious(policies)
+	others := policies.Others()
+	begin := cautious(others)
 	for r := range m.ranges {
 		of, rates, correction := &m.ranges[r], rangeRates, rangeRates
 		if r == 0 {
 			rates, correction = wholeRates, correctionRates
 		}
-		of.components, of.policies = NewWeights(c.first(), rates...), NewWeights(policies[:3], policyRates...)
+		of.components, of.policies = NewWeights(c.first(), rates...), NewWeights(others[:3], policyRates...)
 		of.policies.Begin(begin[:3])
 		of.filled = NewWeights([]float64{1 - fillWeight, fillWeight}, policyRates...)
 		if of.correction = NewWeights([]float64{1 - correctedWeight, correctedWeight}, correction...); r > 0 {

@@ -283,8 +283,8 @@ function drawForecast(s) {
     rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
     ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "weight", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
   const sets = s.sets || [], size = s.numbers ? "width" : "classes", percents = range => range.split("-").map(d => Math.round(100 * d)).join("–") + " %";
-  $("policies").replaceChildren(...(s.missing_policies || []).length ? [el("p", {class: "note"}, explained("Missing policies", "The weights of the policies that score an event with missing fields, by the fraction of missing fields: use the fields that are left, rescale their score, or impute missing numbers from the other fields.")),
-    rows(["missing", "none", "rescale", "impute"], s.missing_policies.map(p => [percents(p.missing), share(p.none), share(p.rescale), share(p.impute)]))] : []);
+  $("policies").replaceChildren(...(s.missing_policies || []).length ? [el("p", {class: "note"}, explained("Missing policies", "The weights of the policies that score an event with missing fields, by the fraction of missing fields: use the fields that are left, rescale their score, impute missing numbers from the other fields, or fill them in and predict as if the event were complete.")),
+    rows(["missing", "none", "rescale", "impute", "fill"], s.missing_policies.map(p => [percents(p.missing), share(p.none), share(p.rescale), share(p.impute), share(p.fill)]))] : []);
   $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest sets contained the outcome, and their size, by the fraction of missing fields.")),
     rows(["missing", "held", size], sets.map(x => [percents(x.missing), share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
 }

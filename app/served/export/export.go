@@ -54,8 +54,8 @@ func Write(w io.Writer, m *served.Model, format string, policy model.MissingPoli
 func writeONNX(w io.Writer, m *served.Model, linear *model.Linear, policy model.MissingPolicy) (notes []string, err error) {
 	missing := linear.Missing.Forced(policy)
 	if missing != nil && len(linear.Schema.Fields) > 1 && linear.Covariance != nil && missing.Imputes() {
-		if policy == model.MissingImpute {
-			return nil, &RefusedError{"missing policy impute: a graph cannot impute; want none, rescale or auto"}
+		if policy.Imputes() {
+			return nil, &RefusedError{fmt.Sprintf("missing policy %s: a graph cannot impute; want none, rescale or auto", policy)}
 		}
 		missing = missing.Plain()
 		notes = append(notes, "the program imputes missing fields, which a graph cannot: the graph has the missing policies none and rescale alone")

@@ -330,3 +330,22 @@ func TestStateIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestNoSubnormals checks that squares of gradients are 0 or normal numbers, and that values are within bounds. With other
+// numbers a processor is a hundred times slower.
+func TestNoSubnormals(t *testing.T) {
+	const leastNormal = 1.1754944e-38
+	for exponent := -30; exponent <= 30; exponent++ {
+		x := math.Pow(10, float64(exponent))
+		a, b := single(x), single(-x)
+		if a != -b || math.Abs(float64(a)-min(x, mostValue)) > 1e-7*x && (a != 0 || x >= leastValue) {
+			t.Errorf("%v becomes %v, its negative %v", x, a, b)
+		}
+		for other := -30; other <= 30; other++ {
+			g := a * single(math.Pow(10, float64(other)))
+			if square := g * g; square != 0 && square < leastNormal || math.IsInf(float64(square), 0) {
+				t.Errorf("the square of a gradient is %v", square)
+			}
+		}
+	}
+}

@@ -456,7 +456,7 @@ def load(where: str | os.PathLike[str], *, token: str = "", missing: str = "auto
             shards of a group, which answer together; the address of a learner, http://HOST:PORT; a topic of snapshots,
             kafka://HOST:PORT/TOPIC; or an object, s3://BUCKET/KEY.
         token: what the server wants, if it wants any.
-        missing: the policy for missing features: "auto" (the model's own), "none", "rescale" or "impute".
+        missing: the policy for missing features: "auto" (the model's own), "none", "rescale", "impute" or "fill".
         settings: keys of the sections kafka and s3 of the configuration, as {"kafka.tls.enabled": True}.
 
     Raises:
