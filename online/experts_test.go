@@ -403,6 +403,11 @@ func TestCosinesSeparateRings(t *testing.T) {
 func TestCosinesAreServed(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		l, _ := ringsLearner(t, classes, synthetic.Blanked(synthetic.Rings(6000, classes, 2), 0.1, 3))
+		if classes == 3 { // another policy than the default
+			c := asIs(online.DefaultConfig())
+			c.MissingPolicy = "fill"
+			l = restart(t, c, l)
+		}
 		held := l.Snapshot().Model()
 		read := must.Get(model.ReadLinear(blocksOf(t, l)))(t)
 		if held.Cosines == nil || held.Cosines.Factors[0] < 0.5 {
