@@ -622,13 +622,13 @@ func (c *collector) view() *view {
 // MetricsTable returns the metrics as a Markdown table, for docs/reference.md.
 func MetricsTable() string {
 	var b strings.Builder
-	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	b.WriteString("| metric{labels} | meaning |\n|---|---|\n")
 	for _, m := range metrics {
-		kind := "gauge"
-		if m.kind == prometheus.CounterValue {
-			kind = "counter"
+		labels := ""
+		if len(m.labels) > 0 {
+			labels = "{" + strings.Join(m.labels, ",") + "}"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(m.labels, ", "), m.help)
+		fmt.Fprintf(&b, "| `%s`%s | %s |\n", m.name, labels, m.help)
 	}
 	return b.String()
 }

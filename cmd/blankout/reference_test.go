@@ -34,7 +34,7 @@ func TestReference(t *testing.T) {
 		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`. A test compares it with the code.\n" +
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
-		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
+		"Names that end in `_total` are counters, all others gauges. Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
 		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t) + referenceResults(t)
 	if *updateReference {
 		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
@@ -113,7 +113,7 @@ func referenceFlags() string {
 	visit = func(c *cobra.Command) {
 		name := strings.TrimPrefix(c.CommandPath(), "blankout ")
 		if c.HasParent() && c.IsAvailableCommand() {
-			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimPrefix(c.UseLine(), "blankout ")), cell(c.Short))
+			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimSuffix(strings.TrimPrefix(c.UseLine(), "blankout "), " [flags]")), cell(c.Short))
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Hidden || f.Name == "help" {
@@ -248,12 +248,13 @@ func referenceHTTP(t *testing.T) string {
 	for _, name := range slices.Sorted(maps.Keys(document.Components.Schemas)) {
 		s := document.Components.Schemas[name]
 		fmt.Fprintf(&out, "\n### %s\n\n| field | type: meaning |\n|---|---|\n", name)
+		plain := map[string][]string{} // fields without a description, by type
 		row := func(field string, s schema) {
-			text := s.kind()
-			if s.Description != "" {
-				text += ": " + s.Description
+			if s.Description == "" {
+				plain[s.kind()] = append(plain[s.kind()], "`"+field+"`")
+				return
 			}
-			fmt.Fprintf(&out, "| `%s` | %s |\n", field, cell(text))
+			fmt.Fprintf(&out, "| `%s` | %s |\n", field, cell(s.kind()+": "+s.Description))
 		}
 		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 			p := s.Properties[field]
@@ -266,6 +267,9 @@ func referenceHTTP(t *testing.T) string {
 				row(field+"."+inner, nested[inner])
 			}
 		}
+		for _, kind := range slices.Sorted(maps.Keys(plain)) {
+			fmt.Fprintf(&out, "| %s | %s |\n", strings.Join(plain[kind], ", "), cell(kind))
+		}
 	}
 	return out.String()
 }
@@ -273,7 +277,8 @@ func referenceHTTP(t *testing.T) string {
 // referenceResults returns the fields of the JSON objects that commands write.
 func referenceResults(t *testing.T) string {
 	var out strings.Builder
-	out.WriteString("\n## JSON of commands\n\nCommands write these fields with `--json`, numbers unless another type follows. `[…]` is an array and `{…}` an object.\nNumbers that are undefined are null. Fields can be absent if they do not apply.\n")
+	described := map[reflect.Type]string{}
+	out.WriteString("\n## JSON of commands\n\nCommands write these fields with `--json`, numbers unless another type follows. `[…]` is an array and `{…}` an object.\nNumbers that are undefined are null. Fields can be absent if they do not apply.\n`x` [as `y`] has the elements of the `y` above.\n")
 	for _, x := range []struct {
 		command string
 		result  any
@@ -295,9 +300,9 @@ func referenceResults(t *testing.T) string {
 		{"config check --json", checkResult{}},
 	} {
 		fmt.Fprintf(&out, "\n**%s.**", x.command)
-		fields := jsonFields(reflect.TypeOf(x.result), 0)
+		fields := jsonFields(reflect.TypeOf(x.result), described, 0)
 		if x.command == "train --solver online --json" {
-			of := jsonFields(reflect.TypeFor[trainResult](), 0)
+			of := jsonFields(reflect.TypeFor[trainResult](), nil, 0)
 			fields = append([]string{"the fields of train"}, slices.DeleteFunc(fields, func(field string) bool { return slices.Contains(of, field) })...)
 		}
 		if len(fields) < 3 {
@@ -315,8 +320,8 @@ func referenceResults(t *testing.T) string {
 }
 
 // jsonFields returns the names and types of the fields that encoding/json writes for a struct and for the structs in
-// it.
-func jsonFields(s reflect.Type, depth int) (fields []string) {
+// it. A struct of at least three fields that is described already, under the name in the map, is not repeated.
+func jsonFields(s reflect.Type, described map[reflect.Type]string, depth int) (fields []string) {
 	for i := range s.NumField() {
 		f := s.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -325,7 +330,7 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 			inner = inner.Elem()
 		}
 		if f.Anonymous && name == "" && inner.Kind() == reflect.Struct {
-			fields = append(fields, jsonFields(inner, depth)...)
+			fields = append(fields, jsonFields(inner, described, depth)...)
 			continue
 		}
 		if name == "-" || name == "" || !f.IsExported() {
@@ -351,9 +356,15 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 		}
 		field := strings.TrimSpace(fmt.Sprintf("`%s` %s", name, kind))
 		if element.Kind() == reflect.Struct && depth < 1 {
-			if inside := jsonFields(element, depth+1); len(inside) > 0 {
-				brackets := map[string]string{"array": "[]", "object": "{}"}[kind]
+			brackets := map[string]string{"array": "[]", "object": "{}"}[kind]
+			inside := jsonFields(element, described, depth+1)
+			if of, ok := described[element]; ok && len(inside) > 2 {
+				field = fmt.Sprintf("`%s` %cas `%s`%c", name, brackets[0], of, brackets[1])
+			} else if len(inside) > 0 {
 				field = fmt.Sprintf("`%s` %c%s%c", name, brackets[0], strings.Join(inside, ", "), brackets[1])
+				if described != nil {
+					described[element] = name
+				}
 			}
 		}
 		if slices.Contains(fields, field) { // the field is also in an embedded struct
