@@ -38,10 +38,8 @@ func TestBounds(t *testing.T) {
 		good, bad []string
 	}{
 		{"kafka.request_timeout", []string{"1ms"}, []string{"0s"}},
-		{"kafka.connect_timeout", []string{"1ms"}, []string{"0s"}},
 		{"record.bits", []string{"1", "31"}, []string{"0", "32"}},
 		{"record.max_classes", []string{"2"}, []string{"1"}},
-		{"record.max_weight", []string{"0.0", "0.5", "1e30"}, []string{"-1.0", "1.1e30", "nan"}},
 		{"record.max_bytes", []string{"1", "1073741824"}, []string{"0", "1073741825"}},
 		{"learner.expected_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},
 		{"learner.silent_missing", []string{"0.0", "0.9"}, []string{"0.91", "nan"}},

@@ -129,7 +129,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"snapshots are scored", "[snapshot]\ntopic = 'more'\n[predict]\ntopic = 'more'\noutput = 'out'", nil, nil, `FILE:2: [snapshot] topic: "more" is scored`},
 		{"key of a table", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nusername = 'u'\nmechanism = 'NTLM'", nil, nil, `FILE:5: [kafka] sasl: mechanism "NTLM"`},
 		{"key that a table lacks", "[kafka]\ngroup = 'g'\n[kafka.sasl]\nmechanism = 'PLAIN'", nil, nil, `FILE:3: [kafka] sasl: no username`},
-		{"second of three times", "[kafka]\nrequest_timeout = '1s'\nconnect_timeout = '0s'", nil, nil, `FILE:3: [kafka] connect_timeout 0s: want a positive time`},
+		{"second of three times", "[kafka]\ngroup = ''\nrequest_timeout = '0s'", nil, nil, `FILE:3: [kafka] request_timeout 0s: want a positive time`},
 		{"time", "[checkpoint]\ninterval = 5", nil, nil, `FILE:2: checkpoint.interval should be a time in quotes, as in "30s"`},
 		{"whole", "record.bits = 2.5", nil, nil, "FILE:1: record.bits should be a whole number"},
 		{"truth", "\n[kafka]\ncreate_topics = 'yes'", nil, nil, "FILE:3: kafka.create_topics should be true or false"},

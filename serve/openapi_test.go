@@ -95,8 +95,8 @@ func asDocumented(request *http.Request, status int, header http.Header, body []
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(request.URL.Path, "/debug/pprof/") || status == http.StatusRequestHeaderFieldsTooLarge {
-		return nil // the document omits profiles, and net/http itself sends the other response
+	if status == http.StatusRequestHeaderFieldsTooLarge {
+		return nil // net/http itself sends this response
 	}
 	if status == http.StatusTemporaryRedirect || status == http.StatusMovedPermanently {
 		return nil // redirects to the clean path, which the document omits

@@ -155,7 +155,7 @@ func TestEndpoints(t *testing.T) {
 	var before, during, after []string
 	ask := func() (answers []string) {
 		for _, r := range []struct{ method, path, body string }{
-			{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/nothing", ""}, {"POST", "/metrics", ""}, {"GET", "/debug/pprof/", ""},
+			{"GET", "/healthz", ""}, {"GET", "/readyz", ""}, {"GET", "/nothing", ""}, {"POST", "/metrics", ""},
 			{"POST", "/v1/predict", ""}, {"POST", "/v1/predict", "[1"}, {"POST", "/v1/predict", `{"x":`},
 			{"POST", "/v1/predict", "[1 2]"}, {"POST", "/v1/predict", "[1, 2] 3"},
 		} {
@@ -179,13 +179,13 @@ func TestEndpoints(t *testing.T) {
 	must.Do(t, runner.Run(t.Context()))
 	after = ask()
 	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
-		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
+		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`,
 		`503 {"error":"no model has been published yet","where":"/v1/predict"}`} {
 		must.Equal(t, before[i], want, "before")
 	}
 	for i, want := range []string{`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected EOF","where":"event 1"}`, `400 {"error":"unexpected EOF","where":"event 0"}`,
 		`400 {"error":"expected comma after array element","where":"event 1"}`, `400 {"error":"\"3\" after the array","where":"event 2"}`} {
-		must.Equal(t, after[5+i], want, "after")
+		must.Equal(t, after[4+i], want, "after")
 	}
 	must.Equal(t, during[1], `200 {"ready":true}`, "during")
 	must.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
@@ -239,9 +239,7 @@ func TestRefusedSchemas(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
-	config := serve.DefaultConfig()
-	config.Pprof = true
-	url := start(t, config, service)
+	url := start(t, serve.DefaultConfig(), service)
 	// The size of the next checkpoint is unknown and must not be reported as 0.
 	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
 		t.Errorf("before the run: %d %s", status, text)
@@ -261,7 +259,6 @@ func TestMetrics(t *testing.T) {
 	for _, p := range problems {
 		must.True(t, !strings.HasPrefix(p.Metric, "blankout_"), "%s: %s", p.Metric, p.Text)
 	}
-	answers(t, 200, "", "GET", url+"/debug/pprof/goroutine", "")
 }
 
 func TestModel(t *testing.T) {

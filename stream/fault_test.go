@@ -627,8 +627,7 @@ func TestWrongProtocol(t *testing.T) {
 	address := server.Listener.Addr().String()
 	for tls, want := range map[bool]string{false: "speaks HTTP and is not a Kafka broker", true: "the broker does not speak TLS on this port"} {
 		c := DefaultConsumerConfig()
-		c.Brokers, c.Topics, c.TLS.Enabled, c.ConnectTimeout = []string{address}, []string{"t"}, tls, time.Second
-		c.RequestTimeout = time.Second / 4
+		c.Brokers, c.Topics, c.TLS.Enabled, c.RequestTimeout = []string{address}, []string{"t"}, tls, time.Second/4
 		_, err := connect(t.Context(), c.ConnectConfig, c.Topics, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
 			t.Errorf("tls %v: %v", tls, err)

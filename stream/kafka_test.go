@@ -306,7 +306,7 @@ func TestConsumerErrors(t *testing.T) {
 	}{
 		{"no such topic", func(c *ConsumerConfig) { c.Topics = []string{"other"} }, `topic "other" does not exist`},
 		{"no such partition", func(c *ConsumerConfig) { c.Partitions = []int32{0, 7} }, "topic t has no partition 7"},
-		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.ConnectTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond }, "connection refused"},
+		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond }, "connection refused"},
 		{"no port", func(c *ConsumerConfig) { c.Brokers = []string{"localhost"} }, "want host:port"},
 		{"policy", func(c *ConsumerConfig) { c.OutOfRange = "skip" }, "out_of_range"},
 		{"start", func(c *ConsumerConfig) { c.Start = "timestamp:yesterday" }, "start"},

@@ -162,7 +162,7 @@ func TestAmplifiers(t *testing.T) {
 	runProgram(t, "", program, "train", "-d", few, "-o", model)
 	commands := map[string][]string{
 		"corrupt": {"--noise", "dropout:0.5", "-o", filepath.Join(dir, "copies.svm")}, "predict": {"-m", model, "--delete-groups", "0.3", "--groups", "every:2"},
-		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.connect_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},
+		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.request_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},
 		"simulate": {"-m", model, "--nightmare", "random:0.5", "--repeat", "1", "-o", filepath.Join(dir, "simulation")},
 		"train":    {"--solver", "online", "-o", filepath.Join(dir, "a.model")},
 		"validate": {"-m", model},

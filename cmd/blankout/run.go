@@ -97,7 +97,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; see blankout train --help")
 	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels for the events of -d")
 	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
 	f.BoolVar(&o.reset, "reset", false, "start from nothing; move existing checkpoints to set-aside-N")
@@ -106,10 +106,10 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	f.BoolVar(&o.untilEnd, "until-end", false, "stop at the current end of the topic")
 	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while learning")
 	f.BoolVar(&o.serveOn, "keep-serving", false, "as --serve, and continue after the last event until a signal")
-	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3, skip saves it")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn some of the partitions as a member of group `NAME` [group.name]")
+	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
+	f.StringVar(&o.group, "group", "", "learn shards as a member of group `NAME` [group.name]")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))

@@ -49,7 +49,7 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 // dictionary that is soon full, or crosses.
 func freshConfig(kind int) Config {
 	c := DefaultConfig()
-	c.Text, c.Drop, c.Categorical, c.MaxWeight = []string{"text"}, []string{"dropped"}, []string{"postcode"}, 2
+	c.Text, c.Drop, c.Categorical = []string{"text"}, []string{"dropped"}, []string{"postcode"}
 	c.ID, c.Weight, c.Time = "id", "w", "at"
 	switch kind % 4 {
 	case 1:
