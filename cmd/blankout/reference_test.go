@@ -31,7 +31,7 @@ var updateReference = flag.Bool("update-reference", false, "rewrite docs/referen
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
-		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`. A test compares it with the code.\n" +
+		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`.\n" +
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
 		"Names that end in `_total` are counters, all others gauges. Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
@@ -162,7 +162,7 @@ func referenceReasons(t *testing.T) string {
 		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
 	}
 	var out strings.Builder
-	out.WriteString("\n## Reasons of refusals\n\nThe metrics, dead letters and reports use these reasons. The detail in a message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
+	out.WriteString("\n## Reasons of refusals\n\nA message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
 	for _, m := range reasons {
 		fmt.Fprintf(&out, "| `%s` | %s |\n", m[1], cell(m[2]))
 	}
