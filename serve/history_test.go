@@ -26,8 +26,8 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 		{func() {}, ""},
 		{func() { status.Started = time.Unix(1, 0) }, "start "},
 		{func() { status.DriftAlarms = 2 }, "start drift "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "a"}, Lead: true}} }, "start drift "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "b"}, Lead: true}} }, "start drift promoted "},
+		{func() { status.Challengers = []run.ChallengerStatus{{Standing: run.Standing{Name: "a"}, Leader: true}} }, "start drift "},
+		{func() { status.Challengers = []run.ChallengerStatus{{Standing: run.Standing{Name: "b"}, Leader: true}} }, "start drift promoted "},
 		{func() { status.NotReady = "stopped" }, "start drift promoted stop "},
 	} {
 		step.change()

@@ -114,8 +114,8 @@ var mainMetrics = []metric{
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
-	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the leader, else 0 ([[challenger]]).",
-		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Lead); return &x })},
+	{"blankout_challenger_leader", gauge, []string{"learner"}, "1 for the leader, else 0 ([[challenger]]).",
+		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Leader); return &x })},
 	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner minus the leader's on the same events: log-loss, squared error or deviance. Total, or of the latest whole window.",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
 			if r.Compared == nil {

@@ -119,7 +119,7 @@ type Service struct {
 	// Learner returns the newest model of the learner with the given name, or nil. The function itself is nil for a
 	// single learner.
 	Learner func(name string) *served.Model
-	// Promote makes the named learner the leading learner. It returns once a checkpoint contains the change; see
+	// Promote makes the named learner the leader. It returns once a checkpoint contains the change; see
 	// run.Runner.Promote. Nil disables such requests.
 	Promote func(ctx context.Context, name string) error
 	// Validate requests a validation. Nil disables such requests.

@@ -250,7 +250,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 		for _, x := range i.Learners {
-			if x.Lead {
+			if x.Leader {
 				i.Learner = x.Name
 			}
 		}

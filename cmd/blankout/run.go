@@ -206,7 +206,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	s.runner.Config.KeepServing = o.serveOn
 	if o.answers {
-		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
+		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Challengers.LeaderName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
 	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
@@ -282,7 +282,7 @@ type runSummary struct {
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings are warnings about probable mistakes in the stream or its settings.
 	Warnings []health.Warning `json:"warnings"`
-	// Learners compares the learners of the stream with the leading learner, if there are several, as GET /v1/learners
+	// Learners compares the learners of the stream with the leader, if there are several, as GET /v1/learners
 	// does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary

@@ -236,11 +236,11 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	path, file, live := s.path, s.file, s.model.Model.(*model.Linear) // readSaved has checked this type
-	contest, err := run.ReadContest(file.Blocks)
+	challengers, err := run.ReadChallengers(file.Blocks)
 	if err != nil {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	c.TakeLearner(contest.Lead)
+	c.TakeLearner(challengers.Leader)
 	settings := config.Fingerprint(c.Learner, c.Record, c.Validate.Config)
 	joined := o.labels != "" || len(c.Labels.Topics) > 0
 	if joined {
