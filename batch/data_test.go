@@ -116,9 +116,7 @@ func TestBuilderRefusesBadExamples(t *testing.T) {
 		es := []event.Example{{Features: one, Weight: 1}, e, {Features: one, Weight: 1}}
 		_, err := gather(es, 0)
 		_, packed := gather(es, 1)
-		if err == nil || packed == nil || err.Error() != packed.Error() || !strings.Contains(err.Error(), "offset 7:") {
-			t.Errorf("%s: %v, packed %v", name, err, packed)
-		}
+		must.True(t, err != nil && packed != nil && err.Error() == packed.Error() && strings.Contains(err.Error(), "offset 7:"), "%s: %v, packed %v", name, err, packed)
 	}
 }
 
@@ -131,9 +129,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {
 		s := NewSummer(d, d.Columns(), threads)
-		if len(s.partial) < 8 {
-			t.Fatalf("%d groups: too few to show anything", len(s.partial))
-		}
+		must.Require(t, len(s.partial) >= 8, "%d groups: too few to show anything", len(s.partial))
 		out := make([]float64, d.Columns(), d.Columns()+1)
 		rows := 0
 		total := s.Sum(out, func(lo, hi int, acc []float64) float64 {
@@ -157,9 +153,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 			want = out
 		}
 		for i := range want {
-			if out[i] != want[i] {
-				t.Fatalf("%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
-			}
+			must.Require(t, out[i] == want[i], "%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
 		}
 	}
 }
@@ -286,8 +280,6 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 				}
 			}
 		}
-		if changed == 0 {
-			t.Errorf("%v has changed nothing", noise)
-		}
+		must.True(t, changed != 0, "%v has changed nothing", noise)
 	}
 }

@@ -116,12 +116,8 @@ func TestMissingIsMeasuredAsPredicted(t *testing.T) {
 					t.Fatalf("%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
 				}
 			}
-			if r == model.MissingRescale && scaled < 200 {
-				t.Errorf("only %d events were rescaled", scaled)
-			}
-			if fallback > 100 {
-				t.Errorf("%d events were not filled in", fallback)
-			}
+			must.True(t, r != model.MissingRescale || scaled >= 200, "only %d events were rescaled", scaled)
+			must.True(t, fallback <= 100, "%d events were not filled in", fallback)
 		}
 	}
 }
@@ -165,9 +161,7 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 		want  model.MissingPolicy
 	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		if !m.Missing.ColumnsCanBeMissing || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
-			t.Errorf("noise %s: %+v", c.noise, m.Missing)
-		}
+		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[c.bin] == model.OnePolicy(c.want), "noise %s: %+v", c.noise, m.Missing)
 		if x := m.Standardized(&events[0], event.Vec{}); x.Len() != events[0].Features.Len() {
 			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
 		}
@@ -412,9 +406,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 							}
 						}
 						in /= float64(len(fresh))
-						if !(in > 0.86 && in < 0.93) {
-							t.Errorf("%.3f of the targets lie within their interval", in)
-						}
+						must.True(t, in > 0.86 && in < 0.93, "%.3f of the targets lie within their interval", in)
 					})
 				}
 			}
@@ -485,18 +477,14 @@ func TestWithoutPart(t *testing.T) {
 		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {
 			t.Errorf("%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
 		}
-		if *g.ForecastWith[1] <= *g.ForecastWith[0] {
-			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
-		}
+		must.True(t, *g.ForecastWith[1] > *g.ForecastWith[0], "the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 	}
 	// If features have no fields, as in the svmlight format, only the feature itself is deleted.
 	for i := range events {
 		events[i].Field = nil
 	}
 	g, err := WithoutPart(m, events, "feature", m.Namer()(1), []float64{0})
-	if err != nil || g.With > 10 || g.Without < 30 {
-		t.Errorf("feature: %+v, %v", g, err)
-	}
+	must.True(t, err == nil && g.With <= 10 && g.Without >= 30, "feature: %+v, %v", g, err)
 	for _, c := range [][2]string{{"field", "z"}, {"field", ""}, {"group", "a"}, {"feature", "nothing"}} {
 		var unknown *UnknownPartError
 		if _, err := WithoutPart(m, events, c[0], c[1], []float64{0}); !errors.As(err, &unknown) {

@@ -36,9 +36,7 @@ func TestAfterAStep(t *testing.T) {
 				}
 				close := func(what string, a, b float64) {
 					t.Helper()
-					if !(math.Abs(a-b) <= 1e-10*(1+math.Abs(b))) {
-						t.Errorf("%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
-					}
+					must.True(t, math.Abs(a-b) <= 1e-10*(1+math.Abs(b)), "%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
 				}
 				o.Smooth(0.1)
 				fresh.Smooth(0.1)
@@ -48,9 +46,7 @@ func TestAfterAStep(t *testing.T) {
 				gap := o.stepGap(w, 0.7)
 				passes := o.Passes()
 				value := o.ValueGrad(w, grad)
-				if o.Passes() != passes {
-					t.Errorf("%v %v %v: the gradient takes a pass", l, n, it)
-				}
+				must.True(t, o.Passes() == passes, "%v %v %v: the gradient takes a pass", l, n, it)
 				close("value", value, fresh.ValueGrad(w, want))
 				for i := range grad {
 					close("gradient", grad[i], want[i])
@@ -102,9 +98,7 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 		must.Do(t, c.solve(context.Background(), system{a}, grad, diag, p, 1e-5, func([]float64) bool { products++; return false }))
 		system{a}.HessVec(p, hp)
 		for i := range hp {
-			if math.Abs(hp[i]+grad[i]) > 1e-3 {
-				t.Fatalf("residual %v", hp[i]+grad[i])
-			}
+			must.Require(t, math.Abs(hp[i]+grad[i]) <= 1e-3, "residual %v", hp[i]+grad[i])
 		}
 		return products
 	}
@@ -186,15 +180,11 @@ func TestDual(t *testing.T) {
 				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
 				o.ValueGrad(w, grad)
 				d := o.dual()
-				if d == nil || !d.exact {
-					t.Fatal("no dual of the majoriser")
-				}
+				must.Require(t, d != nil && d.exact, "no dual of the majoriser")
 				o.HessVec(w, grad)
 				d.apply(grad, back)
 				for i := range w {
-					if math.Abs(back[i]-w[i]) > 1e-9 {
-						t.Fatalf("parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
-					}
+					must.Require(t, math.Abs(back[i]-w[i]) <= 1e-9, "parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
 				}
 				o.Majorise(false)
 				if o.plainHinge() > 0 {
@@ -209,9 +199,7 @@ func TestDual(t *testing.T) {
 					best = min(best, r.Objective)
 				}
 				for i, v := range values[:3] {
-					if v > best+1e-7*math.Abs(best) {
-						t.Errorf("solver %d: objective %.12g, best %.12g", i, v, best)
-					}
+					must.True(t, v <= best+1e-7*math.Abs(best), "solver %d: objective %.12g, best %.12g", i, v, best)
 				}
 			})
 		}
@@ -222,16 +210,12 @@ func TestDualIsForFewRows(t *testing.T) {
 	p := windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 30, 28, 14)
 	o := must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-	if o.dual() != nil {
-		t.Error("a dual larger than the primal")
-	}
+	must.True(t, o.dual() == nil, "a dual larger than the primal")
 	p = windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 20, 300, 15)
 	p.Penalty.R[len(p.Penalty.R)-1] = 0
 	o = must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-	if o.dual() != nil {
-		t.Error("a dual with a parameter that nothing holds")
-	}
+	must.True(t, o.dual() == nil, "a dual with a parameter that nothing holds")
 }
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {
@@ -258,9 +242,7 @@ func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
 		}
 		held = append([]int{i}, held...)
 		held = held[:min(len(held), 3)]
-		if c.computed != want {
-			t.Fatalf("%d rows computed, want %d", c.computed, want)
-		}
+		must.Require(t, c.computed == want, "%d rows computed, want %d", c.computed, want)
 	}
 }
 
@@ -433,9 +415,7 @@ func TestQuantileAmongOutliers(t *testing.T) {
 			c := DefaultConfig()
 			c.Loss, c.Noise = "quantile:0.9", noise
 			fit, err := Train(context.Background(), data, c)
-			if err != nil {
-				t.Fatalf("size %g, noise %s: %v", size, noise, err)
-			}
+			must.Require(t, err == nil, "size %g, noise %s: %v", size, noise, err)
 			if !fit.Converged {
 				t.Errorf("size %g, noise %s: %+v", size, noise, fit.Solution)
 			}

@@ -3,6 +3,8 @@ package batch
 import (
 	"math"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPercent checks that a fraction is formatted in percent with two significant digits and at most four decimals.
@@ -52,7 +54,5 @@ func TestValidationAlarm(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if (&Validation{}).alarm() != "" {
-		t.Error("a report of nothing is an alarm")
-	}
+	must.True(t, (&Validation{}).alarm() == "", "a report of nothing is an alarm")
 }

@@ -175,9 +175,7 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	o.HessVec(v, out)
 	for i := range out {
 		want := b.At(i, 0) - 2*b.At(i, len(v)-1)
-		if math.Abs(want-out[i]) > 1e-10*(1+math.Abs(want)) {
-			t.Errorf("%s: product with the majorizer at %d: %v, by the matrix %v", name, i, out[i], want)
-		}
+		must.True(t, math.Abs(want-out[i]) <= 1e-10*(1+math.Abs(want)), "%s: product with the majorizer at %d: %v, by the matrix %v", name, i, out[i], want)
 	}
 }
 
@@ -196,9 +194,7 @@ func TestSilentIsSolved(t *testing.T) {
 				continue
 			}
 			best := solve(t, o, Options{Tol: 1e-9})
-			if !best.Converged || best.Gap > 1.1e-9*best.Objective {
-				t.Errorf("%s: newton: %+v", name, best)
-			}
+			must.True(t, best.Converged && best.Gap <= 1.1e-9*best.Objective, "%s: newton: %+v", name, best)
 			for _, s := range []Solver{IRLS, LBFGS} {
 				other := solve(t, newExpected(t, d, y, l, n, 1, it), Options{Solver: s, Tol: 1e-7, MaxIterations: 5000})
 				if off := other.Objective - best.Objective; !(math.Abs(off) <= 2e-7*best.Objective) {
@@ -254,9 +250,7 @@ func TestSilentRegression(t *testing.T) {
 			for i, x := range x {
 				sum += slowSilent(x, best.W, dead, of, l, target[i], best.W[5], n)
 			}
-			if math.Abs(sum-best.Objective) > 1e-9*math.Abs(sum) {
-				t.Errorf("%s %v: objective %v, want %v", name, l, best.Objective, sum)
-			}
+			must.True(t, math.Abs(sum-best.Objective) <= 1e-9*math.Abs(sum), "%s %v: objective %v, want %v", name, l, best.Objective, sum)
 			other := solve(t, newExpected(t, d, target, l, n, 1, FreeIntercept), Options{Solver: LBFGS, Tol: 1e-5})
 			if off := other.Objective - best.Objective; math.Abs(off) > 1e-4*(1+math.Abs(best.Objective)) {
 				t.Errorf("%s %v: lbfgs ends %g above newton", name, l, off)
@@ -305,9 +299,7 @@ func TestSilentCopies(t *testing.T) {
 		if fraction := float64(alive) / float64(all); math.Abs(fraction-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
 			t.Errorf("%v of the features are alive", fraction)
 		}
-		if (together == 4000) != groups {
-			t.Errorf("groups %v: %d of 4000 pairs of a group die together", groups, together)
-		}
+		must.True(t, (together == 4000) == groups, "groups %v: %d of 4000 pairs of a group die together", groups, together)
 	}
 }
 
@@ -320,21 +312,15 @@ func TestSilentRobust(t *testing.T) {
 	c.Loss, c.Noise = "t-logistic:1.5", "silent:0.5"
 	fit := must.Get(Train(context.Background(), d, c))(t)
 	xi, err := fit.Influences(d, c)
-	if err != nil || len(xi[0]) != d.Rows() {
-		t.Fatalf("%d influences, %v", len(xi[0]), err)
-	}
+	must.Require(t, err == nil && len(xi[0]) == d.Rows(), "%d influences, %v", len(xi[0]), err)
 	for i, v := range xi[0] {
-		if !(v > 0 && v <= 1) {
-			t.Errorf("the influence of example %d is %v", i, v)
-		}
+		must.True(t, v > 0 && v <= 1, "the influence of example %d is %v", i, v)
 	}
 	l := must.Get(loss.NewTLogistic(1.5))(t)
 	o := must.Get(NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2))(t)
 	grad := make([]float64, o.Dim())
 	o.ValueGrad(fit.Problems[0].W, grad)
-	if norm2(grad) > 1e-3 {
-		t.Errorf("the gradient at the minimum is %v", grad)
-	}
+	must.True(t, norm2(grad) <= 1e-3, "the gradient at the minimum is %v", grad)
 	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
 }
 
@@ -422,9 +408,7 @@ func TestGoldenSilent(t *testing.T) {
 			}
 		}
 	}
-	if len(golden.Cases) != 44 {
-		t.Errorf("%d cases", len(golden.Cases))
-	}
+	must.True(t, len(golden.Cases) == 44, "%d cases", len(golden.Cases))
 }
 
 // TestDeadValues checks the values of dead features that are computed from given raw readings.
@@ -475,13 +459,9 @@ func TestDeadValues(t *testing.T) {
 	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
 	for _, g := range []*DeadValueReadings{&g, of} {
 		dead := g.Numbers(schema)
-		if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
-			t.Fatalf("numbers are %+v", dead)
-		}
+		must.Require(t, dead != nil && slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}), "numbers are %+v", dead)
 		for i := range want {
-			if math.Abs(dead.Reads[i]-want[i]) > 1e-12 {
-				t.Errorf("%+v, want %v", dead, want)
-			}
+			must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
 		}
 	}
 	if dead := (&DeadValueReadings{}).Numbers(schema); dead != nil {
@@ -620,9 +600,7 @@ func TestDeathsApply(t *testing.T) {
 					want += p * (f - y[at]) * (f - y[at]) / 4
 				}
 			}
-			if math.Abs(got-want) > 1e-9*math.Abs(want) {
-				t.Errorf("%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
-			}
+			must.True(t, math.Abs(got-want) <= 1e-9*math.Abs(want), "%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
 		}
 		if c.bends { // Newton's method finds the minimum too
 			config := DefaultConfig()
@@ -651,9 +629,7 @@ func TestSilentInTheDual(t *testing.T) {
 				}
 				o := problem()
 				o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-				if o.dual() == nil {
-					t.Fatal("no dual")
-				}
+				must.Require(t, o.dual() != nil, "no dual")
 				a := solve(t, problem(), Options{Solver: s, Tol: 1e-12, Dual: true})
 				b := solve(t, problem(), Options{Solver: s, Tol: 1e-12})
 				if far := problems.Relative(a.W, b.W); far > 1e-5 || a.Iterations > b.Iterations+3 {

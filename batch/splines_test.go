@@ -61,9 +61,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 			}
 			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
 				Penalty: Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return o
 		}
 		o, plain := objective(curved), objective(summed)
@@ -102,9 +100,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 				got += twice * w[i] * matrix[i*n+j] * w[j]
 			}
 		}
-		if math.Abs(got-want) > 1e-9*want {
-			t.Errorf("%v: w'V w is %v by the matrix, %v by gather", noise, got, want)
-		}
+		must.True(t, math.Abs(got-want) <= 1e-9*want, "%v: w'V w is %v by the matrix, %v by gather", noise, got, want)
 	}
 }
 
@@ -123,9 +119,7 @@ func TestSplinesAreDeletedTogether(t *testing.T) {
 			if dead[curved.splines.Source(column)-1] {
 				want = 0
 			}
-			if math.Abs(x.Value[j]-want) > 1e-12 {
-				t.Errorf("event %d, column %d: %v, want %v", i, column, x.Value[j], want)
-			}
+			must.True(t, math.Abs(x.Value[j]-want) <= 1e-12, "event %d, column %d: %v, want %v", i, column, x.Value[j], want)
 		}
 	}
 }

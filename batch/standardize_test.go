@@ -98,9 +98,7 @@ func TestStandardizerFit(t *testing.T) {
 				}
 			}
 			again := m.Standardized(&e, event.Vec{})
-			if fitted.Label(i) != e.Label || fitted.Weight(i) != e.Weight {
-				t.Fatalf("%s: row %d has another label or weight", mode, i)
-			}
+			must.Require(t, fitted.Label(i) == e.Label && fitted.Weight(i) == e.Weight, "%s: row %d has another label or weight", mode, i)
 			for j, c := range again.Index {
 				if y, _ := valueOf(got, c); y != again.Value[j] {
 					t.Fatalf("%s, row %d, column %d: the model makes %v of it, Fit %v", mode, i, c, again.Value[j], y)
@@ -179,9 +177,7 @@ func TestStandardizerTransforms(t *testing.T) {
 			plain, none := logLoss(Standardizer{Transform: model.TransformNone})
 			_, single := logLoss(Standardizer{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
 			want := []model.Transform{"", "", "", "", ""}
-			if !slices.Equal(none, want) {
-				t.Errorf("sigma %v, none: %q", sigma, none)
-			}
+			must.True(t, slices.Equal(none, want), "sigma %v, none: %q", sigma, none)
 			if sigma == 3 {
 				want = []model.Transform{"", "", "", "asinh", "asinh"}
 			}
@@ -211,9 +207,7 @@ func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 	}
 	_, m, err := fit.Fit(b.Data(schema))
 	must.Do(t, err)
-	if !slices.Equal(m.Scaler.Dense, []uint32{1, 2}) {
-		t.Errorf("dense columns %v, want 1 and 2", m.Scaler.Dense)
-	}
+	must.True(t, slices.Equal(m.Scaler.Dense, []uint32{1, 2}), "dense columns %v, want 1 and 2", m.Scaler.Dense)
 }
 
 // TestStandardizerCountsWeights checks that an example of weight 3 is standardized as three examples, and one of weight 0
@@ -263,9 +257,7 @@ func TestFarthestOutliers(t *testing.T) {
 		t.Errorf("column %d is wild", column)
 	}
 	column, largest, usual, ok := build(-1e7).FarthestOutlier()
-	if !ok || column != 9 || largest != 1e7 || math.Abs(usual-1) > 0.3 {
-		t.Errorf("%d %g %g %v", column, largest, usual, ok)
-	}
+	must.True(t, ok && column == 9 && largest == 1e7 && math.Abs(usual-1) <= 0.3, "%d %g %g %v", column, largest, usual, ok)
 }
 
 // TestStandardizerPresence checks which numbers get a presence column in the exact solution. A number that many
@@ -304,9 +296,7 @@ func TestStandardizerPresence(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise = "dropout:0.1"
 		trained, err := Train(t.Context(), d, c)
-		if err != nil || !trained.Converged {
-			t.Fatal(err)
-		}
+		must.Require(t, err == nil && trained.Converged, "%v", err)
 		return m.Scaler.Splines, trained.TrainError(d)
 	}
 	splines, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
@@ -314,9 +304,7 @@ func TestStandardizerPresence(t *testing.T) {
 		t.Fatalf("%+v, want the presence of column 20", splines)
 	}
 	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
-	if splines != nil {
-		t.Errorf("not asked for: %+v", splines)
-	}
+	must.True(t, splines == nil, "not asked for: %+v", splines)
 	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}

@@ -70,9 +70,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))(t)
 				value := o.ValueGrad(s.W, nil)
 				// J decreases at least as much as the majorizer.
-				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
-					t.Fatalf("step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
-				}
+				must.Require(t, last-value >= (at-s.Objective)*(1-1e-9)-1e-9, "step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
 				w, last = s.W, value
 			}
 		}
@@ -99,16 +97,12 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 	opt := Options{Tol: 1e-6, Starts: 3, Seed: 5}
 	res := must.Get(Solve(context.Background(), o, opt))(t)
 	again, err := Solve(context.Background(), o, opt)
-	if err != nil || !slices.Equal(again.W, res.W) {
-		t.Errorf("a second run differs (%v)", err)
-	}
+	must.True(t, err == nil && slices.Equal(again.W, res.W), "a second run differs (%v)", err)
 	xi := o.Influences(res.W)
 	order := make([]int, len(xi))
 	for i := range order {
 		order[i] = i
-		if !(xi[i] > 0 && xi[i] <= 1) {
-			t.Fatalf("influence %v", xi[i])
-		}
+		must.Require(t, xi[i] > 0 && xi[i] <= 1, "influence %v", xi[i])
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		if xi[a] < xi[b] {
@@ -122,9 +116,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 			found++
 		}
 	}
-	if found < len(wrong)-2 {
-		t.Errorf("of %d wrong labels %d are among the smallest influences", len(wrong), found)
-	}
+	must.True(t, found >= len(wrong)-2, "of %d wrong labels %d are among the smallest influences", len(wrong), found)
 }
 
 func TestTLogisticBadInput(t *testing.T) {
@@ -155,9 +147,7 @@ func TestTLogisticBadInput(t *testing.T) {
 			continue
 		}
 		for _, w := range append(r.W, r.Objective) {
-			if w-w != 0 {
-				t.Errorf("%s: %v", name, r)
-			}
+			must.True(t, w-w == 0, "%s: %v", name, r)
 		}
 	}
 }

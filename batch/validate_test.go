@@ -73,12 +73,8 @@ func TestValidateIsTrain(t *testing.T) {
 				}
 			}
 			fit := must.Get(batch.Train(context.Background(), b.Data(tt.schema), train))(t)
-			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-				t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
-			}
-			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
-				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
-			}
+			must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+			must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= r.Gap, "gap %v with certificate %v", r.Gap, r.Certificate)
 			// The returned model must have the exact weights: for raw events, its Scaler must give the same scores.
 			wrong, held := 0, 0
 			for i := range tt.all {
@@ -165,9 +161,7 @@ func TestForecastIsSimulation(t *testing.T) {
 					t.Errorf("at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
 				}
 				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
-				if math.Abs(*r.Live.Robustness[k]-simulated) > 1.5 {
-					t.Errorf("at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
-				}
+				must.True(t, math.Abs(*r.Live.Robustness[k]-simulated) <= 1.5, "at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
 			}
 			name := tt.schema.Namer()
 			kinds := map[string]int{}
@@ -193,9 +187,7 @@ func TestForecastIsSimulation(t *testing.T) {
 					t.Errorf("%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
 				}
 			}
-			if kinds["feature"] == 0 || tt.all[0].Field != nil && (kinds["group"] != 2 || kinds["field"] != 20) {
-				t.Errorf("failures by kind: %v", kinds)
-			}
+			must.True(t, kinds["feature"] != 0 && (tt.all[0].Field == nil || kinds["group"] == 2 && kinds["field"] == 20), "failures by kind: %v", kinds)
 		})
 	}
 }
@@ -227,16 +219,12 @@ func TestFailureOfCross(t *testing.T) {
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
 	report, _ := must.Get2(v.Validate(t.Context(), c))(t)
 	for name, side := range map[string]batch.ModelMeasures{"live": report.Live, "exact": report.Exact} {
-		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
-			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
-		}
+		must.True(t, math.Abs(*side.Robustness[0]-*side.Error) <= 1e-9, "%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
 	}
 	want := map[string][]int{"field a": {0, 2}, "field b": {1, 2}, "group left": {0, 2}, "group right": {1, 2}}
 	for _, f := range report.Failures {
 		lost, ok := want[f.Kind+" "+f.Name]
-		if f.Kind == "field" && !ok {
-			t.Errorf("%s dies by itself", f.Name)
-		}
+		must.True(t, f.Kind != "field" || ok, "%s dies by itself", f.Name)
 		if !ok {
 			continue
 		}
@@ -251,13 +239,9 @@ func TestFailureOfCross(t *testing.T) {
 				wrong++
 			}
 		}
-		if f.Live != 100*wrong/float64(len(all)) {
-			t.Errorf("%s %s: %v, want %v", f.Kind, f.Name, f.Live, 100*wrong/float64(len(all)))
-		}
+		must.True(t, f.Live == 100*wrong/float64(len(all)), "%s %s: %v, want %v", f.Kind, f.Name, f.Live, 100*wrong/float64(len(all)))
 	}
-	if len(want) > 0 {
-		t.Errorf("missing %v", want)
-	}
+	must.True(t, len(want) <= 0, "missing %v", want)
 }
 
 // TestValidateMissing checks that events with missing fields are measured with the model's own missing policy.
@@ -295,12 +279,8 @@ func TestValidateMissing(t *testing.T) {
 		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", policy, *report.Live.Error, *report.Live.Robustness[0], want)
 		}
-		if math.Abs(*report.Live.LogLoss-loss/held) > 1e-9 {
-			t.Errorf("%s: log-loss %v, as answered %v", policy, *report.Live.LogLoss, loss/held)
-		}
-		if exact.Missing != live.Missing {
-			t.Errorf("%s: the exact solution has another rule, %v", policy, exact.Missing)
-		}
+		must.True(t, math.Abs(*report.Live.LogLoss-loss/held) <= 1e-9, "%s: log-loss %v, as answered %v", policy, *report.Live.LogLoss, loss/held)
+		must.True(t, exact.Missing == live.Missing, "%s: the exact solution has another rule, %v", policy, exact.Missing)
 	}
 }
 
@@ -315,9 +295,7 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 		} else {
 			err = v.HeldOut(&all[i])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return v
 }
@@ -382,9 +360,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
 			}
-			if !(r.Live.Objective > r.Exact.Objective) {
-				t.Errorf("%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
-			}
+			must.True(t, r.Live.Objective > r.Exact.Objective, "%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
 		}
 	}
 }
@@ -448,9 +424,7 @@ func TestHalvesAreFair(t *testing.T) {
 	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
 	// 30 weights for 400 events overfit by about 30/800 nats, while the loss is about 0.5 nats. The overfitting is
 	// larger than the true gap.
-	if gaps[0] < 0.04 || math.Abs(gaps[1]) > gaps[0]/4 {
-		t.Errorf("the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
-	}
+	must.True(t, gaps[0] >= 0.04 && math.Abs(gaps[1]) <= gaps[0]/4, "the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
 }
 
 // TestValidateByLevel checks the validation of a live model that predicts with several noise levels. The error of each
@@ -492,9 +466,7 @@ func TestValidateByLevel(t *testing.T) {
 				wrong += 100. / 2000
 			}
 		}
-		if math.Abs(wrong-m.said) > 1e-9 {
-			t.Errorf("%s: %v %% wrong, the validation says %v", name, wrong, m.said)
-		}
+		must.True(t, math.Abs(wrong-m.said) <= 1e-9, "%s: %v %% wrong, the validation says %v", name, wrong, m.said)
 	}
 	alone, err := batch.NewEvidence(live.Alone()), error(nil)
 	for i := 0; i < len(all) && err == nil; i += 10 {
@@ -503,9 +475,7 @@ func TestValidateByLevel(t *testing.T) {
 	for i := 1; i < len(all) && err == nil; i += 10 {
 		err = alone.Learned(&all[i], 1)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise = live.Loss, live.Noise
 	one, _ := must.Get2(alone.Validate(t.Context(), c))(t)
@@ -600,9 +570,7 @@ func TestValidateRegression(t *testing.T) {
 				}
 				source := oneBatch(learned)
 				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
 					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				}
@@ -631,9 +599,7 @@ func TestValidateRegression(t *testing.T) {
 					if fraction := within / weight; !(fraction > 0.8 && fraction < 0.99) {
 						t.Errorf("%v of the targets within nine in ten", fraction)
 					}
-					if side.to.Error != nil || side.to.LogLoss != nil {
-						t.Errorf("measures of classes: %+v", side.to)
-					}
+					must.True(t, side.to.Error == nil && side.to.LogLoss == nil, "measures of classes: %+v", side.to)
 				}
 			})
 		}
@@ -685,9 +651,7 @@ func TestValidateRegressionOutside(t *testing.T) {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
 	r, _ := must.Get2(v.Validate(t.Context(), c))(t)
-	if math.Abs(r.Live.Objective-want) > 1e-9*want {
-		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
-	}
+	must.True(t, math.Abs(r.Live.Objective-want) <= 1e-9*want, "live objective %.12g, want %.12g", r.Live.Objective, want)
 }
 
 // TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
@@ -857,9 +821,7 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	config.Loss, config.L2 = "poisson", 0.1
 	fit := must.Get(batch.Train(t.Context(), d, config))(t)
 	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
-	if math.Abs(w) < 0.01 {
-		t.Fatalf("a weight of %v: nothing to see", w)
-	}
+	must.Require(t, math.Abs(w) >= 0.01, "a weight of %v: nothing to see", w)
 	expect := func(of func(x, f float64) float64) (sum float64) {
 		for i := range d.Rows() {
 			x := 0.0
@@ -894,13 +856,9 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 			{"exact", p.Exact, expect(c.exact), 1e-12},
 			{"sampled", p.Sampled, expect(c.sampled), 4 * p.SampledError / math.Abs(p.Sampled)},
 		} {
-			if math.Abs(x.got-x.want) > x.tol*math.Abs(x.want) {
-				t.Errorf("%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
-			}
+			must.True(t, math.Abs(x.got-x.want) <= x.tol*math.Abs(x.want), "%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
 		}
-		if p.SampledError > 0.05*math.Abs(p.Sampled) {
-			t.Errorf("%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
-		}
+		must.True(t, p.SampledError <= 0.05*math.Abs(p.Sampled), "%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
 	}
 }
 
@@ -920,9 +878,7 @@ func TestValidateRegressionIsTrain(t *testing.T) {
 	train := batch.DefaultConfig()
 	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
 	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
-	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
-	}
+	must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 	for column := range uint32(6) {
 		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
 			t.Errorf("weight %d: %v, train says %v", column, got, want)

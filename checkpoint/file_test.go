@@ -49,9 +49,7 @@ func sameBlocks(a, b []event.Block) bool {
 func TestRoundTrip(t *testing.T) {
 	for _, blocks := range [][]event.Block{nil, sample, {{Name: "big", Data: make([]byte, 1<<20)}}} {
 		f, err := Decode(encode(t, Kernel, blocks...))
-		if err != nil || f.Kind != Kernel || !sameBlocks(f.Blocks, blocks) {
-			t.Errorf("%d blocks: %+v, %v", len(blocks), f, err)
-		}
+		must.True(t, err == nil && f.Kind == Kernel && sameBlocks(f.Blocks, blocks), "%d blocks: %+v, %v", len(blocks), f, err)
 	}
 	if _, err := (&File{Name: "x"}).Block("rows"); err == nil || !strings.Contains(err.Error(), `x: no block "rows"`) {
 		t.Errorf("missing block: %v", err)
@@ -66,9 +64,7 @@ func TestGoldenFile(t *testing.T) {
 		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
 	want := must.Get(os.ReadFile(path))(t)
-	if !bytes.Equal(got, want) {
-		t.Errorf("the encoding has changed:\n%q\n%q", got, want)
-	}
+	must.True(t, bytes.Equal(got, want), "the encoding has changed:\n%q\n%q", got, want)
 }
 
 func TestWriteRefuses(t *testing.T) {
@@ -80,9 +76,7 @@ func TestWriteRefuses(t *testing.T) {
 		},
 		"writer": func() error { return Write(failingWriter{}, Linear, slices.Values(sample)) },
 	} {
-		if write() == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.True(t, write() != nil, "%s: no error", name)
 	}
 }
 
@@ -97,9 +91,7 @@ func TestWriteStreams(t *testing.T) {
 	written.w = &bytes.Buffer{}
 	blocks := func(yield func(event.Block) bool) {
 		for i := range 4 {
-			if int64(i)<<20 > written.n+1<<17 {
-				t.Errorf("block %d asked for after %d bytes", i, written.n)
-			}
+			must.True(t, int64(i)<<20 <= written.n+1<<17, "block %d asked for after %d bytes", i, written.n)
 			if !yield(event.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
 				return
 			}
@@ -116,9 +108,7 @@ func decode(t *testing.T, data []byte) (*File, error) {
 	for _, check := range []bool{false, true} {
 		d := decoder{in: bytes.NewReader(data), size: len(data), check: check}
 		read, readErr := d.file()
-		if fmt.Sprint(readErr) != fmt.Sprint(err) || !check && !reflect.DeepEqual(read, f) {
-			t.Fatalf("read %+v, %v; decoded %+v, %v", read, readErr, f, err)
-		}
+		must.Require(t, fmt.Sprint(readErr) == fmt.Sprint(err) && (check || reflect.DeepEqual(read, f)), "read %+v, %v; decoded %+v, %v", read, readErr, f, err)
 	}
 	return f, err
 }
@@ -138,13 +128,9 @@ func TestReadLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.blankout")
 	must.Do(t, WriteFile(path, Linear, slices.Values(blocks)))
 	f, err := ReadFile(path)
-	if err != nil || len(f.Blocks) != len(blocks) {
-		t.Fatal(f, err)
-	}
+	must.Require(t, err == nil && len(f.Blocks) == len(blocks), "%v %v", f, err)
 	for i, b := range f.Blocks {
-		if b.Name != blocks[i].Name || !bytes.Equal(b.Data, blocks[i].Data) {
-			t.Errorf("block %d of %d bytes differs", i, len(blocks[i].Data))
-		}
+		must.True(t, b.Name == blocks[i].Name && bytes.Equal(b.Data, blocks[i].Data), "block %d of %d bytes differs", i, len(blocks[i].Data))
 	}
 	data := must.Get(os.ReadFile(path))(t)
 	if _, err := decode(t, data); err != nil {
@@ -170,9 +156,7 @@ func TestTruncated(t *testing.T) {
 		if n == 0 {
 			want = ErrForeign
 		}
-		if !errors.Is(err, want) {
-			t.Errorf("%d of %d bytes: %v, %v", n, len(data), f, err)
-		}
+		must.True(t, errors.Is(err, want), "%d of %d bytes: %v, %v", n, len(data), f, err)
 	}
 	if _, err := decode(t, append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a byte more: %v", err)
@@ -190,9 +174,7 @@ func TestEveryBit(t *testing.T) {
 			if at < len(Magic) {
 				want = ErrForeign
 			}
-			if !errors.Is(err, want) {
-				t.Fatalf("byte %d flipped by %#x: %v", at, flip, err)
-			}
+			must.Require(t, errors.Is(err, want), "byte %d flipped by %#x: %v", at, flip, err)
 		}
 	}
 }
@@ -244,9 +226,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.blankout")
 	must.Do(t, WriteFile(path, Linear, slices.Values(sample)))
 	f, err := ReadFile(path)
-	if err != nil || f.Name != "m.blankout" {
-		t.Errorf("%+v, %v", f, err)
-	}
+	must.True(t, err == nil && f.Name == "m.blankout", "%+v, %v", f, err)
 	must.Do(t, os.Truncate(path, 40))
 	if _, err := ReadFile(path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)

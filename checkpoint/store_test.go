@@ -40,9 +40,7 @@ func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	if errors.Is(err, ErrNone) {
 		return -1, nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(fmt.Sscan(string(f.Blocks[0].Data), &n))(t)
 	return n, refused
 }
@@ -71,9 +69,7 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 		t.Errorf("%v, %v", names, err)
 	}
 	f, err := s.LoadName(fileName(10))
-	if err != nil || string(f.Blocks[0].Data) != "10" {
-		t.Errorf("by name: %v, %v", f, err)
-	}
+	must.True(t, err == nil && string(f.Blocks[0].Data) == "10", "by name: %v, %v", f, err)
 	for _, name := range []string{fileName(3), "lock", "../" + fileName(10)} {
 		if _, err := s.LoadName(name); err == nil {
 			t.Errorf("%q loaded", name)
@@ -154,9 +150,7 @@ func TestStoreWithNothingValid(t *testing.T) {
 		damage(t, filepath.Join(dir, fileName(uint64(n))), func(b []byte) []byte { return nil })
 	}
 	_, refused, err := s.Load()
-	if err == nil || errors.Is(err, ErrNone) || len(refused) != 2 || !strings.Contains(err.Error(), "none of 2 checkpoints") {
-		t.Errorf("%v, %v", refused, err)
-	}
+	must.True(t, err != nil && !errors.Is(err, ErrNone) && len(refused) == 2 && strings.Contains(err.Error(), "none of 2 checkpoints"), "%v, %v", refused, err)
 }
 
 func TestSetAside(t *testing.T) {
@@ -238,13 +232,9 @@ func TestEachCallFails(t *testing.T) {
 			disk.failAt = 0 // the following calls of the test must not fail
 			got, refused := loaded(t, s)
 			disk.failAt = before
-			if got != acknowledged && got != n || refused != nil {
-				t.Fatalf("call %d fails: loaded %d, refused %v; %d was acknowledged", at, got, refused, acknowledged)
-			}
+			must.Require(t, (got == acknowledged || got == n) && refused == nil, "call %d fails: loaded %d, refused %v; %d was acknowledged", at, got, refused, acknowledged)
 		}
-		if failures > 1 {
-			t.Errorf("call %d fails: %d saves failed for it", at, failures)
-		}
+		must.True(t, failures <= 1, "call %d fails: %d saves failed for it", at, failures)
 		if disk.calls < at {
 			break // every call has failed once
 		}
@@ -273,9 +263,7 @@ func TestDiskFull(t *testing.T) {
 				t.Fatalf("%d bytes: loaded %d, want %d; damaged %v", size, got, newest, damaged)
 			}
 			for name := range disk.names {
-				if strings.HasSuffix(name, ".tmp") {
-					t.Fatalf("%d bytes: %s is left", size, name)
-				}
+				must.Require(t, !strings.HasSuffix(name, ".tmp"), "%d bytes: %s is left", size, name)
 			}
 		}
 		disk.full = 0
@@ -289,9 +277,7 @@ func TestDiskFull(t *testing.T) {
 			break
 		}
 	}
-	if refused < 100 {
-		t.Errorf("only %d saves met the full disk", refused)
-	}
+	must.True(t, refused >= 100, "only %d saves met the full disk", refused)
 }
 
 // TestEachCallCrashes simulates a power failure at each call. Data that was not synced is lost completely or in part.
@@ -576,9 +562,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -637,9 +621,7 @@ func TestLostDirectory(t *testing.T) {
 					act()
 					err = save(s, 2)
 				}
-				if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), dir) {
-					t.Errorf("the save: %v", err)
-				}
+				must.True(t, errors.Is(err, ErrLost) && strings.Contains(err.Error(), dir), "the save: %v", err)
 				for what, f := range map[string]func() error{
 					"another save":  func() error { return save(s, 3) },
 					"a start":       func() error { _, err := s.NextStart(); return err },
@@ -687,9 +669,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 			for _, n := range want {
 				wanted = append(wanted, fileName(n))
 			}
-			if !slices.Equal(names, wanted) {
-				t.Errorf("loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
-			}
+			must.True(t, slices.Equal(names, wanted), "loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
 		}
 	}
 }
@@ -719,9 +699,7 @@ func TestModes(t *testing.T) {
 			files++
 		}
 	}
-	if files != 4 {
-		t.Errorf("%d files", files)
-	}
+	must.True(t, files == 4, "%d files", files)
 	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
 	must.Do(t, errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)))
 	info := must.Get(os.Stat(model))(t)
@@ -771,9 +749,7 @@ func TestNumbersEnd(t *testing.T) {
 	for text, want := range map[string]uint64{"4294967293": 4294967294, "4294967294": 4294967295, "4294967295": 0, "9223372036854775807": 0, "18446744073709551616": 0, "-1": 0} {
 		must.Do(t, os.WriteFile(starts, []byte(text), 0o600))
 		n, err := s.NextStart()
-		if n != want || (err == nil) != (want > 0) {
-			t.Errorf("a start after %s: %d, %v", text, n, err)
-		}
+		must.True(t, n == want && (err == nil) == (want > 0), "a start after %s: %d, %v", text, n, err)
 		if now, _ := os.ReadFile(starts); want == 0 && string(now) != text {
 			t.Errorf("a start after %s left %s", text, now)
 		}

@@ -13,6 +13,7 @@ import (
 	"blankout/app/served"
 	"blankout/client"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 const models = "../tests/testdata/format1/"
@@ -25,13 +26,9 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
 		path := models + name + ".blankout"
 		m, err := client.Open(t.Context(), path, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		inner, err := served.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if m.Regression() || strings.Join(m.Classes(), " ") != "bad good" || m.Version() != inner.Version || m.Events() != inner.Events || !m.Published().Equal(inner.At) {
 			t.Errorf("%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
 		}
@@ -41,13 +38,9 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 		}
 		for _, e := range events {
 			got, err := m.Predict([]byte(e), explain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			want, err := inner.Predict([]byte(e), explain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			a, _ := json.Marshal(got)
 			if b, _ := json.Marshal(want); !bytes.Equal(a, b) || got.OnlyUnseen != want.OnlyUnseen {
 				t.Errorf("%s: %s:\n got  %s\n want %s", name, e, a, b)
@@ -58,9 +51,7 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	m, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var refused *client.RefusedError
 	if _, err := m.Predict([]byte(`{"x":`), 0); !errors.As(err, &refused) || refused.Reason != "syntax" || refused.Detail == "" {
 		t.Errorf("a record cut short: %v", err)
@@ -83,25 +74,17 @@ func TestErrors(t *testing.T) {
 // predicts.
 func TestOutsideProgram(t *testing.T) {
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	dir := t.TempDir()
 	main, err := os.ReadFile("testdata/outside/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sums, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, text := range map[string]string{
 		"main.go": string(main), "go.sum": string(sums),
 		"go.mod": "module example.org/outside\n\ngo 1.26\n\nrequire blankout v0.0.0\n\nreplace blankout => " + root + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	build := exec.Command("go", "build", "-mod=mod", "-o", "outside", ".")
 	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
@@ -112,11 +95,7 @@ func TestOutsideProgram(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	model, err := filepath.Abs(models + "checkpoint.blankout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	out, err := exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte(`"class":"good"`)) || !bytes.Contains(out, []byte(`"explanation":[{"feature":`)) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	must.True(t, err == nil && bytes.Contains(out, []byte(`"class":"good"`)) && bytes.Contains(out, []byte(`"explanation":[{"feature":`)), "%v\n%s", err, out)
 }

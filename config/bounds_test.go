@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blankout/internal/must"
 )
 
 // TestNegativeNumbersAreRefused checks that every key rejects numbers below zero with an error that names the key. Keys
@@ -26,9 +28,7 @@ func TestNegativeNumbersAreRefused(t *testing.T) {
 		tested++
 		refuses(t, k.path[len(k.path)-1], k.String()+"="+negative)
 	}
-	if tested < 30 {
-		t.Errorf("only %d keys are numbers", tested)
-	}
+	must.True(t, tested >= 30, "only %d keys are numbers", tested)
 }
 
 // TestBounds checks that each key accepts its largest valid value and rejects the next one.
@@ -78,9 +78,7 @@ func TestBoundOfIRLSBatch(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
-	if err == nil || !strings.Contains(err.Error(), "must lie in 0 to 100000") {
-		t.Errorf("one more: %v", err)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), "must lie in 0 to 100000"), "one more: %v", err)
 }
 
 // refuses checks that a configuration with these flags is rejected. The error must name the key, and the flag as the
@@ -92,9 +90,7 @@ func refuses(t *testing.T, name string, flags ...string) {
 		t.Errorf("%v is taken", flags)
 		return
 	}
-	if !strings.Contains(err.Error(), name) || !strings.HasPrefix(err.Error(), "--set") {
-		t.Errorf("%v: the error does not name %s and the flag: %v", flags, name, err)
-	}
+	must.True(t, strings.Contains(err.Error(), name) && strings.HasPrefix(err.Error(), "--set"), "%v: the error does not name %s and the flag: %v", flags, name, err)
 }
 
 // TestFilesThatAreNone checks that invalid configuration files are rejected with the reason: very long, or full
@@ -107,13 +103,9 @@ func TestFilesThatAreNone(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "f.toml")
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(c.text), 0o600))
 		_, err := Load(Source{File: file})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %.200v, want %q", name, err, c.want)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %.200v, want %q", name, err, c.want)
 	}
 	for set, want := range map[string]string{"learner.learning_rate=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
 		if err := loadWith(set); err == nil || !strings.Contains(err.Error(), want) {

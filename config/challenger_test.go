@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestChallengers(t *testing.T) {
@@ -41,12 +43,8 @@ promote = "auto"
 window = 20_000
 `)
 	l, err := Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(l.Challengers) != 2 || l.Validate.Directory != "[[challenger]]\n" {
-		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
-	}
+	must.Do(t, err)
+	must.Require(t, len(l.Challengers) == 2 && l.Validate.Directory == "[[challenger]]\n", "%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	big, two := l.Challengers[0], l.Challengers[1]
 	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||
 		!reflect.DeepEqual(big.Crosses, [][2]string{{"p", "q"}, {"[[challenger]]", "r"}}) || !slices.Equal(big.Drop, []string{"a", "b"}) ||
@@ -70,9 +68,7 @@ window = 20_000
 		}
 	}
 	var shown bytes.Buffer
-	if err := l.Show(&shown); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Show(&shown))
 	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + "\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + "\n", "learning_rate = 0.25 # --set\n"} {
 		if !strings.Contains(shown.String(), line) {
 			t.Errorf("%q is not shown in\n%s", line, shown.String())

@@ -22,9 +22,7 @@ import (
 // empty configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {
 	var got Config
-	if err := decodeFile(placeIn("blankout.toml"), Template, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decodeFile(placeIn("blankout.toml"), Template, &got))
 	want := Default()
 	wanted := keys(&want)
 	for i, k := range keys(&got) {
@@ -78,29 +76,21 @@ func TestPrecedence(t *testing.T) {
 		Env:   []string{"BLANKOUT_LEARNER_NOISE=dropout:0.2", "BLANKOUT_LEARNER_LEARNING_RATE=0.25", "BLANKOUT_REQUIRE_SOMETHING=1", "HOME=/"},
 		Flags: []string{"learner.noise=dropout:0.3"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := l.Learner
 	if c.Noise != "dropout:0.3" || c.LearningRate != 0.25 || c.Loss != "hinge" || c.Optimizer != Default().Learner.Optimizer {
 		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
 	}
 	var b strings.Builder
-	if err := l.Show(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Show(&b))
 	for _, want := range []string{
 		"[learner]", `noise = "dropout:0.3" # --set`, "learning_rate = 0.25 # BLANKOUT_LEARNER_LEARNING_RATE", `loss = "hinge" # ` + file + ":4", "optimizer = \"auto\"\n",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("show does not say %s", want)
-		}
+		must.True(t, strings.Contains(b.String(), want), "show does not say %s", want)
 	}
 	// The output of Show must decode to the same configuration.
 	again := Default()
-	if err := decodeFile(placeIn("shown"), b.String(), &again); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decodeFile(placeIn("shown"), b.String(), &again))
 	shown, was := keys(&again), keys(&l.Config)
 	for i := range was {
 		if format(shown[i]) != format(was[i]) {
@@ -157,9 +147,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 			write(t, file, tt.file)
 			_, err := Load(Source{File: file, Env: tt.env, Flags: tt.flags})
 			want := strings.ReplaceAll(tt.want, "FILE", file)
-			if err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
+			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
 }
@@ -192,12 +180,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 			continue
 		}
 		var b strings.Builder
-		if err := l.Show(&b); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(b.String(), "hunter2") {
-			t.Errorf("%v: the password is shown", env)
-		}
+		must.Do(t, l.Show(&b))
+		must.True(t, !strings.Contains(b.String(), "hunter2"), "%v: the password is shown", env)
 	}
 }
 
@@ -220,22 +204,16 @@ func FuzzDecodeFile(f *testing.F) {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // TestStartConfiguration checks that the configuration in docs/start.md is valid.
 func TestStartConfiguration(t *testing.T) {
 	data, err := os.ReadFile("../docs/start.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, rest, ok := strings.Cut(string(data), "```toml\n")
 	text, _, closed := strings.Cut(rest, "```")
-	if !ok || !closed {
-		t.Fatal("docs/start.md shows no configuration")
-	}
+	must.Require(t, ok && closed, "docs/start.md shows no configuration")
 	file := filepath.Join(t.TempDir(), "service.toml")
 	write(t, file, text)
 	if _, err := Load(Source{File: file}); err != nil {
@@ -266,9 +244,7 @@ func TestAddressesAreHidden(t *testing.T) {
 	}
 	for _, k := range keys(&c) {
 		if k.value.Type() != reflect.TypeFor[event.Address]() {
-			if said[k.String()] || strings.HasSuffix(k.String(), "url") {
-				t.Errorf("%s may hold a URL: let it be a event.Address", k)
-			}
+			must.True(t, !said[k.String()] && !strings.HasSuffix(k.String(), "url"), "%s may hold a URL: let it be a event.Address", k)
 			continue
 		}
 		tested++
@@ -282,13 +258,9 @@ func TestAddressesAreHidden(t *testing.T) {
 				var shown bytes.Buffer
 				l, err := Load(source)
 				if err == nil {
-					if err := l.Show(&shown); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, l.Show(&shown))
 					values, err := l.Values()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					fmt.Fprintf(&shown, "%v %+v", values, l.Config)
 				}
 				if text := fmt.Sprint(err, shown.String()); strings.Contains(text, secret) {
@@ -297,9 +269,7 @@ func TestAddressesAreHidden(t *testing.T) {
 			}
 		}
 	}
-	if tested < 5 {
-		t.Errorf("only %d keys are addresses", tested)
-	}
+	must.True(t, tested >= 5, "only %d keys are addresses", tested)
 	for _, broker := range []string{"https://host:9092/?token=" + secret, "host:9092?token=" + secret} {
 		if _, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}}); err == nil || strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
@@ -322,15 +292,11 @@ func TestKeysInDocuments(t *testing.T) {
 	}
 	named := regexp.MustCompile("`((?:" + strings.Join(sections, "|") + `)\.[a-z0-9_.]*[a-z0-9_])\b([ =` + "`" + `]|$)`)
 	documents, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	found := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
 		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			if ext := filepath.Ext(m[1]); ext == ".go" || ext == ".txtar" {
 				continue
@@ -340,9 +306,7 @@ func TestKeysInDocuments(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("only %d keys found in the documents", found)
-	}
+	must.True(t, found >= 50, "only %d keys found in the documents", found)
 }
 
 // TestEventsOfValidations checks that validate.events is "auto" or a number in every source of values. Show must write
@@ -357,9 +321,7 @@ func TestEventsOfValidations(t *testing.T) {
 		plain := strings.Trim(x.text, `"`)
 		for _, from := range []Source{{File: file}, {Flags: []string{"validate.events=" + plain}}, {Env: []string{"BLANKOUT_VALIDATE_EVENTS=" + plain}}} {
 			l, err := Load(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			i := slices.IndexFunc(keys(&l.Config), func(k key) bool { return k.String() == "validate.events" })
 			if got := format(keys(&l.Config)[i]); l.Validate.Events != x.want || got != x.text {
 				t.Errorf("%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)

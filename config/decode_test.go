@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"blankout/internal/must"
 )
 
 // sample has a key of every type that sections have.
@@ -66,9 +68,7 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := decodeFile(placeIn("f.toml"), tt.text, new(sample))
-			if err == nil {
-				t.Fatal("no error")
-			}
+			must.Require(t, err != nil, "no error")
 			if got := err.Error(); got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -82,12 +82,8 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
 	var c sample
 	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
-	if err := decodeFile(placeIn("f.toml"), "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.Learner.Noise != "auto" || c.Learner.Eta != 0 || c.Learner.Wait != 2*time.Second {
-		t.Errorf("got %+v", c.Learner)
-	}
+	must.Do(t, decodeFile(placeIn("f.toml"), "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c))
+	must.True(t, c.Learner.Noise == "auto" && c.Learner.Eta == 0 && c.Learner.Wait == 2*time.Second, "got %+v", c.Learner)
 }
 
 func TestSet(t *testing.T) {
@@ -123,9 +119,7 @@ func TestSet(t *testing.T) {
 				got = k.String() + " = " + format(k)
 			}
 		}
-		if got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
-			t.Errorf("%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
-		}
+		must.True(t, got == tt.want || strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want), "%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
 	}
 }
 
@@ -156,9 +150,7 @@ func TestKeysAndEnvironment(t *testing.T) {
 	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD_FILE BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
 		"BLANKOUT_LEARNER_LEARNING_RATE BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS " +
 		"BLANKOUT_LEARNER_PAIRS BLANKOUT_LEARNER_GROUPS"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	must.True(t, got == want, "got  %s\nwant %s", got, want)
 }
 
 func TestLineOf(t *testing.T) {

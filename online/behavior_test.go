@@ -12,6 +12,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -28,9 +29,7 @@ func TestRenamedLabels(t *testing.T) {
 		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
 			t.Errorf("%v: %+v, renamed %+v", s, a, b)
 		}
-		if len(renamed.schema.Classes) != s.classes || slices.Contains(renamed.schema.Classes, "c0") {
-			t.Errorf("%v: classes %q", s, renamed.schema.Classes)
-		}
+		must.True(t, len(renamed.schema.Classes) == s.classes && !slices.Contains(renamed.schema.Classes, "c0"), "%v: classes %q", s, renamed.schema.Classes)
 	}
 	// The classes are configured in advance, in both orders.
 	s := usual()[0]
@@ -130,9 +129,7 @@ func TestMeasures(t *testing.T) {
 		if math.Abs(got.Total.Weight-x.weight) > 1e-9 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 || math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
 			t.Errorf("%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
 		}
-		if got.Events != 500 || got.Labeled() != 500 || !slices.Equal(got.Classes, met) {
-			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
-		}
+		must.True(t, got.Events == 500 && got.Labeled() == 500 && slices.Equal(got.Classes, met), "%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		if s.classes == 2 {
 			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the tolerance is needed because the learner computes the AUC from bins of scores
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
@@ -284,9 +281,7 @@ func TestTargetUnit(t *testing.T) {
 			for i := range told[1] {
 				told[1][i] /= unit
 			}
-			if !near(told[0], told[1], tolerance) {
-				t.Errorf("%v: with delayed labels targets times %v are not predicted times that", s, unit)
-			}
+			must.True(t, near(told[0], told[1], tolerance), "%v: with delayed labels targets times %v are not predicted times that", s, unit)
 		}
 	}
 }
@@ -365,9 +360,7 @@ func TestHugeDimension(t *testing.T) {
 				t.Errorf("%s: %d refused, %d rows, error %v", optimizer, got.Refused, got.Rows, got.Total.Error())
 			}
 		}
-		if !sameScores(all[0], all[1]) {
-			t.Errorf("%s: other numbers of columns give other scores", optimizer)
-		}
+		must.True(t, sameScores(all[0], all[1]), "%s: other numbers of columns give other scores", optimizer)
 	}
 }
 

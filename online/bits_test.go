@@ -59,9 +59,7 @@ func TestTable(t *testing.T) {
 					t.Fatalf("event %d: scores %v, if the learner is looked at %v", i, scores, again)
 				}
 				for _, f := range scores {
-					if f-f != 0 {
-						t.Fatalf("event %d: score %v", i, f)
-					}
+					must.Require(t, f-f == 0, "event %d: score %v", i, f)
 				}
 			}
 			want := plain.blocks()
@@ -311,9 +309,7 @@ func TestFieldOrder(t *testing.T) {
 					order = nil
 				}
 				p, q := slices.Clone(a.learn(a.in.event(x))), slices.Clone(b.learn(b.in.decode(y.json(order))))
-				if !sameScores(p, q) {
-					t.Fatalf("event %d: scores %v, in another order %v", i, p, q)
-				}
+				must.Require(t, sameScores(p, q), "event %d: scores %v, in another order %v", i, p, q)
 			}
 		})
 	}
@@ -363,9 +359,7 @@ func TestUnlabeled(t *testing.T) {
 			x := others.next()
 			x.label = ""
 			e := with.in.event(x)
-			if e.Label != event.Unlabeled {
-				t.Fatal("an event without a label has one")
-			}
+			must.Require(t, e.Label == event.Unlabeled, "an event without a label has one")
 			if scores := with.learn(e); scores == nil {
 				t.Fatal("an unlabeled event is refused")
 			}
@@ -383,9 +377,7 @@ func TestUnlabeled(t *testing.T) {
 		with.learn(e)
 		without.learn(e)
 		moved, plain := math.Abs(with.scores(test)[0]-before), math.Abs(without.scores(test)[0]-before)
-		if weight == 0 && moved != plain || weight == 1 && !(moved < plain) {
-			t.Errorf("weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
-		}
+		must.True(t, (weight != 0 || moved == plain) && (weight != 1 || moved < plain), "weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
 	}
 }
 

@@ -109,9 +109,7 @@ func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
 	check := func(what string, row []float64) {
 		for i, x := range row {
-			if x-x != 0 {
-				t.Fatalf("%s, value %d: %v", what, i, x)
-			}
+			must.Require(t, x-x == 0, "%s, value %d: %v", what, i, x)
 		}
 	}
 	m := l.Snapshot().Model()
@@ -229,9 +227,7 @@ func (s setting) String() string {
 // compatible pair of values. If all is false, settings returns one sixth of them, selected by the number test.
 func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
-	if len(candidates) < 60 {
-		t.Fatalf("%d settings go together, want more", len(candidates))
-	}
+	must.Require(t, len(candidates) >= 60, "%d settings go together, want more", len(candidates))
 	for i, s := range candidates {
 		if all || i%6 == test%6 {
 			out = append(out, s)

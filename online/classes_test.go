@@ -47,9 +47,7 @@ func TestPositive(t *testing.T) {
 	}
 	found, again, usual, rare := teach("", -1), teach("", 600), teach("usual", -1), teach("rare", -1)
 	a, b := found.Report().Binary, again.Report().Binary
-	if *a != *b {
-		t.Error("a restart changes the measures")
-	}
+	must.True(t, *a == *b, "a restart changes the measures")
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
 		if x, y := found.scores(e), l.scores(e); x[0] != y[0] {
@@ -100,9 +98,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		learners[calibrate] = l
 	}
 	off, auto, on := learners["off"], learners["auto"], learners["on"]
-	if off.model().Link != nil || auto.model().Link == nil || on.model().Link == nil {
-		t.Fatal("not those that calibrate have a link")
-	}
+	must.Require(t, off.model().Link == nil && auto.model().Link != nil && on.model().Link != nil, "not those that calibrate have a link")
 	now, plain := auto.Report(), off.Report()
 	a, b := now.Summary(), plain.Summary()
 	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
@@ -128,9 +124,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	sameState(t, "after a restart", auto.blocks(), again.blocks())
 	c := auto.c
 	c.Calibrate = "off"
-	if auto.restoredWith(c).model().Link != nil {
-		t.Error("with calibrate off there is a link")
-	}
+	must.True(t, auto.restoredWith(c).model().Link == nil, "with calibrate off there is a link")
 	// There must be no link either if scores are already log-odds, or if class weights change the scores on purpose.
 	clear := func(e *event.Example, r *rand.Rand) *event.Example {
 		e.Label = 0
@@ -149,9 +143,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		for range 6000 {
 			l.Learn(clear(mislabeled(r, 0), r), nil)
 		}
-		if l.model().Link != nil {
-			t.Errorf("%s: auto calibrates", name)
-		}
+		must.True(t, l.model().Link == nil, "%s: auto calibrates", name)
 	}
 }
 
@@ -241,9 +233,7 @@ func TestManyClasses(t *testing.T) {
 				missed++
 			}
 		}
-		if missed > 100 {
-			t.Errorf("strays %v: %d of the last 500 wrong", strays, missed)
-		}
+		must.True(t, missed <= 100, "strays %v: %d of the last 500 wrong", strays, missed)
 		sameState(t, "after restarts", plain.blocks(), restarted.blocks())
 		e := clone(plain.in.event(draw(plain, events)))
 		snapshot := plain.model()
@@ -281,9 +271,7 @@ func TestHalfLifeTime(t *testing.T) {
 		}
 		differs = differs || i > 500 && !near(b[1], a, 0.2)
 	}
-	if !differs {
-		t.Error("a half-life of 5000 seconds is as one of 50")
-	}
+	must.True(t, differs, "a half-life of 5000 seconds is as one of 50")
 }
 
 // TestClassWeight checks that a class with weight 5 is predicted more often than without that weight, and that its
@@ -306,9 +294,7 @@ func TestClassWeight(t *testing.T) {
 		return of
 	}
 	plain, heavy := missed(1), missed(5)
-	if !(heavy[1] < plain[1]*2/3 && heavy[0] > plain[0]) {
-		t.Errorf("missed by class %v, with weight 5 of the second %v", plain, heavy)
-	}
+	must.True(t, heavy[1] < plain[1]*2/3 && heavy[0] > plain[0], "missed by class %v, with weight 5 of the second %v", plain, heavy)
 }
 
 // TestCrosses checks that a configured product of two categories is learned.
@@ -333,9 +319,7 @@ func TestCrosses(t *testing.T) {
 				missed++
 			}
 		}
-		if crossed && missed > 20 || !crossed && missed < 300 {
-			t.Errorf("crossed %v: %d of 1000 wrong", crossed, missed)
-		}
+		must.True(t, (!crossed || missed <= 20) && (crossed || missed >= 300), "crossed %v: %d of 1000 wrong", crossed, missed)
 	}
 }
 
@@ -368,9 +352,7 @@ func TestMoreClasses(t *testing.T) {
 				got++
 			}
 		}
-		if got != want {
-			t.Errorf("%d labels of max_classes %d", got, maxClasses)
-		}
+		must.True(t, got == want, "%d labels of max_classes %d", got, maxClasses)
 	}
 }
 

@@ -206,9 +206,7 @@ func TestCorrectedYoungClasses(t *testing.T) {
 			}
 		}
 	}
-	if shared == 0 || alike == 0 {
-		t.Errorf("of 16 models %d share an output, %d have experts", shared, alike)
-	}
+	must.True(t, shared != 0 && alike != 0, "of 16 models %d share an output, %d have experts", shared, alike)
 }
 
 // TestCorrectedManyClasses checks that many classes with few events each are classified by their means. A restarted
@@ -277,13 +275,9 @@ func TestExpertsOfCorrections(t *testing.T) {
 			named = x.Weight
 		}
 	}
-	if math.Abs(levels-1) > 1e-9 || corrected < .5 || corrected > 1+1e-9 {
-		t.Errorf("levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
-	}
+	must.True(t, math.Abs(levels-1) <= 1e-9 && corrected >= .5 && corrected <= 1+1e-9, "levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
 	for _, x := range m.Experts {
-		if !x.Corrects && x.Weight > named || named <= 0 {
-			t.Errorf("%s answers with a share of %v: %+v", m.Level, named, m.Experts)
-		}
+		must.True(t, (x.Corrects || x.Weight <= named) && named > 0, "%s answers with a share of %v: %+v", m.Level, named, m.Experts)
 	}
 }
 
@@ -320,9 +314,7 @@ func TestSecondOrderHelps(t *testing.T) {
 		if classes == 0 {
 			most = 0.999 // without splines
 		}
-		if !(lost["auto"] < most*lost["adagrad"]) {
-			t.Errorf("%d classes: %v", classes, lost)
-		}
+		must.True(t, lost["auto"] < most*lost["adagrad"], "%d classes: %v", classes, lost)
 	}
 }
 
@@ -370,9 +362,7 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(answers[0], answers[1]) {
-		t.Error("answers are not those of the levels")
-	}
+	must.True(t, slices.Equal(answers[0], answers[1]), "answers are not those of the levels")
 }
 
 // ringsLearner returns a Learner that has learned rings, and its error on the last third of the events in percent.
@@ -405,18 +395,14 @@ func TestCosinesAreServed(t *testing.T) {
 		l, _ := ringsLearner(t, classes, synthetic.Blanked(synthetic.Rings(6000, classes, 2), 0.1, 3))
 		held := l.Snapshot().Model()
 		read := must.Get(model.ReadLinear(blocksOf(t, l)))(t)
-		if held.Cosines == nil || held.Cosines.Factors[0] < 0.5 {
-			t.Fatalf("%d rings: the model has no cosines", classes)
-		}
+		must.Require(t, held.Cosines != nil && held.Cosines.Factors[0] >= 0.5, "%d rings: the model has no cosines", classes)
 		for name, m := range map[string]*model.Linear{"held": held, "read": read, "compact": held.Compact()} {
 			for _, missing := range []float64{0, 0.3, 0.6} {
 				for i, e := range synthetic.Blanked(synthetic.Rings(100, classes, 4), missing, 5) {
 					at := fmt.Sprintf("%s, %d rings, %v missing, event %d", name, classes, missing, i)
 					want := scoresOf(l, e)
 					for k, f := range score(m, e) {
-						if math.Abs(f-want[k]) > 1e-9 {
-							t.Fatalf("%s: score %v, the learner %v", at, f, want[k])
-						}
+						must.Require(t, math.Abs(f-want[k]) <= 1e-9, "%s: score %v, the learner %v", at, f, want[k])
 					}
 					x := m.Explain(e, classes-1)
 					sum := x.Intercept + x.Imputed + x.Cosines

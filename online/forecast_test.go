@@ -49,9 +49,7 @@ func TestForecastAsMeasured(t *testing.T) {
 		m.Scaler.Splines.Follow(columns, dead)
 		return dead
 	}
-	if !grouping.Declared() {
-		t.Fatal("the fields have no groups")
-	}
+	must.Require(t, grouping.Declared(), "the fields have no groups")
 	const events = 10000
 	fresh := make([]*event.Example, events)
 	for i := range fresh {
@@ -180,9 +178,7 @@ func TestForecastWholeNumbers(t *testing.T) {
 		t.Errorf("the forecast is %v, measured %v", got, want)
 	}
 	for name, spline := range map[string]float64{"declared": declared[5], "silent": silent[5]} {
-		if !(spline > 1.2*squares/n && spline < 4*squares/n) {
-			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
-		}
+		must.True(t, spline > 1.2*squares/n && spline < 4*squares/n, "%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
 	}
 }
 

@@ -90,9 +90,7 @@ func TestHealthDeadField(t *testing.T) {
 				learnSensors(l, s, 1)
 			}
 			h := l.Report().Health
-			if h.Alarms != 1 || len(h.Fields[0].Alarms) != 1 {
-				t.Fatalf("%+v", h)
-			}
+			must.Require(t, h.Alarms == 1 && len(h.Fields[0].Alarms) == 1, "%+v", h)
 			a := h.Fields[0].Alarms[0]
 			if a.Field != "b" || a.Kind != "missing" || a.SinceEvent != uint64(died)+1 || a.Since.UnixMilli() != synthetic.SensorStart+1000*died || a.Now != 1 || math.Abs(a.Usual-0.002) > 0.001 {
 				t.Errorf("%+v", a)
@@ -102,13 +100,9 @@ func TestHealthDeadField(t *testing.T) {
 				learnSensors(l, s, 10_000) // long after predictions treat the absence as normal
 			}
 			h = l.Report().Health
-			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
-				t.Fatalf("long after: %+v", h)
-			}
+			must.Require(t, h.Alarms == 1 && changesOf(l) == 1 && h.Fields[0].Alarms[0].Since.UnixMilli() == synthetic.SensorStart+1000*died, "long after: %+v", h)
 			before, after := *a.ErrorBefore, *a.ErrorAfter
-			if math.Abs(before-12) > 1 || math.Abs(after-e) > 2.5 {
-				t.Errorf("the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
-			}
+			must.True(t, math.Abs(before-12) <= 1 && math.Abs(after-e) <= 2.5, "the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
 			s.Lost = 0.002
 			back := s.N
 			learnSensors(l, s, 6*healthBlock)
@@ -129,9 +123,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 	learnSensors(l, s, 1664)
 	h := l.Report().Health
-	if len(h.Fields) == 0 {
-		t.Fatal("no field is known")
-	}
+	must.Require(t, len(h.Fields) != 0, "no field is known")
 	for _, f := range h.Fields {
 		if f.ErrorWithout != nil {
 			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
@@ -139,9 +131,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	}
 	learnSensors(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {
-		if f.Missing != nil && f.ErrorWithout == nil {
-			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
-		}
+		must.True(t, f.Missing == nil || f.ErrorWithout != nil, "after 4,096 events nothing is said of %s", f.Field)
 	}
 }
 
@@ -267,13 +257,9 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields
-	if len(fields) != 3 || fields[0].Field == "b" {
-		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
-	}
+	must.Require(t, len(fields) == 3 && fields[0].Field != "b", "the first of %d fields is %s", len(fields), fields[0].Field)
 	for _, f := range fields {
-		if f.Mean == nil || math.Abs(f.Mean.Change) > 0.2 {
-			t.Errorf("%s: the mean has changed by %+v", f.Field, f.Mean)
-		}
+		must.True(t, f.Mean != nil && math.Abs(f.Mean.Change) <= 0.2, "%s: the mean has changed by %+v", f.Field, f.Mean)
 		if constant := f.Field == "b"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
 			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
 		}
@@ -411,9 +397,7 @@ func TestUsualKinds(t *testing.T) {
 			mixed := slices.ContainsFunc(p.learners[0].Warnings(nil, false), func(w health.Warning) bool {
 				return w.Kind == health.WarnKinds && strings.Contains(w.Text, `"amount" (`)
 			})
-			if c.name == "text" && !mixed {
-				t.Error("no warning of several kinds")
-			}
+			must.True(t, c.name != "text" || mixed, "no warning of several kinds")
 			if a := p.one("amount", "missing"); a.Comes != c.comes && c.comes != "null" && c.comes != "left out" {
 				t.Errorf("comes as %q", a.Comes)
 			}

@@ -115,16 +115,12 @@ func TestLastLabelUnknown(t *testing.T) {
 	}
 	uses := func(p online.Prediction) bool { return !slices.Equal(p.Scores, p.Alone().Scores) }
 	e := s.next()
-	if !uses(l.Learner.Predict(e)) {
-		t.Fatal("the last label has no part in a prediction")
-	}
+	must.Require(t, uses(l.Learner.Predict(e)), "the last label has no part in a prediction")
 	unlabeled := s.next()
 	if unlabeled.Label = event.Unlabeled; !uses(l.Learn(unlabeled, nil)) || uses(l.Learner.Predict(e)) || uses(l.Learn(e, nil)) {
 		t.Error("after an unlabeled event")
 	}
-	if !uses(l.Learner.Predict(s.next())) {
-		t.Error("after the next labeled event")
-	}
+	must.True(t, uses(l.Learner.Predict(s.next())), "after the next labeled event")
 	late := s.next()
 	prior := alone(l.Learner.Predict(late))
 	prior.Scores = slices.Clone(prior.Scores)
@@ -134,9 +130,7 @@ func TestLastLabelUnknown(t *testing.T) {
 	l.Learn(s.next(), nil)
 	l.EndPass()
 	l.again.EndPass()
-	if uses(l.Learn(s.next(), nil)) {
-		t.Error("in the second pass")
-	}
+	must.True(t, !uses(l.Learn(s.next(), nil)), "in the second pass")
 }
 
 // TestLastLabelUseless checks that the last label gets no weight if labels are independent, under weights of classes, and
@@ -161,9 +155,7 @@ func TestLastLabelUseless(t *testing.T) {
 		}
 		r := l.Report()
 		for _, x := range r.Experts {
-			if x.Name == "last label" && x.Weight > 0.05 {
-				t.Errorf("%s: %+v", name, x)
-			}
+			must.True(t, x.Name != "last label" || x.Weight <= 0.05, "%s: %+v", name, x)
 		}
 	}
 }
@@ -231,9 +223,7 @@ func TestPriorMovesMixture(t *testing.T) {
 		}
 		return sum
 	}
-	if beside(as) < 0.5 || beside(fools) > 0.1 {
-		t.Errorf("experts beside the levels have %v, of such as have said the contrary %v", as, fools)
-	}
+	must.True(t, beside(as) >= 0.5 && beside(fools) <= 0.1, "experts beside the levels have %v, of such as have said the contrary %v", as, fools)
 	if as[2].Weight > 0.1 || alone[2].Weight > 0.1 || prophet[2].Weight < 0.9 {
 		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/mixture"
 	"blankout/online/scaling"
@@ -165,9 +166,7 @@ func TestPresenceInMasks(t *testing.T) {
 				}
 			}
 		}
-		if looked < 20 {
-			t.Errorf("%s: %d pairs in masks", kind, looked)
-		}
+		must.True(t, looked >= 20, "%s: %d pairs in masks", kind, looked)
 	}
 }
 

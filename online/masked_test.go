@@ -41,9 +41,7 @@ func TestLevelsByMissing(t *testing.T) {
 			}
 		}
 		metrics := l.Report()
-		if len(m.Levels) == 0 || m.Missing.Levels[3] == 0 {
-			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
-		}
+		must.Require(t, len(m.Levels) != 0 && m.Missing.Levels[3] != 0, "learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
 		if name := metrics.LevelsByMissing[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
 			t.Errorf("%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
 		}

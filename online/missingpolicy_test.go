@@ -9,6 +9,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -60,9 +61,7 @@ func TestImputedRegression(t *testing.T) {
 		for range 500 {
 			e := s.next()
 			got, want := l.Predict(e), m.Score(e, make([]float64, 1))[0]
-			if math.Abs(got.Scores[0]-want) > 1e-9*max(1, math.Abs(want)) {
-				t.Fatalf("%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
-			}
+			must.Require(t, math.Abs(got.Scores[0]-want) <= 1e-9*max(1, math.Abs(want)), "%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
 			by := model.ScoreVariance(m, e)
 			low, high := m.Interval(m.Value(want), by)
 			if width := high - low; !(width > 0) || !(math.Abs(got.Low-low)+math.Abs(got.High-high) <= 1e-9*width) {
@@ -145,9 +144,7 @@ func TestImputedClasses(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if filled < 20 || !shared {
-			t.Errorf("%d events have numbers imputed, classes share an output: %v", filled, shared)
-		}
+		must.True(t, filled >= 20 && shared, "%d events have numbers imputed, classes share an output: %v", filled, shared)
 	}
 }
 

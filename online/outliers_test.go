@@ -186,9 +186,7 @@ func TestOneOutlier(t *testing.T) {
 						s.change(e, func(float64) float64 { return outlier })
 					}
 				}).loss
-				if !(got <= 1.1*clean+0.01) {
-					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", outlier, at, got, clean)
-				}
+				must.True(t, got <= 1.1*clean+0.01, "%g at %d: log-loss %.3f, clean %.3f", outlier, at, got, clean)
 			}
 		}
 	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
@@ -416,9 +414,7 @@ func TestOneWrongEventOfGreatWeight(t *testing.T) {
 				if at < 0 {
 					clean = wrong
 				}
-				if wrong > clean+0.6 {
-					t.Errorf("%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
-				}
+				must.True(t, wrong <= clean+0.6, "%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
 			}
 		}
 	}
@@ -505,18 +501,14 @@ func TestNothingOverflows(t *testing.T) {
 								}
 							}
 							for _, f := range l.Learn(e, nil).Scores {
-								if math.IsNaN(f) || math.IsInf(f, 0) {
-									t.Fatalf("event %d scores %v", i, f)
-								}
+								must.Require(t, !math.IsNaN(f) && !math.IsInf(f, 0), "event %d scores %v", i, f)
 							}
 						}
 						blocks, err := l.Snapshot().Blocks()
 						if err == nil {
 							_, err = online.Restore(c, blocks)
 						}
-						if err != nil {
-							t.Error(err)
-						}
+						must.True(t, err == nil, "%v", err)
 						if _, err := json.Marshal(l.Report()); err != nil {
 							t.Error(err)
 						}
@@ -582,9 +574,7 @@ func TestStandardizeAll(t *testing.T) {
 		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))
 		total := float64(n)
 		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
-		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
-			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
-		}
+		must.True(t, math.Abs(mean-b[1]) <= 1e-9*math.Abs(b[1]) && math.Abs(m2-b[2]) <= 1e-9*b[2], "column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
 		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
 			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 		}
@@ -608,9 +598,7 @@ func TestStandardizeAll(t *testing.T) {
 		dense.Learn(all, nil)
 	}
 	a, b := sparse.Report().Window.MeanLogLoss(), dense.Report().Window.MeanLogLoss()
-	if a > b+0.03 {
-		t.Errorf("log-loss %v, dense %v", a, b)
-	}
+	must.True(t, a <= b+0.03, "log-loss %v, dense %v", a, b)
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
 
@@ -632,9 +620,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 			eventtest.Put(e, column, x)
 		}
 		l.Learn(e, nil)
-		if i == 9 && len(l.Snapshot().Model().Scaler.Dense) != 1 {
-			t.Fatal("no dense column after ten events")
-		}
+		must.Require(t, i != 9 || len(l.Snapshot().Model().Scaler.Dense) == 1, "no dense column after ten events")
 	}
 	m := l.Snapshot().Model()
 	if dense := m.Scaler.Dense; len(dense) != 0 {

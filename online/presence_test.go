@@ -68,9 +68,7 @@ func TestPresence(t *testing.T) {
 			l.Learn(a.next(), nil)
 		}
 		splines := l.Snapshot().Model().Scaler.Splines
-		if presence == "none" && splines != nil {
-			t.Fatalf("none: %+v", splines)
-		}
+		must.Require(t, presence != "none" || splines == nil, "none: %+v", splines)
 		if presence == "auto" && (splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present())) {
 			t.Fatalf("auto: %+v, want one of column 20", splines)
 		}
@@ -92,9 +90,7 @@ func TestPresence(t *testing.T) {
 		}
 	}
 	// The smallest possible error is .1: the field is present with probability .2 in one class and 1 in the other.
-	if errors["auto"] > 0.13 || errors["none"] < 0.3 {
-		t.Errorf("errors %v", errors)
-	}
+	must.True(t, errors["auto"] <= 0.13 && errors["none"] >= 0.3, "errors %v", errors)
 }
 
 // TestPresenceOfManyRows checks that a learner with many rows after the first events adds no presence columns, before
@@ -170,9 +166,7 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 			t.Errorf("event %d: Learn scored %v, the snapshot scores %v", i, got, want)
 		}
 	}
-	if l.Snapshot().Model().Scaler.Splines == nil {
-		t.Fatal("no presence was found")
-	}
+	must.Require(t, l.Snapshot().Model().Scaler.Splines != nil, "no presence was found")
 	l.same(t, "presence")
 	finite(t, l.Learner)
 }

@@ -83,9 +83,7 @@ func TestPoison(t *testing.T) {
 			}
 			scores := slices.Clone(l.learn(e))
 			for _, f := range scores {
-				if f-f != 0 {
-					t.Fatalf("event %d: score %v", i, f)
-				}
+				must.Require(t, f-f == 0, "event %d: score %v", i, f)
 			}
 			label := e.Label
 			switch i {
@@ -104,9 +102,7 @@ func TestPoison(t *testing.T) {
 				}
 			case 545:
 				e.Weight = math.Inf(1)
-				if l.learn(e) != nil {
-					t.Error("an infinite weight was learned")
-				}
+				must.True(t, l.learn(e) == nil, "an infinite weight was learned")
 			}
 			calmScores := calm.learn(s2.Next())
 			if i > 800 {
@@ -118,9 +114,7 @@ func TestPoison(t *testing.T) {
 				}
 			}
 		}
-		if wrong > calmWrong+calmWrong/4+10 {
-			t.Errorf("%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
-		}
+		must.True(t, wrong <= calmWrong+calmWrong/4+10, "%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
 		if r := l.Report(); r.Refused != 6 || r.Events != n+1 {
 			t.Errorf("%d refused and %d learned", r.Refused, r.Events)
 		}
@@ -171,9 +165,7 @@ func TestPasses(t *testing.T) {
 		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
 			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
 		}
-		if was.Layout.Scale != is.Layout.Scale {
-			t.Errorf("%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
-		}
+		must.True(t, was.Layout.Scale == is.Layout.Scale, "%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
 	}
 }
 
@@ -304,9 +296,7 @@ func TestNoisyGradientByBound(t *testing.T) {
 	}
 	for bound, want := range map[string]online.NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
 		noisy, clean := scores(bound, "true"), scores(bound, "false")
-		if same(noisy, clean) {
-			t.Errorf("%s: both gradients are one", bound)
-		}
+		must.True(t, !same(noisy, clean), "%s: both gradients are one", bound)
 		if got := scores(bound, online.AutoGradient); !same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
 			t.Errorf("%s: auto is not %s", bound, want)
 		}

@@ -313,18 +313,14 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					a[i] += beta * (w - a[i])
 				}
 			}
-			if tt.name == "small share" && !(lazily < -320) {
-				t.Fatalf("the coefficient has only come to 1e%.0f: that needs no bringing back to 1", lazily)
-			}
+			must.Require(t, tt.name != "small share" || lazily < -320, "the coefficient has only come to 1e%.0f: that needs no bringing back to 1", lazily)
 			m := l.Snapshot().Model()
 			for i, want := range a {
 				got := m.Intercept[0]
 				if i < d {
 					got = m.Weight(uint32(i), 0)
 				}
-				if math.Abs(got-want) > 1e-9 {
-					t.Errorf("weight %d: average %v, want %v", i, got, want)
-				}
+				must.True(t, math.Abs(got-want) <= 1e-9, "weight %d: average %v, want %v", i, got, want)
 			}
 		})
 	}
@@ -404,9 +400,7 @@ func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 		}
 	}
 	if want := c.ProgressiveLogLoss; want != 0 {
-		if math.Abs(logLoss-want) > 1e-9 {
-			t.Errorf("progressive log-loss %v, want %v", logLoss, want)
-		}
+		must.True(t, math.Abs(logLoss-want) <= 1e-9, "progressive log-loss %v, want %v", logLoss, want)
 	}
 }
 
@@ -485,12 +479,8 @@ func TestSlidingWindow(t *testing.T) {
 					if loss == "t-logistic:1.5" {
 						within = 0.1
 					}
-					if !(off[0] < within) {
-						t.Errorf("a window of everything is off by %.3g", off[0])
-					}
-					if !(off[1] < off[2]) {
-						t.Errorf("off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
-					}
+					must.True(t, off[0] < within, "a window of everything is off by %.3g", off[0])
+					must.True(t, off[1] < off[2], "off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
 					if f := all.Report().RefreshFailures + slides.Report().RefreshFailures; f > 0 {
 						t.Errorf("%d refreshes failed", f)
 					}

@@ -232,9 +232,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 						in += 1.0 / 2000
 					}
 				}
-				if off > 0.27 || in < 0.86 || in > 0.95 {
-					t.Errorf("MAE %.3f, coverage %.3f; want .24 and .9", off, in)
-				}
+				must.True(t, off <= 0.27 && in >= 0.86 && in <= 0.95, "MAE %.3f, coverage %.3f; want .24 and .9", off, in)
 			})
 		}
 	}
@@ -262,9 +260,7 @@ func TestTargetsThatChange(t *testing.T) {
 			e := numberEvent(r)
 			off += math.Abs(factor*e.Target-predicted(l, e)) / 1000
 		}
-		if off > 0.26*factor {
-			t.Errorf("targets %v times as large: MAE %v", factor, off)
-		}
+		must.True(t, off <= 0.26*factor, "targets %v times as large: MAE %v", factor, off)
 	}
 	for _, often := range []int{10, 40} {
 		l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = "squared", "auto" })), rand.New(rand.NewPCG(7, 8))
@@ -313,9 +309,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 							}
 						}
 						in /= 3000
-						if !(in > 0.87 && in < 0.93) {
-							t.Errorf("%.3f of the targets lie within their interval", in)
-						}
+						must.True(t, in > 0.87 && in < 0.93, "%.3f of the targets lie within their interval", in)
 					})
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
 )
@@ -40,9 +41,7 @@ func fill(t *testing.T, l *online.Learner) int {
 		if r := l.Refusal(crowded(n, n%2)); r != nil {
 			return n
 		}
-		if l.Learn(crowded(n, n%2), nil).Scores == nil {
-			t.Fatalf("event %d is refused", n)
-		}
+		must.Require(t, l.Learn(crowded(n, n%2), nil).Scores != nil, "event %d is refused", n)
 	}
 	t.Fatal("none is refused")
 	return 0
@@ -63,9 +62,7 @@ func TestColumnRefused(t *testing.T) {
 	e := crowded(last, 1)
 	for i, label := range []int{1, event.Unlabeled} {
 		e.Label = label
-		if l.Learn(e, nil).Scores != nil || e.Refused != nil {
-			t.Errorf("event %d is learned", i)
-		}
+		must.True(t, l.Learn(e, nil).Scores == nil && e.Refused == nil, "event %d is learned", i)
 	}
 	m := l.Report()
 	by := m.RefusedBy[event.ReasonMemory]
@@ -73,9 +70,7 @@ func TestColumnRefused(t *testing.T) {
 		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
 	}
 	e.Weight = 0
-	if l.Refusal(e) != nil || l.Learn(e, nil).Scores == nil {
-		t.Error("an event of no weight, which is not learned, is refused")
-	}
+	must.True(t, l.Refusal(e) == nil && l.Learn(e, nil).Scores != nil, "an event of no weight, which is not learned, is refused")
 	known := crowded(0, 0)
 	if got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores; got == nil || !slices.Equal(got, want) || l.Report().Events != other.Report().Events {
 		t.Errorf("known columns are told %v, want %v", got, want)
@@ -100,9 +95,7 @@ func TestClassRefused(t *testing.T) {
 		l.Schema().Classes = append(l.Schema().Classes, "again", "fire")
 		e := crowded(0, len(l.Schema().Classes)-1)
 		r := l.Refusal(e)
-		if r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
-			t.Fatalf("of %d classes: %v", len(classes), r)
-		}
+		must.Require(t, r != nil && r.Reason == event.ReasonMemory && strings.HasPrefix(r.Detail, `class "fire": `), "of %d classes: %v", len(classes), r)
 		again := restart(t, l.Config(), l)
 		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
 			if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
@@ -134,9 +127,7 @@ func TestFarFromBound(t *testing.T) {
 	}
 	sameState(t, "with a limit that nothing reaches", rest(near), rest(far))
 	sameState(t, "without a limit", rest(near), rest(none))
-	if none.Learn(crowded(last, 0), nil).Scores == nil || far.Learn(crowded(last, 0), nil).Scores == nil {
-		t.Error("refused without need")
-	}
+	must.True(t, none.Learn(crowded(last, 0), nil).Scores != nil && far.Learn(crowded(last, 0), nil).Scores != nil, "refused without need")
 	e := crowded(0, 0)
 	if n := testing.AllocsPerRun(100, func() { far.Refusal(e) }); n > 0 {
 		t.Errorf("the question allocates %v times", n)

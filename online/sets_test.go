@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -156,9 +157,7 @@ func TestIntervalsByValue(t *testing.T) {
 			if i >= 6000 {
 				p := l.Predict(e)
 				value, low, high := p.Value, p.Low, p.High
-				if !(low <= value && value <= high) {
-					t.Fatalf("%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
-				}
+				must.Require(t, low <= value && value <= high, "%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
 				answers = append(answers, answer{value, low <= e.Target && e.Target <= high})
 			}
 			l.Learn(e, nil)
@@ -176,9 +175,7 @@ func TestIntervalsByValue(t *testing.T) {
 					in += 1 / float64(len(part))
 				}
 			}
-			if in < 0.86 || in > 0.95 {
-				t.Errorf("%s: quarter %d of the values: coverage %.3f", lossName, q+1, in)
-			}
+			must.True(t, in >= 0.86 && in <= 0.95, "%s: quarter %d of the values: coverage %.3f", lossName, q+1, in)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -74,9 +75,7 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 			without := silentLoss(t, c, classes, groups)
 			c.SilentMissing, c.SilentGroups = 0.5, groups
 			with := silentLoss(t, c, classes, groups)
-			if !(with < 0.97*without) {
-				t.Errorf("%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
-			}
+			must.True(t, with < 0.97*without, "%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
 			c.Optimizer = "auto" // correcting experts also learn from silently masked copies
 			most := 0.995 * with
 			if classes == 0 {

@@ -15,6 +15,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/rows"
@@ -171,9 +172,7 @@ func TestStalePredictions(t *testing.T) {
 				}
 			}
 			got := l.Report().ByAge
-			if len(got) != 1+len(staleness.Ages) {
-				t.Fatalf("%d ages", len(got))
-			}
+			must.Require(t, len(got) == 1+len(staleness.Ages), "%d ages", len(got))
 			fresh[0].compare(t, "at age 0", l.schema.Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
 			for j, r := range got[1:] {
 				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.schema.Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
@@ -235,9 +234,7 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	}
 	blocks := l.blocks()
 	for _, b := range blocks {
-		if b.Name != staleness.Block && bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)) {
-			t.Errorf("there is a block %s", b.Name)
-		}
+		must.True(t, b.Name == staleness.Block || !bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)), "there is a block %s", b.Name)
 	}
 }
 
@@ -317,9 +314,7 @@ func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w health.Warning) bool { return w.Kind == health.WarnStale }
 		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.savedWarnings(nil), is)
-		if a != b {
-			t.Errorf("the learner warns: %v, what is saved of it: %v", a, b)
-		}
+		must.True(t, a == b, "the learner warns: %v, what is saved of it: %v", a, b)
 		return a
 	}
 	l := learnTurning(t, 1000)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/synthetic"
@@ -69,9 +70,7 @@ func TestPriorWarning(t *testing.T) {
 		}
 		l, restored = restored, l
 	}
-	if !slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)) {
-		t.Error("a restored learner warns of something else")
-	}
+	must.True(t, slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)), "a restored learner warns of something else")
 	learn(4*2000, 1)
 	if w := warnings(l, false); len(w) > 0 {
 		t.Errorf("afterwards: %v", w)
@@ -188,25 +187,19 @@ func TestStreamWarnings(t *testing.T) {
 			got := l.Warnings(settings, c.final)
 			// TestPriorWarning tests the warning about the class frequencies.
 			got = slices.DeleteFunc(got, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
-			if !slices.Equal(kinds(got), c.want) {
-				t.Fatalf("%v, want %v", got, c.want)
-			}
+			must.Require(t, slices.Equal(kinds(got), c.want), "%v, want %v", got, c.want)
 			text := ""
 			for _, w := range got {
 				text += w.Text + "\n"
 			}
-			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
-				t.Errorf("%q, want %q", text, c.saying)
-			}
+			must.True(t, strings.Contains(text, c.saying) && !strings.ContainsRune(text, 0x1b), "%q, want %q", text, c.saying)
 			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want) {
 				t.Errorf("saved: %v, want %v", saved, c.want)
 			}
 			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
-			if !slices.Equal(again, got) {
-				t.Errorf("restored: %v, before %v", again, got)
-			}
+			must.True(t, slices.Equal(again, got), "restored: %v, before %v", again, got)
 		})
 	}
 }
@@ -267,9 +260,7 @@ func TestOddTime(t *testing.T) {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
 			for _, w := range w {
-				if w.Kind == health.WarnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
-					t.Error(w.Text)
-				}
+				must.True(t, w.Kind != health.WarnTime || strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10)), "%v", w.Text)
 			}
 		}
 		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), health.WarnTime) {
@@ -314,9 +305,7 @@ func TestUndeclared(t *testing.T) {
 				text = w.Text
 			}
 		}
-		if !strings.HasPrefix(text, c.want) || (text == "") != (c.want == "") {
-			t.Errorf("%s: %q", c.name, text)
-		}
+		must.True(t, strings.HasPrefix(text, c.want) && (text == "") == (c.want == ""), "%s: %q", c.name, text)
 	}
 }
 
@@ -348,9 +337,7 @@ func TestRateWarnings(t *testing.T) {
 					got = w.Text
 				}
 			}
-			if (got == "") != (x.want == "") || !strings.Contains(got, x.want) {
-				t.Errorf("%s, rate %v, %s: warning %q, want one of %q", x.noise, x.rate, name, got, x.want)
-			}
+			must.True(t, (got == "") == (x.want == "") && strings.Contains(got, x.want), "%s, rate %v, %s: warning %q, want one of %q", x.noise, x.rate, name, got, x.want)
 		}
 	}
 }

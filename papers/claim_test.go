@@ -70,18 +70,14 @@ func TestShown(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || back != shown(d) || back.String() != d.String() {
-			t.Errorf("%v is %s, and back %v, %v", d, data, back, err)
-		}
+		must.True(t, err == nil && back == shown(d) && back.String() == d.String(), "%v is %s, and back %v, %v", d, data, back, err)
 	}
 	if d := shown(Difference{0.344, 0.151, 0.523}); d.Difference != (Difference{0.34, 0.15, 0.52}) {
 		t.Errorf("shown: %v", d)
 	}
 	var d Shown
 	for _, text := range []string{"", "1 2", "+1 [x, 2]", "1 2 3 4"} {
-		if d.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%q is a difference", text)
-		}
+		must.True(t, d.UnmarshalText([]byte(text)) != nil, "%q is a difference", text)
 	}
 	if p := above("", Difference{0.01, 0.004, 0.02}, 0); p.verdict() != Undecided {
 		t.Errorf("an interval that begins at a printed zero: %s", p.verdict())
@@ -117,9 +113,7 @@ func TestIndex(t *testing.T) {
 		"|  | c | +1.00 to +2.00 | 2 of 2 hold; weakest: x +1.00 [+0.50, +1.50] | **reproduced** | 2 of 2 inside |\n",
 		"|  | d | +2.00 | +1.00 [+0.50, +1.50] | **not comparable** | – |\n",
 	} {
-		if !strings.Contains(papers, want) {
-			t.Errorf("the index lacks %q:\n%s", want, papers)
-		}
+		must.True(t, strings.Contains(papers, want), "the index lacks %q:\n%s", want, papers)
 	}
 	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") || strings.Contains(own, "| a |") {
 		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
@@ -167,15 +161,11 @@ func TestPublished(t *testing.T) {
 	for _, e := range experiments {
 		r := must.Get(readResult(filepath.Join(published, e.Name, "results.json")))(t)
 		page := must.Get(os.ReadFile(filepath.Join(published, e.Name, "results.md")))(t)
-		if string(page) != r.Markdown() || r.Protocol != protocol {
-			t.Errorf("%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
-		}
+		must.True(t, string(page) == r.Markdown() && r.Protocol == protocol, "%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
 		for _, c := range r.Claims {
 			again := c
 			again.conclude()
-			if !reflect.DeepEqual(again, c) {
-				t.Errorf("%s: %q is %s, %+v; its numbers say %s, %+v", e.Name, c.Claim, c.Verdict, c.Printed, again.Verdict, again.Printed)
-			}
+			must.True(t, reflect.DeepEqual(again, c), "%s: %q is %s, %+v; its numbers say %s, %+v", e.Name, c.Claim, c.Verdict, c.Printed, again.Verdict, again.Printed)
 			for _, p := range c.Parts {
 				if c.Verdict == Undecided && p.Paper != nil && !p.inside() && p.holds(p.Here.Difference) == Undecided {
 					t.Errorf("%s: %q is undecided, and its interval excludes the paper", e.Name, c.Claim)
@@ -187,9 +177,7 @@ func TestPublished(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, e.Name, "results.json"), data, 0o666)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	must.Do(t, Index(dir))
 	for _, name := range []string{"README.md", ownClaims} {

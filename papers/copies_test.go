@@ -52,13 +52,9 @@ func TestCorruption(t *testing.T) {
 				if a {
 					n++
 				}
-				if x.grouping != nil && a != alive[i/8*8] {
-					t.Fatalf("%s: column %d does not die with its group", name, i)
-				}
+				must.Require(t, x.grouping == nil || a == alive[i/8*8], "%s: column %d does not die with its group", name, i)
 			}
-			if x.reads != nil && len(copied.Features.Index) != columns || copied.Label != 1 {
-				t.Fatalf("%s: %+v", name, copied)
-			}
+			must.Require(t, (x.reads == nil || len(copied.Features.Index) == columns) && copied.Label == 1, "%s: %+v", name, copied)
 			if n == columns {
 				whole++
 				return nil
@@ -80,9 +76,7 @@ func TestCorruption(t *testing.T) {
 		for _, n := range rates {
 			total += n
 		}
-		if total != 20 || len(rates) != len(x.rates) || whole == 1 != x.whole {
-			t.Errorf("%s: copies by rate %v, %d whole", name, rates, whole)
-		}
+		must.True(t, total == 20 && len(rates) == len(x.rates) && whole == 1 == x.whole, "%s: copies by rate %v, %d whole", name, rates, whole)
 		d := must.Get(x.data(Binary(), nil, []event.Example{e}))(t)
 		sum := 0.0
 		for i := range d.Rows() {
@@ -103,9 +97,7 @@ func TestCorruption(t *testing.T) {
 		noise loss.Noise
 		want  string
 	}{{silent(0.5), "silent:0.5"}, {silentGroup(0.5), "silent-group:0.5"}} {
-		if x.noise.String() != x.want {
-			t.Errorf("%v, want %s", x.noise, x.want)
-		}
+		must.True(t, x.noise.String() == x.want, "%v, want %s", x.noise, x.want)
 	}
 }
 
@@ -151,9 +143,7 @@ func testExactDropout(t *testing.T, d *batch.Data, rows [][]uint32, scale, q flo
 		}
 		f := d.Row(i).Dot(w) + w[7]
 		want += e - float64(i%2)*f
-		if math.Abs(got[i]-e) > 1e-8*(1+e) {
-			t.Errorf("q = %g, row %d: %.12g, by all masks %.12g", q, i, got[i], e)
-		}
+		must.True(t, math.Abs(got[i]-e) <= 1e-8*(1+e), "q = %g, row %d: %.12g, by all masks %.12g", q, i, got[i], e)
 	}
 	for _, x := range w[:7] {
 		want += 0.01 * x * x

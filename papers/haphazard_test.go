@@ -33,9 +33,7 @@ func TestTwentyLines(t *testing.T) {
 		x := must.Get(readMasks(fmt.Sprintf("samples/haphazard/%s.p%d.gz", c.set, c.percent), set))(t)
 		r := must.Get(method.result(t.Context(), x))(t)
 		got := fmt.Sprintf("BA %.2f %.2f  errors %d  AUC %.2f  nats %.4f", r.Accuracy, r.AtRate, r.Wrong, r.AUC, r.LogLoss)
-		if got != c.want || r.All.Mean != 0 {
-			t.Errorf("%s .%d: %s, want %s; %v", c.set, c.percent, got, c.want, r.All)
-		}
+		must.True(t, got == c.want && r.All.Mean == 0, "%s .%d: %s, want %s; %v", c.set, c.percent, got, c.want, r.All)
 	}
 }
 
@@ -43,9 +41,7 @@ func TestTwentyLines(t *testing.T) {
 func TestHaphazardPublished(t *testing.T) {
 	methods, cells, err := readPublished()
 	must.Do(t, err)
-	if len(methods) != 9 || len(cells) != 39 {
-		t.Fatalf("%d methods, %d cells", len(methods), len(cells))
-	}
+	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
 	for _, c := range cells {
 		if c.Set == "german" && c.Percent == 50 && (methods[c.best()] != "OVFM" || c.Accuracy[c.best()] != 57.09) {
 			t.Errorf("german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
@@ -75,9 +71,7 @@ func TestAuxDropMasks(t *testing.T) {
 				if seen[j]++; v != float64(x.labels[i]) {
 					t.Fatalf("event %d has the value %v and the label %d", i, v, x.labels[i])
 				}
-				if task.Present == 0 && j > 10*i/n {
-					t.Fatalf("feature %d is present in event %d of %d", j+1, i+1, n)
-				}
+				must.Require(t, task.Present != 0 || j <= 10*i/n, "feature %d is present in event %d of %d", j+1, i+1, n)
 			}
 		}
 		for j, count := range seen {

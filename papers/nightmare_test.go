@@ -172,9 +172,7 @@ func TestWords(t *testing.T) {
 	}
 	w := must.Get(learnWords(t.Context(), s, c, images))(t)
 	again, err := learnWords(t.Context(), &Setting{Seed: 1, Threads: 1}, c, images)
-	if err != nil || !slices.Equal(w.half, again.half) {
-		t.Errorf("other words on one thread: %v", err)
-	}
+	must.True(t, err == nil && slices.Equal(w.half, again.half), "other words on one thread: %v", err)
 	places := 0
 	for at := 0; at <= cifarSide-c.Side; at += c.Stride {
 		places++
@@ -192,9 +190,7 @@ func TestWords(t *testing.T) {
 			}
 			all += dense[4*c.Words+k]
 		}
-		if all != float64(places*places) {
-			t.Errorf("image %d: %g words in %d patches", i, all, places*places)
-		}
+		must.True(t, all == float64(places*places), "image %d: %g words in %d patches", i, all, places*places)
 	}
 	// Test k-means alone. For three clouds it must find the three means, and the nearest mean of every point.
 	x := mat.NewDense(300, 2, nil)
@@ -221,9 +217,7 @@ func TestWords(t *testing.T) {
 	}
 	slices.Sort(first)
 	for k, m := range first {
-		if math.Abs(m-10*float64(k)) > 0.5 {
-			t.Errorf("centers %v, want 0, 10 and 20", first)
-		}
+		must.True(t, math.Abs(m-10*float64(k)) <= 0.5, "centers %v, want 0, 10 and 20", first)
 	}
 }
 
@@ -243,17 +237,11 @@ func TestFigureOfNightmares(t *testing.T) {
 	for _, claim := range s.result.Claims {
 		if !claim.Own {
 			count[claim.Claim]++
-			if claim.Where != shownAs[asIs] || claim.Paper == "" {
-				t.Errorf("a claim of the paper: %+v", claim)
-			}
+			must.True(t, claim.Where == shownAs[asIs] && claim.Paper != "", "a claim of the paper: %+v", claim)
 		}
 	}
-	if len(count) != 4 {
-		t.Errorf("claims of the paper, and how often: %v", count)
-	}
+	must.True(t, len(count) == 4, "claims of the paper, and how often: %v", count)
 	for statement, n := range count {
-		if n != 1 {
-			t.Errorf("%q is %d claims of the paper", statement, n)
-		}
+		must.True(t, n == 1, "%q is %d claims of the paper", statement, n)
 	}
 }

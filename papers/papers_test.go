@@ -40,28 +40,20 @@ func TestAll(t *testing.T) {
 				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
 			}
 			for _, c := range r.Claims {
-				if c.Verdict != NotDecided || c.Why == "" || c.Claim == "" {
-					t.Errorf("the size quick decides a claim: %+v", c)
-				}
+				must.True(t, c.Verdict == NotDecided && c.Why != "" && c.Claim != "", "the size quick decides a claim: %+v", c)
 			}
 			for _, table := range r.Tables {
 				for _, row := range table.Rows {
-					if len(row) != len(table.Columns) {
-						t.Fatalf("table %q: a row of %d in %d columns: %v", table.Title, len(row), len(table.Columns), row)
-					}
+					must.Require(t, len(row) == len(table.Columns), "table %q: a row of %d in %d columns: %v", table.Title, len(row), len(table.Columns), row)
 				}
 			}
 			before := files(t, out)
 			again := Options{Size: Quick, Out: out, Seed: 1, Threads: 1, Progress: func(p Status) {
-				if p.Done != p.Reused {
-					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
-				}
+				must.True(t, p.Done == p.Reused, "cell %d of %d has been computed again", p.Done, p.Known)
 			}}
 			must.Get(Run(t.Context(), e, again))(t)
 			for name, data := range files(t, out) {
-				if !bytes.Equal(data, before[name]) {
-					t.Errorf("%s is another one after the second run", name)
-				}
+				must.True(t, bytes.Equal(data, before[name]), "%s is another one after the second run", name)
 			}
 		})
 	}
@@ -72,9 +64,7 @@ func TestAll(t *testing.T) {
 	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))(t)
 	own := must.Get(os.ReadFile(filepath.Join(dir, ownClaims)))(t)
 	for _, e := range All() {
-		if !strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)") {
-			t.Errorf("the index does not know %s", e.Name)
-		}
+		must.True(t, strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)"), "the index does not know %s", e.Name)
 	}
 }
 
@@ -187,9 +177,7 @@ func TestDecisive(t *testing.T) {
 	}}
 	for size, want := range map[Size]Verdict{Quick: NotDecided, Default: Reproduced, Full: Reproduced} {
 		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
-		if err != nil || r.Claims[0].Verdict != want {
-			t.Errorf("%s: %+v, %v", size, r, err)
-		}
+		must.True(t, err == nil && r.Claims[0].Verdict == want, "%s: %+v, %v", size, r, err)
 		if c := r.Claims[3]; size != Quick && (c.Verdict != NotComparable || c.Why != "another place" || c.Printed != Printed{}) || size == Quick && c.Verdict != NotDecided {
 			t.Errorf("%s: %+v, of an experiment that is not the paper's", size, c)
 		}
@@ -201,9 +189,7 @@ func TestDecisive(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
-			t.Errorf("results.json: %+v, %v", back, err)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "results.json: %+v, %v", back, err)
 		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || strings.Contains(text, "hidden") {
 			t.Errorf("results.md:\n%s", text)
 		}
@@ -216,9 +202,7 @@ func TestDecisive(t *testing.T) {
 func TestMissingFolder(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Run(t.Context(), quadraticPenalty, Options{Size: Default, Data: dir, Out: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), dir+": there is no folder news_athr, which experiment quadratic-penalty needs") {
-		t.Errorf("error %v", err)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), dir+": there is no folder news_athr, which experiment quadratic-penalty needs"), "error %v", err)
 }
 
 // TestLeast checks that Least returns the setting with the lowest loss. Equal losses are decided by the lower tie, then
@@ -241,9 +225,7 @@ func TestLeast(t *testing.T) {
 func TestPoints(t *testing.T) {
 	m := Method{Name: "x", Config: batch.DefaultConfig(), Grid: []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}}}
 	points, err := m.Points()
-	if err != nil || len(points) != 4 {
-		t.Fatal(len(points), err)
-	}
+	must.Require(t, err == nil && len(points) == 4, "%v %v", len(points), err)
 	for i, want := range []string{"c = 1, q = 0.3", "c = 1, q = 0.5", "c = 10, q = 0.3", "c = 10, q = 0.5"} {
 		p := points[i]
 		if p.Name != want || len(p.Values) != 2 || fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) != want {
@@ -275,9 +257,7 @@ func TestSelectMachine(t *testing.T) {
 	m.Kernel.Kept = &svm.KeptGram{}
 	all := must.Get(selectMachine(t.Context(), d, d, m, axes, 1))(t)
 	again := must.Get(selectMachine(t.Context(), d, d, m, axes, 3))(t)
-	if len(all) != 24 || all[1].name != "keep = 0.5, drop-q = 0, epochs = 2, c = 10" {
-		t.Fatalf("%d machines, the second %s", len(all), all[1].name)
-	}
+	must.Require(t, len(all) == 24 && all[1].name == "keep = 0.5, drop-q = 0, epochs = 2, c = 10", "%d machines, the second %s", len(all), all[1].name)
 	for i, x := range all {
 		alone := x.Kernel
 		alone.Kept = nil

@@ -158,14 +158,10 @@ func TestChoose(t *testing.T) {
 			tried[i] = true
 			return Held{Loss: losses[i]}, nil
 		})
-		if err != nil || got != 2 {
-			t.Errorf("%d threads: chose %d, %v", threads, got, err)
-		}
+		must.True(t, err == nil && got == 2, "%d threads: chose %d, %v", threads, got, err)
 	}
 	for i := range tried {
-		if !tried[i] {
-			t.Errorf("setting %d was not tried", i)
-		}
+		must.True(t, tried[i], "setting %d was not tried", i)
 	}
 }
 
@@ -175,9 +171,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 	// Setting 1 has the best mean only because of fold 0.
 	folds := []dropFold{{Plain: []float64{50, 99}}, {Plain: []float64{60, 58}}, {Plain: []float64{70, 69}}}
 	best, atBest, each := bestOfFolds(folds, 3, func(f *dropFold) []float64 { return f.Plain })
-	if best != 1 || math.Abs(atBest-(99+58+69)/3.0) > 1e-9 || !slices.Equal(each, []float64{50, 58, 69}) {
-		t.Errorf("setting %d at %v; by fold %v", best, atBest, each)
-	}
+	must.True(t, best == 1 && math.Abs(atBest-(99+58+69)/3.0) <= 1e-9 && slices.Equal(each, []float64{50, 58, 69}), "setting %d at %v; by fold %v", best, atBest, each)
 }
 
 // TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
@@ -198,9 +192,7 @@ func TestRepeats(t *testing.T) {
 			r.Seconds = 0
 			results[i] = must.Get(json.Marshal(r))(t)
 		}
-		if !bytes.Equal(results[0], results[1]) {
-			t.Errorf("%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
-		}
+		must.True(t, bytes.Equal(results[0], results[1]), "%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
 	}
 }
 
@@ -313,21 +305,15 @@ func TestXGraph(t *testing.T) {
 	})
 	rows := s.result.Tables[0].Rows
 	at := slices.IndexFunc(rows, func(row []any) bool { return row[0] == "XGraph" })
-	if at < 0 || !slices.Contains(rows[at], any(83.10)) {
-		t.Errorf("the table has no XGraph, or not the paper's: %v", rows)
-	}
-	if strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph") {
-		t.Error("a set that is there is called unavailable")
-	}
+	must.True(t, at >= 0 && slices.Contains(rows[at], any(83.10)), "the table has no XGraph, or not the paper's: %v", rows)
+	must.True(t, !strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph"), "a set that is there is called unavailable")
 	// A different copy of the set must have different cells.
 	before := must.Get(s.taken(xGraph))(t)
 	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
 	if after, err := s.taken(xGraph); err != nil || after == before {
 		t.Errorf("fingerprints %q and %q, %v", before, after, err)
 	}
-	if !strings.Contains(string(cellsOf(t, s)), `"Set":"XGraph","Split":0,"Method":"L2","Data":"`+before) {
-		t.Error("the cells of the set do not depend on its data")
-	}
+	must.True(t, strings.Contains(string(cellsOf(t, s)), `"Set":"XGraph","Split":0,"Method":"L2","Data":"`+before), "the cells of the set do not depend on its data")
 }
 
 // TestKitchen checks that the kitchen and DVD reviews are used once their folders exist. Claims about kitchen, which is
@@ -379,9 +365,7 @@ func TestBoosting(t *testing.T) {
 	}
 	want := []any{"elec2, in order, features dead: test error, %", []any{"gradient boosting", "missing values as they are", "", nil, "10.0 (0.0)", "21.0 (1.0)"},
 		"Test error, %, mean over 30, 50 and 70 % dead", []any{"gradient boosting", "missing values as they are", 15.0, nil, nil}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("rows %v, want %v", got, want)
-	}
+	must.True(t, reflect.DeepEqual(got, want), "rows %v, want %v", got, want)
 }
 
 // TestPrivatePairs compares NBSVM on two inputs. One has all pairs. The other omits the pairs that occur in a single
@@ -445,9 +429,7 @@ func TestPrivatePairs(t *testing.T) {
 			t.Errorf("document %d: score %g with the pairs counted, %g with all", i, b, a)
 		}
 	}
-	if left < documents {
-		t.Errorf("%d private pairs try nothing", left)
-	}
+	must.True(t, left >= documents, "%d private pairs try nothing", left)
 }
 
 // TestNoisyData checks that the order of examples is the same with right and with wrong labels, and that the true
@@ -465,30 +447,22 @@ func TestNoisyData(t *testing.T) {
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
 	for i := range right.truth {
-		if right.truth[i] != wrong.truth[i] || right.examples[i].Label != right.truth[i] {
-			t.Fatalf("row %d: another order", i)
-		}
+		must.Require(t, right.truth[i] == wrong.truth[i] && right.examples[i].Label == right.truth[i], "row %d: another order", i)
 		if wrong.all.Label(i) != wrong.truth[i] {
 			flipped++
 		}
 	}
-	if flipped < 30 || flipped > 70 || right.held != 150 {
-		t.Errorf("%d of 500 labels are wrong, %d rows choose", flipped, right.held)
-	}
+	must.True(t, flipped >= 30 && flipped <= 70 && right.held == 150, "%d of 500 labels are wrong, %d rows choose", flipped, right.held)
 	tested := make([]int, 500)
 	for k := range 10 {
 		in, out := right.fold(k, 10)
-		if len(in)+len(out) != 350 {
-			t.Errorf("fold %d: %d and %d rows", k, len(in), len(out))
-		}
+		must.True(t, len(in)+len(out) == 350, "fold %d: %d and %d rows", k, len(in), len(out))
 		for _, row := range out {
 			tested[row]++
 		}
 	}
 	for i, n := range tested {
-		if (i < 150) != (n == 0) || n > 1 {
-			t.Errorf("row %d is tested %d times", i, n)
-		}
+		must.True(t, (i < 150) == (n == 0) && n <= 1, "row %d is tested %d times", i, n)
 	}
 }
 
@@ -564,9 +538,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 			other++
 		}
 	}
-	if other == 0 {
-		t.Error("level and penalty with unlabeled documents are always those without")
-	}
+	must.True(t, other != 0, "level and penalty with unlabeled documents are always those without")
 }
 
 // TestDivisions checks that the standard error of a gain is computed from its differences by division. A document must
@@ -621,9 +593,7 @@ func TestWholeSets(t *testing.T) {
 				at = append(at, i)
 			}
 		}
-		if len(at) <= skip {
-			t.Fatalf("%d cells of kind %s with %s", len(at), kind, from)
-		}
+		must.Require(t, len(at) > skip, "%d cells of kind %s with %s", len(at), kind, from)
 		for _, i := range at[:len(at)-skip] {
 			lines[i] = strings.Replace(lines[i], from, to, 1)
 		}
@@ -666,9 +636,7 @@ func TestMistakesText(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || !slices.Equal(back, m) {
-			t.Fatalf("%v is %s, and back %v, %v", m, data, back, err)
-		}
+		must.Require(t, err == nil && slices.Equal(back, m), "%v is %s, and back %v, %v", m, data, back, err)
 	}
 	var m mistakes
 	for _, text := range []string{"", "8:", "9:AA", "x:AA", "-1:", "8:A?"} {

@@ -55,9 +55,7 @@ func TestConfusionAndSamples(t *testing.T) {
 		}
 	}
 	total := runner.Status().Learner.Total
-	if all != 900 || wrong != total.Wrong {
-		t.Errorf("%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
-	}
+	must.True(t, all == 900 && wrong == total.Wrong, "%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
 	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
 		t.Errorf("samples: %+v", m.Samples)
 	}

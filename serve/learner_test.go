@@ -32,9 +32,7 @@ func TestPageRequests(t *testing.T) {
 	var newest struct{ Format, Event, Label string }
 	get("/v1/newest", &newest)
 	// The newest valid event is the 400th, the last of the file.
-	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
-		t.Errorf("the newest event: %+v", newest)
-	}
+	must.True(t, newest.Format == "json" && newest.Label == "label" && strings.Contains(newest.Event, `"word":"yes4","x":0}`), "the newest event: %+v", newest)
 	answers(t, 200, `"class":"yes"`, "POST", url+"/v1/predict", newest.Event)
 	var measures struct {
 		Classes     []string
@@ -56,9 +54,7 @@ func TestPageRequests(t *testing.T) {
 	// confusion matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
-		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
-			t.Errorf("thresholds do not go down: %+v after %+v", x, last)
-		}
+		must.True(t, x.Score < last.Score && x.Positives >= last.Positives && x.Negatives >= last.Negatives, "thresholds do not go down: %+v after %+v", x, last)
 		area += (x.Negatives - last.Negatives) * (x.Positives + last.Positives) / 2
 		if x.Score > 0 && (x.Positives > b.Confusion[1][1] || x.Negatives > b.Confusion[0][1]) {
 			t.Errorf("from score %v on %v and %v, the confusion matrix has %v", x.Score, x.Positives, x.Negatives, b.Confusion)

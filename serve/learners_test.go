@@ -107,9 +107,7 @@ func TestLearners(t *testing.T) {
 	_, metrics, _ := call(t, "GET", url+"/metrics", "")
 	must.Contains(t, metrics, `blankout_challenger_leader{learner="slow"} 1`, `blankout_challenger_leader{learner="learner"} 0`,
 		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `)
-	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
-		t.Error("the leader is compared with itself")
-	}
+	must.True(t, !strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`), "the leader is compared with itself")
 	b := browse(t)
 	b.eachLook(t, url, "document.querySelectorAll('#learners-table tr').length === 3", func(t *testing.T, l look) {
 		b.shows(t, map[string]any{

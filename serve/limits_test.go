@@ -176,9 +176,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	if _, cut := ask(h, t.Context(), "", body, &w); cut || w.status != 200 || w.bytes < 15<<20 || writes < 100 {
 		t.Fatalf("%d in %d writes: %d %s", w.bytes, writes, w.status, w.first.String())
 	}
-	if most > before.HeapAlloc+4<<20 {
-		t.Errorf("%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
-	}
+	must.True(t, most <= before.HeapAlloc+4<<20, "%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
 }
 
 // TestDisconnectEndsPrediction checks that a prediction request stops when its client disconnects.
@@ -302,9 +300,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := &slowly{pause: c.pause}
 				_, err := serve.NewTaker(client, 10*time.Second, c.perSecond).Write(make([]byte, 100<<16))
-				if client.bytes != c.taken<<16 || (err == nil) != (c.taken == 100) {
-					t.Errorf("%d bytes were taken, %v", client.bytes, err)
-				}
+				must.True(t, client.bytes == c.taken<<16 && (err == nil) == (c.taken == 100), "%d bytes were taken, %v", client.bytes, err)
 			})
 		})
 	}
@@ -326,9 +322,7 @@ func TestContentEncoding(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
 	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
 		status, text, header := call(t, "POST", url+"/v1/predict", "{}", "Content-Encoding", coding)
-		if status != want || (status == 415) != (header.Get("Accept-Encoding") == "identity") {
-			t.Errorf("%q: %d %s", coding, status, text)
-		}
+		must.True(t, status == want && (status == 415) == (header.Get("Accept-Encoding") == "identity"), "%q: %d %s", coding, status, text)
 	}
 }
 

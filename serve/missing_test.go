@@ -178,9 +178,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
 				wrong++
 			}
-			if (len(p.Missing) > 0) != (p.Rule != "") || len(p.Missing) > 0 && s.words {
-				t.Fatalf("missing %q, rule %q", p.Missing, p.Rule)
-			}
+			must.Require(t, (len(p.Missing) > 0) == (p.Rule != "") && (len(p.Missing) <= 0 || !s.words), "missing %q, rule %q", p.Missing, p.Rule)
 		}
 	}
 	return float64(wrong) / float64(n)

@@ -182,9 +182,7 @@ func TestOpenAPI(t *testing.T) {
 	for path, methods := range d.paths {
 		for method, o := range methods {
 			described = append(described, strings.ToUpper(method)+" "+path)
-			if ids[o.OperationID] != "" || o.OperationID == "" {
-				t.Errorf("%s %s has the name %q of %s", method, path, o.OperationID, ids[o.OperationID])
-			}
+			must.True(t, ids[o.OperationID] == "" && o.OperationID != "", "%s %s has the name %q of %s", method, path, o.OperationID, ids[o.OperationID])
 			ids[o.OperationID] = path
 			for status, answer := range o.Responses {
 				for kind := range answer.Content {

@@ -134,9 +134,7 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 func answers(t *testing.T, status int, part, method, url, body string, headers ...string) {
 	t.Helper()
 	got, text, _ := call(t, method, url, body, headers...)
-	if got != status || !strings.Contains(text, part) {
-		t.Errorf("%s %s %.500s: got %d %.500s, want %d with %q", method, url, body, got, text, status, part)
-	}
+	must.True(t, got == status && strings.Contains(text, part), "%s %s %.500s: got %d %.500s, want %d with %q", method, url, body, got, text, status, part)
 }
 
 // decoded sends a request, decodes the JSON of its successful response into v and returns the JSON.
@@ -304,9 +302,7 @@ func TestPredict(t *testing.T) {
 		text := decoded(t, &answer, "POST", url+"/v1/predict", body)
 		must.Require(t, len(answer.Predictions) == 3 && answer.Events == 400, "%s", text)
 		p := answer.Predictions
-		if p[0].Class != "yes" || p[1].Class != "no" || p[0].Probability < 0.5 || p[1].Probability < 0.5 || p[0].Scores[0] <= 0 {
-			t.Errorf("%+v", p)
-		}
+		must.True(t, p[0].Class == "yes" && p[1].Class == "no" && p[0].Probability >= 0.5 && p[1].Probability >= 0.5 && p[0].Scores[0] > 0, "%+v", p)
 		must.True(t, strings.HasPrefix(p[2].Error, "duplicate-field") && p[2].Where == "event 2", "%+v", p[2])
 	}
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
@@ -357,9 +353,7 @@ func TestTooManyRequests(t *testing.T) {
 			waiting.Go(func() { answers <- ask(t.Context(), event()).Code })
 		}
 		synctest.Wait()
-		if len(answers) != cap(answers)-16 {
-			t.Fatalf("%d of %d are answered at once, want all but the 16 of the queue", len(answers), cap(answers))
-		}
+		must.Require(t, len(answers) == cap(answers)-16, "%d of %d are answered at once, want all but the 16 of the queue", len(answers), cap(answers))
 		for range cap(answers) - 16 {
 			must.Equal(t, <-answers, 503, "while the queue is full")
 		}
@@ -431,9 +425,7 @@ func TestModelJSON(t *testing.T) {
 		}
 	}
 	text := decoded(t, &where, "GET", url+"/v1/model/offsets", "")
-	if where.Version <= 5<<32 || where.Events != 400 || len(where.Offsets) != 1 || where.Offsets[0].Records != 404 {
-		t.Errorf("%s", text)
-	}
+	must.True(t, where.Version > 5<<32 && where.Events == 400 && len(where.Offsets) == 1 && where.Offsets[0].Records == 404, "%s", text)
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	must.Do(t, json.Unmarshal([]byte(text), &whole))
 	m := runner.Model()
@@ -723,9 +715,7 @@ func TestReadersDoNotDisturb(t *testing.T) {
 	err := runner.Run(t.Context())
 	stop()
 	readers.Wait()
-	if err != nil {
-		t.Error(err)
-	}
+	must.True(t, err == nil, "%v", err)
 }
 
 func TestCheck(t *testing.T) {

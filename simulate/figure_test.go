@@ -47,9 +47,7 @@ func TestFigure(t *testing.T) {
 				}
 			}
 			for ending, data := range files[0] {
-				if !bytes.Equal(data, files[1][ending]) {
-					t.Errorf("two drawings of one figure differ in %s", ending)
-				}
+				must.True(t, bytes.Equal(data, files[1][ending]), "two drawings of one figure differ in %s", ending)
 			}
 			picture, _ := must.Get2(image.Decode(bytes.NewReader(files[0][".png"])))(t)
 			found := map[color.NRGBA]int{}
@@ -72,9 +70,7 @@ func TestFigure(t *testing.T) {
 				want = append(want, m.Name)
 			}
 			for _, w := range want {
-				if !strings.Contains(words, w) {
-					t.Errorf("the figure does not say %q", w)
-				}
+				must.True(t, strings.Contains(words, w), "the figure does not say %q", w)
 			}
 		})
 	}
@@ -89,9 +85,7 @@ func texts(t *testing.T, svg []byte) string {
 		if err == io.EOF {
 			return out.String()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if c, ok := token.(xml.CharData); ok {
 			out.Write(c)
 		}

@@ -134,9 +134,7 @@ func TestRandom(t *testing.T) {
 			x := examples[n].Features.Clone()
 			c.Vec(x, nil, n, repeat)
 			for i, d := range e.Dead {
-				if d != (x.Value[i] == 0) {
-					t.Fatalf("repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])
-				}
+				must.Require(t, d == (x.Value[i] == 0), "repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])
 				if all++; d {
 					dead++
 				}
@@ -225,9 +223,7 @@ func TestGroupsWithSplines(t *testing.T) {
 	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, splines.BasisColumn(0, 1)}, Value: []float64{0, 1, 1}}}
 	for e.Number = range 50 {
 		Groups{Fraction: 0.5}.Kill(&e)
-		if e.Dead[2] != e.Dead[0] {
-			t.Errorf("event %d: dead are %v", e.Number, e.Dead)
-		}
+		must.True(t, e.Dead[2] == e.Dead[0], "event %d: dead are %v", e.Number, e.Dead)
 	}
 	if n := e.grouping.Len(); n != 2 {
 		t.Errorf("%d groups, want g and that of column 2", n)
@@ -246,9 +242,7 @@ func TestAdditive(t *testing.T) {
 			x[i] = e.X
 		}
 		for i, v := range x[0].Value {
-			if v != x[1].Value[i] {
-				t.Fatal("other noise at the second time")
-			}
+			must.Require(t, v == x[1].Value[i], "other noise at the second time")
 			d := v - examples[n].Features.Value[i]
 			sum, square, all = sum+d, square+d*d, all+1
 		}
@@ -267,9 +261,7 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		again, err := Parse(n.String())
-		if err != nil || again != n {
-			t.Errorf("Parse(%q) writes itself as %q, which is %v, %v", s, n, again, err)
-		}
+		must.True(t, err == nil && again == n, "Parse(%q) writes itself as %q, which is %v, %v", s, n, again, err)
 	}
 	for _, s := range []string{"", "random", "random:1", "random:NaN", "worst:-1", "worst:x", "burst", "burst:1", "none:1", "group:", "block:0,0,0,1", "block:1,2",
 		"drift:1,2", "drift:x:1", "stuck:1", "noise:-1", "group:1@5-5", "group:1@50%-101%", "group:1@5", "group:1@5%-9", "nothing:1"} {
@@ -291,9 +283,7 @@ func TestParseFamily(t *testing.T) {
 		"group:1,2":            "[{group:1,2 NaN}]",
 	} {
 		f, err := ParseFamily(s)
-		if err != nil || fmt.Sprint(f.Levels) != want {
-			t.Errorf("ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
-		}
+		must.True(t, err == nil && fmt.Sprint(f.Levels) == want, "ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
 	}
 	for _, s := range []string{"random:0..1/0.1", "random:0.5,x", "worst:1..0", "worst:0..9/0", "worst:0..1e9"} {
 		if f, err := ParseFamily(s); err == nil {

@@ -35,9 +35,7 @@ func TestReplay(t *testing.T) {
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other}}
 	result := must.Get(r.Run(context.Background(), subjects))(t)
-	if len(result.Curves) != 3*(2+2) {
-		t.Fatalf("%d curves", len(result.Curves))
-	}
+	must.Require(t, len(result.Curves) == 3*(2+2), "%d curves", len(result.Curves))
 	// Compare model b in the nightmare random:0.5, rescaled, with counts that use the masks of the corrupter.
 	p := result.Curves[3].Points[1]
 	for repeat := range 3 {
@@ -67,13 +65,9 @@ func TestReplay(t *testing.T) {
 		files[i] = filepath.Join(t.TempDir(), "out")
 		r.Threads = 2 - i
 		again := must.Get(r.Run(context.Background(), subjects))(t)
-		if !reflect.DeepEqual(again, result) {
-			t.Error("another result at the second time")
-		}
+		must.True(t, reflect.DeepEqual(again, result), "another result at the second time")
 		names, err := again.Save(files[i])
-		if err != nil || len(names) != 2+2*4 {
-			t.Fatal(names, err)
-		}
+		must.Require(t, err == nil && len(names) == 2+2*4, "%v %v", names, err)
 		for _, name := range names {
 			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))(t)
 			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
@@ -86,9 +80,7 @@ func TestReplay(t *testing.T) {
 func TestMeanAndBounds(t *testing.T) {
 	// In R, t.test(c(1, 2, 4)) gives the 95 % interval from -1.4612 to 6.1279.
 	mean, low, high := meanAndBounds([]float64{1, 2, 4})
-	if math.Abs(mean-7.0/3) > 1e-12 || math.Abs(low+1.461249) > 1e-5 || math.Abs(high-6.127916) > 1e-5 {
-		t.Errorf("%g [%g, %g]", mean, low, high)
-	}
+	must.True(t, math.Abs(mean-7.0/3) <= 1e-12 && math.Abs(low+1.461249) <= 1e-5 && math.Abs(high-6.127916) <= 1e-5, "%g [%g, %g]", mean, low, high)
 }
 
 // TestDead checks a removed feature whose mean is far from 0. If it is declared missing it counts as its mean, and if

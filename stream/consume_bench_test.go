@@ -234,9 +234,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Run(stage, func(b *testing.B) {
 			cycle := func() {
 				for _, e := range events {
-					if !json.Valid(e) {
-						b.Fatalf("no JSON: %s", e)
-					}
+					must.Require(b, json.Valid(e), "no JSON: %s", e)
 				}
 			}
 			switch stage {

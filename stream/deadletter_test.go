@@ -335,9 +335,7 @@ func TestLetters(t *testing.T) {
 			if len(want.Value) > maxLetterBytes {
 				want.Value, want.Truncated, partial = want.Value[:maxLetterBytes], maxLetterBytes+1, "it was cut to fit the size limit"
 			}
-			if !reflect.DeepEqual(got[i], want) || got[i].Partial() != partial {
-				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)
-			}
+			must.True(t, reflect.DeepEqual(got[i], want) && got[i].Partial() == partial, "%v letter %d: %.200v, want %.200v", c, i, got[i], want)
 		}
 	}
 }

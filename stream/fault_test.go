@@ -360,9 +360,7 @@ func TestOutOfRange(t *testing.T) {
 			}
 			var out *OffsetOutOfRangeError
 			if test.policy == "fail" {
-				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end, ""}) {
-					t.Errorf("error %v", err)
-				}
+				must.True(t, errors.As(err, &out) && *out == (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end, ""}), "error %v", err)
 			} else if err != nil {
 				t.Errorf("error %v", err)
 			}
@@ -572,9 +570,7 @@ func TestNewPartitions(t *testing.T) {
 	// Records written before the consumer sees the new partitions are read too.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
-	if err != nil || len(records) != 100 || len(c.position) != 3 {
-		t.Errorf("%d records of %v, %v", len(records), c.position, err)
-	}
+	must.True(t, err == nil && len(records) == 100 && len(c.position) == 3, "%d records of %v, %v", len(records), c.position, err)
 
 	// Repeat with a partition that was added while no consumer was running.
 	from := streamtest.From("t", 0, c.position["t/0"])
@@ -590,9 +586,7 @@ func TestCommit(t *testing.T) {
 	o.At("t", 1, 4)
 	must.Do(t, c.Commit(t.Context(), "g", o))
 	info := b.cluster.GroupInfo("g")
-	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
-		t.Errorf("%+v", info)
-	}
+	must.True(t, info != nil && info.Commits["t"][0].Offset == 17 && info.Commits["t"][1].Offset == 4, "%+v", info)
 }
 
 // TestFirstCommit checks that the first commit waits until a new cluster has elected the coordinator of the group.
@@ -629,9 +623,7 @@ func TestWrongProtocol(t *testing.T) {
 		c := DefaultConsumerConfig()
 		c.Brokers, c.Topics, c.TLS.Enabled, c.RequestTimeout = []string{address}, []string{"t"}, tls, time.Second/4
 		_, err := connect(t.Context(), c.ConnectConfig, c.Topics, nil)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
-			t.Errorf("tls %v: %v", tls, err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), address), "tls %v: %v", tls, err)
 	}
 }
 

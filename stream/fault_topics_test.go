@@ -210,9 +210,7 @@ func TestClockJumps(t *testing.T) {
 	records := consume(t, b, "t", nil, nil).all()
 	must.Require(t, len(records) == len(messages), "%d records", len(records))
 	for i, r := range records {
-		if r.offset != int64(i) || r.time != messages[i].Time {
-			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)
-		}
+		must.True(t, r.offset == int64(i) && r.time == messages[i].Time, "record %d: %+v, want time %d", i, r, messages[i].Time)
 	}
 	// Reading from a time on starts at the first record at or after that time, and includes all later offsets.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()

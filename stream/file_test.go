@@ -202,9 +202,7 @@ func TestFileSkip(t *testing.T) {
 	whole, sum, err := readAll(path, c, 0, 0)
 	must.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
 	again, sumAgain, err := readAll(path, c, 3, 0)
-	if err != nil || strings.Join(again, "\n") != strings.Join(whole, "\n") || sum != sumAgain {
-		t.Fatal("reading ahead gives other examples", err)
-	}
+	must.Require(t, err == nil && strings.Join(again, "\n") == strings.Join(whole, "\n") && sum == sumAgain, "reading ahead gives other examples %v", err)
 	for from := int64(0); from < 5100; from += 83 {
 		rest, _ := must.Get2(readAll(path, c, 0, from))(t)
 		at := 0
@@ -312,9 +310,7 @@ func TestRecords(t *testing.T) {
 		text = append(text, line)
 	}
 	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), record.DefaultConfig(), 0, 0)
-	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%v\n got %s\nwant %s", err, got, want)
-	}
+	must.True(t, err == nil && strings.Join(got, "\n") == strings.Join(want, "\n"), "%v\n got %s\nwant %s", err, got, want)
 }
 
 func allBytes() string {
@@ -427,9 +423,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	defer f.Close()
 	f.decoder = &away{f.decoder, -1}
 	offsets, broken := offsetsOf(t, f.Next)
-	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
-		t.Errorf("a file: broken off %d times, offsets %v", broken, offsets)
-	}
+	must.True(t, len(offsets) == 20 && offsets[19] == 19 && broken != 0, "a file: broken off %d times, offsets %v", broken, offsets)
 
 	b := startBroker(t, map[string]int32{"t": 1})
 	for range 5 {
@@ -442,9 +436,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	consumer := must.Get(NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil))(t)
 	defer consumer.Close()
 	offsets, broken = offsetsOf(t, consumer.Next)
-	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
-		t.Errorf("a topic: broken off %d times, offsets %v", broken, offsets)
-	}
+	must.True(t, len(offsets) == 20 && offsets[19] == 19 && broken != 0, "a topic: broken off %d times, offsets %v", broken, offsets)
 }
 
 // TestSkipBehindLongLine checks that reading after a line that was too long skips the rest of that line.
@@ -521,9 +513,7 @@ func FuzzFile(f *testing.F) {
 			}
 			for i := range b.Examples {
 				e := &b.Examples[i]
-				if e.Offset <= last || e.Refused == nil && (e.Features.Check() != nil || e.Features.Len() > 100) {
-					t.Fatalf("offset %d after %d: %+v", e.Offset, last, e)
-				}
+				must.Require(t, e.Offset > last && (e.Refused != nil || e.Features.Check() == nil && e.Features.Len() <= 100), "offset %d after %d: %+v", e.Offset, last, e)
 				last = e.Offset
 			}
 		}
@@ -540,9 +530,7 @@ func TestEndlessFile(t *testing.T) {
 			c := record.DefaultConfig()
 			c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
 			f, err := OpenFile("/dev/zero", c, c.Schema())
-			if err != nil {
-				t.Fatal(format, err)
-			}
+			must.Require(t, err == nil, "%v %v", format, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			if threads > 0 {
 				f.Ahead(threads, nil)

@@ -189,9 +189,7 @@ func TestProduceConsume(t *testing.T) {
 			}
 			must.Equal(t, len(seen), len(want), "different values")
 			stats := c.Stats()
-			if stats.Records != 2000 || len(stats.Partitions) != 3 || stats.Fetches == 0 || stats.Bytes == 0 {
-				t.Errorf("stats %+v", stats)
-			}
+			must.True(t, stats.Records == 2000 && len(stats.Partitions) == 3 && stats.Fetches != 0 && stats.Bytes != 0, "stats %+v", stats)
 			for _, p := range stats.Partitions {
 				must.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
 			}
@@ -229,9 +227,7 @@ func TestConsumeFrom(t *testing.T) {
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start, c.RequestTimeout = test.start, time.Second })
 			if test.err {
 				var out *OffsetOutOfRangeError
-				if !errors.As(err, &out) || out.Offset != test.from || out.Start != 0 || out.End != 10 {
-					t.Fatalf("error %v", err)
-				}
+				must.Require(t, errors.As(err, &out) && out.Offset == test.from && out.Start == 0 && out.End == 10, "error %v", err)
 				return
 			}
 			must.Do(t, err)
@@ -382,9 +378,7 @@ func TestUnlabeledTopic(t *testing.T) {
 			p := offsets.At(batch.Topic, batch.Partition, batch.Next)
 			for i := range batch.Examples {
 				e := &batch.Examples[i]
-				if e.Refused != nil || (e.Label == event.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
-					t.Errorf("%s: %+v", batch.Topic, e)
-				}
+				must.True(t, e.Refused == nil && (e.Label == event.Unlabeled) == (batch.Topic == "untold") && e.Features.Len() == 2, "%s: %+v", batch.Topic, e)
 				must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 				counted[batch.Topic]++
 				n++
@@ -396,9 +390,7 @@ func TestUnlabeledTopic(t *testing.T) {
 		}
 		must.Do(t, err)
 	}
-	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
-		t.Errorf("%v, %+v", counted, offsets)
-	}
+	must.True(t, counted["told"] == 30 && counted["untold"] == 30 && len(offsets) == 3, "%v, %+v", counted, offsets)
 	must.Equal(t, fmt.Sprint(schema.Classes), "[good bad]", "classes")
 	config.UnlabeledTopics = []string{"told"}
 	must.ErrorContains(t, config.Check(), "unlabeled_topics")

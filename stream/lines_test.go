@@ -146,9 +146,7 @@ func TestSourceName(t *testing.T) {
 				}
 				// Encode and decode the offsets as in a checkpoint.
 				text, err := json.Marshal(offsets)
-				if err != nil || json.Unmarshal(text, &offsets) != nil || len(offsets) != 1 {
-					t.Fatalf("%q: sources %s, %v", path, text, err)
-				}
+				must.Require(t, err == nil && json.Unmarshal(text, &offsets) == nil && len(offsets) == 1, "%q: sources %s, %v", path, text, err)
 				f.Close()
 			}
 		}

@@ -185,9 +185,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	g.join("d", false)
 	g.join("e", false)
 	got := g.settle(5, 4)
-	if strings.Count(got, ":1") != 4 || strings.Count(got, ":0") != 1 {
-		t.Errorf("five members of four partitions: %s", got)
-	}
+	must.True(t, strings.Count(got, ":1") == 4 && strings.Count(got, ":0") == 1, "five members of four partitions: %s", got)
 	standby := got[strings.Index(got, ":0")-1:][:1]
 	leaver := "a"
 	if standby == leaver {
@@ -425,9 +423,7 @@ func TestSticky(t *testing.T) {
 				}
 			}
 		}
-		if len(seen) != count || most > least+1 {
-			t.Fatalf("%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
-		}
+		must.Require(t, len(seen) == count && most <= least+1, "%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
 		if honest { // no partition is claimed twice, so every claim within the limit can be kept
 			var sizes []int
 			for i := range n {
@@ -448,9 +444,7 @@ func TestSticky(t *testing.T) {
 				}
 				could += min(has, quota)
 			}
-			if kept != could {
-				t.Fatalf("%d partitions stay where they were, %d could: %v of %v", kept, could, given, owned)
-			}
+			must.Require(t, kept == could, "%d partitions stay where they were, %d could: %v of %v", kept, could, given, owned)
 		}
 	}
 }
@@ -476,9 +470,7 @@ func TestDistributeShards(t *testing.T) {
 				owner[p.Partition%3] = member
 			}
 		}
-		if n != len(all) {
-			t.Errorf("%d of %d partitions are given", n, len(all))
-		}
+		must.True(t, n == len(all), "%d of %d partitions are given", n, len(all))
 		return owner
 	}
 	given, units := c.distribute(all, map[string][]TopicPartition{"x": nil, "y": nil})
@@ -491,9 +483,7 @@ func TestDistributeShards(t *testing.T) {
 			moved++
 		}
 	}
-	if units != 3 || moved != 1 {
-		t.Errorf("%d shards, %d moved to a third member", units, moved)
-	}
+	must.True(t, units == 3 && moved == 1, "%d shards, %d moved to a third member", units, moved)
 	more["u"] = nil
 	last, _ := c.distribute(all, more)
 	if of(last); len(last["u"]) > 0 {

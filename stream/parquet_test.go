@@ -144,17 +144,13 @@ func TestParquetFile(t *testing.T) {
 			if e.Offset != int64(i) || e.Label != i%2 || e.Refused != nil || len(e.Missing) != map[bool]int{true: 1}[i%5 == 4] || len(e.Features.Index) != 2-len(e.Missing) {
 				t.Fatalf("event %d: %+v", i, e)
 			}
-			if i%5 != 4 && !slices.Contains(e.Features.Value, float64(i)) {
-				t.Fatalf("event %d: %+v", i, e)
-			}
+			must.Require(t, i%5 == 4 || slices.Contains(e.Features.Value, float64(i)), "event %d: %+v", i, e)
 		}
 		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
 			t.Errorf("fields %+v", s.Fields)
 		}
 		rest, _, err := readParquet(t, path, event.Offsets{{Topic: path, Next: 777}})
-		if err != nil || len(rest) != 223 || rest[0].Offset != 777 || rest[0].Fingerprint != all[777].Fingerprint {
-			t.Errorf("going on: %d events, %v", len(rest), err)
-		}
+		must.True(t, err == nil && len(rest) == 223 && rest[0].Offset == 777 && rest[0].Fingerprint == all[777].Fingerprint, "going on: %d events, %v", len(rest), err)
 	}
 }
 
@@ -194,9 +190,7 @@ func TestParquetDamaged(t *testing.T) {
 		broken[at+i] ^= 0x5a
 	}
 	n, err := read("broken.parquet", broken)
-	if err == nil || n == 2000 || !strings.Contains(err.Error(), "broken.parquet") || !strings.Contains(err.Error(), "row ") {
-		t.Errorf("%d events, %v", n, err)
-	}
+	must.True(t, err != nil && n != 2000 && strings.Contains(err.Error(), "broken.parquet") && strings.Contains(err.Error(), "row "), "%d events, %v", n, err)
 	t.Log(n, err)
 }
 
@@ -270,9 +264,7 @@ func TestParquetAmplifiers(t *testing.T) {
 		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
 			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
 		}
-		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %d rows, %v", c.name, n, err)
-		}
+		must.True(t, n == c.rows && (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%s: %d rows, %v", c.name, n, err)
 	}
 }
 

@@ -130,9 +130,7 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 	must.Do(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
-	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
-		t.Errorf("error %v", err)
-	}
+	must.True(t, errors.Is(err, kafka.MessageSizeTooLarge) && strings.Contains(err.Error(), "max.message.bytes of topic t"), "error %v", err)
 	must.Fails(t, p.Close(), "Close with a record that was not written")
 }
 

@@ -64,9 +64,7 @@ func TestBatchWriter(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatalf("codec %d: %v", codec, err)
-			}
+			must.Require(t, err == nil, "codec %d: %v", codec, err)
 			key, _ := protocol.ReadAll(r.Key)
 			value, _ := protocol.ReadAll(r.Value)
 			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))
@@ -132,9 +130,7 @@ func TestUnpack(t *testing.T) {
 				continue // kafka-go writes no batch
 			}
 			got, err := u.unpack(codec, pack(t, codec, data))
-			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
-			}
+			must.True(t, err == nil && bytes.Equal(got, data), "codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
 		}
 		packed := pack(t, codec, long)
 		if _, err := u.unpack(codec, packed[:len(packed)/2]); err == nil {
@@ -179,9 +175,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 		to := must.Get(c.decoding.read(t.Context(), &b, buf))(t)
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Offset < last || e.Offset >= to || to > buf.next {
-				t.Fatalf("offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
-			}
+			must.Require(t, e.Offset >= last && e.Offset < to && to <= buf.next, "offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
 			last = e.Offset + 1
 			g := got{offset: e.Offset, time: e.Time, key: string(e.Key), refused: e.Refused}
 			if e.Refused == nil {

@@ -203,9 +203,7 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	err := l.live(t, 0, nil)
 	l.env = l.env[:len(l.env)-1]
 	place, what, _ := strings.Cut(point, "=")
-	if strings.HasPrefix(what, "kill") && err == nil && !optional {
-		t.Errorf("%s: the place was not reached", point)
-	}
+	must.True(t, !strings.HasPrefix(what, "kill") || err != nil || optional, "%s: the place was not reached", point)
 	if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
 		t.Errorf("%s: the log does not report the failure: %v\n%s", point, err, l.log())
 	}
@@ -492,9 +490,7 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	reference := both()
 	reference.finish(t)
 	_, want, wantEvents := reference.state(t)
-	if len(want) != 4 || wantEvents != 46_000-uint64(len(reference.deadLetters(t))) {
-		t.Fatalf("%+v, %d events", want, wantEvents)
-	}
+	must.Require(t, len(want) == 4 && wantEvents == 46_000-uint64(len(reference.deadLetters(t))), "%+v, %d events", want, wantEvents)
 	l := both()
 	for _, what := range []string{"checkpoint.rename=kill@3", "checkpoint.write=kill@4", "run.commit=kill@5"} {
 		l.failAt(t, what, false)

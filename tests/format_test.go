@@ -119,9 +119,7 @@ func TestFormats(t *testing.T) {
 		writeFormat(t, current)
 	}
 	dirs, err := filepath.Glob(filepath.Join("testdata", "format*"))
-	if err != nil || len(dirs) != checkpoint.Version {
-		t.Fatalf("%d directories of files for %d format versions, %v", len(dirs), checkpoint.Version, err)
-	}
+	must.Require(t, err == nil && len(dirs) == checkpoint.Version, "%d directories of files for %d format versions, %v", len(dirs), checkpoint.Version, err)
 	for _, dir := range dirs {
 		want := readScores(t, dir)
 		must.Require(t, len(want) >= 4, "%v", want)
@@ -157,9 +155,7 @@ func goOn(t *testing.T, path string) {
 	config := formatConfig()
 	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
 	l, offsets := state.Learner, state.Offsets
-	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Report().Events != 250 {
-		t.Fatalf("%s: %v, %v", path, offsets, err)
-	}
+	must.Require(t, err == nil && len(offsets) == 1 && offsets[0].Next == 250 && l.Report().Events == 250, "%s: %v, %v", path, offsets, err)
 	decoder := must.Get(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
 	must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))

@@ -231,13 +231,9 @@ func testHostile(t *testing.T, named bool) {
 				if name == "refused" {
 					continue
 				}
-				if !bytes.Equal(state[name], calm[name]) {
-					t.Errorf("block %s is another with hostile records in between", name)
-				}
+				must.True(t, bytes.Equal(state[name], calm[name]), "block %s is another with hostile records in between", name)
 			}
-			if bytes.Contains(state["model"], []byte("evil")) || bytes.Contains(state["names"], []byte("evil")) {
-				t.Error("the model remembers a hostile record")
-			}
+			must.True(t, !bytes.Contains(state["model"], []byte("evil")) && !bytes.Contains(state["names"], []byte("evil")), "the model remembers a hostile record")
 			lines := 0
 			for line := range bytes.Lines(dead) {
 				var letter struct{ Reason event.Reason }

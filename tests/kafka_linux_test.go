@@ -104,9 +104,7 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 			return out, err
 		}
 		for _, e := range b.Examples {
-			if e.Offset < next[b.Partition] {
-				t.Errorf("partition %d: offset %d after %d", b.Partition, e.Offset, next[b.Partition])
-			}
+			must.True(t, e.Offset >= next[b.Partition], "partition %d: offset %d after %d", b.Partition, e.Offset, next[b.Partition])
 			next[b.Partition] = e.Offset + 1
 			out = append(out, fmt.Sprintf("%d/%d:%s", b.Partition, e.Offset, d.values[e.Label]))
 		}
@@ -236,9 +234,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 		if slices.Equal(got, want) {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got  %q\nwant %q after compaction", got, want)
-		}
+		must.Require(t, !time.Now().After(deadline), "got  %q\nwant %q after compaction", got, want)
 		time.Sleep(200 * time.Millisecond)
 	}
 	// Read from every offset, with one batch per fetch.
@@ -311,9 +307,7 @@ func (k *kafkaTest) security(t *testing.T) {
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) })
 		write(t, p, test.name)
 		got := k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-		if len(got) != i+1 || got[i] != fmt.Sprintf("0/%d:%s", i, test.name) {
-			t.Errorf("%s: got %q", test.name, got)
-		}
+		must.True(t, len(got) == i+1 && got[i] == fmt.Sprintf("0/%d:%s", i, test.name), "%s: got %q", test.name, got)
 	}
 }
 
@@ -635,8 +629,6 @@ func (k *kafkaTest) repeated(t *testing.T) {
 				}
 			}
 		}
-		if err != io.EOF || strings.Join(got, " ") != want {
-			t.Errorf("from %d: %v, %v, want %s", start, got, err, want)
-		}
+		must.True(t, err == io.EOF && strings.Join(got, " ") == want, "from %d: %v, %v, want %s", start, got, err, want)
 	}
 }

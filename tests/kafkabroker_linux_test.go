@@ -281,9 +281,7 @@ func (b *kafkaBroker) await(t *testing.T) {
 			t.Fatalf("the broker ended: %v", b.process.ProcessState)
 		case <-time.After(50 * time.Millisecond):
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the broker is not ready: %v", err)
-		}
+		must.Require(t, !time.Now().After(deadline), "the broker is not ready: %v", err)
 	}
 }
 

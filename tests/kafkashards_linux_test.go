@@ -69,9 +69,7 @@ func moveLeaders(t *testing.T, admin *kadm.Client) {
 	for _, topic := range topics {
 		for _, p := range topic.Partitions {
 			order := slices.DeleteFunc(slices.Clone(p.Replicas), func(node int32) bool { return node == p.Leader })
-			if len(order) == len(p.Replicas) || len(order) == 0 {
-				t.Fatalf("%s/%d: its leader is %d of %v", topic.Topic, p.Partition, p.Leader, p.Replicas)
-			}
+			must.Require(t, len(order) != len(p.Replicas) && len(order) != 0, "%s/%d: its leader is %d of %v", topic.Topic, p.Partition, p.Leader, p.Replicas)
 			plan.Assign(topic.Topic, p.Partition, append(order, p.Leader))
 			which.Add(topic.Topic, p.Partition)
 		}

@@ -155,9 +155,7 @@ func TestLearnOverHTTP(t *testing.T) {
 	next, again := int64(0), 0
 	var text strings.Builder
 	for _, p := range all {
-		if p.First != next {
-			t.Fatalf("a request begins with event %d, the one before ended at %d", p.First, next)
-		}
+		must.Require(t, p.First == next, "a request begins with event %d, the one before ended at %d", p.First, next)
 		if p.Again {
 			again++
 		}
@@ -297,8 +295,6 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		c := exec.Command(l.program, append([]string{"run", "--set", "checkpoint.directory=" + filepath.Join(l.dir, "none")}, args...)...)
 		c.Dir = t.TempDir()
 		out, err := c.CombinedOutput()
-		if err == nil || c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "learn") {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
+		must.True(t, err != nil && c.ProcessState.ExitCode() == 2 && strings.Contains(string(out), "learn"), "%v: %v: %s", args, err, out)
 	}
 }

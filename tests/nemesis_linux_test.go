@@ -52,9 +52,7 @@ func TestNemesis(t *testing.T) {
 		t.Skip("set BLANKOUT_NEMESIS=10m, say, or make nemesis TIME=10m")
 	}
 	length, err := time.ParseDuration(text)
-	if err != nil || length < time.Minute {
-		t.Fatalf("BLANKOUT_NEMESIS=%q: want a duration of at least 1m", text)
-	}
+	must.Require(t, err == nil && length >= time.Minute, "BLANKOUT_NEMESIS=%q: want a duration of at least 1m", text)
 	seed := uint64(1)
 	if text := os.Getenv("BLANKOUT_NEMESIS_SEED"); text != "" {
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -824,9 +822,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	spoilt := map[string]bool{}
 	var want event.Offsets
 	for _, r := range records {
-		if keys[string(r.Key)] && n.lost.Load() == 0 {
-			t.Errorf("record %s was written twice", r.Key)
-		}
+		must.True(t, !keys[string(r.Key)] || n.lost.Load() != 0, "record %s was written twice", r.Key)
 		keys[string(r.Key)] = true
 		if key, ok := n.acked[r.Partition][r.Offset]; ok && key != string(r.Key) {
 			t.Errorf("partition %d offset %d holds record %s, acknowledged was %s", r.Partition, r.Offset, r.Key, key)
@@ -839,9 +835,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		p.Next, p.Records, p.Sum = r.Offset+1, p.Records+1, p.Sum+record.Fingerprint(r.Offset, r.Key, r.Value)
 	}
 	for partition, left := range n.acked {
-		if len(left) > 0 {
-			t.Errorf("partition %d: %d acknowledged records are not in the log", partition, len(left))
-		}
+		must.True(t, len(left) <= 0, "partition %d: %d acknowledged records are not in the log", partition, len(left))
 	}
 	// Every record in the log was learned once or is a dead letter.
 	state, offsets, events := n.state(t)

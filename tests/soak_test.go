@@ -43,9 +43,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("set BLANKOUT_SOAK=10m, say")
 	}
 	length, err := time.ParseDuration(text)
-	if err != nil || length < 20*time.Second {
-		t.Fatalf("BLANKOUT_SOAK=%q: want a duration of at least 20s", text)
-	}
+	must.Require(t, err == nil && length >= 20*time.Second, "BLANKOUT_SOAK=%q: want a duration of at least 20s", text)
 	rate, full := 1000, false
 	switch text := os.Getenv("BLANKOUT_SOAK_RATE"); text {
 	case "":
@@ -192,9 +190,7 @@ directory = ""
 	}
 	refused, checkpoints := last[`blankout_events_total{outcome="refused"}`], last[`blankout_checkpoints_total{outcome="saved"}`]
 	validations, snapshots := last[`blankout_validations_total{outcome="done"}`], last[`blankout_snapshots_total{outcome="published",place="topic"}`]
-	if validations == 0 || checkpoints == 0 || snapshots == 0 || refused == 0 {
-		t.Errorf("this tests little: %+v", last)
-	}
+	must.True(t, validations != 0 && checkpoints != 0 && snapshots != 0 && refused != 0, "this tests little: %+v", last)
 	n := len(samples) / 4
 	second, fourth := samples[n:2*n], samples[3*n:4*n]
 	used += command.ProcessState.UserTime() + command.ProcessState.SystemTime()

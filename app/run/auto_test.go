@@ -56,9 +56,7 @@ func TestValidateAuto(t *testing.T) {
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		if life > 0 {
-			if len(*reports) > 0 {
-				t.Errorf("life %d: validated twice a day", life)
-			}
+			must.True(t, len(*reports) <= 0, "life %d: validated twice a day", life)
 			continue
 		}
 		if kept = *reports; len(kept) != 1 {
@@ -69,9 +67,7 @@ func TestValidateAuto(t *testing.T) {
 			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
 			t.Errorf("%+v", r)
 		}
-		if len(r.ByAge) < 3 || r.ByAge[2].Age != 1000 || !(r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100) {
-			t.Errorf("by age %+v", r.ByAge)
-		}
+		must.True(t, len(r.ByAge) >= 3 && r.ByAge[2].Age == 1000 && r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100, "by age %+v", r.ByAge)
 	}
 	if got, p := newest(t, dir); !bytes.Equal(got, want) {
 		t.Errorf("with validations it ends in another state, at %+v", p)
@@ -112,9 +108,7 @@ func TestValidateEveryTime(t *testing.T) {
 		return open(ctx, schema, from)
 	}
 	must.Do(t, s.Run(t.Context()))
-	if len(*reports) != n/every {
-		t.Errorf("%d reports of %d records, want one for each %d", len(*reports), n, every)
-	}
+	must.True(t, len(*reports) == n/every, "%d reports of %d records, want one for each %d", len(*reports), n, every)
 	for i, r := range *reports {
 		if due := uint64(i+1) * every; r.Records < due || r.Records >= due+50 || !r.Verified {
 			t.Errorf("report %d, due at %d records: of %d, verified %v", i, due, r.Records, r.Verified)

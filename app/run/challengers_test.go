@@ -141,9 +141,7 @@ func challengers(t *testing.T, dir string, list []entrant, n int, seed uint64) (
 		default:
 			l, err = run.ResumeLearner(c, rc.Settings(), event.BlocksUnder(blocks, run.ChallengerPrefix(x.name)))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		y := &run.Challenger{Learner: l, Fingerprint: rc.Settings()}
 		y.Standing, _ = saved.Standing(x.name)
 		y.Name, y.Promote, y.Window = x.name, "manual", challengerWindow
@@ -190,9 +188,7 @@ func TestChallengersDependOnEventsOnly(t *testing.T) {
 	r.Config.SaveEvents, r.Config.PublishInterval = 0, 0
 	must.Do(t, r.Run(t.Context()))
 	want, _, saved := challengerState(t, reference)
-	if saved.Leader != "product" {
-		t.Fatalf("%s is the leader of %+v", saved.Leader, saved.Learners)
-	}
+	must.Require(t, saved.Leader == "product", "%s is the leader of %+v", saved.Leader, saved.Learners)
 	for seed := range uint64(4) {
 		threads := runtime.GOMAXPROCS(1 + int(seed%2)*3)
 		dir, random := t.TempDir(), rand.New(rand.NewPCG(seed, 3))
@@ -222,18 +218,14 @@ func TestChallengersDependOnEventsOnly(t *testing.T) {
 			}
 			err := r.Run(ctx)
 			cancel()
-			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
-				t.Fatal(err)
-			}
+			must.Require(t, err == nil || strings.HasSuffix(err.Error(), "dead"), "%v", err)
 			store.Close()
 		}
 		runtime.GOMAXPROCS(threads)
 		if got, _, _ := challengerState(t, dir); !bytes.Equal(got, want) {
 			t.Errorf("seed %d: %d lives end in another state", seed, lives)
 		}
-		if lives < 2 {
-			t.Errorf("seed %d: one life only", seed)
-		}
+		must.True(t, lives >= 2, "seed %d: one life only", seed)
 	}
 }
 
@@ -354,9 +346,7 @@ func TestPromote(t *testing.T) {
 		promoted <- r.Promote(t.Context(), "product")
 	}()
 	must.Do(t, r.Run(t.Context()))
-	if saves != 2 {
-		t.Errorf("%d saves, want that of the promotion and that of the end", saves)
-	}
+	must.True(t, saves == 2, "%d saves, want that of the promotion and that of the end", saves)
 	status := r.Status()
 	if p := r.Published(); p.Learner != "product" || len(p.Others) != 2 || p.Others[0].Learner != run.Champion || p.Events != r.Learner.Report().Events {
 		t.Errorf("%q is published, and %d others", p.Learner, len(p.Others))
@@ -437,9 +427,7 @@ func TestPromotionDuringSaves(t *testing.T) {
 		}
 	}()
 	must.Do(t, r.Run(t.Context()))
-	if promotions < 5 || saves < 10 {
-		t.Errorf("%d promotions, %d saves", promotions, saves)
-	}
+	must.True(t, promotions >= 5 && saves >= 10, "%d promotions, %d saves", promotions, saves)
 }
 
 // TestChallengersFailTogether checks a record that ends the run: all learners must have learned every record before it
@@ -487,9 +475,7 @@ func TestStopWithinABatch(t *testing.T) {
 	}
 	must.Do(t, r.Run(ctx))
 	p, _ := r.Offsets.Lookup("t", 3)
-	if stop == 0 || learned < stop || learned >= stop+64 || int(p.Next) != learned {
-		t.Errorf("stopped after event %d, learned %d, at %d", stop, learned, p.Next)
-	}
+	must.True(t, stop != 0 && learned >= stop && learned < stop+64 && int(p.Next) == learned, "stopped after event %d, learned %d, at %d", stop, learned, p.Next)
 	store.Close()
 	r, _, _ = challengers(t, dir, list, n, 2)
 	must.Do(t, r.Run(t.Context()))

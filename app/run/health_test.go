@@ -59,9 +59,7 @@ func TestHealthIsLogged(t *testing.T) {
 	}
 	a, _ := newest(t, reference)
 	b, _ := newest(t, parts)
-	if !bytes.Equal(a, b) {
-		t.Error("the state differs from that of a run that was not stopped")
-	}
+	must.True(t, bytes.Equal(a, b), "the state differs from that of a run that was not stopped")
 }
 
 // TestManyAlarmsAreLogged checks that only a limited number of alarms is logged if very many fields die at once.

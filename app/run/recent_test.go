@@ -23,18 +23,14 @@ func TestRecent(t *testing.T) {
 		r.recent.offer(&e)
 	}
 	got := r.Recent()
-	if len(got) != recentEvents {
-		t.Fatalf("%d events are kept", len(got))
-	}
+	must.Require(t, len(got) == recentEvents, "%d events are kept", len(got))
 	for i, e := range got {
 		if want := 10_000 - recentEvery*(recentEvents-i) + recentEvery - 1; e.Offset != int64(want) || e.Features.Value[0] != float64(want) || e.Label != 1 || e.Missing[0] != 2 {
 			t.Fatalf("event %d is %+v, want that of %d", i, e, want)
 		}
 	}
 	got[0].Features.Value[0] = -1
-	if r.Recent()[0].Features.Value[0] == -1 {
-		t.Error("what is handed out is no copy")
-	}
+	must.True(t, r.Recent()[0].Features.Value[0] != -1, "what is handed out is no copy")
 	e.Features = event.Vec{Index: make([]uint32, recentFeatures+1), Value: make([]float64, recentFeatures+1)}
 	e.Label = 1
 	for range recentEvery {

@@ -147,9 +147,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	t.Cleanup(func() { store.Close() })
 	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
 	file, refused, err := store.Load()
-	if len(refused) > 0 {
-		t.Fatal(refused)
-	}
+	must.Require(t, len(refused) <= 0, "%v", refused)
 	if errors.Is(err, checkpoint.ErrNone) {
 		schema := event.NewSchema(18, nil, 2)
 		schema.Names = event.NewNames(2000)
@@ -157,9 +155,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	} else if err == nil {
 		s.State, err = run.Resume(c, settings, file.Blocks)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.Schema = s.Learner.Schema()
 	s.source = newStream(s.Schema, s.Offsets, n, seed)
 	s.Source = s.source
@@ -203,16 +199,12 @@ func failSaves(r *run.Runner, text string, condition func() bool) {
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
 	names, err := checkpoint.List(dir)
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
+	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
 	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
 	position, ok := offsets.Lookup("t", 3)
-	if !ok {
-		t.Fatalf("no position in %v", offsets)
-	}
+	must.Require(t, ok, "no position in %v", offsets)
 	return data, position
 }
 
@@ -226,9 +218,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
 	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
-	if p.Next != records || p.Records != records {
-		t.Fatalf("ended at %+v", p)
-	}
+	must.Require(t, p.Next == records && p.Records == records, "ended at %+v", p)
 	seeds := uint64(3)
 	if longtest.Asked() {
 		seeds = 8
@@ -265,9 +255,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			}
 			err := s.Run(ctx)
 			cancel()
-			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
-				t.Fatal(err)
-			}
+			must.Require(t, err == nil || strings.HasSuffix(err.Error(), "dead"), "%v", err)
 			if s.Config.MaxEvents > 0 {
 				if _, p := newest(t, dir); p.Next != int64(stop) {
 					t.Errorf("seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
@@ -276,12 +264,8 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			s.store.Close()
 		}
 		got, p := newest(t, dir)
-		if !bytes.Equal(got, want) {
-			t.Errorf("seed %d: %d lives end in another state, at %+v", seed, lives, p)
-		}
-		if lives < 2 {
-			t.Errorf("seed %d: only one life", seed)
-		}
+		must.True(t, bytes.Equal(got, want), "seed %d: %d lives end in another state, at %+v", seed, lives, p)
+		must.True(t, lives >= 2, "seed %d: only one life", seed)
 	}
 }
 
@@ -347,9 +331,7 @@ func TestDeadLetters(t *testing.T) {
 		if status.Refused != 57 || status.DeadLetters[event.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
 			t.Errorf("%+v, stored %v", status, letters.stored)
 		}
-		if !slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") || !slices.Contains(reasons, "") {
-			t.Errorf("readiness: %q", reasons)
-		}
+		must.True(t, slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") && slices.Contains(reasons, ""), "readiness: %q", reasons)
 		if n := status.Learned + status.Unlabeled + status.Refused; n != 400 {
 			t.Errorf("%d records counted", n)
 		}
@@ -389,13 +371,9 @@ func TestDriftIsLogged(t *testing.T) {
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
 	d := s.Status().Learner.Drift
-	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= health.DriftAlarm {
-		t.Fatalf("%+v", d)
-	}
+	must.Require(t, d.Alarms != 0 && d.Event >= 3000 && d.Excess >= 0 && d.Excess < health.DriftAlarm, "%+v", d)
 	want := fmt.Sprintf(`level=WARN msg="the stream drifts: the loss of events has risen" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
-	if !strings.Contains(log.String(), want) {
-		t.Errorf("log without %s", want)
-	}
+	must.True(t, strings.Contains(log.String(), want), "log without %s", want)
 }
 
 // borrowing keeps the bytes of the last rejected record, which are only valid until the next read.
@@ -513,14 +491,10 @@ func TestSavesThatFail(t *testing.T) {
 		}
 		err := s.Run(t.Context())
 		if failures == 1000 {
-			if err == nil || !strings.Contains(err.Error(), "disk full") {
-				t.Errorf("the last save failed: %v", err)
-			}
+			must.True(t, err != nil && strings.Contains(err.Error(), "disk full"), "the last save failed: %v", err)
 			continue
 		}
-		if err != nil && calls > failures {
-			t.Errorf("%d failures: %v", failures, err)
-		}
+		must.True(t, err == nil || calls <= failures, "%d failures: %v", failures, err)
 		if err == nil {
 			if _, p := newest(t, dir); p.Next != records || s.Status().Save.Failed != uint64(failures) {
 				t.Errorf("%d failures: %+v, %+v", failures, p, s.Status().Save)
@@ -594,9 +568,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		s.Config.SaveEvents = 0
 		c.spoil(s.source)
 		err := s.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %v", name, err)
 		if c.saved == 0 {
 			if names, _ := checkpoint.List(dir); len(names) > 0 {
 				t.Errorf("%s: saved %v", name, names)
@@ -643,9 +615,7 @@ func TestShutdownTimeout(t *testing.T) {
 		if took := time.Since(begin); took != s.Config.ShutdownTimeout {
 			t.Errorf("ended after %v", took)
 		}
-		if err == nil || !strings.Contains(err.Error(), "not written within 10s") {
-			t.Error(err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), "not written within 10s"), "%v", err)
 		close(release)
 	})
 }
@@ -722,9 +692,7 @@ func TestBatchesWithoutExamples(t *testing.T) {
 	}
 	must.Do(t, s.Run(t.Context()))
 	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
-	if !slices.Equal(s.Offsets, want) {
-		t.Errorf("%+v", s.Offsets)
-	}
+	must.True(t, slices.Equal(s.Offsets, want), "%+v", s.Offsets)
 	if p := s.Status().Partitions; p[0].Lag() != 1400 || p[1].Lag() != -1 {
 		t.Errorf("%+v", p)
 	}

@@ -35,9 +35,7 @@ func TestTraining(t *testing.T) {
 		slow.EndPass()
 	}
 	wantJ, wantError, _, err := slow.Evaluate(t.Context(), newStream(slow.Schema(), nil, n, 1), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, memory := range []int64{0, 50_000, 1 << 30} {
 		for _, threads := range []int{1, 3} {
 			l, opened := learner(), 0

@@ -93,9 +93,7 @@ func TestValidateChangesNothing(t *testing.T) {
 			t.Errorf("life %d: %d reports, status %+v", life, len(*reports), v)
 		}
 		for _, r := range *reports {
-			if !r.Verified || r.Coverage != 1 || r.MeasuredOn != "holdout" || !(r.Gap > 0) || *r.Certificate > 1e-6*r.Exact.Objective {
-				t.Errorf("life %d: %+v", life, r)
-			}
+			must.True(t, r.Verified && r.Coverage == 1 && r.MeasuredOn == "holdout" && r.Gap > 0 && *r.Certificate <= 1e-6*r.Exact.Objective, "life %d: %+v", life, r)
 		}
 	}
 	if got, p := newest(t, dir); !bytes.Equal(got, want) {
@@ -110,9 +108,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	s := start(t, dir, 400, 1)
 	reports := s.validating(400)
 	must.Do(t, s.Run(t.Context()))
-	if len(*reports) != 1 {
-		t.Fatalf("%d reports", len(*reports))
-	}
+	must.Require(t, len(*reports) == 1, "%d reports", len(*reports))
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	live := must.Get(model.ReadLinear(file.Blocks))(t)
@@ -142,9 +138,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	s.Validator.Open, s.Validator.Config.Window = exactly, 0
 	// The solver starts from the earlier exact solution, so that it has nothing left to do.
 	again, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at, Earlier: exact})
-	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
-		t.Errorf("again: %+v, %v", again, err)
-	}
+	must.True(t, err == nil && math.Abs(again.Exact.Objective-got.Exact.Objective) <= 1e-6*got.Exact.Objective, "again: %+v, %v", again, err)
 	// Validate only a window. Then validate with a log that has lost its beginning.
 	s.Validator.Config.Window = 100
 	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
@@ -189,13 +183,9 @@ func TestReservoir(t *testing.T) {
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	kept := validate.ReadReservoir(file.Blocks)
-	if len(*reports) != 1 {
-		t.Fatalf("%d reports", len(*reports))
-	}
+	must.Require(t, len(*reports) == 1, "%d reports", len(*reports))
 	r := (*reports)[0]
-	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
-		t.Errorf("%+v", r)
-	}
+	must.True(t, r.Source == "reservoir" && r.Read == size && !r.Verified && r.Events+r.Holdout == size && r.Holdout >= size/12 && r.Coverage == float64(size)/n, "%+v", r)
 	// The scaled objective estimates the objective over all events. The losses have a mean of 10 and a deviation of
 	// 15.5, so the estimate from 350 events is off by about 8 %.
 	s.Validator.Open = func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {

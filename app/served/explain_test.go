@@ -167,9 +167,7 @@ func TestExplainMissing(t *testing.T) {
 		for _, fraction := range p.MixtureWeights {
 			fractions += fraction
 		}
-		if math.Abs(sum-p.Score) > 1e-12 {
-			t.Errorf("%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
-		}
+		must.True(t, math.Abs(sum-p.Score) <= 1e-12, "%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
 		if missing := strings.Contains(event, "null"); missing != (math.Abs(fractions-1) < 1e-12) || missing && p.MixtureWeights[p.MissingPolicy] < 1/3. {
 			t.Errorf("%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
 		}

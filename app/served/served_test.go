@@ -106,9 +106,7 @@ func TestSourcesAgree(t *testing.T) {
 	sum := 0.0
 	for i, c := range all.Explanation {
 		sum += c.Score
-		if i > 0 && math.Abs(c.Score) > math.Abs(all.Explanation[i-1].Score) {
-			t.Errorf("%+v is out of order", c)
-		}
+		must.True(t, i <= 0 || math.Abs(c.Score) <= math.Abs(all.Explanation[i-1].Score), "%+v is out of order", c)
 	}
 	if err != nil || len(all.Explanation) < 3 || math.Abs(sum-all.Scores[0]) > 1e-12 {
 		t.Errorf("explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
@@ -165,9 +163,7 @@ func TestFollow(t *testing.T) {
 						version := uint64(0)
 						for {
 							m, err := f.Model()
-							if err != nil || m.Version < version {
-								t.Errorf("version %d after %d, %v", m.Version, version, err)
-							}
+							must.True(t, err == nil && m.Version >= version, "version %d after %d, %v", m.Version, version, err)
 							version = m.Version
 							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
 								t.Error(err)

@@ -47,9 +47,7 @@ func shardModel(t *testing.T, number int, weight float64, events uint64, classes
 func TestSet(t *testing.T) {
 	a, b := shardModel(t, 0, 2, 300, "no", "yes"), shardModel(t, 1, 1, 100, "yes", "no")
 	m := served.NewSet([]*served.Model{a, b})
-	if m.Events != 400 || m.Version != 21 || len(m.Shards()) != 2 || m.ShardOf(nil) != -1 {
-		t.Errorf("%d events, version %d", m.Events, m.Version)
-	}
+	must.True(t, m.Events == 400 && m.Version == 21 && len(m.Shards()) == 2 && m.ShardOf(nil) == -1, "%d events, version %d", m.Events, m.Version)
 	sigmoid := func(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 	for key, want := range map[string]float64{
 		"":   (300*2 - 100*1) / 400., // b is sure of "no"
@@ -68,9 +66,7 @@ func TestSet(t *testing.T) {
 			t.Errorf("key %q: probability %v, want %v: %+v", key, got, sigmoid(z), p)
 		}
 	}
-	if m.ShardOf([]byte("k1")) == m.ShardOf([]byte("k3")) {
-		t.Error("both keys are of one shard")
-	}
+	must.True(t, m.ShardOf([]byte("k1")) != m.ShardOf([]byte("k3")), "both keys are of one shard")
 	if _, err := m.Predict([]byte(`{"x1":`), 0); !served.IsRefused(err) {
 		t.Errorf("an invalid event: %v", err)
 	}
@@ -162,9 +158,7 @@ func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []float64{1e-6, 1, 1e6} {
 		var h served.Histogram
-		if !math.IsInf(h.Limit(.9), 1) {
-			t.Error("a limit without numbers")
-		}
+		must.True(t, math.IsInf(h.Limit(.9), 1), "a limit without numbers")
 		within := 0
 		const n = 20_000
 		for range n {

@@ -27,9 +27,7 @@ func TestCount(t *testing.T) {
 	} {
 		c := Config{Name: "g", Shards: x.shards}
 		n, err := c.Count(x.partitions, x.there)
-		if n != x.want || (err != nil) != (x.refused != "") || err != nil && !strings.Contains(err.Error(), x.refused) {
-			t.Errorf("%+v: %d shards, %v", x, n, err)
-		}
+		must.True(t, n == x.want && (err != nil) == (x.refused != "") && (err == nil || strings.Contains(err.Error(), x.refused)), "%+v: %d shards, %v", x, n, err)
 	}
 }
 

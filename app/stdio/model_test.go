@@ -52,13 +52,9 @@ func TestManyPredictionsPublish(t *testing.T) {
 	c.must(opClasses, 0, 7, 0, s.classes)
 	c.must(opRows, flagLearn|flagLabels, 7, len(s.rows), s.labels, uint64(0), s.flat())
 	c.must(opRows, 0, 7, publishFor-1, uint64(0), s.flat()[:3*(publishFor-1)])
-	if server.learners[7].model != nil {
-		t.Errorf("%d predictions publish a model", publishFor-1)
-	}
+	must.True(t, server.learners[7].model == nil, "%d predictions publish a model", publishFor-1)
 	c.must(opRows, 0, 7, publishFor, uint64(0), s.flat())
-	if server.learners[7].model == nil {
-		t.Errorf("%d predictions do not publish a model", publishFor)
-	}
+	must.True(t, server.learners[7].model != nil, "%d predictions do not publish a model", publishFor)
 	write.Close()
 	if err := <-ended; err != nil {
 		t.Error(err)

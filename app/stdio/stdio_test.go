@@ -17,6 +17,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // client sends requests to a Server as another program does.
@@ -221,21 +222,15 @@ func TestPredict(t *testing.T) {
 	live := c.must(opRows, 0, 7, n, uint64(0), s.flat())
 	c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
 	model, err := served.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for l := uint16(8); l < 10; l++ {
 		c.must(opShape, 0, l, 0, s.names)
 		status, width, got := c.ask(opRows, 0, l, n, uint64(0), s.flat())
-		if status != 0 || width != 2 {
-			t.Fatalf("status %d, %d numbers: %s", status, width, got)
-		}
+		must.Require(t, status == 0 && width == 2, "status %d, %d numbers: %s", status, width, got)
 		near(t, got, live)
 		near(t, c.must(opRows, flagChoice, l, n, uint64(0), s.flat()), c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()))
 	}
@@ -255,9 +250,7 @@ func TestPredict(t *testing.T) {
 	yes := slices.Index(told.Classes, "yes")
 	for i, line := range strings.Split(strings.TrimSpace(string(answers)), "\n") {
 		var a served.Prediction
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		p, err := model.Predict([]byte(strings.Split(s.lines(false), "\n")[i]), 2)
 		if err != nil || math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) > 1e-9 || len(a.Explanation) != 2 {
 			t.Fatalf("event %d: %+v, in the program %+v, %v", i, a, p, err)
@@ -270,9 +263,7 @@ func TestPredict(t *testing.T) {
 
 func near(t *testing.T, got, want []byte) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d bytes, want %d", len(got), len(want))
-	}
+	must.Require(t, len(got) == len(want), "%d bytes, want %d", len(got), len(want))
 	for i := 0; i < len(got); i += 8 {
 		x, y := math.Float64frombits(binary.LittleEndian.Uint64(got[i:])), math.Float64frombits(binary.LittleEndian.Uint64(want[i:]))
 		if !(math.Abs(x-y) <= 1e-9) {
@@ -353,9 +344,7 @@ func TestErrors(t *testing.T) {
 		{'?', 0, 0, 0, nil, 2, "unknown operation"},
 	} {
 		status, _, text := c.ask(q.op, q.flags, q.learner, q.events, q.parts...)
-		if status != q.status || !strings.Contains(string(text), q.want) {
-			t.Errorf("%c: status %d, %s, want %d and %q", q.op, status, text, q.status, q.want)
-		}
+		must.True(t, status == q.status && strings.Contains(string(text), q.want), "%c: status %d, %s, want %d and %q", q.op, status, text, q.status, q.want)
 	}
 	c.must(opModel, 0, 2, 0, c.must(opExport, 0, 0, 0, map[string]string{"format": "model"}))
 	if status, _, text := c.ask(opLines, 0, 2, 1, `{"other":1}`); status != 1 || !strings.Contains(string(text), "other") {
@@ -385,16 +374,10 @@ func TestOneEventAtATime(t *testing.T) {
 		frames.Write(head)
 		frames.Write(body)
 		q, err := s.read(&frames)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		a, err := s.do(context.Background(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.write(&writes, q.number, a, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, s.write(&writes, q.number, a, nil))
 	}
 	ask(opNew, 0, 0, []byte("[]"))
 	ask(opShape, 0, 0, []byte(`["a","b","c"]`))

@@ -113,9 +113,7 @@ func TestReachesTheOptimum(t *testing.T) {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept
 					svm := must.Get(p.Solve(context.Background()))(t)
-					if math.Abs(svm.Primal-r.Objective) > 2e-6*svm.Primal {
-						t.Errorf("%s: J %v, SMO %v", what, r.Objective, svm.Primal)
-					}
+					must.True(t, math.Abs(svm.Primal-r.Objective) <= 2e-6*svm.Primal, "%s: J %v, SMO %v", what, r.Objective, svm.Primal)
 				}
 				// Subgradient descent from the solution finds no value below the bound.
 				w, grad := slices.Clone(r.W), make([]float64, len(r.W))
@@ -154,13 +152,9 @@ func TestBadInput(t *testing.T) {
 		o := must.Get(New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1))(t)
 		r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 		for _, w := range append(r.W, r.Objective, r.Gap) {
-			if w-w != 0 {
-				t.Errorf("%s: %+v", name, r)
-			}
+			must.True(t, w-w == 0, "%s: %+v", name, r)
 		}
-		if name == "one class" && r.Objective > 1e-12 {
-			t.Errorf("one class: %+v", r)
-		}
+		must.True(t, name != "one class" || r.Objective <= 1e-12, "one class: %+v", r)
 	}
 }
 
@@ -191,9 +185,7 @@ func TestObjectiveIsTheHinges(t *testing.T) {
 				w[i] = r.NormFloat64()
 			}
 			got, want := o.ValueGrad(w, make([]float64, 5)), of.ValueGrad(w, make([]float64, 5))
-			if math.Abs(got-want) > 1e-12*want {
-				t.Errorf("l2 %v: J = %v, of the hinge %v", l2, got, want)
-			}
+			must.True(t, math.Abs(got-want) <= 1e-12*want, "l2 %v: J = %v, of the hinge %v", l2, got, want)
 		}
 	}
 }

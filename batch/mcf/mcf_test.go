@@ -21,9 +21,7 @@ func TestGolden(t *testing.T) {
 			d := denseData(t, g.X, g.Y)
 			o, err := New(batch.Problem{Data: d, Y: g.Y, Noise: c.Noise(t), Kappa: 1, Intercept: batch.FreeIntercept,
 				Penalty: batch.Ridge(d.Columns(), c.Params.Lam, batch.FreeIntercept)}, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
 				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13}))(t)
 				want := append(append([]float64(nil), c.Weights...), c.Intercept)
@@ -48,9 +46,7 @@ func TestDerivatives(t *testing.T) {
 			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				w := make([]float64, o.Dim())
 				for i := range w {
 					w[i] = 0.5 * r.NormFloat64()
@@ -125,9 +121,7 @@ func TestBadInput(t *testing.T) {
 				continue
 			}
 			for _, w := range append(r.W, r.Objective) {
-				if w-w != 0 {
-					t.Fatalf("%s %s: %v", name, kind, r)
-				}
+				must.Require(t, w-w == 0, "%s %s: %v", name, kind, r)
 			}
 			if first := o.ValueGrad(make([]float64, o.Dim()), nil); r.Objective > first {
 				t.Errorf("%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
@@ -153,9 +147,7 @@ func TestGap(t *testing.T) {
 			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
 				t.Errorf("%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
 			}
-			if math.Abs(w[3]-want[3]) > 1e-4 {
-				t.Errorf("%s: the intercept goes to %v, want %v", kind, w[3], want[3])
-			}
+			must.True(t, math.Abs(w[3]-want[3]) <= 1e-4, "%s: the intercept goes to %v, want %v", kind, w[3], want[3])
 			w[0] += off
 			gap := o.Gap(w)
 			if missing := o.ValueGrad(w, nil) - best.Objective; !(gap >= missing-1e-12) {
@@ -192,12 +184,8 @@ func TestLaplaceStaysInside(t *testing.T) {
 			}
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
 				r, err := batch.Solve(t.Context(), o, batch.Options{Solver: solver, Tol: 1e-9})
-				if err != nil {
-					t.Fatalf("%s, b %g, %s: %v", kind, b, solver, err)
-				}
-				if !r.Converged || !(math.Abs(r.W[0]) < 1/b) || !(r.W[0] > 0) {
-					t.Errorf("%s, b %g, %s: weights %v, converged %t", kind, b, solver, r.W, r.Converged)
-				}
+				must.Require(t, err == nil, "%s, b %g, %s: %v", kind, b, solver, err)
+				must.True(t, r.Converged && math.Abs(r.W[0]) < 1/b && r.W[0] > 0, "%s, b %g, %s: weights %v, converged %t", kind, b, solver, r.W, r.Converged)
 			}
 		}
 	}

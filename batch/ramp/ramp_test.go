@@ -43,9 +43,7 @@ func TestRamp(t *testing.T) {
 			t.Errorf("%v: J %v, with the hinge %v, started from %v", noise, r.Objective, hinge, svm.Objective)
 		}
 		_, count := o.split(r.W)
-		if count == 0 {
-			t.Errorf("%v: nothing lies beyond the cut", noise)
-		}
+		must.True(t, count != 0, "%v: nothing lies beyond the cut", noise)
 		off := append([]float64(nil), svm.W...) // the solution itself is at kinks
 		for i := range off {
 			off[i] *= 0.93

@@ -20,9 +20,7 @@ import (
 
 func TestDropSVMGolden(t *testing.T) {
 	files, err := filepath.Glob("../testdata/golden/*.json")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%d files of golden vectors, %v", len(files), err)
-	}
+	must.Require(t, err == nil && len(files) == 3, "%d files of golden vectors, %v", len(files), err)
 	total := 0
 	for _, file := range files {
 		raw := must.Get(os.ReadFile(file))(t)
@@ -57,9 +55,7 @@ func TestDropSVMGolden(t *testing.T) {
 				}
 				gram := must.Get(NewGram(k, d, 2))(t)
 				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))(t)
-				if dk.Jitter != 0 {
-					t.Errorf("jitter %v", dk.Jitter)
-				}
+				must.True(t, dk.Jitter == 0, "jitter %v", dk.Jitter)
 				for j, want := range c.Kbar {
 					if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
 						t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
@@ -67,9 +63,7 @@ func TestDropSVMGolden(t *testing.T) {
 				}
 				r := must.Get(batch.HingeDual(dk.Kbar, g.Y, constant(c.Params.C, len(g.Y))).Solve(t.Context()))(t)
 				gamma := dk.Expansion(r.Beta)
-				if math.Abs(r.Dual-c.Dual) > c.Tolerance*c.Dual || !r.Converged || r.Gap > 1e-6*c.Dual {
-					t.Errorf("dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
-				}
+				must.True(t, math.Abs(r.Dual-c.Dual) <= c.Tolerance*c.Dual && r.Converged && r.Gap <= 1e-6*c.Dual, "dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
 				support := 0
 				for i, b := range r.Beta {
 					if b != 0 {
@@ -79,15 +73,11 @@ func TestDropSVMGolden(t *testing.T) {
 						t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
 					}
 				}
-				if support != c.Support {
-					t.Errorf("%d support vectors, want %d", support, c.Support)
-				}
+				must.True(t, support == c.Support, "%d support vectors, want %d", support, c.Support)
 			})
 		}
 	}
-	if total != 6 {
-		t.Errorf("%d golden cases, want 6", total)
-	}
+	must.True(t, total == 6, "%d golden cases, want 6", total)
 }
 
 // TestDropSVMEpochsTendToTheClosedForm checks that the mean over sampled epochs approaches the closed form at the rate
@@ -108,14 +98,10 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 			}
 			off := math.Sqrt(diff / size)
 			if keep == 0 {
-				if off > 1e-12 {
-					t.Errorf("keep 0 is not random, yet %v off", off)
-				}
+				must.True(t, off <= 1e-12, "keep 0 is not random, yet %v off", off)
 				continue
 			}
-			if off > 2/math.Sqrt(float64(epochs)) || off > last/2 {
-				t.Errorf("keep %v, %d epochs: %v off, %v before", keep, epochs, off, last)
-			}
+			must.True(t, off <= 2/math.Sqrt(float64(epochs)) && off <= last/2, "keep %v, %d epochs: %v off, %v before", keep, epochs, off, last)
 			last = off
 		}
 	}
@@ -133,9 +119,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 		for _, s := range []DropSVM{{Q: 0, Keep: 0.5}, {Q: 0.3, Keep: 0.5}, {Q: 5, Keep: 0.9, Epochs: 3, Seed: 1}, {Q: 2, Keep: 1}, {Q: 0.1, Keep: 0}} {
 			what := fmt.Sprintf("%s %+v", k, s)
 			dk, err := s.Kernel(gram)
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			must.Require(t, err == nil, "%s: %v", what, err)
 			a := mat.NewDense(n, n, nil)
 			km := mat.NewDense(n, n, gram.data)
 			m := s.penalty(gram)
@@ -225,9 +209,7 @@ func TestSquareTakesTheCost(t *testing.T) {
 	one := train(func(*batch.Config, *Config) {})
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
 	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the sample penalty
-	if slices.Equal(scoresOf(one, d), scoresOf(ten, d)) {
-		t.Error("the cost changes nothing")
-	}
+	must.True(t, !slices.Equal(scoresOf(one, d), scoresOf(ten, d)), "the cost changes nothing")
 	if off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d)); off > 1e-9 || math.Abs(ten.Objective-10*weaker.Objective) > 1e-9*ten.Objective {
 		t.Errorf("cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
 	}
@@ -280,9 +262,7 @@ func TestSyrk(t *testing.T) {
 			for k := range n {
 				want += x[k*n+i] * x[k*n+j]
 			}
-			if math.Abs(got[i*n+j]-want) > 1e-11 || got[i*n+j] != got[j*n+i] {
-				t.Fatalf("n=%d: (x'x)(%d, %d) = %v, want %v", n, i, j, got[i*n+j], want)
-			}
+			must.Require(t, math.Abs(got[i*n+j]-want) <= 1e-11 && got[i*n+j] == got[j*n+i], "n=%d: (x'x)(%d, %d) = %v, want %v", n, i, j, got[i*n+j], want)
 		}
 	}
 }

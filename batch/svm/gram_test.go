@@ -77,16 +77,12 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 		for range 50 {
 			i, j := r.IntN(len(x)), r.IntN(len(x))
 			a, b := one.Row(i), one.Row(j) // a must stay valid after the call for b
-			if !slices.Equal(a, many.Row(i)) || !slices.Equal(b, many.Row(j)) || a[j] != b[i] {
-				t.Fatalf("%s: rows %d and %d differ with the number of threads", k, i, j)
-			}
+			must.Require(t, slices.Equal(a, many.Row(i)) && slices.Equal(b, many.Row(j)) && a[j] == b[i], "%s: rows %d and %d differ with the number of threads", k, i, j)
 		}
 		small := d.Subset(r.Perm(len(x))[:300])
 		g1 := must.Get(NewGram(k, small, 1))(t)
 		g4 := must.Get(NewGram(k, small, 4))(t)
-		if !slices.Equal(g1.data, g4.data) {
-			t.Fatalf("%s: Gram matrices differ with the number of threads", k)
-		}
+		must.Require(t, slices.Equal(g1.data, g4.data), "%s: Gram matrices differ with the number of threads", k)
 	}
 }
 
@@ -159,21 +155,15 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 						t.Errorf("%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
 					}
 				}
-				if variant != "no intercept" && math.Abs(sum) > 1e-9*cost*float64(len(y)) {
-					t.Errorf("%s: sum of beta %v", what, sum)
-				}
-				if math.Abs(primal-got.Primal) > 1e-9*primal {
-					t.Errorf("%s: objective %v, stated %v", what, primal, got.Primal)
-				}
+				must.True(t, variant == "no intercept" || math.Abs(sum) <= 1e-9*cost*float64(len(y)), "%s: sum of beta %v", what, sum)
+				must.True(t, math.Abs(primal-got.Primal) <= 1e-9*primal, "%s: objective %v, stated %v", what, primal, got.Primal)
 				if first == nil {
 					first = got
 				}
 				if variant != "no intercept" && math.Abs(primal-first.Primal) > 2e-6*primal {
 					t.Errorf("%s: objective %v, %v with shrinking", what, primal, first.Primal)
 				}
-				if variant == "cached" && !slices.Equal(got.Beta, first.Beta) {
-					t.Errorf("%s: the cache changes the answer", what)
-				}
+				must.True(t, variant != "cached" || slices.Equal(got.Beta, first.Beta), "%s: the cache changes the answer", what)
 			}
 		}
 	}
@@ -185,17 +175,13 @@ func TestSMODegenerate(t *testing.T) {
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
 		g := must.Get(NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1))(t)
 		r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
-		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
-			t.Errorf("%s: %+v, %v", name, r, err)
-		}
+		must.True(t, err == nil && r.Intercept == y[0] && r.Converged && r.Primal == 0, "%s: %+v, %v", name, r, err)
 	}
 	// Both classes contain the same points and the matrix is singular, so the solution is w = 0.
 	y := []float64{1, -1, 1, -1}
 	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))(t)
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
-	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
-		t.Errorf("contradicting labels: %+v, %v", r, err)
-	}
+	must.True(t, err == nil && r.Converged && math.Abs(r.Primal-4) <= 1e-9, "contradicting labels: %+v, %v", r, err)
 	if _, err := batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
 		t.Error("a cost that is not a number passed")
 	}

@@ -56,15 +56,11 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 				if !f.Converged || math.Abs(f.Objective-linear.Objective) > 2e-6*linear.Objective || f.Gap > 1e-6*f.Objective {
 					t.Errorf("%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
 				}
-				if f.Objective != kernel[0].Objective {
-					t.Errorf("%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
-				}
+				must.True(t, f.Objective == kernel[0].Objective, "%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
 			}
 			e := event.Example{Features: event.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
 			a, b := linear.Model.Score(&e, make([]float64, 1))[0], kernel[0].Model.Score(&e, make([]float64, 1))[0]
-			if math.Abs(a-b) > 1e-2 {
-				t.Errorf("%s: the kernel model scores %v, the linear one %v", what, b, a)
-			}
+			must.True(t, math.Abs(a-b) <= 1e-2, "%s: the kernel model scores %v, the linear one %v", what, b, a)
 		}
 	}
 }
@@ -94,9 +90,7 @@ func TestTrainManyClasses(t *testing.T) {
 			c.Multiclass, c.Threads = multiclass, 3
 			f := must.Get(Train(ctx, d, c, k))(t)
 			what := fmt.Sprintf("%s %+v", multiclass, k)
-			if !f.Converged || f.Model.Outputs != 3 {
-				t.Errorf("%s: %+v", what, f)
-			}
+			must.True(t, f.Converged && f.Model.Outputs == 3, "%s: %+v", what, f)
 			if e := f.TrainError(d); e > 0.05 {
 				t.Errorf("%s: error %v", what, e)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blankout/batch"
+	"blankout/internal/must"
 )
 
 // TestAlarm checks that a gap above the limit raises an alarm under the policy alarm. A gap that could not be computed
@@ -23,9 +24,7 @@ func TestAlarm(t *testing.T) {
 		c.Policy = x.policy
 		s := Status{Alarm: !x.want, Running: true}
 		s.Take(c, Result{Report: &batch.Validation{RelativeGap: x.gap}}, slog.New(slog.DiscardHandler))
-		if s.Alarm != x.want || s.Running || s.Done != 1 || s.Last == nil {
-			t.Errorf("%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
-		}
+		must.True(t, s.Alarm == x.want && !s.Running && s.Done == 1 && s.Last != nil, "%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
 	}
 	for _, policy := range []string{"observe", "alarm"} { // for every policy
 		var s Status
@@ -49,9 +48,7 @@ func TestSchedule(t *testing.T) {
 	}
 	s := NewSchedule(c, 0)
 	s.Begun(30)
-	if s.Due(39) || !s.Due(40) {
-		t.Error("after one at 30 the next is not due at 40")
-	}
+	must.True(t, !s.Due(39) && s.Due(40), "after one at 30 the next is not due at 40")
 }
 
 var day0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -81,9 +78,7 @@ func TestAutoSchedule(t *testing.T) {
 		return p
 	}
 	a := NewAuto(0, nil)
-	if a.Due(rich(9_999, 0), few) > 0 || a.Due(rich(10_000, 0), few) != 10_000 {
-		t.Fatal("the first is not due at 10,000 records")
-	}
+	must.Require(t, a.Due(rich(9_999, 0), few) <= 0 && a.Due(rich(10_000, 0), few) == 10_000, "the first is not due at 10,000 records")
 	a.Begun(rich(10_050, 0))
 	for _, x := range []struct {
 		records uint64
@@ -98,9 +93,7 @@ func TestAutoSchedule(t *testing.T) {
 	if a.Due(rich(159_999, 100*time.Hour), few) > 0 || a.Due(rich(160_000, 100*time.Hour), few) == 0 {
 		t.Error("after one at 85,000 records the next is not due at 160,000")
 	}
-	if NewAuto(0, nil).Due(Progress{Records: 50_000, Now: day0}, few) > 0 {
-		t.Error("due before anything was learned in this life")
-	}
+	must.True(t, NewAuto(0, nil).Due(Progress{Records: 50_000, Now: day0}, few) <= 0, "due before anything was learned in this life")
 }
 
 // TestAutoBudget checks that all validations together take at most 5 % of the processor time. A validation must use as
@@ -119,9 +112,7 @@ func TestAutoBudget(t *testing.T) {
 		if last == 0 {
 			cost = autoDear * 10 * time.Microsecond
 		}
-		if n < autoLeast || n > int(records) {
-			t.Fatalf("over %d of %d events", n, records)
-		}
+		must.Require(t, n >= autoLeast && n <= int(records), "over %d of %d events", n, records)
 		a.Begun(p)
 		a.Take(report(records, n, cost, after))
 		spent, last = spent+time.Duration(n)*cost, n
@@ -130,15 +121,11 @@ func TestAutoBudget(t *testing.T) {
 		if made == 1 {
 			most *= 1.2 // this validation cost more than the previous one predicted
 		}
-		if fraction > most {
-			t.Errorf("at %d records validations have taken %.3f of the time", records, fraction)
-		}
+		must.True(t, fraction <= most, "at %d records validations have taken %.3f of the time", records, fraction)
 		dearest = max(dearest, fraction)
 		made++
 	}
-	if last < 100_000 || made < 8 || dearest < autoFraction/2 {
-		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
-	}
+	must.True(t, last >= 100_000 && made >= 8 && dearest >= autoFraction/2, "%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
 	// The budget counts processor time beyond learning. Reports on events that are not from a sample do not use the
 	// budget.
 	p := at(20_000, each, 0)
@@ -157,13 +144,9 @@ func TestAutoBudget(t *testing.T) {
 	features := func() int { asked++; return 5_000 }
 	a = NewAuto(0, nil)
 	first, again := a.Due(p, features), a.Due(p, features)
-	if first > 0 || again > 0 || asked != 1 {
-		t.Errorf("over too few events for its features; asked %d times", asked)
-	}
+	must.True(t, first <= 0 && again <= 0 && asked == 1, "over too few events for its features; asked %d times", asked)
 	p.Sampled = autoLeast - 1
-	if NewAuto(0, nil).Due(p, few) > 0 {
-		t.Error("over fewer events than tell anything")
-	}
+	must.True(t, NewAuto(0, nil).Due(p, few) <= 0, "over fewer events than tell anything")
 }
 
 // TestAutoAfterRestart checks that the schedule after a restart continues from this learner's reports. It must use the

@@ -168,17 +168,13 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	for round := range 2 {
 		problem := v.Problem(request)
 		problem.Tol = 1e-9
-		if problem.Start != request.Earlier {
-			t.Fatal("it begins elsewhere")
-		}
+		must.Require(t, problem.Start == request.Earlier, "it begins elsewhere")
 		evidence := batch.NewEvidence(request.Live)
 		for i := range all {
 			must.Do(t, evidence.Learned(&all[i], 1))
 		}
 		exact := must.Get(evidence.Exact(t.Context(), request.Live, problem))(t)
-		if (exact.Iterations <= 1) != (round == 1) {
-			t.Errorf("round %d: %d iterations", round, exact.Iterations)
-		}
+		must.True(t, (exact.Iterations <= 1) == (round == 1), "round %d: %d iterations", round, exact.Iterations)
 		request.Earlier = exact.Linear
 	}
 }

@@ -77,9 +77,7 @@ func TestExportsScore(t *testing.T) {
 			var e event.Example
 			next := func(i int) *event.Example {
 				must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e))
-				if e.Refused != nil {
-					t.Fatal(e.Refused)
-				}
+				must.Require(t, e.Refused == nil, "%v", e.Refused)
 				return &e
 			}
 			var b batch.Builder
@@ -127,9 +125,7 @@ func TestExportsScore(t *testing.T) {
 				for form, f := range forms {
 					got := f.score(present)
 					for k := range want {
-						if math.Abs(got[k]-want[k]) > 1e-12*max(1, math.Abs(want[k])) {
-							t.Fatalf("event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
-						}
+						must.Require(t, math.Abs(got[k]-want[k]) <= 1e-12*max(1, math.Abs(want[k])), "event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
 					}
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
@@ -302,9 +298,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 			continue
 		}
 		cells := strings.Split(line, "\t")
-		if len(cells) != len(heads) {
-			t.Fatalf("%q has not the columns %q", line, heads)
-		}
+		must.Require(t, len(cells) == len(heads), "%q has not the columns %q", line, heads)
 		var term formulaTerm
 		for i, cell := range cells[1:] {
 			if heads[i+1] == "absent" {

@@ -278,8 +278,6 @@ func TestDocs(t *testing.T) {
 				}
 			}
 		}
-		if commands < d.least {
-			t.Errorf("docs/%s: %d commands", d.page, commands)
-		}
+		must.True(t, commands >= d.least, "docs/%s: %d commands", d.page, commands)
 	}
 }

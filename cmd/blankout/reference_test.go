@@ -40,9 +40,7 @@ func TestReference(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	have := must.Get(os.ReadFile(path))(t)
-	if string(have) != want {
-		t.Error("docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
-	}
+	must.True(t, string(have) == want, "docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
 }
 
 // cell returns text, escaped for a cell of a Markdown table.
@@ -55,9 +53,7 @@ func cell(text string) string {
 func referenceKeys(t *testing.T) string {
 	text := must.Get(os.ReadFile("../../config/blankout.toml"))(t)
 	_, body, ok := strings.Cut(string(text), "\n\n")
-	if !ok {
-		t.Fatal("config/blankout.toml has no first paragraph")
-	}
+	must.Require(t, ok, "config/blankout.toml has no first paragraph")
 	var out strings.Builder
 	out.WriteString("\n## Configuration keys\n\nWrite a key under its section in the TOML file, or give it as `--set section.key=value` or as\n" +
 		"`BLANKOUT_SECTION_KEY`. [Configure](configure.md) explains which keys you need.\n")
@@ -95,9 +91,7 @@ func referenceKeys(t *testing.T) string {
 		}
 	}
 	flush()
-	if keys < 100 {
-		t.Errorf("config/blankout.toml has %d keys", keys)
-	}
+	must.True(t, keys >= 100, "config/blankout.toml has %d keys", keys)
 	fmt.Fprintf(&out, "\n### [[challenger]]\n\n```toml\n%s\n```\n", "# "+strings.Join(comment, "\n# "))
 	return out.String()
 }
@@ -174,9 +168,7 @@ func referenceFrames(t *testing.T) string {
 	code := must.Get(os.ReadFile("../../app/stdio/stdio.go"))(t)
 	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
 	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
-	if len(operations) != 16 || len(flags) != 8 {
-		t.Errorf("%d operations and %d flags have a comment", len(operations), len(flags))
-	}
+	must.True(t, len(operations) == 16 && len(flags) == 8, "%d operations and %d flags have a comment", len(operations), len(flags))
 	var out strings.Builder
 	out.WriteString("\n## Operations of frames\n\n[HTTP and standard input](http.md#frames-over-standard-input) describes the frames.\n\n| letter | request; answer |\n|---|---|\n")
 	for _, m := range operations {
@@ -241,9 +233,7 @@ func referenceHTTP(t *testing.T) string {
 			fmt.Fprintf(&out, "| `%s %s` | %s |\n", strings.ToUpper(method), path, cell(operation.Summary))
 		}
 	}
-	if paths < 20 || len(document.Components.Schemas) < 10 {
-		t.Errorf("serve/openapi.json has %d paths and %d objects", paths, len(document.Components.Schemas))
-	}
+	must.True(t, paths >= 20 && len(document.Components.Schemas) >= 10, "serve/openapi.json has %d paths and %d objects", paths, len(document.Components.Schemas))
 	out.WriteString("\n## JSON objects\n")
 	for _, name := range slices.Sorted(maps.Keys(document.Components.Schemas)) {
 		s := document.Components.Schemas[name]
@@ -305,9 +295,7 @@ func referenceResults(t *testing.T) string {
 			of := jsonFields(reflect.TypeFor[trainResult](), nil, 0)
 			fields = append([]string{"the fields of train"}, slices.DeleteFunc(fields, func(field string) bool { return slices.Contains(of, field) })...)
 		}
-		if len(fields) < 3 {
-			t.Errorf("%s: only %d fields", x.command, len(fields))
-		}
+		must.True(t, len(fields) >= 3, "%s: only %d fields", x.command, len(fields))
 		for i, field := range fields {
 			if i > 0 {
 				out.WriteString(",")

@@ -60,13 +60,9 @@ func TestSample(t *testing.T) {
 		`field "seconds" is read as a time`, `field "ns" is read as a time`, `field "when" is read as a time`, `field "ms" looks like a time in milliseconds since 1970 (17630000`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
 		`field "user" looks like an id (`, "500 records, 500 labeled of 2 classes, 0 refused",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not said:\n%s", want, said)
-		}
+		must.True(t, strings.Contains(said, want), "%q is not said:\n%s", want, said)
 	}
-	if strings.Contains(said, `"constant"`) {
-		t.Errorf("a constant is named:\n%s", said)
-	}
+	must.True(t, !strings.Contains(said, `"constant"`), "a constant is named:\n%s", said)
 	// Fields that the configuration uses or drops are not reported.
 	if got, said := check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when"); len(got) > 0 {
 		t.Errorf("named %q\n%s", got, said)

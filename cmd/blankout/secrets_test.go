@@ -45,9 +45,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
 	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", password))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer broker.Close()
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -165,9 +163,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		}
 		data, err := os.ReadFile(path)
 		for _, secret := range []string{password, wrong, token, guess} {
-			if bytes.Contains(data, []byte(secret)) {
-				t.Errorf("%s holds %q", path, secret)
-			}
+			must.True(t, !bytes.Contains(data, []byte(secret)), "%s holds %q", path, secret)
 		}
 		return err
 	}); err != nil {
@@ -177,9 +173,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		if strings.Contains(told.String(), secret) {
 			t.Errorf("%q was told:\n%s", secret, told.String())
 		}
-		if bytes.Contains(served.Bytes(), []byte(secret)) {
-			t.Errorf("%q was served", secret)
-		}
+		must.True(t, !bytes.Contains(served.Bytes(), []byte(secret)), "%q was served", secret)
 	}
 	if !strings.Contains(told.String(), "SASL") || served.Len() < 10_000 {
 		t.Errorf("this tests nothing: %d bytes served\n%s", served.Len(), told.String())

@@ -27,19 +27,13 @@ func TestHelpListsValues(t *testing.T) {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
 		words = slices.DeleteFunc(words, func(word string) bool { return word == "or" })
-		if len(words) != len(values) {
-			t.Errorf("--%s lists %q, there are %q", flag, words, values)
-		}
+		must.True(t, len(words) == len(values), "--%s lists %q, there are %q", flag, words, values)
 		for i, word := range words {
 			config := online.DefaultConfig()
 			name, number, numbered := strings.Cut(word, ":")
-			if name != strings.TrimSuffix(values[i], ":") {
-				t.Errorf("--%s lists %q for %q", flag, word, values[i])
-			}
+			must.True(t, name == strings.TrimSuffix(values[i], ":"), "--%s lists %q for %q", flag, word, values[i])
 			if numbered {
-				if len(number) > 2 {
-					t.Errorf("--%s: %q", flag, word)
-				}
+				must.True(t, len(number) <= 2, "--%s: %q", flag, word)
 				word = name + ":0.5"
 				if name == "t-logistic" {
 					word = name + ":1.5"
@@ -83,9 +77,7 @@ func TestJSON(t *testing.T) {
 	root := (&program{}).root()
 	root.InitDefaultHelpCmd()
 	visit(root)
-	if len(others) > 0 {
-		t.Errorf("there is no %v", others)
-	}
+	must.True(t, len(others) <= 0, "there is no %v", others)
 }
 
 // TestFlagsInDocuments checks that every flag of blankout that a document names exists.
@@ -118,7 +110,5 @@ func TestFlagsInDocuments(t *testing.T) {
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("only %d flags found in the documents", found)
-	}
+	must.True(t, found >= 50, "only %d flags found in the documents", found)
 }

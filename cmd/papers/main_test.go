@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // TestMain lets the scripts run this test binary as papers.
@@ -32,15 +33,11 @@ func TestScript(t *testing.T) {
 // TestExamples checks that the scripts run the commands that the help shows.
 func TestExamples(t *testing.T) {
 	names, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var scripts strings.Builder
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		scripts.Write(text)
 	}
 	for line := range strings.Lines(command(nil, nil).Example) {

@@ -23,9 +23,7 @@ func TestPlainNumber(t *testing.T) {
 		"": "", "-": "", ".": "", "1e": "", "e5": "", "inf": "", "nan": "", "0x10": "", "1_0": "", "1e9223372036854775807": "", "1e-9223372036854775808": "", "1 ": "", "--1": "",
 	} {
 		got := string(PlainNumber([]byte(text)))
-		if got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
-		}
+		must.True(t, got == want, "%q is %q, want %q", text, got, want)
 		if got == "" {
 			continue
 		}
@@ -63,28 +61,20 @@ func TestLabelSpellings(t *testing.T) {
 			s.Class([]byte(strings.ReplaceAll(l, "_", " ")))
 		}
 		got := s.LabelSpellings()
-		if !slices.EqualFunc(got, c.want, strings.Contains) {
-			t.Errorf("%s: %q, want %q", c.labels, got, c.want)
-		}
+		must.True(t, slices.EqualFunc(got, c.want, strings.Contains), "%s: %q, want %q", c.labels, got, c.want)
 		if got := s.View().LabelSpellings(); len(got) != len(c.want) {
 			t.Errorf("%s: a later view says %q", c.labels, got)
 		}
-		if len(before.Joined) > 0 {
-			t.Errorf("%s: a view has changed", c.labels)
-		}
+		must.True(t, len(before.Joined) <= 0, "%s: a view has changed", c.labels)
 	}
 }
 
 // TestUsualPairSpellings checks that UsualPair and PositiveClass accept every spelling of a label.
 func TestUsualPairSpellings(t *testing.T) {
 	for _, pair := range [][2]string{{"0", "1"}, {"-1", "+1"}, {"0.0", "1.0"}, {"-1.0", "1"}, {"false", "true"}} {
-		if !UsualPair(pair[0], pair[1]) || UsualPair(pair[1], pair[0]) {
-			t.Errorf("%q", pair)
-		}
+		must.True(t, UsualPair(pair[0], pair[1]) && !UsualPair(pair[1], pair[0]), "%q", pair)
 	}
-	if UsualPair("0", "01") || UsualPair("00", "1") {
-		t.Error("other texts are no usual pair")
-	}
+	must.True(t, !UsualPair("0", "01") && !UsualPair("00", "1"), "other texts are no usual pair")
 	s := NewSchema(10, nil, 2)
 	s.Class([]byte("+1"))
 	s.Class([]byte("-1"))
@@ -138,9 +128,7 @@ func TestHideAddresses(t *testing.T) {
 	if want := `Get "https://***@host/p?***": not found: http://b/?*** EOF`; err.Error() != want || !errors.Is(err, io.EOF) {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if HideAddresses(nil) != nil {
-		t.Error("nothing became an error")
-	}
+	must.True(t, HideAddresses(nil) == nil, "nothing became an error")
 }
 
 func TestOffsets(t *testing.T) {
@@ -152,13 +140,9 @@ func TestOffsets(t *testing.T) {
 	for _, p := range o {
 		order += fmt.Sprint(p.Topic, p.Partition, " ")
 	}
-	if order != "a2 b0 b1 " {
-		t.Errorf("order %s", order)
-	}
+	must.True(t, order == "a2 b0 b1 ", "order %s", order)
 	p := o.At("b", 1, 99)
-	if p.Next != 5 {
-		t.Errorf("a known partition starts again at %d", p.Next)
-	}
+	must.True(t, p.Next == 5, "a known partition starts again at %d", p.Next)
 	must.Do(t, p.Advance(5, 100))
 	if err := p.Advance(8, 1); err != nil { // a gap is not an error
 		t.Fatal(err)
@@ -184,9 +168,7 @@ func TestVecCheck(t *testing.T) {
 		"infinite":   {[]uint32{2}, []float64{1 / zero}},
 		"nan":        {[]uint32{2}, []float64{zero / zero}},
 	} {
-		if x.Check() == nil {
-			t.Errorf("%s: passed", name)
-		}
+		must.True(t, x.Check() != nil, "%s: passed", name)
 	}
 	x := Vec{[]uint32{1, 4}, []float64{1, -2}}
 	if err := x.Check(); err != nil {
@@ -194,9 +176,7 @@ func TestVecCheck(t *testing.T) {
 	}
 	y := x.Clone()
 	y.Value[0] = 9
-	if x.Value[0] != 1 {
-		t.Error("Clone shares memory")
-	}
+	must.True(t, x.Value[0] == 1, "Clone shares memory")
 }
 
 func TestSchemaClass(t *testing.T) {

@@ -17,9 +17,7 @@ func TestNamesPrefix(t *testing.T) {
 			if name := fmt.Sprint("name", i); n.Wants(hash(i)) {
 				n.Add(hash(i), []byte(name))
 			}
-			if n.Wants(hash(i)) {
-				t.Fatalf("wants name %d again", i)
-			}
+			must.Require(t, !n.Wants(hash(i)), "wants name %d again", i)
 		}
 	}
 	whole := NewNames(max)
@@ -76,9 +74,7 @@ func TestSchemaView(t *testing.T) {
 			s.AddField(Field{Name: label})
 			s.Names.Add(uint64(i+1), []byte("name "+label))
 			v := s.View()
-			if v.View() != v || s.View() != v {
-				t.Errorf("%v: another View of the same Schema", labels)
-			}
+			must.True(t, v.View() == v && s.View() == v, "%v: another View of the same Schema", labels)
 			views, want = append(views, v), append(want, fmt.Sprintf("%q %v %s", s.Classes, s.Fields, s.Names.Blocks()[0].Data))
 			n := len(s.Fields)
 			s.AddField(Field{Name: "of a record that is refused"})
@@ -153,14 +149,10 @@ func TestNamer(t *testing.T) {
 		hash uint64
 		name string
 	}{{3, "age"}, {3 + 1<<bits, "color=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
-		if s.Names.Full() {
-			t.Fatalf("full before %q", n.name)
-		}
+		must.Require(t, !s.Names.Full(), "full before %q", n.name)
 		s.Names.Add(n.hash, []byte(n.name))
 	}
-	if !s.Names.Full() || (*Names)(nil).Full() {
-		t.Error("four of four names are not full, or none are")
-	}
+	must.True(t, s.Names.Full() && !(*Names)(nil).Full(), "four of four names are not full, or none are")
 	for _, tt := range []struct {
 		numeric, zeroBased bool
 		want               string // name of column 7

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // testModel returns a model of two outputs with 20 random support vectors.
@@ -25,9 +26,7 @@ func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []fl
 	}
 	head := model.Head{Schema: event.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
 	m, err := NewModel(head, k, vectors, coef)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return m, vectors, coef
 }
 
@@ -51,14 +50,10 @@ func TestModelScores(t *testing.T) {
 			t.Fatalf("%d support vectors, want 20", m.Support())
 		}
 		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		blocks := slices.Collect(each)
 		again, err := ReadModel(blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i, x := range vectors {
 			e := event.Example{Features: x}
 			want := []float64{0.5, -1}
@@ -69,9 +64,7 @@ func TestModelScores(t *testing.T) {
 			}
 			got := m.Score(&e, make([]float64, 2))
 			for o := range want {
-				if math.Abs(got[o]-want[o]) > 1e-12*(1+math.Abs(want[o])) {
-					t.Fatalf("%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
-				}
+				must.Require(t, math.Abs(got[o]-want[o]) <= 1e-12*(1+math.Abs(want[o])), "%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
 			}
 			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
 				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
@@ -84,14 +77,10 @@ func TestModelScores(t *testing.T) {
 			far := m.Score(&other, make([]float64, 2))
 			switch k.(type) {
 			case Linear, Polynomial:
-				if !slices.Equal(far, got) {
-					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
-				}
+				must.Require(t, slices.Equal(far, got), "%s: an unknown column moves the score from %v to %v", k, got, far)
 			default:
 				shrink := k.Of(0, 0, map[bool]float64{true: 2, false: 4}[k.String()[0] == 'c'])
-				if math.Abs(far[0]-0.5-shrink*(got[0]-0.5)) > 1e-12 {
-					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
-				}
+				must.Require(t, math.Abs(far[0]-0.5-shrink*(got[0]-0.5)) <= 1e-12, "%s: an unknown column moves the score from %v to %v", k, got, far)
 			}
 			// Half of the features are missing, so the present features count double.
 			half := e
@@ -101,9 +90,7 @@ func TestModelScores(t *testing.T) {
 			}
 			double := m.score(half.Features, 2, make([]float64, 2))
 			for o := range double {
-				if math.Abs(double[o]-got[o]) > 1e-11 {
-					t.Fatalf("%s: rescaled %v, want %v", k, double, got)
-				}
+				must.Require(t, math.Abs(double[o]-got[o]) <= 1e-11, "%s: rescaled %v, want %v", k, double, got)
 			}
 		}
 	}
@@ -112,9 +99,7 @@ func TestModelScores(t *testing.T) {
 func TestReadModelRefuses(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
 	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	blocks := slices.Collect(each)
 	for i := range blocks {
 		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
@@ -161,14 +146,10 @@ func TestModelStandardizes(t *testing.T) {
 		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // mean 3, scale 4
 	}
 	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	blocks := slices.Collect(each)
 	again, err := ReadModel(blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e := event.Example{Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
 	want := m.ScoreVec(event.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*Model{m, again} {

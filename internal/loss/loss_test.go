@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // everyLoss returns each loss of the table, some with several parameters, and the reweighted loss of each t-logistic
@@ -41,9 +43,7 @@ func TestFacts(t *testing.T) {
 			facts := l.Facts()
 			check := func(what string, says, is bool) {
 				t.Helper()
-				if says != is {
-					t.Errorf("%s: the facts say %v, sampled it is %v", what, says, is)
-				}
+				must.True(t, says == is, "%s: the facts say %v, sampled it is %v", what, says, is)
 			}
 			r := rand.New(rand.NewPCG(7, 8))
 			value := func(y, f, v float64) float64 { value, _, _ := l.At(y, f, v); return value }
@@ -97,9 +97,7 @@ func TestFacts(t *testing.T) {
 			check("the hinge without noise", facts.Margin > 0, hinge)
 			check("falls as the noise grows", facts.Falls, falls)
 			check("a probability", facts.Probability, probability)
-			if !towards {
-				t.Error("a larger margin costs more")
-			}
+			must.True(t, towards, "a larger margin costs more")
 
 			// At a kink the slope jumps within 1e-9.
 			for _, y := range []float64{1, 2, -1, -0.5, 0} {
@@ -131,9 +129,7 @@ func TestTargets(t *testing.T) {
 		Sign: {0, 0.5, 2, math.NaN(), math.Inf(1)}, Real: {math.NaN(), math.Inf(-1)}, Count: {-1, math.NaN(), math.Inf(1)},
 	} {
 		for _, y := range refused {
-			if target.Check(y) == nil {
-				t.Errorf("target kind %d takes %v", target, y)
-			}
+			must.True(t, target.Check(y) != nil, "target kind %d takes %v", target, y)
 		}
 		for _, y := range map[Target][]float64{Sign: {-1, 1}, Real: {-2.5, 0, 1}, Count: {0, 3, 2.5}}[target] {
 			if err := target.Check(y); err != nil {
@@ -151,14 +147,10 @@ func TestTargets(t *testing.T) {
 		}
 		for _, y := range []float64{0.5, 1, 3} {
 			_, df, _ := l.At(y, best(y), 0)
-			if math.Abs(df) > 1e-12 && l.Facts().Kink == nil {
-				t.Errorf("%v: the slope at the target %v is %v", l, y, df)
-			}
+			must.True(t, math.Abs(df) <= 1e-12 || l.Facts().Kink != nil, "%v: the slope at the target %v is %v", l, y, df)
 			_, left, _ := l.At(y, best(y)-1e-6, 0)
 			_, right, _ := l.At(y, best(y)+1e-6, 0)
-			if !(left < 0 && right > 0) {
-				t.Errorf("%v: the slopes beside the target %v are %v and %v", l, y, left, right)
-			}
+			must.True(t, left < 0 && right > 0, "%v: the slopes beside the target %v are %v and %v", l, y, left, right)
 		}
 	}
 }
@@ -189,9 +181,7 @@ func TestConjugates(t *testing.T) {
 			}
 		}
 	}
-	if found < 2 {
-		t.Fatal("nobody knows a conjugate")
-	}
+	must.Require(t, found >= 2, "nobody knows a conjugate")
 }
 
 // TestLosses checks every loss at random points. Its derivatives must match central differences, and its values must be
@@ -225,9 +215,7 @@ func TestLosses(t *testing.T) {
 					value, df, dv := l.At(target(l, r), f, v)
 					ff, fv, vv := l.At2(1, f, v)
 					for i, x := range []float64{value, df, dv, ff, fv, vv} {
-						if math.IsNaN(x) || (i < 3 && math.IsInf(x, 0)) {
-							t.Errorf("At(%g, %g): term %d is %g", f, v, i, x)
-						}
+						must.True(t, !math.IsNaN(x) && (i >= 3 || !math.IsInf(x, 0)), "At(%g, %g): term %d is %g", f, v, i, x)
 					}
 				}
 			}
@@ -237,9 +225,7 @@ func TestLosses(t *testing.T) {
 
 func near(t *testing.T, what string, y, f, v, got, want, tol float64) {
 	t.Helper()
-	if !(math.Abs(got-want) <= tol) {
-		t.Fatalf("%s at y=%g f=%g v=%g: %g, finite difference %g (tolerance %g)", what, y, f, v, got, want, tol)
-	}
+	must.Require(t, math.Abs(got-want) <= tol, "%s at y=%g f=%g v=%g: %g, finite difference %g (tolerance %g)", what, y, f, v, got, want, tol)
 }
 
 // TestGaussianExpectation compares the closed forms with numerical integration of the loss over the normal density.
@@ -339,9 +325,7 @@ func TestLimits(t *testing.T) {
 			lower := g(y * f)
 			middle, _, _ := gauss.At(y, f, v)
 			upper, _, _ := chen.At(y, f, v)
-			if middle < lower-1e-8 || upper < middle-1e-8 {
-				t.Fatalf("%s at y=%g f=%g v=%g: %g <= %g <= %g does not hold", name, y, f, v, lower, middle, upper)
-			}
+			must.Require(t, middle >= lower-1e-8 && upper >= middle-1e-8, "%s at y=%g f=%g v=%g: %g <= %g <= %g does not hold", name, y, f, v, lower, middle, upper)
 		}
 	}
 }
@@ -389,9 +373,7 @@ func TestSymmetry(t *testing.T) {
 			}
 			a, da, va := l.At(1, f, 0.8)
 			b, db, vb := mirrored.At(-1, -f, 0.8)
-			if math.Abs(a-b) > 1e-15*(1+a) || math.Abs(da+db) > 1e-15 || va != vb {
-				t.Errorf("%s at f=%g: (%g %g %g) against (%g %g %g)", l, f, a, da, va, b, db, vb)
-			}
+			must.True(t, math.Abs(a-b) <= 1e-15*(1+a) && math.Abs(da+db) <= 1e-15 && va == vb, "%s at f=%g: (%g %g %g) against (%g %g %g)", l, f, a, da, va, b, db, vb)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestLogisticTerms(t *testing.T) {
@@ -13,9 +15,7 @@ func TestLogisticTerms(t *testing.T) {
 			for _, u := range []float64{u, -u} {
 				value, du, dv := logisticTerms(u, v)
 				a, b, c := logisticTermsGo(u, v)
-				if value != a || du != b || dv != c {
-					t.Errorf("logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
-				}
+				must.True(t, value == a && du == b && dv == c, "logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
 				// The expected sums by their definition, term by term.
 				a, b, c = 0, 0, 0
 				for i, p := range logisticP {

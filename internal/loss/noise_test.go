@@ -14,16 +14,12 @@ import (
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
 		n := must.Get(ParseNoise(s))(t)
-		if n.String() != s {
-			t.Errorf("ParseNoise(%q).String() = %q", s, n)
-		}
+		must.True(t, n.String() == s, "ParseNoise(%q).String() = %q", s, n)
 		r := rand.New(rand.NewPCG(7, 8))
 		for _, x := range []float64{0, 0.3, 1, 7, 1200, 1e9} {
 			const samples = 100_000
 			want := Var(n, x)
-			if want < 0 {
-				t.Fatalf("%s: Var(%g) = %g", n, x, want)
-			}
+			must.Require(t, want >= 0, "%s: Var(%g) = %g", n, x, want)
 			var sum, squares float64
 			for range samples {
 				d := n.Corrupt(x, r) - x
@@ -58,18 +54,14 @@ func TestNoiseOfGroupsWithRates(t *testing.T) {
 		{Rates: map[string]float64{`=",`: 0.2, "a,b": 0.1, "ä+group:b": 0, "": 0.5, "\xff": 0.1}},
 	} {
 		got, err := ParseNoise(want.String())
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q is read as %v, %v", want, got, err)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(got, want), "%q is read as %v, %v", want, got, err)
 	}
 	n := GroupDropout{Q: 0.2, Groups: 0.7, Rates: map[string]float64{"engine": 0.1}}
 	if n.String() != "dropout:0.2+group:engine=0.1" || n.Rate("engine") != 0.1 || n.Rate("wheels") != 0 {
 		t.Errorf("%v: rates %v and %v", n, n.Rate("engine"), n.Rate("wheels"))
 	}
 	n.Rates = map[string]float64{}
-	if n.String() != "dropout:0.2" || (GroupDropout{Rates: n.Rates}).String() != "none" {
-		t.Errorf("without a rate it is %v", n)
-	}
+	must.True(t, n.String() == "dropout:0.2" && (GroupDropout{Rates: n.Rates}).String() == "none", "without a rate it is %v", n)
 }
 
 // FuzzParseNoise checks that a parsed noise, formatted and parsed again, is the same noise.
@@ -83,9 +75,7 @@ func FuzzParseNoise(f *testing.F) {
 			return
 		}
 		again, err := ParseNoise(n.String())
-		if err != nil || !reflect.DeepEqual(again, n) {
-			t.Errorf("ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(again, n), "ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
 		if c0, c1, c2 := n.Coefficients(); !(c0 >= 0 && c1 >= 0 && c2 >= 0) {
 			t.Errorf("ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
 		}

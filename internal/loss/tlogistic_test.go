@@ -27,9 +27,7 @@ func TestTPartition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, x := range []float64{1.0001, 1.01, 1.3, 1.6, 1.9, 1.9999} {
 		g := newTPartition(x)
-		if !(g.bound < 1e-8) {
-			t.Errorf("t=%v: the table is %v off", x, g.bound)
-		}
+		must.True(t, g.bound < 1e-8, "t=%v: the table is %v off", x, g.bound)
 		for range 1500 {
 			u := math.Exp(16*r.Float64()-8) - math.Exp(-8)
 			p := g.at(u)
@@ -52,9 +50,7 @@ func TestTPartition(t *testing.T) {
 				if i == 3 { // a second derivative, which affects only step sizes
 					tol = 1e-6
 				}
-				if math.Abs(pair[0]-pair[1]) > tol*math.Abs(pair[1]) {
-					t.Errorf("t=%v: term %d jumps at %v from %v to %v", x, i, u, pair[0], pair[1])
-				}
+				must.True(t, math.Abs(pair[0]-pair[1]) <= tol*math.Abs(pair[1]), "t=%v: term %d jumps at %v from %v to %v", x, i, u, pair[0], pair[1])
 			}
 		}
 	}
@@ -89,9 +85,7 @@ func TestTLogistic(t *testing.T) {
 				}
 				a, _, _ := l.At(1, f, v)
 				b, _, _ := l.Theta().At(1, f, v)
-				if a < mean-1e-6 || b < part-1e-6 {
-					t.Errorf("t=%v f=%v v=%v: bounds %v and %v lie below the expectations %v and %v", x, f, v, a, b, mean, part)
-				}
+				must.True(t, a >= mean-1e-6 && b >= part-1e-6, "t=%v f=%v v=%v: bounds %v and %v lie below the expectations %v and %v", x, f, v, a, b, mean, part)
 			}
 		}
 	}
@@ -128,7 +122,5 @@ func TestProbit(t *testing.T) {
 	}
 	below, _, _ := Probit{}.At2(1, -20.000001, 0)
 	above, _, _ := Probit{}.At2(1, -19.999999, 0)
-	if math.Abs(below-above) > 1e-8 {
-		t.Errorf("the curvature jumps from %v to %v", below, above)
-	}
+	must.True(t, math.Abs(below-above) <= 1e-8, "the curvature jumps from %v to %v", below, above)
 }

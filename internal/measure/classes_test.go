@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestEvaluationAgainstTheDefinitions compares the measures with their definitions. AUC is the fraction of pairs in the
@@ -103,9 +105,7 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 			sum += c
 		}
 	}
-	if sum != total {
-		t.Errorf("the confusion matrix sums to %v, want %v", sum, total)
-	}
+	must.True(t, sum == total, "the confusion matrix sums to %v, want %v", sum, total)
 }
 
 func TestEvaluationUndefined(t *testing.T) {

@@ -62,9 +62,7 @@ func TestPaired(t *testing.T) {
 			}
 		}
 		again.Advance(uint64(c.records), window)
-		if p != again {
-			t.Errorf("%+v: %+v with every record, %+v with restarts and without some", c, p, again)
-		}
+		must.True(t, p == again, "%+v: %+v with every record, %+v with restarts and without some", c, p, again)
 		from := (c.begun + 999) / 1000 * 1000
 		end := c.records / window * window
 		for name, x := range map[string]struct {
@@ -72,9 +70,7 @@ func TestPaired(t *testing.T) {
 			from, to int
 		}{"total": {p.Total, from, c.records}, "window": {p.Window, end - window, end}, "before": {p.Before, end - 2*window, end - window}} {
 			if name != "total" && x.from < from {
-				if x.got.Blocks > 0 {
-					t.Errorf("%+v: %s has %d blocks, but it was not seen whole", c, name, x.got.Blocks)
-				}
+				must.True(t, x.got.Blocks <= 0, "%+v: %s has %d blocks, but it was not seen whole", c, name, x.got.Blocks)
 				continue
 			}
 			blocks, mean, standardError := slowDifference(differences, weights, x.from, x.to)
@@ -102,9 +98,7 @@ func TestPairedBetter(t *testing.T) {
 			at = append(at, i)
 		}
 	}
-	if len(at) != 1 || at[0] != 20_000 {
-		t.Errorf("better at %d, want 20000: the third window is no better", at)
-	}
+	must.True(t, len(at) == 1 && at[0] == 20_000, "better at %d, want 20000: the third window is no better", at)
 	for _, c := range []struct {
 		blocks uint64
 		errors float64 // by which the mean is below 0
@@ -205,9 +199,7 @@ func TestNumbers(t *testing.T) {
 		}
 		near := func(what string, got *float64, want float64) {
 			t.Helper()
-			if got == nil || math.Abs(*got-want) > 1e-9*(1+math.Abs(want)) {
-				t.Errorf("%s: %s %v, want %v", name, what, got, want)
-			}
+			must.True(t, got != nil && math.Abs(*got-want) <= 1e-9*(1+math.Abs(want)), "%s: %s %v, want %v", name, what, got, want)
 		}
 		report := n.Report(l)
 		near("MAE", report.MAE, absolute/weight)

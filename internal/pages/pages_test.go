@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"blankout/internal/must"
 )
 
 // TestChunk checks that pieces are zero, aligned, and do not overlap.
@@ -28,9 +30,7 @@ func TestChunk(t *testing.T) {
 		pieces = append(pieces, p)
 	}
 	for i, p := range pieces {
-		if slices.ContainsFunc(p, func(b byte) bool { return b != byte(i+1) }) {
-			t.Fatalf("piece %d is another's too", i)
-		}
+		must.Require(t, !slices.ContainsFunc(p, func(b byte) bool { return b != byte(i+1) }), "piece %d is another's too", i)
 	}
 	if p := c.Bytes(chunkBytes, 0); len(p) != chunkBytes {
 		t.Errorf("%d bytes", len(p))
@@ -54,7 +54,5 @@ func TestFloats(t *testing.T) {
 	if y, ok := Floats(nil); len(y) > 0 || ok != littleEndian() {
 		t.Error(y, ok)
 	}
-	if len(Memory(nil)) > 0 {
-		t.Error("bytes of nothing")
-	}
+	must.True(t, len(Memory(nil)) <= 0, "bytes of nothing")
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestClient checks that a request is never redirected to another server, including another port of the same host.
@@ -35,17 +37,13 @@ func TestClient(t *testing.T) {
 	for path, want := range map[string]string{"/away": "307 Temporary Redirect to " + other.URL + ", another server", "/loop": "for the tenth time", "/moved": ""} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			r, err := http.NewRequest(method, server.URL+path, strings.NewReader("a secret"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			r.Header.Set("Authorization", "Bearer open sesame")
 			answer, err := c.Do(r)
 			if err == nil {
 				answer.Body.Close()
 			}
-			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", path, err, want)
-			}
+			must.True(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", path, err, want)
 		}
 	}
 	if want := strings.Repeat("Bearer open sesame", 2); got != want {
@@ -71,7 +69,5 @@ func TestOneClient(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // drawn passes events with scores f to the Link. The second of two classes has probability p(f). drawn returns three
@@ -40,13 +41,9 @@ func TestLinkLearns(t *testing.T) {
 	} {
 		l := NewLink()
 		drawn(&l, rand.New(rand.NewPCG(1, 2)), 20_000, p)
-		if !l.Helps() {
-			t.Errorf("%s: it does not help", name)
-		}
+		must.True(t, l.Helps(), "%s: it does not help", name)
 		own, linked, least := drawn(&l, rand.New(rand.NewPCG(3, 4)), 20_000, p)
-		if linked > least+0.006 || own < linked+0.02 {
-			t.Errorf("%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
-		}
+		must.True(t, linked <= least+0.006 && own >= linked+0.02, "%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
 		if err := l.Latest().Check(); err != nil {
 			t.Error(err)
 		}
@@ -67,9 +64,7 @@ func TestLinkOfLogOdds(t *testing.T) {
 		t.Errorf("it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
 	}
 	drawn(&l, r, 20_000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
-	if !l.Helps() {
-		t.Fatal("wrong labels are not noticed")
-	}
+	must.Require(t, l.Helps(), "wrong labels are not noticed")
 	if drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) }); l.Helps() {
 		t.Error("it is said to help where scores are log-odds again, and more")
 	}

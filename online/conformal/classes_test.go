@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // rare draws nonconformity scores of two classes. One score in ten is of class 2. The scores of class 2 are far larger
@@ -40,13 +41,9 @@ func TestThresholdsByClass(t *testing.T) {
 			t.Errorf("the sets of class %d hold %.3f", k, got)
 		}
 	}
-	if all[2]/used[2] > 0.5 {
-		t.Errorf("one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/used[2])
-	}
+	must.True(t, all[2]/used[2] <= 0.5, "one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/used[2])
 	report := c.ByClass([]string{"often", "rare"})
-	if len(report) != 2 || report[1].Class != "rare" {
-		t.Fatalf("%+v", report)
-	}
+	must.Require(t, len(report) == 2 && report[1].Class == "rare", "%+v", report)
 	for i, x := range report {
 		k := i + 1
 		if x.Events != used[k] || x.Coverage != held[k]/used[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // met passes events from next to c. It counts the sets (used), the sets without the true class (missed), and the sets of
@@ -91,9 +92,7 @@ func TestSmallestSets(t *testing.T) {
 		}
 		c.Take(0, x)
 	}
-	if held/used < 0.88 {
-		t.Errorf("%v are held after the stream has become hard", held/used)
-	}
+	must.True(t, held/used >= 0.88, "%v are held after the stream has become hard", held/used)
 }
 
 // TestTooFewScores checks that a range with too few scores has no limit. Readers then use the limit of the next higher
@@ -101,15 +100,11 @@ func TestSmallestSets(t *testing.T) {
 func TestTooFewScores(t *testing.T) {
 	c := New(0.9)
 	for n := range enough + every {
-		if n < enough && c.Limit(3) >= 0 {
-			t.Fatalf("%d scores are enough", n)
-		}
+		must.Require(t, n >= enough || c.Limit(3) < 0, "%d scores are enough", n)
 		c.Take(3, Score{Value: 1})
 	}
 	limits, own := c.Sets().Limits, c.Limit(3)
-	if own < 0.9 || own > 1.1 {
-		t.Errorf("the limit is %v", own)
-	}
+	must.True(t, own >= 0.9 && own <= 1.1, "the limit is %v", own)
 	if want := [Ranges]float64{own, own, own, own, -1, -1, -1}; limits != want {
 		t.Errorf("readers get %v, want %v", limits, want)
 	}
@@ -139,9 +134,7 @@ func TestReport(t *testing.T) {
 		c.Take(6, x)
 	}
 	report := c.Report()
-	if len(report) != 1 {
-		t.Fatalf("%+v", report)
-	}
+	must.Require(t, len(report) == 1, "%+v", report)
 	if x := report[0]; x.Range != "0.85-1" || x.Events != used || x.Coverage != held/used || math.Abs(x.Recent-held/used) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
 		t.Errorf("%+v, want %v of %v", x, held, used)
 	}
@@ -183,9 +176,7 @@ func TestLongStream(t *testing.T) {
 	for range 600_000 {
 		c.Take(0, Score{Value: 2, Size: 1})
 	}
-	if !(s.grown < 2*largest) || !(s.decayed.events/s.grown > memory/2 && s.decayed.events/s.grown <= memory+1) {
-		t.Errorf("grown %v, told %v", s.grown, s.decayed.events/s.grown)
-	}
+	must.True(t, s.grown < 2*largest && s.decayed.events/s.grown > memory/2 && s.decayed.events/s.grown <= memory+1, "grown %v, told %v", s.grown, s.decayed.events/s.grown)
 	if x := c.Report()[0]; math.Abs(x.Size-1) > 1e-9 || x.Events < 599_000 {
 		t.Errorf("%+v", x)
 	}
@@ -281,13 +272,9 @@ func TestTakeClasses(t *testing.T) {
 		t.Errorf("%+v, want a size of 3", all.Report()[0])
 	}
 	var none *Predictor
-	if none.Report() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
-		t.Error("without a Cover there is one")
-	}
+	must.True(t, none.Report() == nil && none.Sets() == nil && none.Encode() == nil && none.Low() == nil && none.Decode([]byte{1}), "without a Cover there is one")
 	again := New(0.8)
-	if !again.Decode(c.Encode()) || again.Limit(1) != c.Limit(1) || again.Decode(c.Encode()[1:]) {
-		t.Error("the state does not come back")
-	}
+	must.True(t, again.Decode(c.Encode()) && again.Limit(1) == c.Limit(1) && !again.Decode(c.Encode()[1:]), "the state does not come back")
 }
 
 // TestTakeNumber checks that prediction intervals contain the target as often as configured, and that the counts refer

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/scaling"
 )
 
@@ -30,9 +31,7 @@ func TestWithZeros(t *testing.T) {
 	if !slices.Equal(got.Columns, []uint32{1, 2, 5, 8}) || !slices.Equal(got.X, []float64{0, 20, 50, 0, 1}) || len(got.Rows) != 5 || &got.Rows[3][0] != &n.Table.Row(8)[0] || got.Missing != in.Missing {
 		t.Errorf("columns %v, values %v", got.Columns, got.X)
 	}
-	if len(in.Columns) != 2 {
-		t.Errorf("the event itself has columns %v", in.Columns)
-	}
+	must.True(t, len(in.Columns) == 2, "the event itself has columns %v", in.Columns)
 }
 
 // TestDeviating compares the statistics of dense columns with those of a Scaler. The columns are in a sparse text
@@ -84,9 +83,7 @@ func TestDeviating(t *testing.T) {
 		}
 		n.Review()
 	}
-	if rests < 8000 || transformed < 4000 {
-		t.Errorf("%d readings change no scale, %d of them transformed", rests, transformed)
-	}
+	must.True(t, rests >= 8000 && transformed >= 4000, "%d readings change no scale, %d of them transformed", rests, transformed)
 }
 
 // TestNamespaceWithoutDenseColumns checks that the columns of a named field in a sparse text format, such as a VW

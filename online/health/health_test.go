@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
@@ -100,9 +101,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			f.missing, f.seen, f.sum, f.square = 0, 0, 0, 0
 		}
 		t.Logf("%-26s %d blocks, %d alarms, highest sum %.1f; excursions to 2, 4, ...: %v", c.name, blocks, alarms, highest, reached)
-		if alarms > 0 {
-			t.Errorf("%s: %d alarms", c.name, alarms)
-		}
+		must.True(t, alarms <= 0, "%s: %d alarms", c.name, alarms)
 		for g, n := range reached {
 			tests := float64(2 * len(c.kinds))
 			if most := tests * float64(blocks) * math.Exp(-float64(2*g+2)); float64(n) > most+5*math.Sqrt(most)+3 {
@@ -113,9 +112,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 	// Each field has at most three cumulative sums with healthLimit. For each sum there are two bounds on the usual value.
 	perDay := 100_000_000 / healthBlock * float64(MostFields) * (3 + 2*3) * math.Exp(-healthLimit)
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
-	if perDay > 0.5 {
-		t.Errorf("%v false alarms a day", perDay)
-	}
+	must.True(t, perDay <= 0.5, "%v false alarms a day", perDay)
 }
 
 // TestHealthWords checks a bag of words that most events have. An alarm must be raised once it is null or omitted, and
@@ -149,9 +146,7 @@ func TestHealthWords(t *testing.T) {
 		}
 		feed(4*healthBlock, 0)
 		a := h.Report(number, fields, -1, nil)
-		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
-			t.Errorf("null %v: %+v", null, a)
-		}
+		must.True(t, a.Alarms == 1 && a.Fields[0].Field == "words" && a.Fields[0].Missing.Now >= 0.95, "null %v: %+v", null, a)
 		// A restored state must continue with the same results.
 		again := restored(t, h)
 		again.seen = h.seen
@@ -211,16 +206,12 @@ func TestPriorOfRareClass(t *testing.T) {
 				break
 			}
 		}
-		if w.Prior.Exceeded != c.worse {
-			t.Errorf("%s: %+v", name, w.Prior)
-		}
+		must.True(t, w.Prior.Exceeded == c.worse, "%s: %+v", name, w.Prior)
 		warned := false
 		for _, x := range w.Warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
 			warned = warned || x.Kind == WarnPrior
 		}
-		if warned != c.worse {
-			t.Errorf("%s: warned %v, want %v", name, warned, c.worse)
-		}
+		must.True(t, warned == c.worse, "%s: warned %v, want %v", name, warned, c.worse)
 	}
 }
 
@@ -304,9 +295,7 @@ func TestStateHoldsEverything(t *testing.T) {
 	if got.State(d); !d.Done() {
 		t.Fatal("what is written cannot be read")
 	}
-	if !reflect.DeepEqual(&got, h) {
-		t.Errorf("%+v\nwant %+v", &got, h)
-	}
+	must.True(t, reflect.DeepEqual(&got, h), "%+v\nwant %+v", &got, h)
 	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])

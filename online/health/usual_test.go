@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/health"
 )
 
@@ -156,15 +157,9 @@ func TestDriftReportsBeforeAndAfter(t *testing.T) {
 	}
 	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
 	r := d.Report()
-	if r.Alarms != 1 || r.Event < 2000+health.DriftAlarm || r.Event > 2000+health.DriftAlarm*5/4 {
-		t.Fatalf("no alarm, or not in time: %+v", r)
-	}
-	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {
-		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
-	}
-	if r.Excess != 0 {
-		t.Errorf("the excess is %v after an alarm", r.Excess)
-	}
+	must.Require(t, r.Alarms == 1 && r.Event >= 2000+health.DriftAlarm && r.Event <= 2000+health.DriftAlarm*5/4, "no alarm, or not in time: %+v", r)
+	must.True(t, math.Abs(r.Before-0.25) <= 1e-9 && math.Abs(r.After-1.25) <= 1e-9, "mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
+	must.True(t, r.Excess == 0, "the excess is %v after an alarm", r.Excess)
 }
 
 // TestBaselines compares both baselines with their definitions at each event. It starts at the second labeled event.
@@ -224,9 +219,7 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 		take(w, e)
 	}
 	n := w.Measures.Numbers
-	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labeled() != 4 {
-		t.Errorf("%+v", n.Total)
-	}
+	must.True(t, n.Total.Weight == 2 && n.Total.MAE() == .5 && n.Window.Absolute == .999 && w.Measures.Labeled() == 4, "%+v", n.Total)
 	if r := w.Baselines.Report(true); *r.LastMAE != .5 {
 		t.Errorf("last label %v", *r.LastMAE)
 	}
@@ -281,9 +274,7 @@ func TestWorseThanBaseline(t *testing.T) {
 				}
 			}
 			take(w, e)
-			if i == 90 && len(w.Warnings(health.Stream{Events: 90, Final: true})) > 0 {
-				t.Errorf("%s: a warning after 90 events", c.name)
-			}
+			must.True(t, i != 90 || len(w.Warnings(health.Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
 		}
 		var kinds []string
 		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {

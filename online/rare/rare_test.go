@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/must"
 )
 
 const unseen = -30.
@@ -88,9 +89,7 @@ func TestClasses(t *testing.T) {
 			same := s.next()
 			after := s.scores()
 			for class := range same {
-				if math.Abs(after[class]-before[class]) > 1e-12 {
-					t.Fatalf("seed %d, step %d: class %d scores %v, before %v", seed, step, class, after[class], before[class])
-				}
+				must.Require(t, math.Abs(after[class]-before[class]) <= 1e-12, "seed %d, step %d: class %d scores %v, before %v", seed, step, class, after[class], before[class])
 			}
 			sum, of := 0.0, map[int]int{}
 			for class, o := range s.Outputs() {
@@ -139,9 +138,7 @@ func TestMerge(t *testing.T) {
 		again.Rare() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
 		t.Errorf("once more %v, %+v", from, again)
 	}
-	if got[11] != 0 || got[15] != unseen || got[16] != unseen || c.Output(15) != -1 || c.Output(-1) != -1 {
-		t.Errorf("scores %v", got)
-	}
+	must.True(t, got[11] == 0 && got[15] == unseen && got[16] == unseen && c.Output(15) == -1 && c.Output(-1) == -1, "scores %v", got)
 }
 
 // TestTake checks that an event increases the fraction of its class. A recent event must increase the fraction more
@@ -149,9 +146,7 @@ func TestMerge(t *testing.T) {
 func TestTake(t *testing.T) {
 	var c Classes
 	c.Merge(12, 12, func(class int) bool { return class >= AlwaysSeparate }, func(int) uint64 { return 0 })
-	if !c.IsRare(10) || !c.IsRare(11) || c.IsRare(9) {
-		t.Fatal("who is rare?")
-	}
+	must.Require(t, c.IsRare(10) && c.IsRare(11) && !c.IsRare(9), "who is rare?")
 	for range 6 {
 		c.Take(10)
 	}

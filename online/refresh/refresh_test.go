@@ -45,9 +45,7 @@ func TestRescaleShiftForget(t *testing.T) {
 			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
 		}
 		x.Forget(row, 0.5)
-		if x.Curvature(row)[0] != alone/2 {
-			t.Errorf("half of D %v is %v", alone, x.Curvature(row)[0])
-		}
+		must.True(t, x.Curvature(row)[0] == alone/2, "half of D %v is %v", alone, x.Curvature(row)[0])
 	}
 }
 
@@ -159,9 +157,7 @@ func TestRefresh(t *testing.T) {
 				window = window[40:]
 			}
 		}
-		if x.Failures > 0 {
-			t.Errorf("%d failures", x.Failures)
-		}
+		must.True(t, x.Failures <= 0, "%d failures", x.Failures)
 		comesBack(t, &x)
 	}
 }
@@ -244,15 +240,11 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				}
 			}
 			r.Solve(w)
-			if r.Failures > 0 {
-				t.Fatal("it found no solution")
-			}
+			must.Require(t, r.Failures <= 0, "it found no solution")
 			hats := 0
 			check := func(name string, row []float64) {
 				got, want := r.Center(row)[0], r.Weights(row)[0]
-				if !(math.Abs(got-want) <= 1e-5) {
-					t.Errorf("%s: the center is %v, the solution %v", name, got, want)
-				}
+				must.True(t, math.Abs(got-want) <= 1e-5, "%s: the center is %v, the solution %v", name, got, want)
 			}
 			check("the intercept", bias)
 			for slot := range table.Len() {
@@ -262,9 +254,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					hats++
 				}
 			}
-			if hats > 0 {
-				t.Errorf("%d hats have weights", hats)
-			}
+			must.True(t, hats <= 0, "%d hats have weights", hats)
 		})
 	}
 }
@@ -297,9 +287,7 @@ func TestHeldPenalty(t *testing.T) {
 	r.Solve(Weights{Table: table, Bias: make([]float64, width), Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
 		Levels: []Level{{Noise: loss.Dropout{Q: q}, Inverse: 1}},
 		Model:  &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Layout: model.Layout{Width: width}}, Rows: table}})
-	if r.Failures > 0 {
-		t.Fatal("it found no solution")
-	}
+	must.Require(t, r.Failures <= 0, "it found no solution")
 	w := []float64{r.Weights(table.Row(0))[0], r.Weights(table.Row(1))[0]}
 	sigma := func(f float64) float64 { return 1 / (1 + math.Exp(-f)) }
 	for c := range w {
@@ -344,9 +332,7 @@ func TestTrial(t *testing.T) {
 		x.Weights(row)[0] = step(x.Weights(row)[0])
 		x.Weights(row)[1] = step(x.Weights(row)[1])
 		alone = step(alone)
-		if x.Weights(row)[0] != alone {
-			t.Fatalf("event %d: the optimizer's weight is %v, without refreshes %v", i+1, x.Weights(row)[0], alone)
-		}
+		must.Require(t, x.Weights(row)[0] == alone, "event %d: the optimizer's weight is %v, without refreshes %v", i+1, x.Weights(row)[0], alone)
 		if x.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{value}}, Label: label, Weight: 1}, 1) {
 			x.Solve(w)
 		}
@@ -356,11 +342,7 @@ func TestTrial(t *testing.T) {
 			t.Error("refreshes are in effect although they are misleading")
 		}
 	}
-	if losses[0][1] > 0.95*losses[0][0] || losses[1][1] > losses[1][0]+size {
-		t.Errorf("losses before the change and after it, without and with refreshes: %.1f", losses)
-	}
+	must.True(t, losses[0][1] <= 0.95*losses[0][0] && losses[1][1] <= losses[1][0]+size, "losses before the change and after it, without and with refreshes: %.1f", losses)
 	t.Logf("losses %.1f, %d failures", losses, x.Failures)
-	if x.Failures > 0 {
-		t.Errorf("%d failures", x.Failures)
-	}
+	must.True(t, x.Failures <= 0, "%d failures", x.Failures)
 }

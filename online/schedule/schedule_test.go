@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestHalfLifeStep checks wrong event times. A single time far ahead does not count, and a pause of the stream counts
@@ -30,9 +32,7 @@ func TestHalfLifeStep(t *testing.T) {
 		}
 		return 0
 	})
-	if passed != 4999*1000 || f.lastTime != now {
-		t.Errorf("%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
+	must.True(t, passed == 4999*1000 && f.lastTime == now, "%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
 	now += year
 	if each(10, right); passed != step+8*1000 || f.lastTime != now {
 		t.Errorf("with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
@@ -82,15 +82,11 @@ func TestParts(t *testing.T) {
 	} {
 		var got []float64
 		Parts(c.weight, c.doubling, func(part float64) { got = append(got, part) })
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
-		}
+		must.True(t, slices.Equal(got, c.want), "%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
 	}
 	n := 0
 	Parts(MostImportance*1e30, true, func(float64) { n++ })
-	if n > MostParts {
-		t.Errorf("%d parts", n)
-	}
+	must.True(t, n <= MostParts, "%d parts", n)
 }
 
 // TestPace compares the lazily updated average with its definition, also after a Rebase. If the average is clearly
@@ -124,9 +120,7 @@ func TestPace(t *testing.T) {
 		}
 	}
 	learn(90, 0)
-	if p.Steady() || p.LagWeight() == 0 {
-		t.Error("a verdict of nothing")
-	}
+	must.True(t, !p.Steady() && p.LagWeight() != 0, "a verdict of nothing")
 	learn(4000, -0.1)
 	if !rebased || !p.Steady() || p.Rate(1) != 0.8 || p.LagWeight() != p.Coefficient {
 		t.Errorf("at rest: rebased %v, steady %v, rate %v", rebased, p.Steady(), p.Rate(1))

@@ -156,9 +156,7 @@ func TestPredict(t *testing.T) {
 	for place, n := range times(values) {
 		must.Equal(t, n, 1, "predictions of", place)
 	}
-	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
-		t.Errorf("%d predictions", len(values))
-	}
+	must.True(t, len(values) == 320 && slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) < 0, "%d predictions", len(values))
 }
 
 // TestAtLeastOnce checks that failures may repeat predictions but never lose any.
@@ -210,18 +208,14 @@ func TestAtLeastOnce(t *testing.T) {
 			p.Config.CommitInterval = 10 * time.Millisecond
 			must.Do(t, p.Run(ctx))
 			first := p.Stats()
-			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
-				t.Fatalf("%+v", first)
-			}
+			must.Require(t, (name != "no commit" || first.Scored >= 5000 && first.CommitFailures != 0) && (name != "no writes" || first.Scored <= 5000), "%+v", first)
 			on.Store(false)
 			p = predictor(c, func() *served.Model { return trained(2) })
 			must.Do(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
 			n := times(values)
 			must.Equal(t, len(n), 6000, "predicted events")
-			if name == "no commit" && len(values) != 12000 {
-				t.Errorf("%d predictions, want every one twice", len(values))
-			}
+			must.True(t, name != "no commit" || len(values) == 12000, "%d predictions, want every one twice", len(values))
 		})
 	}
 }
@@ -263,9 +257,7 @@ func TestMaxEvents(t *testing.T) {
 	}
 	_, values := predictions(t, c)
 	n := times(values)
-	if len(n) != 300 || len(values) != 300 {
-		t.Errorf("%d predictions of %d events", len(values), len(n))
-	}
+	must.True(t, len(n) == 300 && len(values) == 300, "%d predictions of %d events", len(values), len(n))
 }
 
 // TestRunEndsWithContext checks that Run returns nil if its context ends. Run must return the error of any other

@@ -367,9 +367,7 @@ func TestTopicAcceptor(t *testing.T) {
 	for i := range 6 {
 		size := 1 + 40*(i%3) // more than one batch for some requests
 		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
-		if err != nil || *a.Offset != next[*a.Partition] || a.Events != size || a.Topic != "events" {
-			t.Fatalf("%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
-		}
+		must.Require(t, err == nil && *a.Offset == next[*a.Partition] && a.Events == size && a.Topic == "events", "%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
 		next[*a.Partition] += int64(size)
 		places = append(places, where{*a.Partition, *a.Offset})
 		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {

@@ -105,9 +105,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				}
 			}
 		}
-		if wait < 1_000_000 && unlabeled == 0 || len(want) < 50 {
-			t.Fatalf("%d events of which %d have no label test little", len(want), unlabeled)
-		}
+		must.Require(t, (wait >= 1_000_000 || unlabeled != 0) && len(want) >= 50, "%d events of which %d have no label test little", len(want), unlabeled)
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d: %d events, want %d", seed, len(got), len(want))
 			for i := range min(len(got), len(want)) {

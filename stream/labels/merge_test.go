@@ -203,9 +203,7 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Errorf("the store of another: %v", err)
 	}
 	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
-	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Prediction[0] != 1 {
-		t.Fatalf("%v %+v %v", outcome, w, err)
-	}
+	must.Require(t, err == nil && outcome == Matches && w.Label == 1 && w.Weight == 2 && w.Prediction[0] == 1, "%v %+v %v", outcome, w, err)
 	j.store.most = 1 // the next event starts a segment
 	must.Do(t, j.Flush())
 	j.Advance("events", 0, &event.Example{Arrival: 3000})
@@ -270,9 +268,7 @@ func TestLaneEnds(t *testing.T) {
 				count, last = count+int64(len(b.Examples)), b.Next
 			}
 			want := max(min(at, 10)-from, 0)
-			if count != want || last != from+want {
-				t.Errorf("from %d to %d: %d records, then at %d", from, at, count, last)
-			}
+			must.True(t, count == want && last == from+want, "from %d to %d: %d records, then at %d", from, at, count, last)
 		}
 	}
 }

@@ -83,9 +83,7 @@ func TestDamagedStore(t *testing.T) {
 		var foreign *StateError
 		switch {
 		case errors.As(err, &damaged):
-			if filepath.Base(damaged.File) != filepath.Base(name) && data != nil && len(data) == 0 {
-				t.Errorf("%s of %s: %v", what, name, err)
-			}
+			must.True(t, filepath.Base(damaged.File) == filepath.Base(name) || data == nil || len(data) != 0, "%s of %s: %v", what, name, err)
 			return true
 		case errors.As(err, &foreign):
 			return true
@@ -226,9 +224,7 @@ func TestIndex(t *testing.T) {
 		for n := range x.find(probe, low, number+1) {
 			ok = ok || n == want
 		}
-		if ok != (want >= low) {
-			t.Fatalf("number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
-		}
+		must.Require(t, ok == (want >= low), "number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
 	}
 	if n := len(x.slots); n > 4*window {
 		t.Errorf("%d slots for %d entries", n, window)
@@ -283,9 +279,7 @@ func TestStoreStaysSmall(t *testing.T) {
 			most = max(most, len(entries))
 		}
 	}
-	if most > 16 || len(j.store.index.slots) > 20_000 {
-		t.Errorf("%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
-	}
+	must.True(t, most <= 16 && len(j.store.index.slots) <= 20_000, "%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
 	var bodies bytes.Buffer
 	for _, g := range j.store.segments {
 		if !g.slim {
@@ -318,9 +312,7 @@ func TestSumCoversEverything(t *testing.T) {
 		l := &event.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
 		j.Advance("labels", 0, l)
 		o, w, err := j.Label(l)
-		if err != nil || o != Matches || w.Weight != r.weight*r.labelWeight {
-			t.Fatalf("%v, %+v, %v", o, w, err)
-		}
+		must.Require(t, err == nil && o == Matches && w.Weight == r.weight*r.labelWeight, "%v, %+v, %v", o, w, err)
 		return j.State().Sum
 	}
 	seen := map[uint64]int{}

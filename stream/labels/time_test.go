@@ -166,9 +166,7 @@ func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 		if c.odd == 1 {
 			want = now - day + 1
 		}
-		if e.Arrival != want || e.OddTime != (c.odd == 1) || uint64(len(said)) != 2*c.odd {
-			t.Errorf("ahead by %d: it came at %d, want %d; %v", c.ahead, e.Arrival, want, said)
-		}
+		must.True(t, e.Arrival == want && e.OddTime == (c.odd == 1) && uint64(len(said)) == 2*c.odd, "ahead by %d: it came at %d, want %d; %v", c.ahead, e.Arrival, want, said)
 	}
 }
 

@@ -65,9 +65,7 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				d.Decode(context.Background(), r, &e)
 			}
-			if e.Refused != nil {
-				b.Fatal(e.Refused)
-			}
+			must.Require(b, e.Refused == nil, "%v", e.Refused)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
 		})
 	}

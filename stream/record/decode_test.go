@@ -241,9 +241,7 @@ func TestNumber(t *testing.T) {
 			continue
 		}
 		got, next := number([]byte(text), 0, true)
-		if next != len(text) || math.Float64bits(got) != math.Float64bits(want) {
-			t.Fatalf("%s is %v, want %v", text, got, want)
-		}
+		must.Require(t, next == len(text) && math.Float64bits(got) == math.Float64bits(want), "%s is %v, want %v", text, got, want)
 	}
 }
 
@@ -354,9 +352,7 @@ func TestDecodersShareSchema(t *testing.T) {
 	must.Equal(t, len(s.Fields), 3, "fields", s.Fields)
 	two[0].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
 	two[1].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
-	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
-		t.Errorf("missing %v of %+v", e.Missing, s.Fields)
-	}
+	must.True(t, len(e.Missing) == 1 && s.Fields[e.Missing[0]].Name == "y", "missing %v of %+v", e.Missing, s.Fields)
 }
 
 // TestEmptyValuesAreLimited checks that a record with very many empty values, which give no features, is refused
@@ -375,9 +371,7 @@ func TestEmptyValuesAreLimited(t *testing.T) {
 	} {
 		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		e := decoded(d, `{"a":`+value+`}`)
-		if e.Refused == nil && want != "" || e.Refused != nil && e.Refused.Reason != want {
-			t.Errorf("%.40s: %v, want %q", value, e.Refused, want)
-		}
+		must.True(t, (e.Refused != nil || want == "") && (e.Refused == nil || e.Refused.Reason == want), "%.40s: %v, want %q", value, e.Refused, want)
 	}
 	c.Format = "csv"
 	for columns, refused := range map[int]bool{104: false, 107: true, 300_000: true} {

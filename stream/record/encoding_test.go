@@ -88,9 +88,7 @@ func TestEncodingIsNamed(t *testing.T) {
 			c.Format = format
 			_, err := NewScanner("x", strings.NewReader(text), c)
 			var refusal *event.Refusal
-			if !errors.As(err, &refusal) || !strings.Contains(refusal.Detail, want) || !strings.Contains(refusal.Detail, "iconv -f ") {
-				t.Errorf("%s, %q: %v", format, text, err)
-			}
+			must.True(t, errors.As(err, &refusal) && strings.Contains(refusal.Detail, want) && strings.Contains(refusal.Detail, "iconv -f "), "%s, %q: %v", format, text, err)
 		}
 	}
 	for format, value := range map[string]string{"csv": "1,bl\xe5", "json": "{\"a\":\"bl\xe5\"}"} {

@@ -93,9 +93,7 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 		var e event.Example
 		must.Do(t, d.Decode(t.Context(), Record{Value: value}, &e))
 		classes := s.Classes
-		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
-			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
-		}
+		must.True(t, e.Refused == nil && e.Label >= 0 && classes[e.Label] == want, "%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
 	}
 }
 
@@ -117,9 +115,7 @@ func TestSeenLabels(t *testing.T) {
 		if e.Label >= 0 {
 			got = s.Classes[e.Label]
 		}
-		if e.Refused != nil || got != v.want {
-			t.Fatalf("record %d, %s: class %q (%v), want %q", i, text, got, e.Refused, v.want)
-		}
+		must.Require(t, e.Refused == nil && got == v.want, "record %d, %s: class %q (%v), want %q", i, text, got, e.Refused, v.want)
 	}
 }
 
@@ -139,9 +135,7 @@ func TestSeparateLabel(t *testing.T) {
 		if d.Decode(context.Background(), r, &e); e.Label >= 0 {
 			got = s.Classes[e.Label]
 		}
-		if e.Refused != nil || got != c.want {
-			t.Errorf("%s and the label %q: class %q (%v), want %q", c.value, c.label, got, e.Refused, c.want)
-		}
+		must.True(t, e.Refused == nil && got == c.want, "%s and the label %q: class %q (%v), want %q", c.value, c.label, got, e.Refused, c.want)
 	}
 }
 

@@ -162,9 +162,7 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 		switch d := decoder.(type) {
 		case *jsonDecoder:
 			parents = len(d.under)
-			if len(d.root.children) != 4 || d.nodes != 11 {
-				t.Errorf("%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
-			}
+			must.True(t, len(d.root.children) == 4 && d.nodes == 11, "%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
 			// A key of a temporary node must not count as both new and known.
 			decode([]byte(`{"a":{"n":5},"a":{"n":5}}`), false)
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
@@ -243,9 +241,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 			t.Fatalf("%d nulls", n)
 		}
 		decode(record)
-		if len(e.Missing) != fields || !slices.IsSorted(e.Missing) {
-			t.Errorf("%d fields missing, want %d in order", len(e.Missing), fields)
-		}
+		must.True(t, len(e.Missing) == fields && slices.IsSorted(e.Missing), "%d fields missing, want %d in order", len(e.Missing), fields)
 		if c := cap(e.Missing); c > 4*fields {
 			t.Errorf("room for %d fields", c)
 		}

@@ -50,9 +50,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 		s := apartSchema(8)
 		s.Apart = apart
 		own := decodeAll(t, s, numbers)[0]
-		if apart && len(own) != 16 {
-			t.Errorf("16 numbers have %d columns", len(own))
-		}
+		must.True(t, !apart || len(own) == 16, "16 numbers have %d columns", len(own))
 		text := words(400)
 		first := decodeAll(t, s, text)[0]
 		for _, column := range first {
@@ -60,9 +58,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 				shared++
 			}
 		}
-		if apart && shared > 0 {
-			t.Errorf("%d words have the column of a number", shared)
-		}
+		must.True(t, !apart || shared <= 0, "%d words have the column of a number", shared)
 		if again := decodeAll(t, s.Clone(), text, numbers); !slices.Equal(again[0], first) || !slices.Equal(again[1], own) {
 			t.Error("another decoder has other columns")
 		}

@@ -144,9 +144,7 @@ func TestDayOrder(t *testing.T) {
 		}
 		text := strings.Join(got, "\n")
 		for i, day := range []string{"Sunday", "Saturday", "Friday", "Saturday", "Saturday"} {
-			if !strings.Contains(got[i], "at.weekday="+day) || !strings.Contains(got[i], "at.hour=12") {
-				t.Errorf("event %d: want %s:\n%s", i, day, text)
-			}
+			must.True(t, strings.Contains(got[i], "at.weekday="+day) && strings.Contains(got[i], "at.hour=12"), "event %d: want %s:\n%s", i, day, text)
 		}
 	}
 }

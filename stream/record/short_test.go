@@ -138,9 +138,7 @@ func TestJSONAsFresh(t *testing.T) {
 			refused++
 		}
 	}
-	if refused < 400 || refused > 3000 {
-		t.Fatalf("%d of %d events are refused: a test of few", refused, len(events))
-	}
+	must.Require(t, refused >= 400 && refused <= 3000, "%d of %d events are refused: a test of few", refused, len(events))
 	for kind := range 4 {
 		checkFresh(t, freshConfig(kind), events)
 	}
@@ -177,9 +175,7 @@ func TestShortValuesAreDistinguished(t *testing.T) {
 		value := strings.Repeat("p", 8*r.IntN(2)) + fmt.Sprintf("%04d", r.IntN(2500)) + strings.Repeat("s", r.IntN(2)*4)
 		d.Decode(t.Context(), Record{Value: fmt.Appendf(nil, `{"k":%q,"label":1}`, value)}, &e)
 		want := event.Mix(fieldHash("k", c.Seed)+xxhash.Sum64String(value)) & (1<<c.Bits - 1)
-		if e.Refused != nil || uint64(e.Features.Index[0]) != want {
-			t.Fatalf("%q: columns %d, want %d; refused %v", value, e.Features.Index, want, e.Refused)
-		}
+		must.Require(t, e.Refused == nil && uint64(e.Features.Index[0]) == want, "%q: columns %d, want %d; refused %v", value, e.Features.Index, want, e.Refused)
 	}
 }
 

@@ -19,9 +19,7 @@ func TestTexts(t *testing.T) {
 	c := DefaultConfig()
 	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100
 	again, err := ParseSettings(c.Settings())
-	if err != nil || again.Ngrams != 5 || len(again.Text) != 1 || again.Text[0] != "body" {
-		t.Fatalf("%+v, %v", again, err)
-	}
+	must.Require(t, err == nil && again.Ngrams == 5 && len(again.Text) == 1 && again.Text[0] == "body", "%+v, %v", again, err)
 	for _, format := range []string{"json", "csv"} {
 		c.Format, c.Columns = format, []string{"label", "body"}
 		s, d := newDecoder(t, c)

@@ -109,9 +109,7 @@ func TestTimeFeatures(t *testing.T) {
 	}
 	must.Equal(t, len(e.Missing), 3, "missing fields of a null time: hour, weekday and age", e.Missing)
 	again, err := ParseSettings(c.Settings())
-	if err != nil || again.Timezone != c.Timezone || len(again.TimeFeatures) != 2 {
-		t.Errorf("%+v, %v", again, err)
-	}
+	must.True(t, err == nil && again.Timezone == c.Timezone && len(again.TimeFeatures) == 2, "%+v, %v", again, err)
 	for key, change := range map[string]func(*Config){
 		"timezone":      func(c *Config) { c.Timezone = "Mars/Olympus" },
 		"time_features": func(c *Config) { c.Drop = []string{"user.born"} },

@@ -361,9 +361,7 @@ func TestWireNames(t *testing.T) {
 		{record(1, 5000, 1), event.ReasonOversize}, {record(3, 2000, 1), ""},
 	} {
 		d.Decode(t.Context(), Record{Value: c.value}, &e)
-		if (e.Refused != nil) != (c.want != "") || e.Refused != nil && e.Refused.Reason != c.want {
-			t.Errorf("%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
-		}
+		must.True(t, (e.Refused != nil) == (c.want != "") && (e.Refused == nil || e.Refused.Reason == c.want), "%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		places := &d.(*wire).places
 		must.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
 		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
@@ -384,8 +382,6 @@ func FuzzAvro(f *testing.F) {
 		ok := s.decode(&r, s, d.root, 1) && r.pos == len(value)
 		var any any
 		rest, err := schema.Decode(value, &any)
-		if ok && d.failure == "" && (err != nil || len(rest) > 0) {
-			t.Fatalf("it was read, but the library says: %v", err)
-		}
+		must.Require(t, !ok || d.failure != "" || err == nil && len(rest) <= 0, "it was read, but the library says: %v", err)
 	})
 }

@@ -42,9 +42,7 @@ func TestSchema(t *testing.T) {
 	c := open(t, Config{URL: event.Address(" " + fake.URL() + "/ ,")})
 	for range 3 {
 		s := must.Get(c.Schema(t.Context(), 12))(t)
-		if s.Type != "AVRO" || len(s.References) != 2 || s.References[0] != (Reference{"E", number}) || s.References[1].Name != "b" {
-			t.Errorf("%+v", s)
-		}
+		must.True(t, s.Type == "AVRO" && len(s.References) == 2 && s.References[0] == (Reference{"E", number}) && s.References[1].Name == "b", "%+v", s)
 	}
 	if s := c.Status(); s.Requests != 3 || s.Schemas != 1 || s.Failures != 0 || s.LastError != "" {
 		t.Errorf("%+v", s)
@@ -259,12 +257,8 @@ func TestCheck(t *testing.T) {
 	} {
 		err := c.config.Check()
 		var key *event.KeyError
-		if (err != nil) != (c.key != "") || err != nil && (!errors.As(err, &key) || key.Key != c.key) {
-			t.Errorf("%+v: %v", c.config, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "sesame") {
-			t.Errorf("%v", err)
-		}
+		must.True(t, (err != nil) == (c.key != "") && (err == nil || errors.As(err, &key) && key.Key == c.key), "%+v: %v", c.config, err)
+		must.True(t, err == nil || !strings.Contains(err.Error(), "sesame"), "%v", err)
 	}
 	for _, c := range []Config{
 		{URL: "https://a", CAFile: "none"}, {URL: "https://a", Username: "u"}, {URL: "https://a", Username: "u", PasswordFile: "none"}, {URL: "https://a", TokenFile: "none"},

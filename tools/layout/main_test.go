@@ -4,38 +4,28 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPictureIsCurrent checks that the picture in CONTRIBUTING.md shows the current imports.
 func TestPictureIsCurrent(t *testing.T) {
 	imports, err := list("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	document, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want, err := replaced(string(document), picture(reduced(byPart(imports))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want != string(document) {
-		t.Error("CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
-	}
+	must.Do(t, err)
+	must.True(t, want == string(document), "CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
 }
 
 // TestGround checks that packages of internal, the ground of the others, import none of these.
 func TestGround(t *testing.T) {
 	imports, err := list("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for from, list := range imports {
 		for _, to := range list {
-			if strings.HasPrefix(from, "internal/") && !strings.HasPrefix(to, "internal/") {
-				t.Errorf("%s imports %s", from, to)
-			}
+			must.True(t, !strings.HasPrefix(from, "internal/") || strings.HasPrefix(to, "internal/"), "%s imports %s", from, to)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -21,9 +22,7 @@ import (
 func writeStream(t *testing.T, events int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "elec2"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "elec2"), 0o777))
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -37,12 +36,8 @@ func writeStream(t *testing.T, events int) (dir string) {
 		}
 		fmt.Fprintln(z)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "elec2", "stream.svm.gz"), b.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
+	must.Do(t, os.WriteFile(filepath.Join(dir, "elec2", "stream.svm.gz"), b.Bytes(), 0o666))
 	return dir
 }
 
@@ -82,9 +77,7 @@ func TestLearners(t *testing.T) {
 	table := func(learners, sets, also string) string {
 		var out bytes.Buffer
 		c := &comparison{data: data, w: &out, learnersOf: learners, silent: silentOptions{sets: sets, also: also, test: 600}}
-		if err := c.learners(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.learners())
 		return out.String()
 	}
 	last := func(text string) string {
@@ -110,9 +103,7 @@ func TestLearners(t *testing.T) {
 				t.Fatal(row)
 			}
 		}
-		if !(means[0] > 0 && means[0] < 25 && means[1] < 25 && means[4] > means[1]+5 && means[7] > means[1]+5 && means[4] != means[7]) {
-			t.Errorf("%s: errors %v", format, means)
-		}
+		must.True(t, means[0] > 0 && means[0] < 25 && means[1] < 25 && means[4] > means[1]+5 && means[7] > means[1]+5 && means[4] != means[7], "%s: errors %v", format, means)
 	}
 	if got := last(table("default,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2, in 28 means, where chance alone makes some 1 of learners that are equally good, and more if they draw other masks: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
 		t.Error(got)
@@ -125,9 +116,7 @@ func TestLearners(t *testing.T) {
 	}
 	for _, wrong := range []struct{ learners, sets, also string }{{"default", "elec2", ""}, {"default,young", "elec2", ""}, {"default,default", "mine", ""}, {"default,default", "usps", ""}, {"default,default", "elec2", "noise=sand"}, {"default,classes", "chick_weights", ""}} {
 		c := &comparison{data: data, w: &bytes.Buffer{}, learnersOf: wrong.learners, silent: silentOptions{sets: wrong.sets, also: wrong.also, test: 600}}
-		if c.learners() == nil {
-			t.Errorf("no error: %+v", wrong)
-		}
+		must.True(t, c.learners() != nil, "no error: %+v", wrong)
 	}
 }
 

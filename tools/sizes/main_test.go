@@ -5,6 +5,8 @@ import (
 	"go/token"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestCount(t *testing.T) {
@@ -23,15 +25,11 @@ func F()           {}
 const X, y = 1, 2
 `
 	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	methods := map[string]int{}
 	var s size
 	s.count(file, methods)
-	if s.exported != 3 || s.fields != 3 || methods["T"] != 2 || len(methods) != 1 {
-		t.Errorf("%+v, methods %v", s, methods)
-	}
+	must.True(t, s.exported == 3 && s.fields == 3 && methods["T"] == 2 && len(methods) == 1, "%+v, methods %v", s, methods)
 	if n := codeLines([]byte(text)); n != 9 {
 		t.Errorf("%d lines of code, want 9", n)
 	}
@@ -42,9 +40,7 @@ func TestShapes(t *testing.T) {
 		"func long() {\n" + strings.Repeat("\n", mostLines-1) + "}\n\nfunc fits2() {\n" + strings.Repeat("\n", mostLines-2) + "}\n"
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "p.go", text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := "type wide has 21 fields; func long has 101 lines"
 	if got := strings.Join(shapes(fset, file), "; "); got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -11,6 +11,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -20,21 +21,15 @@ func published(t testing.TB) (*contents, string) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
 	kind, blocks, err := m.Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c, list := &contents{pieces: map[string][]byte{}}, manifest{Format: 1, Kind: kind}
 	for b := range blocks {
 		hash := hashOf(b.Data)
 		list.Blocks = append(list.Blocks, manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{hash}})
-		if err := c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true))
 	}
 	value, err := list.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, text, _ := strings.Cut(string(value), "\n")
 	return c, text
 }

@@ -12,6 +12,7 @@ import (
 	"blankout/app/served/onnx"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -44,13 +45,9 @@ func TestGraph(t *testing.T) {
 	schema.NumericIndices = true
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
 	data, err := onnx.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	again, err := onnx.Encode(m)
-	if err != nil || !bytes.Equal(data, again) {
-		t.Errorf("the bytes differ from time to time (%v)", err)
-	}
+	must.True(t, err == nil && bytes.Equal(data, again), "the bytes differ from time to time (%v)", err)
 	graph := fields(t, data, 7)[0]
 	names := func(number protowire.Number) (names []string) {
 		for _, value := range fields(t, graph, number) {
@@ -82,9 +79,7 @@ func TestGraphOfFaults(t *testing.T) {
 	operators := func(f *model.Faults) map[string]int {
 		linear := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}).WithFaults(f)
 		data, err := onnx.Encode(served.New(linear, record.DefaultConfig()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		count := map[string]int{}
 		for _, node := range fields(t, fields(t, data, 7)[0], 1) {
 			count[string(fields(t, node, 4)[0])]++
@@ -100,8 +95,6 @@ func TestGraphOfFaults(t *testing.T) {
 		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.StuckField{{Field: 1, Value: -999}, {Field: 2, Value: -1}}), 3, 2},
 	} {
 		got := operators(c.faults)
-		if got["Equal"] != plain["Equal"]+c.equal || got["Where"] != plain["Where"]+c.nan {
-			t.Errorf("%+v: %v, without %v", c.faults, got, plain)
-		}
+		must.True(t, got["Equal"] == plain["Equal"]+c.equal && got["Where"] == plain["Where"]+c.nan, "%+v: %v, without %v", c.faults, got, plain)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"blankout/app/served/s3"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/s3test"
 )
 
@@ -20,13 +21,9 @@ const prefix = "s3://models/fraud/checkpoints"
 func openCheckpoints(t *testing.T, s *s3test.Store, keep int) *checkpoint.Store {
 	t.Helper()
 	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	store, err := checkpoint.OpenObjects(objects, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return store
 }
 
@@ -41,9 +38,7 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 	if errors.Is(err, checkpoint.ErrNone) {
 		return "", refused
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(f.Blocks[0].Data), refused
 }
 
@@ -56,9 +51,7 @@ func TestCheckpoints(t *testing.T) {
 		t.Fatalf("%q is there, of %q", text, store.Ousted)
 	}
 	for i := range 4 {
-		if err := save(store, fmt.Sprint("state ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(store, fmt.Sprint("state ", i)))
 	}
 	want := []string{"checkpoint-000000000002.blankout", "checkpoint-000000000003.blankout", "lock"}
 	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, want) {
@@ -67,9 +60,7 @@ func TestCheckpoints(t *testing.T) {
 	if start, err := store.NextStart(); err != nil || start != 1 {
 		t.Errorf("start %d, %v", start, err)
 	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Close())
 	store = openCheckpoints(t, s, 2)
 	if text, _ := loaded(t, store); text != "state 3" || store.Ousted != "" {
 		t.Errorf("loaded %q; ousted %q after an orderly stop", text, store.Ousted)
@@ -103,16 +94,10 @@ func TestCheckpoints(t *testing.T) {
 func TestCheckpointsOfTwo(t *testing.T) {
 	s := newStore(t)
 	first := openCheckpoints(t, s, 2)
-	if err := save(first, "first"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, save(first, "first"))
 	second := openCheckpoints(t, s, 2)
-	if !strings.HasPrefix(second.Ousted, "process ") {
-		t.Errorf("ousted %q", second.Ousted)
-	}
-	if err := save(second, "second"); err != nil {
-		t.Fatal(err)
-	}
+	must.True(t, strings.HasPrefix(second.Ousted, "process "), "ousted %q", second.Ousted)
+	must.Do(t, save(second, "second"))
 	before := s.Names("/models/fraud/checkpoints/")
 	for range 2 {
 		if err := save(first, "late"); !errors.Is(err, checkpoint.ErrLost) || !strings.Contains(err.Error(), prefix) {
@@ -130,9 +115,7 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	}
 	// A checkpoint is never replaced, even if its writer is very late.
 	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""); !errors.Is(err, checkpoint.ErrTaken) {
 		t.Errorf("replaced: %v", err)
 	}
@@ -156,9 +139,7 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 		t.Errorf("loaded %q", text)
 	}
 	objects, err := s3.OpenCheckpoints(config(s), "s3://elsewhere/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no bucket: %v", err)
 	}
@@ -171,16 +152,12 @@ func TestNewestCheckpoint(t *testing.T) {
 	store := openCheckpoints(t, s, 2)
 	for version := range uint64(2) {
 		kind, blocks, err := trained(version+1, float64(version)).Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, err := store.Save(kind, blocks); err != nil {
 			t.Fatal(err)
 		}
 		m, err := served.Open(t.Context(), prefix, options(config(s)))
-		if err != nil || m.Version != version+1 {
-			t.Fatalf("version %d, %v", m.Version, err)
-		}
+		must.Require(t, err == nil && m.Version == version+1, "version %d, %v", m.Version, err)
 	}
 	if _, at, err := s3.Read(t.Context(), config(s), prefix); err != nil || at != prefix+"/checkpoint-000000000001.blankout" {
 		t.Errorf("read %s, %v", at, err)

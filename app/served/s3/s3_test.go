@@ -15,6 +15,7 @@ import (
 	"blankout/app/served/s3"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/s3test"
 	"blankout/stream/record"
 )
@@ -58,17 +59,13 @@ func options(c s3.Config) served.Options {
 
 func publish(t *testing.T, p *s3.Publisher, m *served.Model) {
 	t.Helper()
-	if err := p.Publish(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), m))
 }
 
 func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 	t.Helper()
 	p, err := s3.NewPublisher(t.Context(), config(s), where)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return p
 }
 
@@ -85,15 +82,11 @@ func TestObject(t *testing.T) {
 		t.Errorf("calls %s", calls)
 	}
 	f, err := served.Follow(t.Context(), where, options(config(s)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
 	m, _ := f.Model()
 	got, err := m.Predict([]byte("1 1:3 2:1"), 0)
-	if err != nil || m.Version != 1 || got.Scores[0] != 0.5 {
-		t.Fatalf("version %d, %+v, %v", m.Version, got, err)
-	}
+	must.Require(t, err == nil && m.Version == 1 && got.Scores[0] == 0.5, "version %d, %+v, %v", m.Version, got, err)
 	for !strings.Contains(s.Take(), "GET 304") {
 		time.Sleep(time.Millisecond)
 	}
@@ -158,9 +151,7 @@ func TestLostAnswers(t *testing.T) {
 	cancel()
 	s.Put(path, nil) // as if the request had been executed late
 	var b strings.Builder
-	if err := trained(4, 1).Encode(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, trained(4, 1).Encode(&b))
 	if err := p.Publish(ctx, trained(4, 1)); err == nil {
 		t.Error("published in no time")
 	}
@@ -186,9 +177,7 @@ func TestCache(t *testing.T) {
 		t.Error("a store that is away was read without a cache")
 	}
 	f, err := served.Follow(t.Context(), where, options(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
 	if m, _ := f.Model(); m.Version != 1 {
 		t.Errorf("version %d", m.Version)
@@ -207,12 +196,8 @@ func TestCache(t *testing.T) {
 		t.Error("an object that was deleted was taken from the cache")
 	}
 	entries, err := os.ReadDir(c.Cache)
-	if err != nil || len(entries) != 1 {
-		t.Fatalf("%v, %v", entries, err)
-	}
-	if err := os.WriteFile(filepath.Join(c.Cache, entries[0].Name()), []byte("spoilt"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Require(t, err == nil && len(entries) == 1, "%v, %v", entries, err)
+	must.Do(t, os.WriteFile(filepath.Join(c.Cache, entries[0].Name()), []byte("spoilt"), 0o600))
 	s.Break(true)
 	if _, err := served.Open(t.Context(), where, options(c)); err == nil || !strings.Contains(err.Error(), entries[0].Name()) {
 		t.Errorf("a spoilt cache: %v", err)
@@ -237,14 +222,10 @@ func TestForeignObject(t *testing.T) {
 		if _, err := served.Open(t.Context(), bad, options(config(s))); err == nil || !strings.Contains(err.Error(), "want s3://BUCKET/KEY") {
 			t.Errorf("%s: %v", bad, err)
 		}
-		if s3.CheckAddress(bad) == nil {
-			t.Errorf("%s is in order", bad)
-		}
+		must.True(t, s3.CheckAddress(bad) != nil, "%s is in order", bad)
 	}
 	for _, bad := range []string{"", "localhost:9000", "ftp://x", "https://", "https://key:secret@x", "https://x/bucket"} {
-		if (s3.Config{Endpoint: event.Address(bad)}).Check() == nil {
-			t.Errorf("endpoint %q is in order", bad)
-		}
+		must.True(t, (s3.Config{Endpoint: event.Address(bad)}).Check() != nil, "endpoint %q is in order", bad)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
 	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {

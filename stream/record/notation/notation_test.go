@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 func TestParse(t *testing.T) {
@@ -33,14 +34,10 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, n := range []Notation{{"", ""}, {";", ""}, {".", "."}, {",", ","}, {".", "ab"}, {".", "x"}} {
-		if n.Check() == nil {
-			t.Errorf("%q passes", n)
-		}
+		must.True(t, n.Check() != nil, "%q passes", n)
 	}
 	for _, n := range append(ordered, Plain) {
-		if n.Check() != nil {
-			t.Errorf("%q does not pass", n)
-		}
+		must.True(t, n.Check() == nil, "%q does not pass", n)
 	}
 }
 
@@ -78,13 +75,9 @@ func TestFind(t *testing.T) {
 			if got = found[0].Notation.String(); found[0].Notation == Plain {
 				got = "plain"
 			}
-			if !strings.Contains(test.values, found[0].Example) || !strings.Contains(found[0].String(), found[0].Example) {
-				t.Errorf("%q: %s", test.values, found[0])
-			}
+			must.True(t, strings.Contains(test.values, found[0].Example) && strings.Contains(found[0].String(), found[0].Example), "%q: %s", test.values, found[0])
 		}
-		if got != test.want {
-			t.Errorf("%q: %q, want %q", test.values, got, test.want)
-		}
+		must.True(t, got == test.want, "%q: %q, want %q", test.values, got, test.want)
 	}
 	// A second field resolves an ambiguous notation.
 	s := event.NewSchema(10, nil, 2)
