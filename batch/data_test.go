@@ -90,9 +90,8 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 					}
 					square += 2 * x.Value[j] * x.Value[j]
 				}
-				if got := row.Dot(w); math.Abs(got-square) > 1e-12*square {
-					t.Fatalf("%s: row %d: dot %v, want %v", name, i, got, square)
-				}
+				got := row.Dot(w)
+				must.Require(t, math.Abs(got-square) <= 1e-12*square, "%s: row %d: dot %v, want %v", name, i, got, square)
 			}
 			for j, i := range order {
 				if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
@@ -234,9 +233,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 							sum += p
 							squares += p * p
 						}
-						if z := sum / math.Sqrt(squares); math.Abs(z) > 5.5 {
-							t.Errorf("q = %v, seed %d: entry %d and entry %d of %s: correlation at %.1f standard errors", q, seed, j, k, name, z)
-						}
+						z := sum / math.Sqrt(squares)
+						must.True(t, math.Abs(z) <= 5.5, "q = %v, seed %d: entry %d and entry %d of %s: correlation at %.1f standard errors", q, seed, j, k, name, z)
 					}
 				}
 				for j := range entries {
@@ -244,9 +242,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 					for i := range n {
 						mean += other[i][j]
 					}
-					if z := mean / math.Sqrt(n); math.Abs(z) > 5 {
-						t.Errorf("q = %v, seed %d: entry %d of %s survives at %.1f standard errors from its chance", q, seed, j, name, z)
-					}
+					z := mean / math.Sqrt(n)
+					must.True(t, math.Abs(z) <= 5, "q = %v, seed %d: entry %d of %s survives at %.1f standard errors from its chance", q, seed, j, name, z)
 				}
 			}
 		}

@@ -108,9 +108,8 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 	for i := range n {
 		a.SetSym(i, i, a.At(i, i)*(1+1e-3*r.Float64()))
 	}
-	if second := count(c); second > first*2/3 {
-		t.Errorf("%d products, %d without the directions of the system before", second, first)
-	}
+	second := count(c)
+	must.True(t, second <= first*2/3, "%d products, %d without the directions of the system before", second, first)
 }
 
 // TestSettles checks convergence without a certificate, in two cases. In the first case rounding hides a gradient as
@@ -130,9 +129,8 @@ func TestSettles(t *testing.T) {
 		if !exact.Converged || !math.IsInf(exact.Gap, 1) {
 			t.Errorf("%s: at the minimum to rounding: converged %t, gap %g after %d iterations", solver, exact.Converged, exact.Gap, exact.Iterations)
 		}
-		if again := solve(Options{Tol: 1e-9, Start: exact.W}); !again.Converged || again.Iterations > 10 {
-			t.Errorf("%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
-		}
+		again := solve(Options{Tol: 1e-9, Start: exact.W})
+		must.True(t, again.Converged && again.Iterations <= 10, "%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
 		if early := solve(Options{Tol: 1e-9, MaxIterations: 2}); early.Converged {
 			t.Errorf("%s: converged after 2 iterations at %g, the minimum is %g", solver, early.Objective, exact.Objective)
 		}
@@ -336,9 +334,8 @@ func TestNumbers(t *testing.T) {
 					t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
 				}
 				other := solve(t, o, Options{Solver: LBFGS, Tol: 1e-4})
-				if off := 1e-4 * (1 + math.Abs(best.Objective)); math.Abs(other.Objective-best.Objective) > off {
-					t.Errorf("%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
-				}
+				off := 1e-4 * (1 + math.Abs(best.Objective))
+				must.True(t, math.Abs(other.Objective-best.Objective) <= off, "%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
 				for k := range 12 {
 					w := append([]float64(nil), best.W...)
 					for i := range w {
@@ -385,16 +382,14 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	// A penalty on the intercept pulls the intercept to 0. Rows with weight 0 may have other targets.
 	data := denseData(t, x, nil)
 	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
-	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {
-		t.Errorf("a penalized intercept is %v", r.W[5])
-	}
+	r := solve(t, o, Options{})
+	must.True(t, r.W[5] < 6.9, "a penalized intercept is %v", r.W[5])
 	weight := make([]float64, len(x))
 	y := slices.Repeat([]float64{3}, len(x))
 	y[4], weight[5] = 9, 1
 	o = must.Get(NewExpected(Problem{Data: data, Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)}))(t)
-	if r := solve(t, o, Options{}); r.W[5] != 3 || r.Objective != 0 {
-		t.Errorf("%+v", r)
-	}
+	r = solve(t, o, Options{})
+	must.True(t, r.W[5] == 3 && r.Objective == 0, "%+v", r)
 }
 
 // TestQuantileAmongOutliers checks that a quantile between outliers is found. Between the outliers the objective has no

@@ -180,9 +180,8 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	}
 	// The objective must give the same variance v, in the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
-	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
-		t.Errorf("quadratic loss %v, want %v", got, want)
-	}
+	got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v
+	must.True(t, math.Abs(got-want) <= 1e-12, "quadratic loss %v, want %v", got, want)
 }
 
 // denseAgrees checks that the dense Hessian at w, multiplied by v, equals the Hessian-vector product.
@@ -222,9 +221,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 				}
 				grad, hv := make([]float64, dim), make([]float64, dim)
 				value := o.ValueGrad(w, grad)
-				if want := slowValue(x, y, w, l, n, 0.7, it); math.Abs(value-want) > 1e-7*want {
-					t.Errorf("%s: value %v, want %v", name, value, want)
-				}
+				want := slowValue(x, y, w, l, n, 0.7, it)
+				must.True(t, math.Abs(value-want) <= 1e-7*want, "%s: value %v, want %v", name, value, want)
 				o.HessVec(v, hv)
 				phi := o.Line(v)
 				const h = 1e-5
@@ -244,9 +242,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 					}
 				}
 				denseAgrees(t, name, o, w, v, 1e-9)
-				if got, _, _ := phi(h); math.Abs(got-vu) > 1e-10*math.Abs(vu) {
-					t.Errorf("%s: value on the line %v, at the point %v", name, got, vu)
-				}
+				got, _, _ := phi(h)
+				must.True(t, math.Abs(got-vu) <= 1e-10*math.Abs(vu), "%s: value on the line %v, at the point %v", name, got, vu)
 			}
 		}
 	}
@@ -336,9 +333,8 @@ func TestCertificateIsABound(t *testing.T) {
 						}
 						gap := o.Gap(w)
 						// The dual point is feasible only if the intercept's derivatives sum to 0.
-						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
-							t.Errorf("%s: the dual point sums to %g", name, sum)
-						}
+						sum := o.residual[len(o.residual)-1]
+						must.True(t, it != FreeIntercept || math.Abs(sum) < 1e-9, "%s: the dual point sums to %g", name, sum)
 						o.Smooth(0)
 						if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-15*best.Objective {
 							t.Errorf("%s: gap %g below the true %g", name, gap, true)
@@ -405,9 +401,8 @@ func TestImportanceWeights(t *testing.T) {
 	for _, l := range everyLoss {
 		a := solve(t, newExpected(t, two.d.copy(), y2, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
 		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		if far := problems.Relative(b.W, a.W); far > 1e-5 {
-			t.Errorf("%v: weights %g away", l, far)
-		}
+		far := problems.Relative(b.W, a.W)
+		must.True(t, far <= 1e-5, "%v: weights %g away", l, far)
 	}
 }
 
@@ -510,9 +505,8 @@ func TestCenterHinge(t *testing.T) {
 			must.Require(t, f == before[i]+by, "seed %d: the scores moved by %v, not %v", seed, f-before[i], by)
 		}
 		copy(o.f, before)
-		if got := value(by); got > best+1e-12*(1+best) {
-			t.Errorf("seed %d: shift %v leaves %v, the best kink %v", seed, by, got, best)
-		}
+		got := value(by)
+		must.True(t, got <= best+1e-12*(1+best), "seed %d: shift %v leaves %v, the best kink %v", seed, by, got, best)
 	}
 }
 
@@ -552,9 +546,8 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	data := denseData(t, x, y)
 	for _, it := range everyIntercept {
 		o := must.Get(NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)}))(t)
-		if got := solve(t, o, Options{Tol: 1e-6}); got.Objective != 0 || got.Gap != 0 || !got.Converged {
-			t.Errorf("%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
-		}
+		got := solve(t, o, Options{Tol: 1e-6})
+		must.True(t, got.Objective == 0 && got.Gap == 0 && got.Converged, "%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
 	}
 }
 
@@ -727,9 +720,8 @@ func TestGoldenRefresh(t *testing.T) {
 				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))(t)
 				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
 				must.True(t, math.Abs(r.Objective-c.Objective) <= 1e-9*c.Objective, "%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)
-				if far := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); far > 1e-6 {
-					t.Errorf("%s: weights %.2g away", name, far)
-				}
+				far := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept))
+				must.True(t, far <= 1e-6, "%s: weights %.2g away", name, far)
 			}
 		}
 	}
@@ -881,9 +873,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 						want += loss.Cost(l, c.Cost) * d.Weight(i) * p * at
 					}
 				}
-				if got := o.ValueGrad(w, nil); !(math.Abs(got-want) <= 1e-10*want) {
-					t.Errorf("%s, q = %v: J = %v, the sum over masks is %v", name, q, got, want)
-				}
+				got := o.ValueGrad(w, nil)
+				must.True(t, math.Abs(got-want) <= 1e-10*want, "%s, q = %v: J = %v, the sum over masks is %v", name, q, got, want)
 			}
 		}
 	}
@@ -920,9 +911,8 @@ func TestExactRefuses(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0
-	if _, err := Train(t.Context(), small, c); err != nil {
-		t.Error(err)
-	}
+	_, err := Train(t.Context(), small, c)
+	must.True(t, err == nil, "%v", err)
 }
 
 // TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the

@@ -197,9 +197,8 @@ func TestSilentIsSolved(t *testing.T) {
 			must.True(t, best.Converged && best.Gap <= 1.1e-9*best.Objective, "%s: newton: %+v", name, best)
 			for _, s := range []Solver{IRLS, LBFGS} {
 				other := solve(t, newExpected(t, d, y, l, n, 1, it), Options{Solver: s, Tol: 1e-7, MaxIterations: 5000})
-				if off := other.Objective - best.Objective; !(math.Abs(off) <= 2e-7*best.Objective) {
-					t.Errorf("%s: %s ends %g above newton", name, s, off)
-				}
+				off := other.Objective - best.Objective
+				must.True(t, math.Abs(off) <= 2e-7*best.Objective, "%s: %s ends %g above newton", name, s, off)
 			}
 			for k := range 10 {
 				w := slices.Clone(best.W)
@@ -211,9 +210,8 @@ func TestSilentIsSolved(t *testing.T) {
 				}
 				gap := o.Gap(w)
 				o.Smooth(0)
-				if above := o.ValueGrad(w, nil) - best.Objective; gap < above-1e-13*best.Objective {
-					t.Errorf("%s: gap %g below the true %g", name, gap, above)
-				}
+				above := o.ValueGrad(w, nil) - best.Objective
+				must.True(t, gap >= above-1e-13*best.Objective, "%s: gap %g below the true %g", name, gap, above)
 			}
 			for range 10 {
 				a, b, middle := make([]float64, o.Dim()), make([]float64, o.Dim()), make([]float64, o.Dim())
@@ -221,9 +219,8 @@ func TestSilentIsSolved(t *testing.T) {
 					a[i], b[i] = 3*r.NormFloat64(), 3*r.NormFloat64()
 					middle[i] = (a[i] + b[i]) / 2
 				}
-				if at, ends := o.ValueGrad(middle, nil), (o.ValueGrad(a, nil)+o.ValueGrad(b, nil))/2; at > ends*(1+1e-12) {
-					t.Errorf("%s: %v in the middle of points of %v", name, at, ends)
-				}
+				at, ends := o.ValueGrad(middle, nil), (o.ValueGrad(a, nil)+o.ValueGrad(b, nil))/2
+				must.True(t, at <= ends*(1+1e-12), "%s: %v in the middle of points of %v", name, at, ends)
 			}
 		}
 	})
@@ -252,9 +249,8 @@ func TestSilentRegression(t *testing.T) {
 			}
 			must.True(t, math.Abs(sum-best.Objective) <= 1e-9*math.Abs(sum), "%s %v: objective %v, want %v", name, l, best.Objective, sum)
 			other := solve(t, newExpected(t, d, target, l, n, 1, FreeIntercept), Options{Solver: LBFGS, Tol: 1e-5})
-			if off := other.Objective - best.Objective; math.Abs(off) > 1e-4*(1+math.Abs(best.Objective)) {
-				t.Errorf("%s %v: lbfgs ends %g above newton", name, l, off)
-			}
+			off := other.Objective - best.Objective
+			must.True(t, math.Abs(off) <= 1e-4*(1+math.Abs(best.Objective)), "%s %v: lbfgs ends %g above newton", name, l, off)
 		}
 	})
 }
@@ -273,9 +269,8 @@ func TestSilentCopies(t *testing.T) {
 			yc[i] = y[i/copies]
 		}
 		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
-		if got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil); math.Abs(got/want-1) > 0.01 {
-			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
-		}
+		got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)
+		must.True(t, math.Abs(got/want-1) <= 0.01, "%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
 	})
 	// A Corrupter must draw the same failures. Its dead features are 0.
 	schema := silentData(t, x, y, nil).Schema
@@ -335,16 +330,13 @@ func TestSilentIsRefused(t *testing.T) {
 	} {
 		config := DefaultConfig()
 		config.Loss, config.Bound, config.Noise = c.loss, c.bound, c.noise
-		if _, err := Train(context.Background(), d, config); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
-		}
+		must.ErrorContains(t, must.Err(Train(context.Background(), d, config)), c.want, c.loss, c.bound, c.noise)
 	}
 	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // the Schema has no fields
 	config := DefaultConfig()
 	config.Noise = "silent-group:0.5"
-	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields") {
-		t.Errorf("no groups: %v", err)
-	}
+	_, err := Train(context.Background(), d, config)
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields"), "no groups: %v", err)
 }
 
 // TestGoldenSilent compares the minima with the golden results of an independent program.
@@ -451,9 +443,8 @@ func TestDeadValues(t *testing.T) {
 	}{
 		{1, 0}, {2, 3 * 0.995}, {3, 0}, {4, 2 * 0.995}, {5, 0}, {6, 0}, {9, 0},
 	} {
-		if got := g.Value(c.column, schema); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("column %d: %v, want %v", c.column, got, c.want)
-		}
+		got := g.Value(c.column, schema)
+		must.True(t, math.Abs(got-c.want) <= 1e-12, "column %d: %v, want %v", c.column, got, c.want)
 	}
 	of := DeathsOf(b.Data(schema))
 	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
@@ -464,13 +455,10 @@ func TestDeadValues(t *testing.T) {
 			must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
 		}
 	}
-	if dead := (&DeadValueReadings{}).Numbers(schema); dead != nil {
-		t.Errorf("no column reads %+v", dead)
-	}
+	dead := (&DeadValueReadings{}).Numbers(schema)
+	must.True(t, dead == nil, "no column reads %+v", dead)
 	schema.Absent = event.AbsentMissing
-	if got := g.Value(5, schema); got != 2 {
-		t.Errorf("a column that is missing where it is left out reads %v", got)
-	}
+	must.Equal(t, g.Value(5, schema), 2, "a column that is missing where it is left out reads")
 }
 
 // TestDeathsApply solves problems with the values of dead features. It checks that the solution minimizes the expected

@@ -135,11 +135,8 @@ func TestBasisColumnsDieWithTheirGroup(t *testing.T) {
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)
-		if want = append(want, want[0], want[0], want[2]); !slices.Equal(got, want) {
-			t.Errorf("event %d: %v of %v die, want %v", n, got, columns, want)
-		}
+		want = append(want, want[0], want[0], want[2])
+		must.True(t, slices.Equal(got, want), "event %d: %v of %v die, want %v", n, got, columns, want)
 	}
-	if n := c.Grouping.Len(); n != 2 {
-		t.Errorf("%d groups, want that of column 1 and g", n)
-	}
+	must.Equal(t, c.Grouping.Len(), 2, "groups, want that of column 1 and g")
 }

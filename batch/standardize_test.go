@@ -93,16 +93,14 @@ func TestStandardizerFit(t *testing.T) {
 				case as == "by deviation":
 					want, tolerance = x/spread, 0.05*math.Abs(x)/spread
 				}
-				if y, _ := valueOf(got, uint32(10*c)); math.Abs(y-want) > tolerance {
-					t.Fatalf("%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
-				}
+				y, _ := valueOf(got, uint32(10*c))
+				must.Require(t, math.Abs(y-want) <= tolerance, "%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
 			}
 			again := m.Standardized(&e, event.Vec{})
 			must.Require(t, fitted.Label(i) == e.Label && fitted.Weight(i) == e.Weight, "%s: row %d has another label or weight", mode, i)
 			for j, c := range again.Index {
-				if y, _ := valueOf(got, c); y != again.Value[j] {
-					t.Fatalf("%s, row %d, column %d: the model makes %v of it, Fit %v", mode, i, c, again.Value[j], y)
-				}
+				y, _ := valueOf(got, c)
+				must.Require(t, y == again.Value[j], "%s, row %d, column %d: the model makes %v of it, Fit %v", mode, i, c, again.Value[j], y)
 			}
 		}
 	}
@@ -159,9 +157,8 @@ func TestStandardizerTransforms(t *testing.T) {
 				for i, e := range trained[:100] {
 					want, got := d.Vec(i, event.Vec{}), m.Standardized(&e, event.Vec{})
 					for c := range uint32(5) {
-						if x, _ := valueOf(want, c); x != got.Value[c] {
-							t.Fatalf("column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
-						}
+						x, _ := valueOf(want, c)
+						must.Require(t, x == got.Value[c], "column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
 					}
 				}
 				for i := range tested {
@@ -308,7 +305,6 @@ func TestStandardizerPresence(t *testing.T) {
 	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
-	if splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); splines != nil {
-		t.Errorf("nothing is centered: %+v", splines)
-	}
+	splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale)
+	must.True(t, splines == nil, "nothing is centered: %+v", splines)
 }

@@ -26,9 +26,8 @@ func TestGoldenTLogistic(t *testing.T) {
 		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
 			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		}
-		if off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); off > 1e-5 {
-			t.Errorf("weights %.2g away", off)
-		}
+		off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept))
+		must.True(t, off <= 1e-5, "weights %.2g away", off)
 	})
 }
 
@@ -125,17 +124,11 @@ func TestTLogisticBadInput(t *testing.T) {
 	l := must.Get(loss.NewTLogistic(1.5))(t)
 	p := Problem{Data: d, Y: y, Loss: l, Kappa: 1, Intercept: FreeIntercept}
 	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {
-			t.Errorf("lam %v passed", lam)
-		}
+		must.Fails(t, must.Err(NewTLogistic(p, StudentPrior, lam)), "lam", lam, "passed")
 	}
-	if _, err := NewTLogistic(p, "cauchy", 1); err == nil {
-		t.Error("an unknown prior passed")
-	}
+	must.Fails(t, must.Err(NewTLogistic(p, "cauchy", 1)), "an unknown prior passed")
 	p.Loss = loss.LogisticChen{}
-	if _, err := NewTLogistic(p, L2Prior, 1); err == nil {
-		t.Error("another loss passed")
-	}
+	must.Fails(t, must.Err(NewTLogistic(p, L2Prior, 1)), "another loss passed")
 	for i := range x {
 		x[i][0] *= 1e9
 	}

@@ -57,9 +57,8 @@ func trainError(d *Data, m *model.Linear) float64 {
 
 func TestTrainOneAgainstTheRest(t *testing.T) {
 	d := classData(t, 300, 3, "10", "9", "-2.5")
-	if got := fmt.Sprint(d.Schema.Classes); got != "[-2.5 9 10]" {
-		t.Fatalf("classes %s", got)
-	}
+	got := fmt.Sprint(d.Schema.Classes)
+	must.Require(t, got == "[-2.5 9 10]", "classes %s", got)
 	c := DefaultConfig()
 	c.Noise, c.Loss = "dropout:0.3", "hinge"
 	f := must.Get(Train(context.Background(), d, c))(t)
@@ -79,9 +78,8 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 	if f.Objective != sum || f.Gap != gap || !f.Converged || f.Model.Outputs != 3 {
 		t.Errorf("objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
 	}
-	if e := trainError(d, f.Model); e > 0.1 {
-		t.Errorf("training error %v", e)
-	}
+	e := trainError(d, f.Model)
+	must.True(t, e <= 0.1, "training error %v", e)
 	c.Threads = 4
 	again := must.Get(Train(context.Background(), d, c))(t)
 	must.True(t, again.Objective == f.Objective && again.Gap == f.Gap, "four threads: objective %v, one: %v", again.Objective, f.Objective)
@@ -114,9 +112,8 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	m := must.Get(model.ReadLinear(blocks))(t)
 	e := trainError(d, m)
 	must.True(t, e <= 0.15, "training error %v", e)
-	if got := f.TrainError(d); math.Abs(got-e) > 1e-12 {
-		t.Errorf("TrainError %v, the model's %v", got, e)
-	}
+	got := f.TrainError(d)
+	must.True(t, math.Abs(got-e) <= 1e-12, "TrainError %v, the model's %v", got, e)
 }
 
 func TestTrainRefuses(t *testing.T) {
@@ -322,9 +319,8 @@ func TestTargetUnit(t *testing.T) {
 		r := Result{W: []float64{1, -2, 3}, Objective: 2, Gap: 1}
 		w := slices.Clone(r.W)
 		u.back(&r, 2)
-		if got := u.weightsIn(r.W, 2); math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) > 1e-12 {
-			t.Errorf("%v: %v came back as %v", l, w, got)
-		}
+		got := u.weightsIn(r.W, 2)
+		must.True(t, math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) <= 1e-12, "%v: %v came back as %v", l, w, got)
 		must.True(t, r.Gap*2 == r.Objective, "%v: gap %v of objective %v", l, r.Gap, r.Objective)
 		for _, intercept := range []Intercept{NoIntercept, PenalizedIntercept} {
 			if u := newTargetUnit(y, one, l, intercept); u.center != 0 || (u.scale != 1) == count {
@@ -332,9 +328,8 @@ func TestTargetUnit(t *testing.T) {
 			}
 		}
 	}
-	if u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept); u.scale != 1 || u.center != 4 {
-		t.Errorf("equal targets: %+v", u)
-	}
+	u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept)
+	must.True(t, u.scale == 1 && u.center == 4, "equal targets: %+v", u)
 }
 
 // TestStatedObjective compares the objective of a regression with its definition in docs/mathematics.md, computed from

@@ -157,9 +157,8 @@ func TestForecastIsSimulation(t *testing.T) {
 				}
 				simulated := 100 * float64(wrong) / float64(copies*len(held))
 				silent := 100 * float64(silently) / float64(copies*len(held))
-				if got := *r.Live.SilentRobustness[k]; math.Abs(got-silent) > 1.5 {
-					t.Errorf("at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
-				}
+				got := *r.Live.SilentRobustness[k]
+				must.True(t, math.Abs(got-silent) <= 1.5, "at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
 				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
 				must.True(t, math.Abs(*r.Live.Robustness[k]-simulated) <= 1.5, "at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
 			}
@@ -183,9 +182,8 @@ func TestForecastIsSimulation(t *testing.T) {
 						wrong++
 					}
 				}
-				if want := 100 * float64(wrong) / float64(len(held)); math.Abs(want-f.Live) > 1e-9 {
-					t.Errorf("%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
-				}
+				want := 100 * float64(wrong) / float64(len(held))
+				must.True(t, math.Abs(want-f.Live) <= 1e-9, "%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
 			}
 			must.True(t, kinds["feature"] != 0 && (tt.all[0].Field == nil || kinds["group"] == 2 && kinds["field"] == 20), "failures by kind: %v", kinds)
 		})
@@ -596,9 +594,8 @@ func TestValidateRegression(t *testing.T) {
 					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
 						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
 					}
-					if fraction := within / weight; !(fraction > 0.8 && fraction < 0.99) {
-						t.Errorf("%v of the targets within nine in ten", fraction)
-					}
+					fraction := within / weight
+					must.True(t, fraction > 0.8 && fraction < 0.99, "%v of the targets within nine in ten", fraction)
 					must.True(t, side.to.Error == nil && side.to.LogLoss == nil, "measures of classes: %+v", side.to)
 				}
 			})
@@ -622,9 +619,8 @@ func TestValidateRegressionClips(t *testing.T) {
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
 	_, outlier := must.Get2(v.Validate(t.Context(), c))(t)
 	for column := range uint32(6) {
-		if a, b := exact.Weight(column, 0), outlier.Weight(column, 0); math.Abs(a-b) > 3 {
-			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
-		}
+		a, b := exact.Weight(column, 0), outlier.Weight(column, 0)
+		must.True(t, math.Abs(a-b) <= 3, "weight %d: %v with a wild target, %v without", column, b, a)
 	}
 }
 
@@ -694,9 +690,8 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return p
 			})
-			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
-				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
-			}
+			got := *r.Live.Robustness[k]
+			must.True(t, math.Abs(got-want) <= 1e-9*want, "%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
 			groups := sum(off, func(dead uint32) float64 { // features a, c and e are in one group, the other features in another
 				switch dead {
 				case 0:
@@ -880,11 +875,9 @@ func TestValidateRegressionIsTrain(t *testing.T) {
 	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
 	must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 	for column := range uint32(6) {
-		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
-			t.Errorf("weight %d: %v, train says %v", column, got, want)
-		}
+		got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0)
+		must.True(t, math.Abs(got-want) <= 1e-4*math.Abs(want), "weight %d: %v, train says %v", column, got, want)
 	}
-	if got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
-		t.Errorf("intercept %v, train says %v", got, want)
-	}
+	got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]
+	must.True(t, math.Abs(got-want) <= 1e-4*math.Abs(want), "intercept %v, train says %v", got, want)
 }

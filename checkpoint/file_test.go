@@ -51,9 +51,7 @@ func TestRoundTrip(t *testing.T) {
 		f, err := Decode(encode(t, Kernel, blocks...))
 		must.True(t, err == nil && f.Kind == Kernel && sameBlocks(f.Blocks, blocks), "%d blocks: %+v, %v", len(blocks), f, err)
 	}
-	if _, err := (&File{Name: "x"}).Block("rows"); err == nil || !strings.Contains(err.Error(), `x: no block "rows"`) {
-		t.Errorf("missing block: %v", err)
-	}
+	must.ErrorContains(t, must.Err((&File{Name: "x"}).Block("rows")), `x: no block "rows"`, "missing block")
 }
 
 // TestGoldenFile checks that files written by earlier versions of this format stay readable.
@@ -138,9 +136,7 @@ func TestReadLarge(t *testing.T) {
 	}
 	for _, n := range []int{0, 5, 1000, len(data) / 2, len(data) - 1} {
 		d := decoder{in: bytes.NewReader(data[:n]), size: len(data)}
-		if _, err := d.file(); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%d bytes are left: %v", n, err)
-		}
+		must.ErrorIs(t, must.Err(d.file()), ErrDamaged, n, "bytes are left")
 		d = decoder{in: io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(errInjected)), size: len(data)}
 		if _, err := d.file(); !errors.Is(err, errInjected) || errors.Is(err, ErrDamaged) {
 			t.Errorf("an error after %d bytes: %v", n, err)
@@ -158,9 +154,7 @@ func TestTruncated(t *testing.T) {
 		}
 		must.True(t, errors.Is(err, want), "%d of %d bytes: %v, %v", n, len(data), f, err)
 	}
-	if _, err := decode(t, append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
-		t.Errorf("a byte more: %v", err)
-	}
+	must.ErrorIs(t, must.Err(decode(t, append(slices.Clone(data), 0))), ErrDamaged, "a byte more")
 }
 
 func TestEveryBit(t *testing.T) {
@@ -198,13 +192,9 @@ func TestBlocksMoved(t *testing.T) {
 		"repeated":  {head, part(0), part(0), part(1), part(2), end},
 		"two ends":  {head, part(0), part(1), part(2), end, end},
 	} {
-		if _, err := decode(t, bytes.Join(parts, nil)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.ErrorIs(t, must.Err(decode(t, bytes.Join(parts, nil))), ErrDamaged, name)
 	}
-	if _, err := decode(t, bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil)); err != nil {
-		t.Fatalf("the cuts are wrong: %v", err)
-	}
+	must.Do(t, must.Err(decode(t, bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil))), "the cuts are wrong")
 }
 
 func TestNewerAndForeign(t *testing.T) {
@@ -212,13 +202,10 @@ func TestNewerAndForeign(t *testing.T) {
 	newer := slices.Clone(data)
 	binary.LittleEndian.PutUint32(newer[len(Magic):], Version+1)
 	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
-	if _, err := decode(t, newer); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "format version 2, this program reads up to 1") {
-		t.Errorf("newer: %v", err)
-	}
+	_, err := decode(t, newer)
+	must.True(t, errors.Is(err, ErrNewer) && strings.Contains(err.Error(), "format version 2, this program reads up to 1"), "newer: %v", err)
 	for _, text := range []string{"1 3:0.5 7:1\n", "blankets", "b\x00"} {
-		if _, err := decode(t, []byte(text)); !errors.Is(err, ErrForeign) {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.ErrorIs(t, must.Err(decode(t, []byte(text))), ErrForeign, text)
 	}
 }
 
@@ -243,9 +230,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := encode(t, file.Kind, file.Blocks...); !bytes.Equal(again, data) {
-			t.Errorf("accepted %q, which is not how it is written: %q", data, again)
-		}
+		again := encode(t, file.Kind, file.Blocks...)
+		must.True(t, bytes.Equal(again, data), "accepted %q, which is not how it is written: %q", data, again)
 	})
 }
 
@@ -312,9 +298,7 @@ func TestWriteFileTarget(t *testing.T) {
 	must.Do(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	for _, name := range []string{"s", "dangling", "."} {
 		before := must.Get(os.Lstat(filepath.Join(dir, name)))(t)
-		if err := WriteFile(filepath.Join(dir, name), Linear, blocks); err == nil || !strings.Contains(err.Error(), "writing") {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.ErrorContains(t, WriteFile(filepath.Join(dir, name), Linear, blocks), "writing", name)
 		if after, err := os.Lstat(filepath.Join(dir, name)); err != nil || after.Mode() != before.Mode() {
 			t.Errorf("%s is now %v, was %v", name, after, before)
 		}

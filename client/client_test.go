@@ -42,9 +42,8 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 			want, err := inner.Predict([]byte(e), explain)
 			must.Do(t, err)
 			a, _ := json.Marshal(got)
-			if b, _ := json.Marshal(want); !bytes.Equal(a, b) || got.OnlyUnseen != want.OnlyUnseen {
-				t.Errorf("%s: %s:\n got  %s\n want %s", name, e, a, b)
-			}
+			b, _ := json.Marshal(want)
+			must.True(t, bytes.Equal(a, b) && got.OnlyUnseen == want.OnlyUnseen, "%s: %s:\n got  %s\n want %s", name, e, a, b)
 		}
 	}
 }
@@ -59,15 +58,9 @@ func TestErrors(t *testing.T) {
 	if _, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "guess"}); err == nil || !strings.Contains(err.Error(), `"guess": want one of`) {
 		t.Errorf("a policy that does not exist: %v", err)
 	}
-	if _, err := client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{}); err == nil || !strings.Contains(err.Error(), "kafka://HOST:PORT/TOPIC") {
-		t.Errorf("a topic without a name: %v", err)
-	}
-	if _, err := client.Open(t.Context(), "s3://", client.Options{}); err == nil || !strings.Contains(err.Error(), "s3://") {
-		t.Errorf("an object without a name: %v", err)
-	}
-	if _, err := client.Decode([]byte("no model")); err == nil {
-		t.Error("no model: no error")
-	}
+	must.ErrorContains(t, must.Err(client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{})), "kafka://HOST:PORT/TOPIC", "a topic without a name")
+	must.ErrorContains(t, must.Err(client.Open(t.Context(), "s3://", client.Options{})), "s3://", "an object without a name")
+	must.Fails(t, must.Err(client.Decode([]byte("no model"))), "no model: no error")
 }
 
 // TestOutsideProgram checks that a program outside the module builds with the library by a replace directive, and

@@ -62,9 +62,8 @@ func TestBounds(t *testing.T) {
 	} {
 		_, name, _ := strings.Cut(tt.key, ".")
 		for _, value := range tt.good {
-			if _, err := Load(Source{Flags: []string{tt.key + "=" + value}}); err != nil {
-				t.Errorf("%s = %s is refused: %v", tt.key, value, err)
-			}
+			_, err := Load(Source{Flags: []string{tt.key + "=" + value}})
+			must.True(t, err == nil, "%s = %s is refused: %v", tt.key, value, err)
 		}
 		for _, value := range tt.bad {
 			refuses(t, name, tt.key+"="+value)
@@ -108,9 +107,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %.200v, want %q", name, err, c.want)
 	}
 	for set, want := range map[string]string{"learner.learning_rate=1e200": "1e-12 to 1e+06", "learner.c=5e-324": "1e-30 to 1e+30"} {
-		if err := loadWith(set); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", set, err, want)
-		}
+		must.ErrorContains(t, loadWith(set), want, set)
 	}
 }
 

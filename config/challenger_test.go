@@ -58,14 +58,12 @@ window = 20_000
 	if l.Learner.C != 2 || l.Learner.LearningRate != 0 || !slices.Equal(l.Record.Drop, []string{"a", "b"}) || !reflect.DeepEqual(l.Learner.ClassWeight, map[string]float64{"x": 2}) || len(l.Record.Groups) != 1 {
 		t.Errorf("the sections have become %+v, %+v", l.Learner, l.Record)
 	}
-	if r, own := two.RecordOf(l.Record); !own || !slices.Equal(r.Drop, []string{"c"}) || len(r.Groups) != 1 {
-		t.Errorf("two reads records as %+v, its own: %v", r, own)
-	}
+	r, own := two.RecordOf(l.Record)
+	must.True(t, own && slices.Equal(r.Drop, []string{"c"}) && len(r.Groups) == 1, "two reads records as %+v, its own: %v", r, own)
 	same := two
 	if same.Drop = []string{"a", "b"}; same.Drop != nil {
-		if _, own := same.RecordOf(l.Record); own {
-			t.Error("the record keys of the section are its own")
-		}
+		_, own := same.RecordOf(l.Record)
+		must.True(t, !own, "the record keys of the section are its own")
 	}
 	var shown bytes.Buffer
 	must.Do(t, l.Show(&shown))
@@ -75,9 +73,8 @@ window = 20_000
 		}
 	}
 	values, err := l.Values()
-	if v := values["challenger.two.window"]; err != nil || v.Value != int64(20_000) || v.Origin != file {
-		t.Errorf("%+v, %v", v, err)
-	}
+	v := values["challenger.two.window"]
+	must.True(t, err == nil && v.Value == int64(20_000) && v.Origin == file, "%+v, %v", v, err)
 	if !slices.Contains(l.Given(), "challenger.two.learning_rate") {
 		t.Errorf("given is %q", l.Given())
 	}
@@ -115,9 +112,8 @@ func TestChallengersThatAreRefused(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "f.toml")
 			write(t, file, x.file)
 			_, err := Load(Source{File: file, Env: x.env, Flags: x.flags})
-			if want := strings.ReplaceAll(x.want, "FILE", file); err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
+			want := strings.ReplaceAll(x.want, "FILE", file)
+			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
 	if _, err := Load(Source{File: func() string {

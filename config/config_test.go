@@ -164,9 +164,8 @@ func TestDeadLetters(t *testing.T) {
 	} {
 		c := Default()
 		c.DeadLetter.Topic, c.DeadLetter.File, c.Checkpoint.Directory = test.topic, test.file, event.Address(test.directory)
-		if got := c.DeadLetters(); got.Topic+"/"+filepath.ToSlash(got.File) != test.want {
-			t.Errorf("%+v: %+v", test, got)
-		}
+		got := c.DeadLetters()
+		must.True(t, got.Topic+"/"+filepath.ToSlash(got.File) == test.want, "%+v: %+v", test, got)
 	}
 }
 
@@ -263,17 +262,15 @@ func TestAddressesAreHidden(t *testing.T) {
 					must.Do(t, err)
 					fmt.Fprintf(&shown, "%v %+v", values, l.Config)
 				}
-				if text := fmt.Sprint(err, shown.String()); strings.Contains(text, secret) {
-					t.Errorf("%s = %s: the secret is told: %s", k, value, text)
-				}
+				text := fmt.Sprint(err, shown.String())
+				must.True(t, !strings.Contains(text, secret), "%s = %s: the secret is told: %s", k, value, text)
 			}
 		}
 	}
 	must.True(t, tested >= 5, "only %d keys are addresses", tested)
 	for _, broker := range []string{"https://host:9092/?token=" + secret, "host:9092?token=" + secret} {
-		if _, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}}); err == nil || strings.Contains(err.Error(), secret) {
-			t.Errorf("%v", err)
-		}
+		_, err := Load(Source{Flags: []string{"kafka.brokers=" + broker}})
+		must.True(t, err != nil && !strings.Contains(err.Error(), secret), "%v", err)
 	}
 }
 
@@ -301,9 +298,8 @@ func TestKeysInDocuments(t *testing.T) {
 			if ext := filepath.Ext(m[1]); ext == ".go" || ext == ".txtar" {
 				continue
 			}
-			if found++; !known[m[1]] {
-				t.Errorf("%s: there is no key %s", document, m[1])
-			}
+			found++
+			must.True(t, known[m[1]], "%s: there is no key %s", document, m[1])
 		}
 	}
 	must.True(t, found >= 50, "only %d keys found in the documents", found)
@@ -323,9 +319,8 @@ func TestEventsOfValidations(t *testing.T) {
 			l, err := Load(from)
 			must.Do(t, err)
 			i := slices.IndexFunc(keys(&l.Config), func(k key) bool { return k.String() == "validate.events" })
-			if got := format(keys(&l.Config)[i]); l.Validate.Events != x.want || got != x.text {
-				t.Errorf("%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)
-			}
+			got := format(keys(&l.Config)[i])
+			must.True(t, l.Validate.Events == x.want && got == x.text, "%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)
 		}
 	}
 }

@@ -69,12 +69,10 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			err := decodeFile(placeIn("f.toml"), tt.text, new(sample))
 			must.Require(t, err != nil, "no error")
-			if got := err.Error(); got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-			if got := err.Error(); strings.ContainsAny(got, "QZXJWV") || strings.Contains(got, "1234") || strings.Contains(got, "2026") {
-				t.Errorf("%s tells of the value", got)
-			}
+			got := err.Error()
+			must.True(t, got == tt.want || strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want), "got  %s\nwant %s", got, tt.want)
+			got = err.Error()
+			must.True(t, !strings.ContainsAny(got, "QZXJWV") && !strings.Contains(got, "1234") && !strings.Contains(got, "2026"), "%s tells of the value", got)
 		})
 	}
 }
@@ -127,18 +125,15 @@ func TestSet(t *testing.T) {
 // an environment variable may be a secret and must be used unchanged.
 func TestQuotedFlags(t *testing.T) {
 	for value, want := range map[string]string{`";"`: ";", `;`: ";", `"\t"`: "\t", `'|'`: "|"} {
-		if l, err := Load(Source{Flags: []string{"record.separator=" + value}}); err != nil || l.Record.Separator != want {
-			t.Errorf("%s: %v", value, err)
-		}
+		l, err := Load(Source{Flags: []string{"record.separator=" + value}})
+		must.True(t, err == nil && l.Record.Separator == want, "%s: %v", value, err)
 	}
 	for value, want := range map[string]string{`"a"b"`: `"a"b"`, `"a`: `"a`, `"`: `"`, `""`: ""} {
-		if l, err := Load(Source{Flags: []string{"record.label=" + value}}); err != nil || l.Record.Label != want {
-			t.Errorf("%s: %v", value, err)
-		}
+		l, err := Load(Source{Flags: []string{"record.label=" + value}})
+		must.True(t, err == nil && l.Record.Label == want, "%s: %v", value, err)
 	}
-	if l, err := Load(Source{Env: []string{`BLANKOUT_RECORD_LABEL="a"`}}); err != nil || l.Record.Label != `"a"` {
-		t.Errorf("the environment: %v", err)
-	}
+	l, err := Load(Source{Env: []string{`BLANKOUT_RECORD_LABEL="a"`}})
+	must.True(t, err == nil && l.Record.Label == `"a"`, "the environment: %v", err)
 }
 
 func TestKeysAndEnvironment(t *testing.T) {
@@ -156,8 +151,6 @@ func TestKeysAndEnvironment(t *testing.T) {
 func TestLineOf(t *testing.T) {
 	text := "# [a]\n# x = 1\n[a]\ny = '''\nx = 2\n'''\nx = 3\n[b.c]\nz = {d = 1}\n"
 	for k, want := range map[string]int{"a.x": 7, "b.c.z.d": 9, "a": 3, "a.q": 0} {
-		if got := lineOf(text, toml.Key(strings.Split(k, "."))); got != want {
-			t.Errorf("%s is on line %d, want %d", k, got, want)
-		}
+		must.Equal(t, lineOf(text, toml.Key(strings.Split(k, "."))), want, k, "is on line")
 	}
 }

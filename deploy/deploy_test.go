@@ -86,9 +86,8 @@ func composed(t *testing.T) *config.Loaded {
 
 // TestConfiguration checks that the configuration is valid with the environment variables of the containers.
 func TestConfiguration(t *testing.T) {
-	if l := composed(t); l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
-		t.Errorf("%+v", l.HTTP)
-	}
+	l := composed(t)
+	must.True(t, l.HTTP.Address == "0.0.0.0:8642" && l.HTTP.Public, "%+v", l.HTTP)
 }
 
 // TestRebinding checks that the learner of the containers responds to other containers and to this machine. It must not
@@ -124,9 +123,8 @@ func TestDockerfile(t *testing.T) {
 	must.True(t, len(named) == 6, "%d images, want 6: %q", len(named), named)
 	pinned := regexp.MustCompile(`^[a-z/]+:v?[0-9]+\.[0-9]+\.[0-9]+@sha256:[0-9a-f]{64}$`)
 	for _, m := range named {
-		if image := m[1]; image != "scratch" && image != "${GO_IMAGE}" && !pinned.MatchString(image) {
-			t.Errorf("image %s: no tag with a digest", image)
-		}
+		image := m[1]
+		must.True(t, image == "scratch" || image == "${GO_IMAGE}" || pinned.MatchString(image), "image %s: no tag with a digest", image)
 	}
 	flags := regexp.MustCompile(`-ldflags="([^"]+)"`).FindStringSubmatch(string(text))
 	must.Require(t, flags != nil && strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`), "no flags or revision:\n%s", text)
@@ -197,9 +195,8 @@ func TestByTheirReaders(t *testing.T) {
 			if _, err := exec.LookPath(words[0]); err != nil {
 				t.Skipf("no %s here", words[0])
 			}
-			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+			must.True(t, err == nil, "%v\n%s", err, out)
 		})
 	}
 }

@@ -108,12 +108,10 @@ func TestHelmSettings(t *testing.T) {
 		`hosts = ["fraud", "fraud-0.fraud"]`: 1, `model = "http://fraud-0.fraud:8642"`: 1, "storageClassName: \"fast\"": 1, "storage: \"20Gi\"": 1,
 		"replicas: 3": 1, `secretRef: {name: "aws"}`: 2, `image: "registry.example.com/blankout@sha256:0"`: 2, "{{": 0,
 	} {
-		if got := strings.Count(string(text), what); got != n {
-			t.Errorf("%d times %q, want %d", got, what, n)
-		}
+		got := strings.Count(string(text), what)
+		must.True(t, got == n, "%d times %q, want %d", got, what, n)
 	}
 	// The chart has only the learner if there are no followers.
-	if alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout")); len(alone) != 3 {
-		t.Errorf("%d objects", len(alone))
-	}
+	alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout"))
+	must.True(t, len(alone) == 3, "%d objects", len(alone))
 }

@@ -101,9 +101,8 @@ func TestKubernetes(t *testing.T) {
 				if m.Kind == "ConfigMap" {
 					path := filepath.Join(t.TempDir(), "blankout.toml")
 					must.Do(t, os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600))
-					if configs[m.Metadata.Name], err = config.Load(config.Source{File: path}); err != nil {
-						t.Fatal(err)
-					}
+					configs[m.Metadata.Name], err = config.Load(config.Source{File: path})
+					must.Require(t, err == nil, "%v", err)
 				}
 			}
 			for _, m := range list {
@@ -122,9 +121,8 @@ func TestKubernetes(t *testing.T) {
 					t.Errorf("%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
 				}
 				must.True(t, c.LivenessProbe.HTTPGet.Path == "/healthz" && c.ReadinessProbe.HTTPGet.Path == "/readyz", "%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
-				if grace := time.Duration(spec.Grace) * time.Second; grace <= loaded.Checkpoint.ShutdownTimeout {
-					t.Errorf("%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
-				}
+				grace := time.Duration(spec.Grace) * time.Second
+				must.True(t, grace > loaded.Checkpoint.ShutdownTimeout, "%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
 				limit, err := humanize.ParseBytes(c.Resources.Limits["memory"] + "B")
 				soft := uint64(0)
 				if err == nil && c.Env[0].Name == "GOMEMLIMIT" {

@@ -26,9 +26,8 @@ func TestRenamedLabels(t *testing.T) {
 		plain, renamed := newRun(t, s, 31), newRun(t, s, 31)
 		renamed.feed.labels = func(class int) string { return fmt.Sprintf("%q", []string{"zebra", "ape", "gnu"}[class]) }
 		alike(t, s.String()+": renamed classes", 800, plain, renamed, 0)
-		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
-			t.Errorf("%v: %+v, renamed %+v", s, a, b)
-		}
+		a, b := plain.Report().Total, renamed.Report().Total
+		must.True(t, a == b, "%v: %+v, renamed %+v", s, a, b)
 		must.True(t, len(renamed.schema.Classes) == s.classes && !slices.Contains(renamed.schema.Classes, "c0"), "%v: classes %q", s, renamed.schema.Classes)
 	}
 	// The classes are configured in advance, in both orders.
@@ -43,9 +42,8 @@ func TestRenamedLabels(t *testing.T) {
 	}
 	for i := range 800 {
 		a, b := runs[0].step(), runs[1].step()
-		if b[0] = -b[0]; !near(a, b, 1e-6) {
-			t.Fatalf("event %d: score %v, of exchanged classes %v", i, a, b)
-		}
+		b[0] = -b[0]
+		must.Require(t, near(a, b, 1e-6), "event %d: score %v, of exchanged classes %v", i, a, b)
 	}
 }
 
@@ -135,9 +133,8 @@ func TestMeasures(t *testing.T) {
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 			}
 		}
-		if sum := got.Summary(); math.Abs(*sum.Error-100*x.wrong/x.weight) > 1e-9 {
-			t.Errorf("%v: summary %v", s, *sum.Error)
-		}
+		sum := got.Summary()
+		must.True(t, math.Abs(*sum.Error-100*x.wrong/x.weight) <= 1e-9, "%v: summary %v", s, *sum.Error)
 	}
 }
 
@@ -247,9 +244,8 @@ func TestDelayed(t *testing.T) {
 		}
 		delayed(later, 300, 0, func(*event.Example, []float64) {})
 		e := plain.next()
-		if a, b := plain.scores(e), later.scores(e); !near(a, b, 1e-9) {
-			t.Errorf("%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
-		}
+		a, b := plain.scores(e), later.scores(e)
+		must.True(t, near(a, b, 1e-9), "%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
 	}
 }
 
@@ -381,9 +377,8 @@ func TestUnseenColumns(t *testing.T) {
 			want := l.scores(e)
 			more := clone(e)
 			more.Features.Index, more.Features.Value = append(more.Features.Index, 5000, 1<<31), append(more.Features.Value, 3, -7)
-			if got := l.scores(more); !sameScores(got, want) {
-				t.Fatalf("%s: scores %v, with columns never seen %v", optimizer, want, got)
-			}
+			got := l.scores(more)
+			must.Require(t, sameScores(got, want), "%s: scores %v, with columns never seen %v", optimizer, want, got)
 		}
 		none := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1})
 		alone := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})

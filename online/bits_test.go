@@ -45,9 +45,8 @@ func TestTable(t *testing.T) {
 				x := plain.feed.next()
 				e := plain.in.event(x)
 				scores := slices.Clone(plain.learn(e))
-				if again := restarted.step(); !sameScores(scores, again) {
-					t.Fatalf("event %d: scores %v, after a restart %v", i, scores, again)
-				}
+				again := restarted.step()
+				must.Require(t, sameScores(scores, again), "event %d: scores %v, after a restart %v", i, scores, again)
 				e = watched.next()
 				if i > 100 && i%10 == 0 {
 					watched.look(others, e)
@@ -55,9 +54,8 @@ func TestTable(t *testing.T) {
 				if i == 123 || i == 257 {
 					watched.ignored(e)
 				}
-				if again := watched.learn(e); !sameScores(scores, again) {
-					t.Fatalf("event %d: scores %v, if the learner is looked at %v", i, scores, again)
-				}
+				again = watched.learn(e)
+				must.Require(t, sameScores(scores, again), "event %d: scores %v, if the learner is looked at %v", i, scores, again)
 				for _, f := range scores {
 					must.Require(t, f-f == 0, "event %d: score %v", i, f)
 				}
@@ -335,9 +333,8 @@ func TestUnlabeled(t *testing.T) {
 			x.label = ""
 			r.learn(r.in.event(x))
 		}
-		if got := r.scores(test); !sameScores(got, want) {
-			t.Errorf("standardize = %q: unlabeled events moved a prediction from %v to %v", mode, want, got)
-		}
+		got := r.scores(test)
+		must.True(t, sameScores(got, want), "standardize = %q: unlabeled events moved a prediction from %v to %v", mode, want, got)
 	}
 	for _, weight := range []float64{0, 1} {
 		c := online.DefaultConfig()
@@ -360,9 +357,8 @@ func TestUnlabeled(t *testing.T) {
 			x.label = ""
 			e := with.in.event(x)
 			must.Require(t, e.Label == event.Unlabeled, "an event without a label has one")
-			if scores := with.learn(e); scores == nil {
-				t.Fatal("an unlabeled event is refused")
-			}
+			scores := with.learn(e)
+			must.Require(t, scores != nil, "an unlabeled event is refused")
 		}
 		if a, b := with.scores(test), without.scores(test); !sameScores(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
@@ -460,9 +456,8 @@ func TestDamagedStates(t *testing.T) {
 		}
 		whole, restored := blocksOf(t, l), restart(t, c, l)
 		sameState(t, "restored", whole, blocksOf(t, restored))
-		if by := restored.Report().RefusedBy; by[event.ReasonLabel].Count != 1 {
-			t.Errorf("refused, restored: %v", by)
-		}
+		by := restored.Report().RefusedBy
+		must.True(t, by[event.ReasonLabel].Count == 1, "refused, restored: %v", by)
 		for i, b := range whole {
 			if b.Name == "summary" || b.Name == health.BlockHealth {
 				continue // a Learner does not read these reports
@@ -504,16 +499,12 @@ func TestGroupExpertsRestore(t *testing.T) {
 		l.same(t, fmt.Sprint(classes, " classes"))
 		blocks := blocksOf(t, l.Learner)
 		c.ExpectedMissingGroups = 0.6
-		if _, err := online.Restore(c, blocks); err != nil {
-			t.Error(err)
-		}
-		if was, err := online.ReadConfig(blocks); err != nil || online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) != nil {
-			t.Errorf("%v: read as %v", err, was)
-		}
+		_, err := online.Restore(c, blocks)
+		must.True(t, err == nil, "%v", err)
+		was, err := online.ReadConfig(blocks)
+		must.True(t, err == nil && online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) == nil, "%v: read as %v", err, was)
 		c.ExpectedMissingGroups = 0
-		if _, err := online.Restore(c, blocks); err == nil {
-			t.Error("a bank without groups took up one with groups")
-		}
+		must.Fails(t, must.Err(online.Restore(c, blocks)), "a bank without groups took up one with groups")
 	}
 }
 

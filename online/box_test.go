@@ -98,9 +98,8 @@ func (x *twins) Learn(e *event.Example, prior *online.Prediction) online.Predict
 // same fails the test unless both learners have the same measures and the same state.
 func (x *twins) same(t *testing.T, what string) {
 	t.Helper()
-	if a, b := fmt.Sprintf("%+v", x.Report().Total), fmt.Sprintf("%+v", x.again.Report().Total); a != b {
-		t.Errorf("%s: measures %s after restarts, else %s", what, b, a)
-	}
+	a, b := fmt.Sprintf("%+v", x.Report().Total), fmt.Sprintf("%+v", x.again.Report().Total)
+	must.True(t, a == b, "%s: measures %s after restarts, else %s", what, b, a)
 	sameState(t, what+": after restarts", blocksOf(t, x.Learner), blocksOf(t, x.again))
 }
 
@@ -124,9 +123,8 @@ func finite(t *testing.T, l *online.Learner) {
 func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	t.Helper()
 	want := slices.Clone(alone(l.Predict(e)).Scores)
-	if got := score(l.Snapshot().Model(), e); !near(got, want, 1e-9) {
-		t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
-	}
+	got := score(l.Snapshot().Model(), e)
+	must.Require(t, near(got, want, 1e-9), "event %+v: the snapshot says %v, Predict %v", e, got, want)
 }
 
 // learner is a Learner with its settings and its Schema. The results of its methods stay valid.
@@ -344,9 +342,8 @@ func (r *run) restart() {
 func alike(t *testing.T, what string, n int, a, b *run, tolerance float64) {
 	t.Helper()
 	for i := range n {
-		if p, q := a.step(), b.step(); !near(p, q, tolerance) {
-			t.Fatalf("%s, event %d: scores %v and %v", what, i, p, q)
-		}
+		p, q := a.step(), b.step()
+		must.Require(t, near(p, q, tolerance), "%s, event %d: scores %v and %v", what, i, p, q)
 	}
 }
 
@@ -359,9 +356,8 @@ func sameState(t *testing.T, what string, a, b []event.Block) {
 		}
 		return out
 	}
-	if x, y := names(a), names(b); !slices.Equal(x, y) {
-		t.Fatalf("%s: blocks %v and %v", what, x, y)
-	}
+	x, y := names(a), names(b)
+	must.Require(t, slices.Equal(x, y), "%s: blocks %v and %v", what, x, y)
 	for i := range a {
 		if x, y := a[i].Data, b[i].Data; !bytes.Equal(x, y) {
 			at := 0

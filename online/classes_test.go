@@ -33,9 +33,8 @@ func TestPositive(t *testing.T) {
 			if i == restart {
 				l = l.restored()
 			}
-			if got := l.Report().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
-				t.Fatalf("positive before event %d: %q", i, got)
-			}
+			got := l.Report().Positive
+			must.Require(t, name != "" || (got == "rare") == (i >= 1000 || counts[0] < counts[1]), "positive before event %d: %q", i, got)
 			e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
 			if r.Float64() < .2 {
 				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1
@@ -50,9 +49,8 @@ func TestPositive(t *testing.T) {
 	must.True(t, *a == *b, "a restart changes the measures")
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
-		if x, y := found.scores(e), l.scores(e); x[0] != y[0] {
-			t.Errorf("score %v, want %v", y, x)
-		}
+		x, y := found.scores(e), l.scores(e)
+		must.True(t, x[0] == y[0], "score %v, want %v", y, x)
 	}
 	p, q := usual.Report(), rare.Report()
 	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
@@ -108,12 +106,10 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	for range 200 {
 		e := mislabeled(r, 0)
 		scores := m.Score(e, make([]float64, 1))
-		if got, want := m.Decision().Probability(scores[0]), auto.Predict(e).Decision.Probability(scores[0]); got != want {
-			t.Fatalf("the model says %v, the learner %v", got, want)
-		}
-		if other := off.model().Score(e, make([]float64, 1)); other[0] != scores[0] {
-			t.Fatalf("weights depend on calibrate: %v and %v", scores[0], other[0])
-		}
+		got, want := m.Decision().Probability(scores[0]), auto.Predict(e).Decision.Probability(scores[0])
+		must.Require(t, got == want, "the model says %v, the learner %v", got, want)
+		other := off.model().Score(e, make([]float64, 1))
+		must.Require(t, other[0] == scores[0], "weights depend on calibrate: %v and %v", scores[0], other[0])
 	}
 	again := auto.restored()
 	x, y := rand.New(rand.NewPCG(5, 2)), rand.New(rand.NewPCG(5, 2))
@@ -221,13 +217,11 @@ func TestManyClasses(t *testing.T) {
 			x := draw(plain, i)
 			e := plain.in.event(x)
 			d, scores := plain.decision(), plain.learn(e)
-			if again := restarted.learn(restarted.in.event(draw(restarted, i))); !sameScores(scores, again) {
-				t.Fatalf("strays %v, event %d: scores %v, after a restart %v", strays, i, scores, again)
-			}
+			again := restarted.learn(restarted.in.event(draw(restarted, i)))
+			must.Require(t, sameScores(scores, again), "strays %v, event %d: scores %v, after a restart %v", strays, i, scores, again)
 			best := d.Predict(scores)
-			if name := plain.schema.Classes[best]; i > 100 && !met[fmt.Sprintf("%q", name)] {
-				t.Fatalf("strays %v, event %d: class %q is predicted before it came", strays, i, name)
-			}
+			name := plain.schema.Classes[best]
+			must.Require(t, i <= 100 || met[fmt.Sprintf("%q", name)], "strays %v, event %d: class %q is predicted before it came", strays, i, name)
 			met[x.label] = true
 			if i >= events-500 && best != e.Label && !(strays && i%50 == 49) {
 				missed++
@@ -373,9 +367,8 @@ func TestManyColumnsAfterClasses(t *testing.T) {
 				eventtest.Put(e, uint32(column), 1)
 			}
 			l.SetSchema(s.View())
-			if r := l.Refusal(e); r != nil {
-				t.Fatalf("%d frequent classes, %d first: %v", frequent, first, r)
-			}
+			r := l.Refusal(e)
+			must.Require(t, r == nil, "%d frequent classes, %d first: %v", frequent, first, r)
 			l.Learn(e, nil)
 		}
 		for class := range first {

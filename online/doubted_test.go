@@ -72,9 +72,8 @@ func TestSilentDeath(t *testing.T) {
 		}
 	}
 	learn(3000)
-	if d := l.Snapshot().Model().Doubt; d == nil || len(d.Columns) != 8 || !slices.Equal(d.Columns[0].Fills, []float64{0}) {
-		t.Fatalf("%+v", d)
-	}
+	d := l.Snapshot().Model().Doubt
+	must.Require(t, d != nil && len(d.Columns) == 8 && slices.Equal(d.Columns[0].Fills, []float64{0}), "%+v", d)
 	dead := 0.2
 	s.lost = func(s *likeReadings, x []float64) {
 		for i := range x {
@@ -177,7 +176,6 @@ func TestDoubtedField(t *testing.T) {
 	if a := h.Changes[0]; a.Kind != "doubted" || a.SinceEvent < 5700 || a.Now < 0.1 || a.Usual > 0.03 || math.Abs(*a.Value-20) > 30 || math.Abs(*a.Expected-20) > 30 || (*a.Value-20)*(*a.Expected-20) > 0 {
 		t.Errorf("%+v reads %v, expected %v", a, *a.Value, *a.Expected)
 	}
-	if h = learn(12000); h.Alarms != 0 || h.Raised != 1 || h.Changes[len(h.Changes)-1].State != "ended" {
-		t.Errorf("%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Changes)
-	}
+	h = learn(12000)
+	must.True(t, h.Alarms == 0 && h.Raised == 1 && h.Changes[len(h.Changes)-1].State == "ended", "%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Changes)
 }

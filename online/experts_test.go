@@ -115,9 +115,8 @@ func TestCorrected(t *testing.T) {
 						agree(t, l.Learner, draw())
 					}
 				}
-				if list := fmt.Sprint(l.Report().Experts); !strings.Contains(list, "second order") {
-					t.Errorf("the experts are %s", list)
-				}
+				list := fmt.Sprint(l.Report().Experts)
+				must.True(t, strings.Contains(list, "second order"), "the experts are %s", list)
 			})
 		}
 	}
@@ -157,14 +156,11 @@ func TestCorrectedRest(t *testing.T) {
 	for range 20_000 {
 		l.Learn(draw(), nil)
 	}
-	if got := fractions(); got != 0 {
-		t.Errorf("where there is nothing to learn the experts have %v of the mixture", got)
-	}
+	must.Equal(t, fractions(), 0, "where there is nothing to learn the experts have")
 	l = restart(t, c, l)
 	for n := range 100 {
-		if agree(t, l, draw()); n == 99 && fractions() != 0 {
-			t.Error("after a restart they do not rest")
-		}
+		agree(t, l, draw())
+		must.True(t, n != 99 || fractions() == 0, "after a restart they do not rest")
 		l.Learn(draw(), nil)
 	}
 	flat = false
@@ -176,9 +172,8 @@ func TestCorrectedRest(t *testing.T) {
 			wrong++
 		}
 	}
-	if got := fractions(); got < 0.5 || wrong > 5000/6 {
-		t.Errorf("where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
-	}
+	got := fractions()
+	must.True(t, got >= 0.5 && wrong <= 5000/6, "where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
 }
 
 // TestCorrectedYoungClasses checks that classes with few events share an output, with and without correcting experts.
@@ -242,9 +237,8 @@ func TestCorrectedManyClasses(t *testing.T) {
 			agree(t, l.Learner, e)
 		}
 	}
-	if list := fmt.Sprint(l.Report().Experts); wrong > 120 || strings.Contains(list, "discriminant 0 ") {
-		t.Errorf("%d of 1200 are wrong, experts %s", wrong, list)
-	}
+	list := fmt.Sprint(l.Report().Experts)
+	must.True(t, wrong <= 120 && !strings.Contains(list, "discriminant 0 "), "%d of 1200 are wrong, experts %s", wrong, list)
 }
 
 // TestExpertsOfCorrections checks the reported mixture weights. The reported noise level must have the largest weight,
@@ -382,9 +376,8 @@ func ringsLearner(t *testing.T, classes int, events []*event.Example) (*online.L
 // 6.4 % of three rings and 4.8 % of two.
 func TestCosinesSeparateRings(t *testing.T) {
 	for classes, most := range map[int]float64{2: 6.5, 3: 8.5} { // without cosines 8.0 and 14.4
-		if _, got := ringsLearner(t, classes, synthetic.Rings(6000, classes, 1)); got > most {
-			t.Errorf("%d rings: %.1f %% wrong, want at most %v", classes, got, most)
-		}
+		_, got := ringsLearner(t, classes, synthetic.Rings(6000, classes, 1))
+		must.True(t, got <= most, "%d rings: %.1f %% wrong, want at most %v", classes, got, most)
 	}
 }
 

@@ -155,9 +155,8 @@ func TestForecastOfCalibrated(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	m := l.Report()
-	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
-		t.Errorf("a forecast of %v, the error was %v", got, want)
-	}
+	got, want := m.Forecast.Declared[0].Error, m.Window.Error()
+	must.True(t, math.Abs(got-want) <= 0.02, "a forecast of %v, the error was %v", got, want)
 }
 
 // TestForecastWholeNumbers checks that the regression forecast for complete events equals the measured error of
@@ -174,9 +173,8 @@ func TestForecastWholeNumbers(t *testing.T) {
 		}
 	}
 	declared, silent := l.Forecasts()
-	if got, want := declared[0], squares/n; !(math.Abs(got-want) < 0.15*want) {
-		t.Errorf("the forecast is %v, measured %v", got, want)
-	}
+	got, want := declared[0], squares/n
+	must.True(t, math.Abs(got-want) < 0.15*want, "the forecast is %v, measured %v", got, want)
 	for name, spline := range map[string]float64{"declared": declared[5], "silent": silent[5]} {
 		must.True(t, spline > 1.2*squares/n && spline < 4*squares/n, "%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
 	}

@@ -156,9 +156,8 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, alarmTexts(l))
 	}
-	if a := h.Fields[0].Alarms[0]; math.Abs(a.Now-0.5) > 0.07 || math.Abs(a.Usual-0.3) > 0.02 || a.SinceEvent < 60_800-2*healthBlock || a.SinceEvent > 60_800+2*healthBlock {
-		t.Errorf("%+v", a)
-	}
+	a := h.Fields[0].Alarms[0]
+	must.True(t, math.Abs(a.Now-0.5) <= 0.07 && math.Abs(a.Usual-0.3) <= 0.02 && a.SinceEvent >= 60_800-2*healthBlock && a.SinceEvent <= 60_800+2*healthBlock, "%+v", a)
 }
 
 // TestHealthDrift checks the alarms for two faults: the mean of a number shifts, and a number is stuck.
@@ -238,9 +237,8 @@ func TestHealthIsBounded(t *testing.T) {
 	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
 		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
 	}
-	if a := l.Alarms(100); a.Changes != healthFields-1 || len(a.Latest) != healthChanges {
-		t.Errorf("%d of %d", len(a.Latest), a.Changes)
-	}
+	a := l.Alarms(100)
+	must.True(t, a.Changes == healthFields-1 && len(a.Latest) == healthChanges, "%d of %d", len(a.Latest), a.Changes)
 }
 
 // TestConstantFieldIsNotTheWorst checks a number that is always constant. It must have no drift, must not be listed
@@ -260,9 +258,8 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	must.Require(t, len(fields) == 3 && fields[0].Field != "b", "the first of %d fields is %s", len(fields), fields[0].Field)
 	for _, f := range fields {
 		must.True(t, f.Mean != nil && math.Abs(f.Mean.Change) <= 0.2, "%s: the mean has changed by %+v", f.Field, f.Mean)
-		if constant := f.Field == "b"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
-			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
-		}
+		constant := f.Field == "b"
+		must.True(t, f.NeverStuck == constant && f.Repeats != nil && (*f.Repeats > 0.99) == constant, "%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
 	}
 }
 

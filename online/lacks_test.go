@@ -88,9 +88,8 @@ func TestLacks(t *testing.T) {
 		}
 		return label
 	})
-	if m := l.Snapshot().Model().Missing; wrong > 0.29 || !slices.Equal(m.NullIsValue, []uint16{2}) {
-		t.Errorf("null tells the class: error %.4f, %+v", wrong, m)
-	}
+	m := l.Snapshot().Model().Missing
+	must.True(t, wrong <= 0.29 && slices.Equal(m.NullIsValue, []uint16{2}), "null tells the class: error %.4f, %+v", wrong, m)
 	_, wrong, _ = lacking(t, 2000, 6, func(r *rand.Rand, put func(int, float64)) int {
 		label := r.IntN(2)
 		for i := 1; i <= 3; i++ {

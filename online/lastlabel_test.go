@@ -93,17 +93,15 @@ func TestLastLabel(t *testing.T) {
 			if got := r.Numbers.Total.MAE(); math.Abs(got-total.Wrong/total.Weight) > 1e-9 || math.Abs(*sum.ModelMAE-model.Wrong/model.Weight) > 1e-9 {
 				t.Errorf("MAE %v and %v, of the predictions %v and %v", got, *sum.ModelMAE, total.Wrong/total.Weight, model.Wrong/model.Weight)
 			}
-			if got := float64(r.Numbers.Total.Within) / float64(r.Numbers.Total.Asked); got < 0.87 || got > 0.93 {
-				t.Errorf("%v of the targets are in their interval", got)
-			}
+			got := float64(r.Numbers.Total.Within) / float64(r.Numbers.Total.Asked)
+			must.True(t, got >= 0.87 && got <= 0.93, "%v of the targets are in their interval", got)
 			continue
 		}
 		if math.Abs(r.Total.Wrong-total.Wrong) > 1e-9 || math.Abs(r.Total.LogLoss-total.LogLoss) > 1e-6 {
 			t.Errorf("%d classes: measured %+v, of the predictions %+v", classes, r.Total, total)
 		}
-		if r = late.Report(); r.Summary().ModelError != nil {
-			t.Error("the learner of late labels reports a model alone")
-		}
+		r = late.Report()
+		must.True(t, r.Summary().ModelError == nil, "the learner of late labels reports a model alone")
 	}
 }
 
@@ -117,16 +115,14 @@ func TestLastLabelUnknown(t *testing.T) {
 	e := s.next()
 	must.Require(t, uses(l.Learner.Predict(e)), "the last label has no part in a prediction")
 	unlabeled := s.next()
-	if unlabeled.Label = event.Unlabeled; !uses(l.Learn(unlabeled, nil)) || uses(l.Learner.Predict(e)) || uses(l.Learn(e, nil)) {
-		t.Error("after an unlabeled event")
-	}
+	unlabeled.Label = event.Unlabeled
+	must.True(t, uses(l.Learn(unlabeled, nil)) && !uses(l.Learner.Predict(e)) && !uses(l.Learn(e, nil)), "after an unlabeled event")
 	must.True(t, uses(l.Learner.Predict(s.next())), "after the next labeled event")
 	late := s.next()
 	prior := alone(l.Learner.Predict(late))
 	prior.Scores = slices.Clone(prior.Scores)
-	if l.Learn(late, &prior); uses(l.Learner.Predict(s.next())) {
-		t.Error("after an event whose label came late")
-	}
+	l.Learn(late, &prior)
+	must.True(t, !uses(l.Learner.Predict(s.next())), "after an event whose label came late")
 	l.Learn(s.next(), nil)
 	l.EndPass()
 	l.again.EndPass()
@@ -180,9 +176,8 @@ func TestReadPrediction(t *testing.T) {
 	}
 	nan := math.NaN()
 	for _, stored := range [][]float64{nil, {1}, {1, 1}, {1, -1}, {1, 0.5, 1}, {-1, 0}, {nan, 0}, {1, nan}, {math.Inf(1), 0}, {1, 3, 1, 2}} {
-		if p, err := online.ReadPrediction(stored); err == nil {
-			t.Errorf("%v is read as %+v", stored, p)
-		}
+		p, err := online.ReadPrediction(stored)
+		must.True(t, err != nil, "%v is read as %+v", stored, p)
 	}
 }
 
@@ -245,8 +240,7 @@ func TestPriorBeforeLabels(t *testing.T) {
 			t.Errorf("noise %s: an error of %v of the last class", noise, *x)
 		}
 		prior = kept(l.Predict(e))
-		if l.Learn(e, prior); lastError() == nil {
-			t.Errorf("noise %s: no error of the last class", noise)
-		}
+		l.Learn(e, prior)
+		must.True(t, lastError() != nil, "noise %s: no error of the last class", noise)
 	}
 }

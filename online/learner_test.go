@@ -161,9 +161,8 @@ func TestPresenceInMasks(t *testing.T) {
 				if last == nil {
 					continue
 				}
-				if looked++; last[p[0]] != last[p[1]] {
-					t.Fatalf("%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
-				}
+				looked++
+				must.Require(t, last[p[0]] == last[p[1]], "%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
 			}
 		}
 		must.True(t, looked >= 20, "%s: %d pairs in masks", kind, looked)
@@ -188,9 +187,8 @@ func TestFieldsAhead(t *testing.T) {
 		if n == 350 {
 			other = restart(t, c, other)
 		}
-		if got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]; got != want {
-			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
-		}
+		got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]
+		must.Require(t, got == want, "event %d: %v with a Schema of later events, %v without", n, got, want)
 	}
 	sameState(t, "with a Schema of later events", blocksOf(t, l)[:1], blocksOf(t, other)[:1])
 }

@@ -158,12 +158,10 @@ func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]sour
 func TestOrdinaryAmount(t *testing.T) {
 	each(t, func(t *testing.T, _ int, s source) {
 		for seed := range uint64(2) {
-			if all := s.follow(t, seed, 12_000, 0, nil); !(all.loss <= 0.48) {
-				t.Errorf("seed %d: log-loss %.3f", seed, all.loss)
-			}
-			if first := s.follow(t, seed, 500, 0, nil); !(first.loss <= 0.6) {
-				t.Errorf("seed %d: log-loss %.3f of the first 500", seed, first.loss)
-			}
+			all := s.follow(t, seed, 12_000, 0, nil)
+			must.True(t, all.loss <= 0.48, "seed %d: log-loss %.3f", seed, all.loss)
+			first := s.follow(t, seed, 500, 0, nil)
+			must.True(t, first.loss <= 0.6, "seed %d: log-loss %.3f of the first 500", seed, first.loss)
 		}
 	}, fieldSources("ordinary", ordinary, 3))
 }
@@ -291,9 +289,8 @@ func TestHeavyTails(t *testing.T) {
 				if (i+seed+k)%2 > 0 && !longtest.Asked() {
 					continue
 				}
-				if got := s.follow(t, uint64(seed), 8000, 0, nil); !(got.loss <= 0.56) {
-					t.Errorf("%s, sigma %v, seed %d: log-loss %.3f", s.name, sigma, seed, got.loss)
-				}
+				got := s.follow(t, uint64(seed), 8000, 0, nil)
+				must.True(t, got.loss <= 0.56, "%s, sigma %v, seed %d: log-loss %.3f", s.name, sigma, seed, got.loss)
 			}
 		}
 	}
@@ -586,9 +583,8 @@ func TestStandardizeAll(t *testing.T) {
 		off += (a - b) * (a - b)
 		square += b * b
 	}
-	if relative := math.Sqrt(off / square); !(relative < 0.02) {
-		t.Errorf("scores are off by %.3g of their size", relative)
-	}
+	relative := math.Sqrt(off / square)
+	must.True(t, relative < 0.02, "scores are off by %.3g of their size", relative)
 	// The errors are also similar without the IRLS window.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
@@ -623,9 +619,8 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 		must.Require(t, i != 9 || len(l.Snapshot().Model().Scaler.Dense) == 1, "no dense column after ten events")
 	}
 	m := l.Snapshot().Model()
-	if dense := m.Scaler.Dense; len(dense) != 0 {
-		t.Fatalf("dense columns: %d", dense)
-	}
+	dense := m.Scaler.Dense
+	must.Require(t, len(dense) == 0, "dense columns: %d", dense)
 	mean, squares := 0.0, 0.0
 	for _, x := range readings {
 		mean += x / float64(len(readings))
@@ -635,10 +630,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	}
 	row := m.Stats(m.Rows.Row(column))
 	want := 1 / (mean + 3*math.Sqrt(squares/float64(len(readings))))
-	if got := row[model.StatInverse]; math.Abs(got-want) > 1e-6*want {
-		t.Errorf("divided by %v, want %v", 1/got, 1/want)
-	}
-	if got := row[model.StatCenter]; got != 0 {
-		t.Errorf("center %v", got)
-	}
+	got := row[model.StatInverse]
+	must.True(t, math.Abs(got-want) <= 1e-6*want, "divided by %v, want %v", 1/got, 1/want)
+	must.Equal(t, row[model.StatCenter], 0, "center")
 }

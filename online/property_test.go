@@ -45,9 +45,8 @@ func TestWeightTwo(t *testing.T) {
 					twice.learn(e)
 				}
 				first, second := once.model(), twice.model()
-				if a, b := first.Intercept, second.Intercept; !slices.Equal(a, b) {
-					t.Errorf("%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
-				}
+				a, b := first.Intercept, second.Intercept
+				must.True(t, slices.Equal(a, b), "%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
 				for i := range first.Rows.Len() {
 					column, a := first.Rows.Column(i)
 					if b := second.Rows.Row(column); !slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]) {
@@ -115,9 +114,8 @@ func TestPoison(t *testing.T) {
 			}
 		}
 		must.True(t, wrong <= calmWrong+calmWrong/4+10, "%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
-		if r := l.Report(); r.Refused != 6 || r.Events != n+1 {
-			t.Errorf("%d refused and %d learned", r.Refused, r.Events)
-		}
+		r := l.Report()
+		must.True(t, r.Refused == 6 && r.Events == n+1, "%d refused and %d learned", r.Refused, r.Events)
 		finite(t, l.Learner)
 	}
 	for _, s := range settings(t, 6, longtest.Asked()) {
@@ -238,9 +236,8 @@ func TestFixedPoint(t *testing.T) {
 			for d := range w {
 				w[d] = published.Weight(uint32(d), 0)
 			}
-			if got := objective(w, published.Intercept[0]); got > best*1.002+1e-9 {
-				t.Errorf("%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
-			}
+			got := objective(w, published.Intercept[0])
+			must.True(t, got <= best*1.002+1e-9, "%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
 		}
 	}
 }
@@ -297,8 +294,7 @@ func TestNoisyGradientByBound(t *testing.T) {
 	for bound, want := range map[string]online.NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
 		noisy, clean := scores(bound, "true"), scores(bound, "false")
 		must.True(t, !same(noisy, clean), "%s: both gradients are one", bound)
-		if got := scores(bound, online.AutoGradient); !same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
-			t.Errorf("%s: auto is not %s", bound, want)
-		}
+		got := scores(bound, online.AutoGradient)
+		must.True(t, same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]), "%s: auto is not %s", bound, want)
 	}
 }

@@ -51,13 +51,11 @@ func TestRegressionLearned(t *testing.T) {
 							model = l.Snapshot().Model()
 						}
 						want := scoresOf(l, e)[0]
-						if got := alone(l.Learn(e, nil)).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
-							t.Fatalf("event %d: Learn says %v, Score %v", i, got, want)
-						}
+						got := alone(l.Learn(e, nil)).Scores[0]
+						must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)) || i <= 40, "event %d: Learn says %v, Score %v", i, got, want)
 						if i%500 == 499 {
-							if got := model.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
-								t.Fatalf("event %d: the published model says %v, the learner %v", i, got, want)
-							}
+							got := model.Score(e, make([]float64, 1))[0]
+							must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "event %d: the published model says %v, the learner %v", i, got, want)
 							snapshot := l.Snapshot().Model()
 							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; math.Abs(got-want) > 1e-14*math.Abs(want) { // the sums have another order
 								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
@@ -97,12 +95,8 @@ func TestRegressionLearned(t *testing.T) {
 func TestRegressionRefuses(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
-	if _, err := online.New(c, event.NewSchema(8, nil, 2)); err == nil {
-		t.Error("numbers with a schema of classes")
-	}
-	if _, err := online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real)); err == nil {
-		t.Error("classes with a schema of numbers")
-	}
+	must.Fails(t, must.Err(online.New(c, event.NewSchema(8, nil, 2))), "numbers with a schema of classes")
+	must.Fails(t, must.Err(online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real))), "classes with a schema of numbers")
 	l := numberLearner(t, c)
 	if alone(l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil)).Scores != nil || alone(l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil)).Scores != nil || l.Report().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
@@ -155,9 +149,8 @@ func TestRegressionIsEquivariant(t *testing.T) {
 						}
 						f.Target = unit[0]*f.Target + unit[1]
 						if i > 0 && (i < 20 || i%35 == 0) {
-							if got, want := predicted(other, f), unit[0]*predicted(plain, e)+unit[1]; math.Abs(got-want) > tolerance*unit[0] {
-								t.Fatalf("event %d: %v, want %v", i, got, want)
-							}
+							got, want := predicted(other, f), unit[0]*predicted(plain, e)+unit[1]
+							must.Require(t, math.Abs(got-want) <= tolerance*unit[0], "event %d: %v, want %v", i, got, want)
 						}
 						plain.Learn(e, nil)
 						other.Learn(f, nil)
@@ -271,9 +264,8 @@ func TestTargetsThatChange(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if got, want := predicted(l, numberEvent(r)), 100/float64(often); math.Abs(got-want) > 0.5*want {
-			t.Errorf("one sale of 100 in %d: %v predicted", often, got)
-		}
+		got, want := predicted(l, numberEvent(r)), 100/float64(often)
+		must.True(t, math.Abs(got-want) <= 0.5*want, "one sale of 100 in %d: %v predicted", often, got)
 	}
 }
 

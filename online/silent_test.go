@@ -81,9 +81,8 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 			if classes == 0 {
 				most = 1.01 * with
 			}
-			if corrected := silentLoss(t, c, classes, groups); !(corrected < most) {
-				t.Errorf("%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
-			}
+			corrected := silentLoss(t, c, classes, groups)
+			must.True(t, corrected < most, "%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
 		}
 	}
 }
@@ -105,7 +104,6 @@ func TestDeadValues(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	dead := l.Snapshot().Model().Dead
-	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
-		t.Errorf("a dead number reads %v, known %v", x, known)
-	}
+	x, known := dead.Of(2)
+	must.True(t, known && x >= 40 && x <= 80, "a dead number reads %v, known %v", x, known)
 }

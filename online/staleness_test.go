@@ -325,7 +325,6 @@ func TestStaleWeights(t *testing.T) {
 	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
 		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	}
-	if still := learnTurning(t, 1e6); stale(still) {
-		t.Error("a stream that stays as it is has useless weights")
-	}
+	still := learnTurning(t, 1e6)
+	must.True(t, !stale(still), "a stream that stays as it is has useless weights")
 }

@@ -52,13 +52,11 @@ func TestPriorWarning(t *testing.T) {
 	if w := warnings(l, true); len(w) > 0 || l.Report().Prior.Event != 2000 || l.Report().Prior.LogLoss >= l.Report().Prior.Frequencies {
 		t.Fatalf("a good stream: %v, %+v", w, l.Report().Prior)
 	}
-	if got := l.Report().Prior.Frequencies; math.Abs(got-math.Ln2) > 2e-3 {
-		t.Errorf("the loss of two equal shares is %v", got)
-	}
+	got := l.Report().Prior.Frequencies
+	must.True(t, math.Abs(got-math.Ln2) <= 2e-3, "the loss of two equal shares is %v", got)
 	learn(2000/2, 50)
-	if w := warnings(l, true); len(w) > 0 {
-		t.Errorf("in the middle of a block: %v", w)
-	}
+	w := warnings(l, true)
+	must.True(t, len(w) <= 0, "in the middle of a block: %v", w)
 	restored := l.restored()
 	for range 2 {
 		again := *source
@@ -72,9 +70,8 @@ func TestPriorWarning(t *testing.T) {
 	}
 	must.True(t, slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)), "a restored learner warns of something else")
 	learn(4*2000, 1)
-	if w := warnings(l, false); len(w) > 0 {
-		t.Errorf("afterwards: %v", w)
-	}
+	w = warnings(l, false)
+	must.True(t, len(w) <= 0, "afterwards: %v", w)
 }
 
 // TestPriorNoFalseAlarm checks that there is no false warning with importance weights, or with a loss whose scores are
@@ -96,9 +93,8 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if w := l.Warnings(nil, true); len(w) > 0 {
-			t.Errorf("%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
-		}
+		w := l.Warnings(nil, true)
+		must.True(t, len(w) <= 0, "%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
 	}
 }
 
@@ -228,17 +224,11 @@ func TestNumbersAsText(t *testing.T) {
 	of := func(list []health.Warning) []health.Warning {
 		return slices.DeleteFunc(list, func(w health.Warning) bool { return w.Kind != health.WarnText })
 	}
-	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	if got := of(l.savedWarnings(nil)); !slices.Equal(got, want) {
-		t.Errorf("a checkpoint: %q", got)
-	}
+	must.EqualSlices(t, of(l.Warnings(nil, false)), want)
+	must.EqualSlices(t, of(l.savedWarnings(nil)), want, "a checkpoint")
 	s.Names.Add(1000, []byte("zip=0,1"))
 	l.SetSchema(s.View())
-	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
-		t.Errorf("later %q", got)
-	}
+	must.EqualSlices(t, of(l.Warnings(nil, false)), want, "later")
 }
 
 // TestOddTime checks that a time in a wrong unit gives a warning with the field and the value, also after a restart.
@@ -293,9 +283,8 @@ func TestUndeclared(t *testing.T) {
 		config := online.DefaultConfig()
 		c.change(&config)
 		l := start(t, config, s)
-		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, health.WarnUndeclared) {
-			t.Errorf("%s, before any event: %v", c.name, got)
-		}
+		got := kinds(l.Warnings(nil, true))
+		must.True(t, !slices.Contains(got, health.WarnUndeclared), "%s, before any event: %v", c.name, got)
 		for i := range 50 {
 			l.Learn(&event.Example{Label: i % 2, Weight: 1, Field: []uint16{fields[i%len(fields)]}, Features: event.Vec{Index: []uint32{uint32(1 + i%7)}, Value: []float64{1}}}, nil)
 		}

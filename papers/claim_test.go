@@ -118,18 +118,15 @@ func TestIndex(t *testing.T) {
 	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") || strings.Contains(own, "| a |") {
 		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, "text", "results.md")); err != nil || string(page) != r.Markdown() {
-		t.Errorf("results.md: %v\n%s", err, page)
-	}
+	page, err := os.ReadFile(filepath.Join(dir, "text", "results.md"))
+	must.True(t, err == nil && string(page) == r.Markdown(), "results.md: %v\n%s", err, page)
 	// Verdicts of an earlier protocol must not be shown.
 	now, old := []byte(`"protocol":3`), []byte(`"protocol":2`)
-	if papers, _ = index(bytes.Replace(data, now, old, 1)); !strings.Contains(papers, "earlier version") || strings.Contains(papers, "Wager") {
-		t.Errorf("the index of old results:\n%s", papers)
-	}
+	papers, _ = index(bytes.Replace(data, now, old, 1))
+	must.True(t, strings.Contains(papers, "earlier version") && !strings.Contains(papers, "Wager"), "the index of old results:\n%s", papers)
 	var back Result
-	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
-		t.Errorf("claims come back as %+v, %v", back.Claims, err)
-	}
+	err = json.Unmarshal(data, &back)
+	must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "claims come back as %+v, %v", back.Claims, err)
 }
 
 // TestClaimTable checks that equal claims about several data sets share a row. If a claim has several parts, the table
@@ -145,12 +142,8 @@ func TestClaimTable(t *testing.T) {
 		claims[i].conclude()
 	}
 	want := "| claim | here | there |\n|---|---|---|\n| a | **yes** -3.00 [-5.00, -0.20] | open -1.00 [-2.00, +2.00] |\n| b | **no** +2.00 [+1.00, +3.00] | – |\n"
-	if got := claimTable(claims); got != want {
-		t.Errorf("%s; want\n%s", got, want)
-	}
-	if got := claims[1].here(true); got != "1 of 3 hold; weakest: z +2.00 [+1.00, +3.00]" {
-		t.Error(got)
-	}
+	must.Equal(t, claimTable(claims), want)
+	must.Equal(t, claims[1].here(true), "1 of 3 hold; weakest: z +2.00 [+1.00, +3.00]")
 }
 
 // TestPublished checks that the files in docs/results follow from the numbers stored next to them. If the interval of a
@@ -182,8 +175,7 @@ func TestPublished(t *testing.T) {
 	must.Do(t, Index(dir))
 	for _, name := range []string{"README.md", ownClaims} {
 		want := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
-		if got, err := os.ReadFile(filepath.Join(published, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what index writes: %v", name, err)
-		}
+		got, err := os.ReadFile(filepath.Join(published, name))
+		must.True(t, err == nil && bytes.Equal(got, want), "%s is not what index writes: %v", name, err)
 	}
 }

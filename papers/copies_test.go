@@ -43,9 +43,8 @@ func TestCorruption(t *testing.T) {
 				if x.reads != nil && v == -7 {
 					continue
 				}
-				if alive[column] = true; v != copied.Features.Value[0] && x.reads == nil || x.survivor != 0 && v != x.survivor {
-					t.Fatalf("%s: a survivor reads %g", name, v)
-				}
+				alive[column] = true
+				must.Require(t, (v == copied.Features.Value[0] || x.reads != nil) && (x.survivor == 0 || v == x.survivor), "%s: a survivor reads %g", name, v)
 			}
 			n := 0
 			for i, a := range alive {
@@ -149,17 +148,15 @@ func testExactDropout(t *testing.T, d *batch.Data, rows [][]uint32, scale, q flo
 		want += 0.01 * x * x
 	}
 	grad := make([]float64, len(w))
-	if value := o.ValueGrad(w, grad); math.Abs(value-want) > 1e-7*(1+want) {
-		t.Errorf("q = %g: %.12g, by all masks %.12g", q, value, want)
-	}
+	value := o.ValueGrad(w, grad)
+	must.True(t, math.Abs(value-want) <= 1e-7*(1+want), "q = %g: %.12g, by all masks %.12g", q, value, want)
 	for c := range w {
 		at := append([]float64(nil), w...)
 		at[c] += 1e-5
 		up := o.ValueGrad(at, nil)
 		at[c] -= 2e-5
-		if slope := (up - o.ValueGrad(at, nil)) / 2e-5; math.Abs(slope-grad[c]) > 1e-6 {
-			t.Errorf("q = %g: gradient %d is %.9g, by differences %.9g", q, c, grad[c], slope)
-		}
+		slope := (up - o.ValueGrad(at, nil)) / 2e-5
+		must.True(t, math.Abs(slope-grad[c]) <= 1e-6, "q = %g: gradient %d is %.9g, by differences %.9g", q, c, grad[c], slope)
 	}
 }
 
@@ -187,9 +184,8 @@ func TestPoissonPenalty(t *testing.T) {
 		}
 		want -= math.Exp(row.Dot(w) + w[3])
 	}
-	if got := poissonPenalty(d, w, q); math.Abs(got-want) > 1e-12*want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := poissonPenalty(d, w, q)
+	must.True(t, math.Abs(got-want) <= 1e-12*want, "%v, want %v", got, want)
 }
 
 // TestEqualLoss checks that penalties are compared at equal negative log-likelihood, whatever the steps of training
@@ -200,16 +196,14 @@ func TestEqualLoss(t *testing.T) {
 	}
 	trace := []penaltyTrace{at(400, 1), at(100, 1), at(25, 0.25), at(90, 7), at(20, 0.2)}
 	for _, c := range []struct{ logLoss, want float64 }{{500, 1}, {400, 1}, {200, 1}, {100, 1}, {50, 0.5}, {25, 0.25}, {1, 0.2}} {
-		if got := ratioAt(trace, c.logLoss); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("at %g: %g, want %g", c.logLoss, got, c.want)
-		}
+		got := ratioAt(trace, c.logLoss)
+		must.True(t, math.Abs(got-c.want) <= 1e-12, "at %g: %g, want %g", c.logLoss, got, c.want)
 	}
 	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
 		t.Errorf("near until %g", got)
 	}
-	if got := nearUntil(trace[:2], 800, 200); got < 200 || got > 202.1 {
-		t.Errorf("near to the end: %g", got)
-	}
+	got := nearUntil(trace[:2], 800, 200)
+	must.True(t, got >= 200 && got <= 202.1, "near to the end: %g", got)
 }
 
 // TestZScores checks that each column has mean 0 and variance 1, with absent values as 0.

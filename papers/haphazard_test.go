@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blankout/internal/must"
@@ -68,9 +67,8 @@ func TestAuxDropMasks(t *testing.T) {
 				if math.IsNaN(v) {
 					continue
 				}
-				if seen[j]++; v != float64(x.labels[i]) {
-					t.Fatalf("event %d has the value %v and the label %d", i, v, x.labels[i])
-				}
+				seen[j]++
+				must.Require(t, v == float64(x.labels[i]), "event %d has the value %v and the label %d", i, v, x.labels[i])
 				must.Require(t, task.Present != 0 || j <= 10*i/n, "feature %d is present in event %d of %d", j+1, i+1, n)
 			}
 		}
@@ -110,9 +108,7 @@ func TestBadStreams(t *testing.T) {
 		good + "1,1,inf\n": `:4: value 2 is "inf"`,
 		"label,x0\n1,2\n":  "want events of both classes",
 	} {
-		if _, err := readHaphazard(write("bad.csv.gz", text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		must.ErrorContains(t, must.Err(readHaphazard(write("bad.csv.gz", text))), want, text)
 	}
 	for text, want := range map[string]string{
 		"11\n1\n":      ":2: want 2 lines of 2 zeros and ones",
@@ -120,8 +116,6 @@ func TestBadStreams(t *testing.T) {
 		"11\n":         "1 lines for 2 events",
 		"11\n12\n":     ":2: want 2 lines",
 	} {
-		if _, err := readMasks(write("bad.p50.gz", text), set); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		must.ErrorContains(t, must.Err(readMasks(write("bad.p50.gz", text), set)), want, text)
 	}
 }

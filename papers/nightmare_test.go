@@ -76,9 +76,8 @@ func TestTune(t *testing.T) {
 	}
 	// At the two levels above 0.5, method a has two more mistakes than b on the first image, and the same number of
 	// mistakes on the second image.
-	if d := c.less(got[0], got[1], 0.5); d.Mean != 50 {
-		t.Errorf("difference %v, want 50", d)
-	}
+	d := c.less(got[0], got[1], 0.5)
+	must.True(t, d.Mean == 50, "difference %v, want 50", d)
 }
 
 // TestUpdateColumns checks the three presentations. Surviving pixels are scaled as in training, or are unchanged. In
@@ -105,9 +104,8 @@ func TestUpdateColumns(t *testing.T) {
 	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
 		t.Error("a lit pixel that lives is dark")
 	}
-	if got := columnMeans(images, mnistPixels); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
-		t.Errorf("means %v, want 1 of the first pixel", got)
-	}
+	got := columnMeans(images, mnistPixels)
+	must.True(t, got[0] == 1 && got[1] == 0 && len(got) == mnistPixels, "means %v, want 1 of the first pixel", got)
 }
 
 // TestChains checks that each contender follows the contender with the level before and the same cost. Only a contender
@@ -143,9 +141,7 @@ func TestChains(t *testing.T) {
 		for i := range w[0] {
 			w[0][i] = 0.5
 		}
-		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Err2(x.train(t.Context(), Binary(), d, examples, &w)))
 		far := 0.0
 		for i, v := range exact.Problems[0].W {
 			far = max(far, math.Abs(v-w[0][i]))
@@ -185,9 +181,7 @@ func TestWords(t *testing.T) {
 		}
 		all := 0.0
 		for k := range c.Words {
-			if sum := dense[k] + dense[c.Words+k] + dense[2*c.Words+k] + dense[3*c.Words+k]; sum != dense[4*c.Words+k] {
-				t.Errorf("image %d, word %d: %g in the quarters, %g in the whole", i, k, sum, dense[4*c.Words+k])
-			}
+			must.Equal(t, dense[k]+dense[c.Words+k]+dense[2*c.Words+k]+dense[3*c.Words+k], dense[4*c.Words+k], "image", i, "word", k)
 			all += dense[4*c.Words+k]
 		}
 		must.True(t, all == float64(places*places), "image %d: %g words in %d patches", i, all, places*places)
@@ -211,9 +205,8 @@ func TestWords(t *testing.T) {
 				best = k
 			}
 		}
-		if got := closest(centers, half, p); got != best {
-			t.Fatalf("point %v: center %d, want %d", p, got, best)
-		}
+		got := closest(centers, half, p)
+		must.Require(t, got == best, "point %v: center %d, want %d", p, got, best)
 	}
 	slices.Sort(first)
 	for k, m := range first {

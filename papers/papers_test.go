@@ -112,25 +112,20 @@ func TestResume(t *testing.T) {
 		_, err := Run(t.Context(), counting(&computed, failAt), Options{Size: Default, Out: out, Seed: seed})
 		return err
 	}
-	if err := run(2, 1); err == nil || !strings.Contains(err.Error(), "counting: told to") {
-		t.Fatalf("error %v", err)
-	}
-	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
-		t.Fatalf("after a failure: computed %v, %v", computed, err)
-	}
+	err := run(2, 1)
+	must.Require(t, err != nil && strings.Contains(err.Error(), "counting: told to"), "error %v", err)
+	err = run(-1, 1)
+	must.Require(t, err == nil && len(computed) == 1 && computed[0] == 2, "after a failure: computed %v, %v", computed, err)
 	name := filepath.Join(out, "cells.jsonl")
 	data := must.Get(os.ReadFile(name))(t)
 	must.Do(t, os.WriteFile(name, data[:len(data)-7], 0o666))
-	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
-		t.Fatalf("after a kill: computed %v, %v", computed, err)
-	}
-	if err := run(-1, 2); err != nil || len(computed) != 3 {
-		t.Fatalf("with another seed: computed %v, %v", computed, err)
-	}
+	err = run(-1, 1)
+	must.Require(t, err == nil && len(computed) == 1 && computed[0] == 2, "after a kill: computed %v, %v", computed, err)
+	err = run(-1, 2)
+	must.Require(t, err == nil && len(computed) == 3, "with another seed: computed %v, %v", computed, err)
 	must.Do(t, os.WriteFile(name, []byte("{}\nnonsense\n"), 0o666))
-	if err := run(-1, 1); err == nil || !strings.Contains(err.Error(), "cells.jsonl:2:") {
-		t.Fatalf("damaged cells: error %v", err)
-	}
+	err = run(-1, 1)
+	must.Require(t, err != nil && strings.Contains(err.Error(), "cells.jsonl:2:"), "damaged cells: error %v", err)
 }
 
 // TestCancel checks that a canceled run reports the cancellation, and that its cells are stored.
@@ -155,12 +150,9 @@ func TestCancel(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(out, "cells.jsonl"))
-	if n := bytes.Count(data, []byte("\n")); err != nil || n < 5 || n > 8 {
-		t.Errorf("%d cells, %v", n, err)
-	}
-	if _, err := os.Stat(filepath.Join(out, "results.json")); err == nil {
-		t.Error("there are results")
-	}
+	n := bytes.Count(data, []byte("\n"))
+	must.True(t, err == nil && n >= 5 && n <= 8, "%d cells, %v", n, err)
+	must.Fails(t, must.Err(os.Stat(filepath.Join(out, "results.json"))), "there are results")
 }
 
 // TestDecisive checks that claims are decided only by complete data sets.
@@ -181,9 +173,8 @@ func TestDecisive(t *testing.T) {
 		if c := r.Claims[3]; size != Quick && (c.Verdict != NotComparable || c.Why != "another place" || c.Printed != Printed{}) || size == Quick && c.Verdict != NotDecided {
 			t.Errorf("%s: %+v, of an experiment that is not the paper's", size, c)
 		}
-		if why := [2]string{r.Claims[0].Why, r.Claims[1].Why}; size != Quick && why != [2]string{"", "they are two"} {
-			t.Errorf("%s: why %q", size, why)
-		}
+		why := [2]string{r.Claims[0].Why, r.Claims[1].Why}
+		must.True(t, size == Quick || why == [2]string{"", "they are two"}, "%s: why %q", size, why)
 		data, err := os.ReadFile(filepath.Join(out, "results.json"))
 		var back Result
 		if err == nil {
@@ -210,15 +201,9 @@ func TestMissingFolder(t *testing.T) {
 func TestLeast(t *testing.T) {
 	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
 	of := func(i int) Held { return settings[i] }
-	if got := Least(len(settings), nil, of); got != 3 {
-		t.Errorf("%d is the least", got)
-	}
-	if got := Least(len(settings), func(i int) bool { return i == 5 }, of); got != 5 {
-		t.Errorf("%d is the least of those wanted", got)
-	}
-	if got := Least(len(settings), func(i int) bool { return false }, of); got != -1 {
-		t.Errorf("%d of none", got)
-	}
+	must.Equal(t, Least(len(settings), nil, of), 3, "is the least")
+	must.Equal(t, Least(len(settings), func(i int) bool { return i == 5 }, of), 5, "is the least of those wanted")
+	must.Equal(t, Least(len(settings), func(i int) bool { return false }, of), -1, "of none")
 }
 
 // TestPoints checks the names, settings and order of the points of a grid. The last axis must vary fastest.
@@ -234,9 +219,7 @@ func TestPoints(t *testing.T) {
 	}
 	for _, axis := range []Axis{{"c", []string{"-1"}}, {"c", []string{"x"}}, {"colour", []string{"1"}}} {
 		m.Grid = []Axis{axis}
-		if _, err := m.Points(); err == nil {
-			t.Errorf("%+v is accepted", axis)
-		}
+		must.Fails(t, must.Err(m.Points()), axis, "is accepted")
 	}
 }
 
@@ -262,11 +245,9 @@ func TestSelectMachine(t *testing.T) {
 		alone := x.Kernel
 		alone.Kept = nil
 		fit := must.Get(svm.Train(t.Context(), d, x.Config, alone))(t)
-		if want := 100 * fit.TrainError(d); math.Abs(x.Loss-want) > 1e-9 || again[i].Held != x.Held {
-			t.Errorf("%s: error %v, alone %v; with three threads %v", x.name, x.Held, want, again[i].Held)
-		}
+		want := 100 * fit.TrainError(d)
+		must.True(t, math.Abs(x.Loss-want) <= 1e-9 && again[i].Held == x.Held, "%s: error %v, alone %v; with three threads %v", x.name, x.Held, want, again[i].Held)
 	}
-	if best := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]; best.Loss > 5 {
-		t.Errorf("the best, %s, has an error of %v %%", best.name, best.Loss)
-	}
+	best := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]
+	must.True(t, best.Loss <= 5, "the best, %s, has an error of %v %%", best.name, best.Loss)
 }

@@ -83,9 +83,7 @@ func TestFieldMetricsAreLimited(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), service)
 	status, text, _ := call(t, "GET", url+"/metrics", "")
 	must.Require(t, status == 200 && strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`), "%d %.300s", status, text)
-	if n := strings.Count(text, "blankout_field_missing_ratio{"); n != 20 {
-		t.Errorf("%d series, want those of 10 fields now and usually", n)
-	}
+	must.Equal(t, strings.Count(text, "blankout_field_missing_ratio{"), 20, "series, want those of 10 fields now and usually")
 	for line := range strings.Lines(text) {
 		must.True(t, !strings.HasPrefix(line, "blankout_field_") || len(line) <= 300, "a line of %d bytes", len(line))
 	}

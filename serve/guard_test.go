@@ -67,9 +67,8 @@ func TestHosts(t *testing.T) {
 	for _, host := range []string{"http://learner", "learner:80", "[::1]", "a b"} {
 		config := serve.DefaultConfig()
 		config.Hosts = []string{host}
-		if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "hosts: ") {
-			t.Errorf("%q: %v", host, err)
-		}
+		err := config.Check()
+		must.True(t, err != nil && strings.HasPrefix(err.Error(), "hosts: "), "%q: %v", host, err)
 	}
 }
 
@@ -122,20 +121,15 @@ func TestClientCertificates(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	if status, err := get(clients.Pair(t, "client")); status != 200 || err != nil {
-		t.Errorf("with a certificate: %d, %v", status, err)
-	}
+	status, err := get(clients.Pair(t, "client"))
+	must.True(t, status == 200 && err == nil, "with a certificate: %d, %v", status, err)
 	for name, pairs := range map[string][]tls.Certificate{"no certificate": nil, "another authority's": {streamtest.NewAuthority(t).Pair(t, "client")}} {
-		if status, err := get(pairs...); err == nil {
-			t.Errorf("%s: %d", name, status)
-		}
+		status, err := get(pairs...)
+		must.True(t, err != nil, "%s: %d", name, status)
 	}
 	config.ClientCAFile = config.KeyFile
-	if _, err := serve.Start(config, serve.Service{}, nil); err == nil || !strings.Contains(err.Error(), "client_ca_file") {
-		t.Errorf("a file without a certificate: %v", err)
-	}
+	must.ErrorContains(t, must.Err(serve.Start(config, serve.Service{}, nil)), "client_ca_file", "a file without a certificate")
 	config.CertFile, config.KeyFile, config.Address = "", "", "127.0.0.1:0"
-	if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "client_ca_file: ") {
-		t.Errorf("without TLS: %v", err)
-	}
+	err = config.Check()
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "client_ca_file: "), "without TLS: %v", err)
 }

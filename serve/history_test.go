@@ -56,13 +56,11 @@ func TestHistoryHalves(t *testing.T) {
 		records++
 		h.tick(c)
 		every := uint64(max(h.Every, 1))
-		if n := uint64(len(h.Points)); n != records/every {
-			t.Fatalf("after %d ticks there are %d points at an interval of %d", records, n, every)
-		}
+		n := uint64(len(h.Points))
+		must.Require(t, n == records/every, "after %d ticks there are %d points at an interval of %d", records, n, every)
 		for i, p := range h.Points {
-			if want := every * uint64(i+1); p.Records != want {
-				t.Fatalf("after %d ticks, at an interval of %d, point %d is of record %d, want %d", records, every, i, p.Records, want)
-			}
+			want := every * uint64(i+1)
+			must.Require(t, p.Records == want, "after %d ticks, at an interval of %d, point %d is of record %d, want %d", records, every, i, p.Records, want)
 		}
 	}
 	must.Equal(t, h.Every, 8, "the interval of 5 times as many ticks as points")

@@ -101,18 +101,16 @@ func TestPageFiles(t *testing.T) {
 		if status != 200 || !strings.Contains(text, want) || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") || header.Get("ETag") == "" {
 			t.Errorf("%s: %d %v %.100s", path, status, header, text)
 		}
-		if kind := header.Get("Content-Type"); !strings.HasPrefix(kind, "text/") || strings.HasSuffix(path, ".js") && !strings.Contains(kind, "javascript") {
-			t.Errorf("%s is sent as %q", path, kind)
-		}
+		kind := header.Get("Content-Type")
+		must.True(t, strings.HasPrefix(kind, "text/") && (!strings.HasSuffix(path, ".js") || strings.Contains(kind, "javascript")), "%s is sent as %q", path, kind)
 		if status, text, _ := call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag")); status != 304 || text != "" {
 			t.Errorf("%s again: %d %.100s", path, status, text)
 		}
 		answers(t, 200, "", "GET", url+path, "", "Range", "bytes=9-1")
 	}
 	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
-		if status, text, _ := call(t, "GET", url+path, ""); status != 404 || !strings.HasPrefix(text, `{"error":`) {
-			t.Errorf("%s: %d %.100s", path, status, text)
-		}
+		status, text, _ := call(t, "GET", url+path, "")
+		must.True(t, status == 404 && strings.HasPrefix(text, `{"error":`), "%s: %d %.100s", path, status, text)
 	}
 }
 
@@ -131,9 +129,8 @@ func TestHistorySurvives(t *testing.T) {
 			Marks  []struct{ Kind, Text string }
 		}
 		data := must.Get(os.ReadFile(name))(t)
-		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Points) < round || kept.Points[len(kept.Points)-1].Records != 404 {
-			t.Fatalf("round %d: %v %s", round, err, data)
-		}
+		err := json.Unmarshal(data, &kept)
+		must.Require(t, err == nil && len(kept.Points) >= round && kept.Points[len(kept.Points)-1].Records == 404, "round %d: %v %s", round, err, data)
 		kinds := ""
 		for _, m := range kept.Marks {
 			kinds += m.Kind + " "
@@ -194,13 +191,11 @@ func TestPageInputsInBrowser(t *testing.T) {
 	// The highest threshold predicts almost nothing as positive, the lowest threshold everything.
 	b.until(t, "document.querySelector('#threshold').hidden", false)
 	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
-	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {
-		t.Errorf("from the lowest score on: %s", text)
-	}
+	text := fmt.Sprint(b.value(t, slide+"(1e9)"))
+	must.True(t, strings.Contains(text, "recall 100.0 %") && strings.Contains(text, "error 50.0 %"), "from the lowest score on: %s", text)
 	b.value(t, "document.querySelector('#threshold-best').click()")
-	if text := fmt.Sprint(b.value(t, "document.querySelector('#threshold-table').innerText")); !strings.Contains(text, "error 2.") && !strings.Contains(text, "error 1.") && !strings.Contains(text, "error 0.") {
-		t.Errorf("at the cheapest threshold: %s", text)
-	}
+	text = fmt.Sprint(b.value(t, "document.querySelector('#threshold-table').innerText"))
+	must.True(t, strings.Contains(text, "error 2.") || strings.Contains(text, "error 1.") || strings.Contains(text, "error 0."), "at the cheapest threshold: %s", text)
 	b.value(t, "document.querySelector('#ranges button[data-range=\"60\"]').click()")
 	b.until(t, "document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
 	b.picture(t, "touched")

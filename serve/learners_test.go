@@ -88,9 +88,8 @@ func TestLearners(t *testing.T) {
 		body := decoded(t, &place, "GET", url+"/v1/model/offsets"+query, "")
 		must.True(t, place.Learner == want && place.Events == 24_345, "%q: %s", name, body)
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
-		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
-			t.Errorf("%q: %d, %v", name, status, err)
-		}
+		m, err := served.Decode([]byte(file))
+		must.True(t, status == 200 && err == nil && m.Learner == want, "%q: %d, %v", name, status, err)
 		answers(t, http.StatusNotModified, "", "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag"))
 		if status, _, _ := call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag")); (status == http.StatusNotModified) != (want == "learner") {
 			t.Errorf("the tag of %q is that of learner: %d", name, status)

@@ -135,9 +135,8 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 			}
 			// io.ReadAll allocates five times the size of the body as its buffer grows. Rejecting the request must not
 			// need much more memory.
-			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
-				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
-			}
+			most := uint64(6*len(c.body) + 8<<20)
+			must.True(t, w.status != 413 || allocated <= most, "%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
 		})
 	}
 }
@@ -197,9 +196,7 @@ func unread(t *testing.T, url, request, body string) net.Conn {
 	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
 	c.(*net.TCPConn).SetReadBuffer(4096)
-	if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body)))
 	return c
 }
 
@@ -244,17 +241,15 @@ func TestUnreadModels(t *testing.T) {
 	for metric(t, url, "blankout_model_requests_active") != "4" {
 		time.Sleep(time.Millisecond)
 	}
-	if status, text, header := call(t, "GET", url+"/v1/model", ""); status != 503 || header.Get("Retry-After") == "" {
-		t.Errorf("a fifth at a time: %d %.100s", status, text)
-	}
+	status, text, header := call(t, "GET", url+"/v1/model", "")
+	must.True(t, status == 503 && header.Get("Retry-After") != "", "a fifth at a time: %d %.100s", status, text)
 	answers(t, 200, "", "GET", url+"/v1/model", "", "Accept", "application/json")
 	for metric(t, url, "blankout_model_requests_active") != "0" {
 		time.Sleep(10 * time.Millisecond)
 	}
 	must.Equal(t, metric(t, url, `blankout_model_requests_total{outcome="failed"}`), "4", "failed")
-	if m, err := served.Open(t.Context(), url, served.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
-		t.Errorf("%+v, %v", m, err)
-	}
+	m, err := served.Open(t.Context(), url, served.Options{})
+	must.True(t, err == nil && m.Model.(*model.Linear).Rows.Len() >= 10_000, "%+v, %v", m, err)
 }
 
 // slowly is a client that receives each part of a response after a delay. It receives nothing after the write deadline.

@@ -173,9 +173,8 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	url := start(t, serve.DefaultConfig(), service)
-	if _, served, _ := call(t, "GET", url+"/openapi.json", ""); served != string(text) {
-		t.Error("another document is served")
-	}
+	_, served, _ := call(t, "GET", url+"/openapi.json", "")
+	must.True(t, served == string(text), "another document is served")
 	d := must.Get(documented())(t)
 	var described []string
 	ids := map[string]string{}
@@ -250,8 +249,7 @@ func TestUndocumented(t *testing.T) {
 		body   string
 		fine   bool
 	}{{200, `{"healthy":true}`, true}, {200, `{"healthy":1}`, false}, {200, `{}`, false}, {200, `{"healthy":true,"more":1}`, false}, {418, `{"healthy":true}`, false}} {
-		if wrong := asDocumented(request, c.status, header, []byte(c.body)); (wrong == nil) != c.fine {
-			t.Errorf("%d %s: %v", c.status, c.body, wrong)
-		}
+		wrong := asDocumented(request, c.status, header, []byte(c.body))
+		must.True(t, (wrong == nil) == c.fine, "%d %s: %v", c.status, c.body, wrong)
 	}
 }

@@ -107,9 +107,8 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	server := must.Get(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		if err := server.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		err := server.Close(context.Background())
+		must.True(t, err == nil, "%v", err)
 	})
 	return server.URL()
 }
@@ -141,9 +140,8 @@ func answers(t *testing.T, status int, part, method, url, body string, headers .
 func decoded(t *testing.T, v any, method, url, body string, headers ...string) string {
 	t.Helper()
 	status, text, _ := call(t, method, url, body, headers...)
-	if err := json.Unmarshal([]byte(text), v); err != nil || status != http.StatusOK {
-		t.Fatalf("%s %s %.500s: %d %.500s, %v", method, url, body, status, text, err)
-	}
+	err := json.Unmarshal([]byte(text), v)
+	must.Require(t, err == nil && status == http.StatusOK, "%s %s %.500s: %d %.500s, %v", method, url, body, status, text, err)
 	return text
 }
 
@@ -160,9 +158,8 @@ func TestEndpoints(t *testing.T) {
 			status, text, header := call(t, r.method, url+r.path, r.body)
 			if status != 200 {
 				var e struct{ Error, Where string }
-				if err := json.Unmarshal([]byte(text), &e); err != nil || e.Error == "" || e.Where == "" || header.Get("Content-Type") != "application/json" {
-					t.Errorf("%s %s: %d %q", r.method, r.path, status, text)
-				}
+				err := json.Unmarshal([]byte(text), &e)
+				must.True(t, err == nil && e.Error != "" && e.Where != "" && header.Get("Content-Type") == "application/json", "%s %s: %d %q", r.method, r.path, status, text)
 			}
 			answers = append(answers, fmt.Sprintf("%d %s", status, strings.TrimSpace(text)))
 		}
@@ -196,9 +193,8 @@ func TestStaleness(t *testing.T) {
 	m.Offsets = event.Offsets{{Topic: "t", Next: 12, Records: 12}}
 	status := run.Status{Counts: run.Counts{Learned: 10, HeldOut: 5}, Partitions: []run.PartitionStatus{{Position: event.Position{Topic: "t", Next: 15, Records: 15}}}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }, Model: func() *served.Model { return m }})
-	if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\nblankout_model_staleness_records 3\n") {
-		t.Error(text)
-	}
+	_, text, _ := call(t, "GET", url+"/metrics", "")
+	must.True(t, strings.Contains(text, "\nblankout_model_staleness_records 3\n"), "%v", text)
 }
 
 // TestFailingPartitions checks that partitions that cannot be read make a running service not ready.
@@ -463,9 +459,8 @@ func TestThreshold(t *testing.T) {
 		}
 	}
 	decoded(t, &answer, "POST", url+"/v1/predict?explain=2", `{"word":"yes1","x":1}`)
-	if p := answer.Predictions[0]; p.Class != "no" || p.Scores[0] <= 0 || p.Probability >= 0.5 || len(p.Explanation) != 2 || p.Explanation[0].Feature != "word=yes1" {
-		t.Errorf("%+v", p)
-	}
+	p := answer.Predictions[0]
+	must.True(t, p.Class == "no" && p.Scores[0] > 0 && p.Probability < 0.5 && len(p.Explanation) == 2 && p.Explanation[0].Feature == "word=yes1", "%+v", p)
 	answers(t, 400, "", "POST", url+"/v1/predict?explain=1000000", `{}`)
 }
 
@@ -681,9 +676,8 @@ func TestEvents(t *testing.T) {
 		}
 		Refused_by map[string]uint64
 	}
-	if err := json.Unmarshal([]byte(data["status"]), &status); err != nil || !strings.HasPrefix(data["history"], "[") {
-		t.Fatalf("%v: %v", data, err)
-	}
+	err := json.Unmarshal([]byte(data["status"]), &status)
+	must.Require(t, err == nil && strings.HasPrefix(data["history"], "["), "%v: %v", data, err)
 	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 7 || len(status.Partitions) != 1 ||
 		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
 		t.Errorf("%+v", status)
@@ -725,13 +719,11 @@ func TestCheck(t *testing.T) {
 	} {
 		c := serve.DefaultConfig()
 		c.Address = address
-		if err := c.Check(); (err == nil) != ok {
-			t.Errorf("%q: %v", address, err)
-		}
+		err := c.Check()
+		must.True(t, (err == nil) == ok, "%q: %v", address, err)
 		c.Public = true
-		if err := c.Check(); err != nil && slices.Contains([]string{":80", "0.0.0.0:80", "example.com:80"}, address) {
-			t.Errorf("%q in public: %v", address, err)
-		}
+		err = c.Check()
+		must.True(t, err == nil || !slices.Contains([]string{":80", "0.0.0.0:80", "example.com:80"}, address), "%q in public: %v", address, err)
 	}
 }
 

@@ -57,9 +57,8 @@ func TestFigure(t *testing.T) {
 				}
 			}
 			for i, s := range f.Series {
-				if c := f.color(i); found[c] < 40 {
-					t.Errorf("series %q: %d pixels of its color", s.Name, found[c])
-				}
+				c := f.color(i)
+				must.True(t, found[c] >= 40, "series %q: %d pixels of its color", s.Name, found[c])
 			}
 			words := texts(t, files[0][".svg"])
 			want := append([]string{f.Title, f.X, f.Y}, f.Categories...)
@@ -99,11 +98,7 @@ func TestFigureRefuses(t *testing.T) {
 		"0 upper bounds":          {Series: []Series{{Y: []float64{1, 2}, Low: []float64{1, 2}}}},
 		"has no place on a logar": {LogY: true, Series: []Series{{Y: []float64{1, 0}}}},
 	} {
-		if err := f.Save(base); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		must.ErrorContains(t, f.Save(base), want)
 	}
-	if err := new(Figure).SaveAs(base + ".gif"); err == nil {
-		t.Error("a figure without a known ending was saved")
-	}
+	must.Fails(t, new(Figure).SaveAs(base+".gif"), "a figure without a known ending was saved")
 }

@@ -113,9 +113,8 @@ func TestWorst(t *testing.T) {
 						x.Value[i] = 0
 					}
 				}
-				if got := margin(x, e.Label); math.Abs(got-want) > 1e-12 {
-					t.Fatalf("%d classes, K=%d, example %d: margin %g, the lowest is %g", classes, k, n, got, want)
-				}
+				got := margin(x, e.Label)
+				must.Require(t, math.Abs(got-want) <= 1e-12, "%d classes, K=%d, example %d: margin %g, the lowest is %g", classes, k, n, got, want)
 			}
 		}
 	}
@@ -140,9 +139,8 @@ func TestRandom(t *testing.T) {
 				}
 			}
 		}
-		if fraction := float64(dead) / float64(all); math.Abs(fraction-0.3) > 0.02 {
-			t.Errorf("a share of %g died", fraction)
-		}
+		fraction := float64(dead) / float64(all)
+		must.True(t, math.Abs(fraction-0.3) <= 0.02, "a share of %g died", fraction)
 	}
 }
 
@@ -225,9 +223,7 @@ func TestGroupsWithSplines(t *testing.T) {
 		Groups{Fraction: 0.5}.Kill(&e)
 		must.True(t, e.Dead[2] == e.Dead[0], "event %d: dead are %v", e.Number, e.Dead)
 	}
-	if n := e.grouping.Len(); n != 2 {
-		t.Errorf("%d groups, want g and that of column 2", n)
-	}
+	must.Equal(t, e.grouping.Len(), 2, "groups, want g and that of column 2")
 }
 
 // TestAdditive checks that the noise has the configured standard deviation, and is the same for every subject.
@@ -247,9 +243,8 @@ func TestAdditive(t *testing.T) {
 			sum, square, all = sum+d, square+d*d, all+1
 		}
 	}
-	if mean, sd := sum/all, math.Sqrt(square/all); math.Abs(mean) > 0.02 || math.Abs(sd-0.7) > 0.02 {
-		t.Errorf("mean %g, deviation %g", mean, sd)
-	}
+	mean, sd := sum/all, math.Sqrt(square/all)
+	must.True(t, math.Abs(mean) <= 0.02 && math.Abs(sd-0.7) <= 0.02, "mean %g, deviation %g", mean, sd)
 }
 
 func TestParse(t *testing.T) {
@@ -265,9 +260,8 @@ func TestParse(t *testing.T) {
 	}
 	for _, s := range []string{"", "random", "random:1", "random:NaN", "worst:-1", "worst:x", "burst", "burst:1", "none:1", "group:", "block:0,0,0,1", "block:1,2",
 		"drift:1,2", "drift:x:1", "stuck:1", "noise:-1", "group:1@5-5", "group:1@50%-101%", "group:1@5", "group:1@5%-9", "nothing:1"} {
-		if n, err := Parse(s); err == nil {
-			t.Errorf("Parse(%q) = %v, want an error", s, n)
-		}
+		n, err := Parse(s)
+		must.True(t, err != nil, "Parse(%q) = %v, want an error", s, n)
 	}
 }
 
@@ -286,9 +280,8 @@ func TestParseFamily(t *testing.T) {
 		must.True(t, err == nil && fmt.Sprint(f.Levels) == want, "ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
 	}
 	for _, s := range []string{"random:0..1/0.1", "random:0.5,x", "worst:1..0", "worst:0..9/0", "worst:0..1e9"} {
-		if f, err := ParseFamily(s); err == nil {
-			t.Errorf("ParseFamily(%q) = %v, want an error", s, f.Levels)
-		}
+		f, err := ParseFamily(s)
+		must.True(t, err != nil, "ParseFamily(%q) = %v, want an error", s, f.Levels)
 	}
 }
 
@@ -307,11 +300,8 @@ func TestWithNothing(t *testing.T) {
 		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
 	} {
 		f := must.Get(ParseFamily(s))(t)
-		if got := fmt.Sprint(f.WithNothing().Levels); got != want {
-			t.Errorf("%s has the levels %s, want %s", s, got, want)
-		}
+		must.Equal(t, fmt.Sprint(f.WithNothing().Levels), want, s, "has the levels")
 	}
-	if f := (Family{Name: "group:*"}).WithNothing(); f.Levels != nil {
-		t.Errorf("%+v", f)
-	}
+	f := (Family{Name: "group:*"}).WithNothing()
+	must.True(t, f.Levels == nil, "%+v", f)
 }

@@ -78,9 +78,8 @@ func TestRegressionClosedForm(t *testing.T) {
 		if len(squares) != repeat || math.Abs(mean-want) > 3*se || se > 0.02*want {
 			t.Errorf("%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
 		}
-		if got, _, _ := meanAndBounds(p.Errors); float64(p.RMSE) != got || p.ClassErrors != nil {
-			t.Errorf("RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
-		}
+		got, _, _ := meanAndBounds(p.Errors)
+		must.True(t, float64(p.RMSE) == got && p.ClassErrors == nil, "RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
 	}
 }
 
@@ -148,9 +147,8 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	var table, text bytes.Buffer
 	must.Do(t, first.WriteCSV(&table))
-	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted" {
-		t.Error(header)
-	}
+	header, _, _ := strings.Cut(table.String(), "\n")
+	must.True(t, header == "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted", "%v", header)
 	must.Do(t, first.WriteTable(&text))
 	for _, want := range []string{"rmse", "mae", "+Inf"} {
 		must.True(t, strings.Contains(text.String(), want), "no %q in %s", want, &text)
@@ -168,7 +166,5 @@ func TestNumbersFiles(t *testing.T) {
 	classes, more := stream(2, 60, 1)
 	_, err := r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
 	must.True(t, err != nil && strings.Contains(err.Error(), "m predicts numbers and c classes"), "%v", err)
-	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0); err == nil {
-		t.Error("mistakes of numbers")
-	}
+	must.Fails(t, must.Err(Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0)), "mistakes of numbers")
 }

@@ -48,13 +48,11 @@ func TestReplay(t *testing.T) {
 				wrong++
 			}
 		}
-		if want := 100 * wrong / 600; math.Abs(p.Errors[repeat]-want) > 1e-9 {
-			t.Errorf("%s, repetition %d: error %g, want %g", p.Nightmare, repeat, p.Errors[repeat], want)
-		}
+		want := 100 * wrong / 600
+		must.True(t, math.Abs(p.Errors[repeat]-want) <= 1e-9, "%s, repetition %d: error %g, want %g", p.Nightmare, repeat, p.Errors[repeat], want)
 	}
-	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
-		t.Errorf("%+v", p)
-	}
+	mean, low, high := meanAndBounds(p.Errors)
+	must.True(t, p.Error == mean && *p.Low == low && *p.High == high && math.Abs(p.Deleted-50) <= 2, "%+v", p)
 	// The model from which the labels were computed can be wrong only on damaged events.
 	window := result.Curves[2*(2+2)].Points[0]
 	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
@@ -135,9 +133,8 @@ func TestDead(t *testing.T) {
 		}
 	}
 	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
-	if _, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("a group that nothing belongs to: %v", err)
-	}
+	_, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
+	must.True(t, err != nil && strings.Contains(err.Error(), "nobody"), "a group that nothing belongs to: %v", err)
 }
 
 // TestSilentLoss checks which subjects the report names. It names the subject with the largest increase of the error
@@ -161,9 +158,7 @@ func TestSilentLoss(t *testing.T) {
 		"a at random:0.5: 18.0 % error if features are dead, 10.0 % error if they are declared missing; learner.silent_missing = 0.5 learns for dead features",
 		"",
 	} {
-		if got := r.SilentLoss().String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, r.SilentLoss().String(), want)
 		if r.Curves = r.Curves[:3]; i == 1 {
 			r.Curves[2] = spline("a", false, dead, 9, 10.9, 20.9)
 		}
@@ -184,7 +179,5 @@ func TestSilentLoss(t *testing.T) {
 	}
 	r.Numbers = false
 	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, dead, 2, 21, 40)}
-	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, r.SilentLoss().String(), "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing")
 }

@@ -202,12 +202,10 @@ func TestHandMadeResponses(t *testing.T) {
 				end = test.log.stable
 			}
 			must.Equal(t, c.position["t/0"], end, "position", c.position)
-			if n := len(test.log.batches); test.log.fetches > n+4 {
-				t.Errorf("%d fetches for %d batches", test.log.fetches, n)
-			}
-			if r := c.Stats().Retries; len(r) > 0 {
-				t.Errorf("retries %v", r)
-			}
+			n := len(test.log.batches)
+			must.True(t, test.log.fetches <= n+4, "%d fetches for %d batches", test.log.fetches, n)
+			r := c.Stats().Retries
+			must.True(t, len(r) <= 0, "retries %v", r)
 			c.Close()
 		})
 	}
@@ -251,9 +249,8 @@ func TestCorruptBatch(t *testing.T) {
 			case test.err != "" && (!errors.As(err, &corrupt) || corrupt.Offset != 1 || !strings.Contains(err.Error(), test.err)):
 				t.Errorf("error %v, want a CorruptBatchError at offset 1 with %q", err, test.err)
 			}
-			if _, again := c.until(1); again != err {
-				t.Errorf("the error after %v is %v", err, again)
-			}
+			_, again := c.until(1)
+			must.True(t, again == err, "the error after %v is %v", err, again)
 			must.Equal(t, c.Stats().Retries["corrupt-batch"], test.retries, "retries")
 			c.Close()
 		})
@@ -293,9 +290,8 @@ func TestStaleEnd(t *testing.T) {
 		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
 			t.Errorf("late %v: %q, %v", late, values(records), err)
 		}
-		if n := c.Stats().Retries; n["end-before-offset"] == 0 || n["offset-reset"] > 0 {
-			t.Errorf("late %v: %v", late, n)
-		}
+		n := c.Stats().Retries
+		must.True(t, n["end-before-offset"] != 0 && n["offset-reset"] <= 0, "late %v: %v", late, n)
 		c.Close()
 	}
 }
@@ -422,9 +418,8 @@ func TestLeaderMoves(t *testing.T) {
 	b := startCluster(t, 3, 1)
 	c := steady(t, b, 300, func(*ConnectConfig) {}, func(round int) {
 		if round%6 == 0 {
-			if err := b.cluster.MoveTopicPartition("t", 0, int32(round/6%3)); err != nil {
-				t.Error(err)
-			}
+			err := b.cluster.MoveTopicPartition("t", 0, int32(round/6%3))
+			must.True(t, err == nil, "%v", err)
 		}
 	})
 	if n := c.Stats().Retries["not-leader"]; n == 0 {
@@ -516,9 +511,8 @@ func TestHungBroker(t *testing.T) {
 			time.AfterFunc(500*time.Millisecond, n.hang.Unlock)
 		}
 	})
-	if s := c.Stats(); s.Retries["timeout"] == 0 || s.Partitions[0].Failing != "" {
-		t.Errorf("stats %+v", s)
-	}
+	s := c.Stats()
+	must.True(t, s.Retries["timeout"] != 0 && s.Partitions[0].Failing == "", "stats %+v", s)
 	n.hang.Lock()
 	defer n.hang.Unlock()
 	streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing == "timeout" }, "Failing")
@@ -607,9 +601,8 @@ func TestFirstCommit(t *testing.T) {
 	})
 	o := streamtest.From("t", 0, 17)
 	must.Do(t, c.Commit(t.Context(), "g", o))
-	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
-		t.Errorf("%v, %+v", refusals, info)
-	}
+	info := b.cluster.GroupInfo("g")
+	must.True(t, len(refusals) <= 0 && info != nil && info.Commits["t"][0].Offset == 17, "%v, %+v", refusals, info)
 	refusals = []int16{30} // error code: not authorized, so waiting does not help
 	must.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
 }
@@ -652,9 +645,8 @@ func TestReadAhead(t *testing.T) {
 	}
 	for i := 0; ; i++ {
 		k := i % len(ring)
-		if now := print(&ring[k]); now != copies[k] {
-			t.Fatalf("batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
-		}
+		now := print(&ring[k])
+		must.Require(t, now == copies[k], "batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
 		if err := c.Next(t.Context(), &ring[k]); err == io.EOF {
 			break
 		} else if err != nil {

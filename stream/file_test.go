@@ -218,9 +218,7 @@ func TestFileSkip(t *testing.T) {
 			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
 		}
 	}
-	if _, _, err := readAll(path, c, 0, 1e6); err == nil || !strings.Contains(err.Error(), "before line 1000001") {
-		t.Error("skipped past the end:", err)
-	}
+	must.ErrorContains(t, must.Err2(readAll(path, c, 0, 1e6)), "before line 1000001", "skipped past the end:")
 }
 
 // TestFileAhead checks that lines decoded on any number of threads equal sequentially decoded lines, including classes,
@@ -280,17 +278,14 @@ func TestStandardInput(t *testing.T) {
 		}
 		var b event.Batch
 		ctx, cancel := context.WithCancel(context.Background())
-		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 2 || b.Topic != "stdin" {
-			t.Fatalf("%v, %d examples of %s", err, len(b.Examples), b.Topic)
-		}
+		err := f.Next(ctx, &b)
+		must.Require(t, err == nil && len(b.Examples) == 2 && b.Topic == "stdin", "%v, %d examples of %s", err, len(b.Examples), b.Topic)
 		io.WriteString(out, ":1\n")
-		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Offset != 2 {
-			t.Fatalf("%v, %d examples", err, len(b.Examples))
-		}
+		err = f.Next(ctx, &b)
+		must.Require(t, err == nil && len(b.Examples) == 1 && b.Examples[0].Offset == 2, "%v, %d examples", err, len(b.Examples))
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := f.Next(ctx, &b); !errors.Is(err, context.Canceled) {
-			t.Fatal("canceled:", err)
-		}
+		err = f.Next(ctx, &b)
+		must.Require(t, errors.Is(err, context.Canceled), "canceled: %v", err)
 		out.Close()
 		must.Do(t, f.Close())
 	}
@@ -328,9 +323,8 @@ func records(t *testing.T, path string) (out []string) {
 	for {
 		var r record.Record
 		if err := in.Next(&r); err == io.EOF {
-			if read, size := in.Progress(); read != size {
-				t.Errorf("%s: read %d of %d bytes", path, read, size)
-			}
+			read, size := in.Progress()
+			must.True(t, read == size, "%s: read %d of %d bytes", path, read, size)
 			return out
 		} else if err != nil {
 			t.Fatal(err)
@@ -402,9 +396,8 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 			t.Fatal(err)
 		}
 		for i := range b.Examples {
-			if e := &b.Examples[i]; e.Refused != nil || e.Features.Len() != 1 {
-				t.Errorf("%+v", e)
-			}
+			e := &b.Examples[i]
+			must.True(t, e.Refused == nil && e.Features.Len() == 1, "%+v", e)
 			offsets = append(offsets, b.Examples[i].Offset)
 		}
 		if n := len(b.Examples); n > 0 && b.Next != b.Examples[n-1].Offset+1 {
@@ -548,9 +541,8 @@ func TestEndlessFile(t *testing.T) {
 		c := record.DefaultConfig()
 		c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if _, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), event.Offsets{{Topic: "/dev/zero", Next: 7}}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s, stepping over what was learned: %v", format, err)
-		}
+		_, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), event.Offsets{{Topic: "/dev/zero", Next: 7}})
+		must.True(t, errors.Is(err, context.DeadlineExceeded), "%s, stepping over what was learned: %v", format, err)
 		cancel()
 	}
 }

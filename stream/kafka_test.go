@@ -179,9 +179,8 @@ func TestProduceConsume(t *testing.T) {
 			partition := map[string]int32{} // partition by key
 			last := map[string]int64{}
 			for _, r := range records {
-				if p, ok := partition[r.key]; ok && p != r.partition {
-					t.Errorf("key %s in partitions %d and %d", r.key, p, r.partition)
-				}
+				p, ok := partition[r.key]
+				must.True(t, !ok || p == r.partition, "key %s in partitions %d and %d", r.key, p, r.partition)
 				partition[r.key] = r.partition
 				must.True(t, r.time > last[r.key], "key %s: time %d after %d", r.key, r.time, last[r.key])
 				last[r.key] = r.time
@@ -273,9 +272,8 @@ func TestConsumeBetween(t *testing.T) {
 		})
 	}
 	var out *OffsetOutOfRangeError
-	if _, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "offset:201" }); !errors.As(err, &out) || out.Offset != 201 {
-		t.Errorf("a start beyond the end: %v", err)
-	}
+	_, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "offset:201" })
+	must.True(t, errors.As(err, &out) && out.Offset == 201, "a start beyond the end: %v", err)
 }
 
 func TestConsumeTail(t *testing.T) {
@@ -431,7 +429,6 @@ func TestLagWhileNothingIsRead(t *testing.T) {
 		must.Require(t, ctx.Err() == nil, "the end is not found")
 		time.Sleep(5 * time.Millisecond)
 	}
-	if p := c.Stats().Partitions[0]; p.Lag != 3100 {
-		t.Errorf("%+v", p)
-	}
+	p := c.Stats().Partitions[0]
+	must.True(t, p.Lag == 3100, "%+v", p)
 }

@@ -188,17 +188,14 @@ func TestReplacedFile(t *testing.T) {
 			}
 			return n, nil
 		}
-		if n, err := read(); n != 2 || err != nil {
-			t.Errorf("%s: %d records, %v", test.name, n, err)
-		}
+		n, err := read()
+		must.True(t, n == 2 && err == nil, "%s: %d records, %v", test.name, n, err)
 		must.Do(t, os.WriteFile(path, []byte(test.other), 0o600))
 		var replaced *ReplacedError
-		if _, err := read(); !errors.As(err, &replaced) {
-			t.Errorf("%s, %q in place of %q: %v", test.name, test.other, test.first, err)
-		}
+		_, err = read()
+		must.True(t, errors.As(err, &replaced), "%s, %q in place of %q: %v", test.name, test.other, test.first, err)
 		must.Do(t, os.WriteFile(path, []byte(test.first+test.grown), 0o600))
-		if n, err := read(); n != 1 || err != nil {
-			t.Errorf("%s, grown: %d records, %v", test.name, n, err)
-		}
+		n, err = read()
+		must.True(t, n == 1 && err == nil, "%s, grown: %d records, %v", test.name, n, err)
 	}
 }

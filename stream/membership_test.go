@@ -230,9 +230,8 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	must.Fails(t, must.Err(m.Next(short)), "joining without a response")
 	cancel()
 	n.hang.Unlock()
-	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
-		t.Errorf("%+v, %v", g, err)
-	}
+	g, err = m.Next(t.Context())
+	must.True(t, err == nil && len(g.Partitions) == 3, "%+v, %v", g, err)
 	must.Do(t, m.Leave(t.Context()))
 }
 
@@ -263,9 +262,8 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	cutting.Wait()
 	before := g.rounds["a"]
 	time.Sleep(time.Second) // time for four heartbeats
-	if g.settle(2, 6); g.rounds["a"] != before {
-		t.Error("a rebalance without a cause")
-	}
+	g.settle(2, 6)
+	must.True(t, g.rounds["a"] == before, "a rebalance without a cause")
 	must.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
 }
 
@@ -356,27 +354,21 @@ func TestMembershipRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for group := b.cluster.GroupInfo("g"); group == nil || group.State != "Stable"; group = b.cluster.GroupInfo("g") {
-		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("the other program has not joined: %+v", group)
-		}
+		time.Sleep(10 * time.Millisecond)
+		must.Require(t, ctx.Err() == nil, "the other program has not joined: %+v", group)
 	}
 	m := newMembership(t, memberConfig(t, b, nil))
-	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program uses this group name") {
-		t.Errorf("beside another program: %v", err)
-	}
+	must.ErrorContains(t, must.Err(m.Next(ctx)), "another program uses this group name", "beside another program")
 	must.Do(t, m.Leave(ctx))
-	if _, err := NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} })); err == nil || !strings.Contains(err.Error(), "create it") {
-		t.Errorf("without the topic: %v", err)
-	}
+	must.ErrorContains(t, must.Err(NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} }))), "create it", "without the topic")
 	for _, edit := range []func(*MembershipConfig){
 		func(c *MembershipConfig) { c.Group = "" },
 		func(c *MembershipConfig) { c.Topics = nil },
 		func(c *MembershipConfig) { c.SessionTimeout = 0 },
 		func(c *MembershipConfig) { c.RebalanceTimeout = c.SessionTimeout - 1 },
 	} {
-		if c := memberConfig(t, b, edit); c.Check() == nil {
-			t.Errorf("%+v passes", c)
-		}
+		c := memberConfig(t, b, edit)
+		must.True(t, c.Check() != nil, "%+v passes", c)
 	}
 }
 
@@ -414,9 +406,8 @@ func TestSticky(t *testing.T) {
 			member := fmt.Sprint("m", i)
 			least, most = min(least, len(given[member])), max(most, len(given[member]))
 			for _, p := range given[member] {
-				if other, ok := seen[p]; ok {
-					t.Fatalf("%v is given to %s and %s", p, other, member)
-				}
+				other, ok := seen[p]
+				must.Require(t, !ok, "%v is given to %s and %s", p, other, member)
 				seen[p] = member
 				if slices.Contains(owned[member], p) {
 					kept++
@@ -486,7 +477,6 @@ func TestDistributeShards(t *testing.T) {
 	must.True(t, units == 3 && moved == 1, "%d shards, %d moved to a third member", units, moved)
 	more["u"] = nil
 	last, _ := c.distribute(all, more)
-	if of(last); len(last["u"]) > 0 {
-		t.Errorf("a fourth member gets %v", last["u"])
-	}
+	of(last)
+	must.True(t, len(last["u"]) <= 0, "a fourth member gets %v", last["u"])
 }

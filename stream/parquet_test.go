@@ -261,9 +261,8 @@ func TestParquetAmplifiers(t *testing.T) {
 			p.Close()
 		}
 		runtime.ReadMemStats(&after)
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
-			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
-		}
+		took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data))
+		must.True(t, took <= most, "%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
 		must.True(t, n == c.rows && (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%s: %d rows, %v", c.name, n, err)
 	}
 }
@@ -281,9 +280,8 @@ func TestParquetPageSize(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		must.ErrorIs(t, checkPage(file, 0, head, codec.CompressionCodec()), errPageSize, codec)
-		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 40<<20 {
-			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
-		}
+		runtime.ReadMemStats(&after)
+		must.True(t, after.TotalAlloc-before.TotalAlloc <= 40<<20, "%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
 		head.packed = false
 		must.Do(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
 	}
@@ -395,9 +393,8 @@ func TestParquetLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b.Examples {
-				if r := b.Examples[i].Refused; r != nil {
-					t.Error(r)
-				}
+				r := b.Examples[i].Refused
+				must.True(t, r == nil, "%v", r)
 			}
 		}
 	}

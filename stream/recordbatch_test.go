@@ -3,7 +3,6 @@ package stream
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -107,9 +106,8 @@ func TestParseBatchErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
-	if _, rest, err := parseBatch(append(slices.Clone(good), 1, 2, 3)); err != nil || len(rest) != 3 {
-		t.Errorf("good batch: %v, %d bytes after it", err, len(rest))
-	}
+	_, rest, err := parseBatch(append(slices.Clone(good), 1, 2, 3))
+	must.True(t, err == nil && len(rest) == 3, "good batch: %v, %d bytes after it", err, len(rest))
 }
 
 func pack(t testing.TB, codec int8, data []byte) []byte {
@@ -133,13 +131,9 @@ func TestUnpack(t *testing.T) {
 			must.True(t, err == nil && bytes.Equal(got, data), "codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
 		}
 		packed := pack(t, codec, long)
-		if _, err := u.unpack(codec, packed[:len(packed)/2]); err == nil {
-			t.Errorf("codec %d: half of the data unpacks", codec)
-		}
+		must.Fails(t, must.Err(u.unpack(codec, packed[:len(packed)/2])), "codec", codec, "half of the data unpacks")
 		bomb := pack(t, codec, make([]byte, 8<<20+1))
-		if _, err := u.unpack(codec, bomb); !errors.Is(err, errUnpacked) {
-			t.Errorf("codec %d: %d bytes that unpack to more than the limit: %v", codec, len(bomb), err)
-		}
+		must.ErrorIs(t, must.Err(u.unpack(codec, bomb)), errUnpacked, "codec", codec, len(bomb), "bytes that unpack to more than the limit")
 	}
 	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("bare snappy block: %v", err)
@@ -294,9 +288,8 @@ func FuzzResponse(f *testing.F) {
 		x.set("t", 0, next, 1, 1, true)
 		x.version, x.body = 11, b
 		var r fetchResponse
-		if err := x.parse(&r); err == nil && len(r.records) > len(b) {
-			t.Errorf("%d bytes of records in a response of %d", len(r.records), len(b))
-		}
+		err := x.parse(&r)
+		must.True(t, err != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))
 	})
 }
 

@@ -220,9 +220,8 @@ func within(t *testing.T, a amplifier, little, much int64) {
 	if longtest.Race { // the race detector keeps shadow memory of allocations
 		allowed += 64 << 20
 	}
-	if most := little + 64<<20 + 8*int64(len(a.data)) + allowed; much > most {
-		t.Errorf("%s, %d bytes: took %d MB, of few events %d MB, want %d MB at most", a.name, len(a.data), much>>20, little>>20, most>>20)
-	}
+	most := little + 64<<20 + 8*int64(len(a.data)) + allowed
+	must.True(t, much <= most, "%s, %d bytes: took %d MB, of few events %d MB, want %d MB at most", a.name, len(a.data), much>>20, little>>20, most>>20)
 }
 
 // TestDecodeAmplifier runs in a child process of TestAmplifiers. It decodes its input as a record of a format that

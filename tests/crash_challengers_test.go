@@ -90,17 +90,15 @@ func killPromoted(t *testing.T, l *learner) {
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
-	if status, text := promote("nobody"); status != http.StatusNotFound || !strings.Contains(text, "alike") {
-		t.Errorf("nobody: %d %s", status, text)
-	}
+	status, text := promote("nobody")
+	must.True(t, status == http.StatusNotFound && strings.Contains(text, "alike"), "nobody: %d %s", status, text)
 	if status, text := promote("alike"); status != http.StatusOK {
 		t.Fatalf("%d %s\n%s", status, text, l.log())
 	}
 	must.Do(t, c.Process.Kill())
 	_ = c.Wait()
-	if leader := l.leader(t); leader != "alike" {
-		t.Fatalf("%s is the leader after the kill", leader)
-	}
+	leader := l.leader(t)
+	must.Require(t, leader == "alike", "%s is the leader after the kill", leader)
 	l.flags = append(flags, "--max-events=1")
 	l.finish(t)
 	must.Equal(t, l.leader(t), "alike", "the leader after the restart")

@@ -332,9 +332,8 @@ func (l *learner) expect(t *testing.T, topic string) {
 	if len(offsets) != int(want.partitions) || records != uint64(want.records) || events != uint64(want.records-refused) {
 		t.Fatalf("%s: %+v, %d events", topic, offsets, events)
 	}
-	if n := len(l.deadLetters(t)); n != refused {
-		t.Fatalf("%s: %d dead letters", topic, n)
-	}
+	n := len(l.deadLetters(t))
+	must.Require(t, n == refused, "%s: %d dead letters", topic, n)
 }
 
 // countOf returns the number in an environment variable, or otherwise if the variable is not set.
@@ -461,9 +460,8 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "short", reference)
 	_, _, events := l.state(t)
-	if got := look("at the end"); got != events || versions["topic"] == 0 || versions["topic"] != versions["file"] {
-		t.Errorf("published %d of %d events, versions %v", got, events, versions)
-	}
+	got := look("at the end")
+	must.True(t, got == events && versions["topic"] != 0 && versions["topic"] == versions["file"], "published %d of %d events, versions %v", got, events, versions)
 }
 
 // crashRefreshing kills the program during an IRLS step, between two outputs. The checkpoint must hold the state before
@@ -496,9 +494,8 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 		l.failAt(t, what, false)
 	}
 	l.finish(t)
-	if _, got, events := l.state(t); !slices.Equal(got, want) || events != wantEvents {
-		t.Errorf("counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
-	}
+	_, got, events := l.state(t)
+	must.True(t, slices.Equal(got, want) && events == wantEvents, "counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Errorf("%d different dead letters, want %d", len(got), len(want))
 	}

@@ -162,7 +162,6 @@ func goOn(t *testing.T, path string) {
 	for range 200 { // until after the next IRLS step
 		l.Learn(&e, nil)
 	}
-	if m := l.Report(); m.Events != 450 || m.RefreshFailures > 0 {
-		t.Errorf("%s: gone on with: %+v", path, m)
-	}
+	m := l.Report()
+	must.True(t, m.Events == 450 && m.RefreshFailures <= 0, "%s: gone on with: %+v", path, m)
 }

@@ -260,9 +260,8 @@ func (k *kafkaTest) logStart(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
 	from := streamtest.From(topic, 0, 1)
 	var out *stream.OffsetOutOfRangeError
-	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &out) || out.Offset != 1 || out.Start != 3 || out.End != 5 {
-		t.Errorf("error %v", err)
-	}
+	_, _, err := k.consumer(t, topic, from, nil)
+	must.True(t, errors.As(err, &out) && out.Offset == 1 && out.Start == 3 && out.End == 5, "error %v", err)
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "earliest" }), "0/3:d", "0/4:e")
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "latest" }))
 
@@ -397,9 +396,8 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	var got []string
 	more := func(n int) {
 		part, err := read(t, c, d, n)
-		if got = append(got, part...); err != nil {
-			t.Fatalf("after %d records: %v", len(got), err)
-		}
+		got = append(got, part...)
+		must.Require(t, err == nil, "after %d records: %v", len(got), err)
 	}
 	for _, disturb := range []func(){
 		func() { k.stop(t); k.start(t) },
@@ -467,9 +465,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 func (k *kafkaTest) joined(t *testing.T) {
 	kills := countOf(t, "BLANKOUT_CRASH_LABELS", 24)
 	forever := "-1" // the events are from 2023
-	if _, err := k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers")))
 	fillJoin(t, []string{k.plain}, 4_000)
 	crashJoin(t, buildProgram(t), k.plain, kills)
 }
@@ -589,9 +585,8 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
 	details, err := k.admin.ListTopics(t.Context(), topic)
 	id := details[topic].ID
-	if is := base64.RawURLEncoding.EncodeToString(id[:]); err != nil || is != anew.Is {
-		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, is, err)
-	}
+	is := base64.RawURLEncoding.EncodeToString(id[:])
+	must.True(t, err == nil && is == anew.Is, "id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	var from event.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
 	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {

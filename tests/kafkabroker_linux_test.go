@@ -307,9 +307,8 @@ func (b *kafkaBroker) ready(ctx context.Context) error {
 
 func (b *kafkaBroker) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := b.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
+	err := b.process.Process.Signal(signal)
+	must.True(t, err == nil || errors.Is(err, os.ErrProcessDone), "%v", err)
 	<-b.exited
 	b.process = nil
 }

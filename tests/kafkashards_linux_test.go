@@ -43,9 +43,7 @@ func TestKafkaShardsBrokers(t *testing.T) {
 	client := streamtest.Client(t, brokers, kgo.RequestTimeoutOverhead(2*time.Second))
 	admin := kadm.NewClient(client)
 	enough := "2" // in-sync replicas of three, so that no acknowledged record is lost
-	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events")))
 	crashShards(t, brokers, nil, partitions, kills,
 		func(r *rand.Rand) (string, func()) { moveLeaders(t, admin); return "leaders moved", func() {} },
 		func(r *rand.Rand) (string, func()) {

@@ -182,12 +182,10 @@ func TestLearnOverHTTP(t *testing.T) {
 	must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
 	run.Dir = t.TempDir() // a directory without a configuration
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if got, want := l.exported(t, "checkpoints"), l.exported(t, "other"); !bytes.Equal(got, want) {
-		t.Error("the weights are not those of a learner that read the events from a file")
-	}
+	out, err := run.CombinedOutput()
+	must.Require(t, err == nil, "%v: %s", err, out)
+	got, want := l.exported(t, "checkpoints"), l.exported(t, "other")
+	must.True(t, bytes.Equal(got, want), "the weights are not those of a learner that read the events from a file")
 	t.Logf("%d kills, %d events in %d requests, %d of them acknowledged when they came again", kills, next, len(all), again)
 }
 

@@ -55,9 +55,8 @@ func TestNemesis(t *testing.T) {
 	must.Require(t, err == nil && length >= time.Minute, "BLANKOUT_NEMESIS=%q: want a duration of at least 1m", text)
 	seed := uint64(1)
 	if text := os.Getenv("BLANKOUT_NEMESIS_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("BLANKOUT_NEMESIS_SEED=%q: want a number", text)
-		}
+		seed, err = strconv.ParseUint(text, 10, 64)
+		must.Require(t, err == nil, "BLANKOUT_NEMESIS_SEED=%q: want a number", text)
 	}
 	n := newNemesis(t, seed)
 	n.start(t)
@@ -182,9 +181,8 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		plain, proxied = append(plain, b.plain), append(proxied, strconv.Quote(b.proxy))
 	}
 	var err error
-	if n.direct, err = kgo.NewClient(kgo.SeedBrokers(plain...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	n.direct, err = kgo.NewClient(kgo.SeedBrokers(plain...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second))
+	must.Require(t, err == nil, "%v", err)
 	t.Cleanup(n.direct.Close)
 	n.admin = kadm.NewClient(n.direct)
 	enough, forever, compact := "2", "-1", "compact"
@@ -444,9 +442,8 @@ func (n *nemesis) immutable(t *testing.T, on bool) {
 		if _, err := os.Stat(dir); err != nil {
 			continue
 		}
-		if out, err := exec.Command("chattr", flag, dir).CombinedOutput(); err != nil && on {
-			t.Errorf("chattr: %v\n%s", err, out)
-		}
+		out, err := exec.Command("chattr", flag, dir).CombinedOutput()
+		must.True(t, err == nil || !on, "chattr: %v\n%s", err, out)
 	}
 }
 
@@ -494,9 +491,8 @@ func (n *nemesis) start(t *testing.T) {
 // end sends a signal to the program, and records the signal and the time.
 func (n *nemesis) end(t *testing.T, s syscall.Signal) {
 	n.asked, n.askedAt = s.String(), time.Now()
-	if err := n.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
+	err := n.process.Process.Signal(s)
+	must.True(t, err == nil || errors.Is(err, os.ErrProcessDone), "%v", err)
 }
 
 func (n *nemesis) say(format string, args ...any) {
@@ -888,9 +884,8 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 // state returns the learner's state, read from the disk of this run.
 func (n *nemesis) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	l := &learner{dir: n.disk}
-	if names, err := checkpoint.List(n.checkpoints()); err != nil || len(names) == 0 {
-		t.Fatalf("checkpoints %v: %v", names, err)
-	}
+	names, err := checkpoint.List(n.checkpoints())
+	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v", names, err)
 	return l.state(t)
 }
 

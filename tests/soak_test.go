@@ -50,9 +50,8 @@ func TestSoak(t *testing.T) {
 	case "full":
 		rate, full = 50_000, true
 	default:
-		if rate, err = strconv.Atoi(text); err != nil || rate < 50 {
-			t.Fatalf("BLANKOUT_SOAK_RATE=%q: want at least 50 records a second, or full", text)
-		}
+		rate, err = strconv.Atoi(text)
+		must.Require(t, err == nil && rate >= 50, "BLANKOUT_SOAK_RATE=%q: want at least 50 records a second, or full", text)
 	}
 	kills, _ := strconv.Atoi(cmp.Or(os.Getenv("BLANKOUT_SOAK_KILLS"), "0"))
 	var flags []string
@@ -369,7 +368,6 @@ func soakTrim(t *testing.T, admin *kadm.Client) {
 	}
 	ends := must.Get(admin.ListEndOffsets(t.Context(), "predictions"))(t)
 	ends.Each(func(o kadm.ListedOffset) { to.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
-	if _, err := admin.DeleteRecords(t.Context(), to); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
+	_, err := admin.DeleteRecords(t.Context(), to)
+	must.Require(t, err == nil || errors.Is(err, io.EOF), "%v", err)
 }

@@ -57,9 +57,8 @@ func TestStartFromAClone(t *testing.T) {
 	for _, said := range s.said {
 		must.True(t, !regexp.MustCompile(`(?i)"level":"(WARN|ERROR)"|\bwarning\b`).MatchString(said.String()), "a warning: %s", said)
 	}
-	if n := strings.Count(s.said[4].String()+s.said[5].String(), `"msg":"stopped","events":2000,`); n != 1 {
-		t.Errorf("the topic was learned %d times: %s", n, s.said)
-	}
+	n := strings.Count(s.said[4].String()+s.said[5].String(), `"msg":"stopped","events":2000,`)
+	must.True(t, n == 1, "the topic was learned %d times: %s", n, s.said)
 }
 
 // shell runs the code blocks of a document in one session.

@@ -222,9 +222,8 @@ func TestChallengersDependOnEventsOnly(t *testing.T) {
 			store.Close()
 		}
 		runtime.GOMAXPROCS(threads)
-		if got, _, _ := challengerState(t, dir); !bytes.Equal(got, want) {
-			t.Errorf("seed %d: %d lives end in another state", seed, lives)
-		}
+		got, _, _ := challengerState(t, dir)
+		must.True(t, bytes.Equal(got, want), "seed %d: %d lives end in another state", seed, lives)
 		must.True(t, lives >= 2, "seed %d: one life only", seed)
 	}
 }
@@ -273,9 +272,8 @@ func TestChallengersLearnIndependently(t *testing.T) {
 			if b.Name == "offsets" || b.Name == "warnings" { // blocks of the stream, which only the leader has
 				continue
 			}
-			if data, err := event.FindBlock(got, b.Name); err != nil || !bytes.Equal(data, b.Data) {
-				t.Errorf("%s: block %s is not as of the learner alone: %v", x.name, b.Name, err)
-			}
+			data, err := event.FindBlock(got, b.Name)
+			must.True(t, err == nil && bytes.Equal(data, b.Data), "%s: block %s is not as of the learner alone: %v", x.name, b.Name, err)
 		}
 	}
 	for i, x := range list[1:] {
@@ -301,9 +299,8 @@ func TestEqualChallengers(t *testing.T) {
 	r, _, _ := challengers(t, dir, []entrant{base, alike, {"same", base.change, true}}, 17_000, 1)
 	must.Do(t, r.Run(t.Context()))
 	_, _, saved := challengerState(t, dir)
-	if s, _ := saved.Standing("same"); saved.Leader != run.Champion || s.Paired.Total.Blocks != 17 || s.Paired.Total.Mean != 0 {
-		t.Errorf("%s is the leader, same is at %+v", saved.Leader, s)
-	}
+	s, _ := saved.Standing("same")
+	must.True(t, saved.Leader == run.Champion && s.Paired.Total.Blocks == 17 && s.Paired.Total.Mean == 0, "%s is the leader, same is at %+v", saved.Leader, s)
 }
 
 // TestPromote checks that a requested learner becomes the leader. When Promote returns, a checkpoint must contain the
@@ -324,9 +321,8 @@ func TestPromote(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // if Promote did not wait for a save, it would return earlier
 		return save(blocks)
 	}
-	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `no learner "nobody": want one of ["learner" "slow" "product"]` {
-		t.Error(err)
-	}
+	err := r.Promote(t.Context(), "nobody")
+	must.True(t, err != nil && err.Error() == `no learner "nobody": want one of ["learner" "slow" "product"]`, "%v", err)
 	asked, promoted := make(chan bool), make(chan error, 1)
 	s.passing = func(offset int) {
 		if offset > 4000 && offset%500 == 0 {
@@ -335,9 +331,8 @@ func TestPromote(t *testing.T) {
 		if offset == 4000 {
 			<-asked
 			err := <-promoted
-			if _, _, saved := challengerState(t, dir); saved.Leader != "product" || err != nil {
-				t.Errorf("%s is the leader in the checkpoint: %v", saved.Leader, err)
-			}
+			_, _, saved := challengerState(t, dir)
+			must.True(t, saved.Leader == "product" && err == nil, "%s is the leader in the checkpoint: %v", saved.Leader, err)
 			promoted <- nil
 		}
 	}
@@ -354,18 +349,14 @@ func TestPromote(t *testing.T) {
 	if k := status.Challengers; len(k) != 3 || !k[2].Leader || k[0].Leader || k[0].Paired.From == 0 || k[0].Paired.From > 5000 || k[0].Paired.Total.Mean <= 0 || k[2].Paired.Total.Blocks > 0 || k[2].Begun != 0 {
 		t.Errorf("%+v, %+v, %+v", k[0].Standing, k[1].Standing, k[2].Standing)
 	}
-	if err := r.Promote(t.Context(), "slow"); err == nil || !strings.Contains(err.Error(), "ended") {
-		t.Errorf("promoted after the end: %v", err)
-	}
+	must.ErrorContains(t, r.Promote(t.Context(), "slow"), "ended", "promoted after the end")
 	store.Close()
 	again, _, _ := challengers(t, dir, list, n, 1)
 	if again.Challengers.Leader != 2 || !reflect.DeepEqual(again.Challengers.All[0].Paired, status.Challengers[0].Paired) {
 		t.Errorf("the next run has leader %d", again.Challengers.Leader)
 	}
 	var alone run.Runner
-	if err := alone.Promote(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "[[challenger]]") {
-		t.Error(err)
-	}
+	must.ErrorContains(t, alone.Promote(t.Context(), "a"), "[[challenger]]")
 }
 
 // TestPromotionDuringSaves checks that each checkpoint has the settings of its own learners, while learners are promoted
@@ -393,9 +384,8 @@ func TestPromotionDuringSaves(t *testing.T) {
 				of = event.BlocksUnder(all, run.ChallengerPrefix(x.Name))
 			}
 			got := must.Get(run.ReadFingerprint(of))(t)
-			if diff := want[x.Name].Diff(got); len(diff) > 0 {
-				t.Errorf("save %d: learner %s, while %s leads, has the settings of another: %v", saves, x.Name, saved.Leader, diff)
-			}
+			diff := want[x.Name].Diff(got)
+			must.True(t, len(diff) <= 0, "save %d: learner %s, while %s leads, has the settings of another: %v", saves, x.Name, saved.Leader, diff)
 		}
 		return "saved", 1, nil
 	}
@@ -446,9 +436,8 @@ func TestChallengersFailTogether(t *testing.T) {
 			t.Errorf("%s has learned %d events", x.Name, events)
 		}
 	}
-	if p, _ := r.Offsets.Lookup("t", 3); p.Next != 7 || r.Challengers.All[1].Paired.Seen != 7 {
-		t.Errorf("at %d, compared up to %d", p.Next, r.Challengers.All[1].Paired.Seen)
-	}
+	p, _ := r.Offsets.Lookup("t", 3)
+	must.True(t, p.Next == 7 && r.Challengers.All[1].Paired.Seen == 7, "at %d, compared up to %d", p.Next, r.Challengers.All[1].Paired.Seen)
 }
 
 // TestStopWithinABatch checks that a run of slow events stops within 64 events, in the middle of a batch. The next run
@@ -480,9 +469,8 @@ func TestStopWithinABatch(t *testing.T) {
 	r, _, _ = challengers(t, dir, list, n, 2)
 	must.Do(t, r.Run(t.Context()))
 	got, _, _ := challengerState(t, dir)
-	if want, _, _ := challengerState(t, reference); !bytes.Equal(got, want) {
-		t.Error("another state than without a stop")
-	}
+	want, _, _ := challengerState(t, reference)
+	must.True(t, bytes.Equal(got, want), "another state than without a stop")
 }
 
 // TestUnknownLeader checks that a checkpoint whose leader is not one of its learners is refused.

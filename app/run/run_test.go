@@ -332,9 +332,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("%+v, stored %v", status, letters.stored)
 		}
 		must.True(t, slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") && slices.Contains(reasons, ""), "readiness: %q", reasons)
-		if n := status.Learned + status.Unlabeled + status.Refused; n != 400 {
-			t.Errorf("%d records counted", n)
-		}
+		must.Equal(t, status.Learned+status.Unlabeled+status.Refused, 400, "records counted")
 	})
 }
 
@@ -348,9 +346,8 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		must.Do(t, s.Run(ctx))
-		if _, p := newest(t, dir); p.Next > 300 || p.Next < 250 {
-			t.Errorf("saved at %+v", p)
-		}
+		_, p := newest(t, dir)
+		must.True(t, p.Next <= 300 && p.Next >= 250, "saved at %+v", p)
 	})
 }
 
@@ -404,17 +401,15 @@ func TestRefusedFails(t *testing.T) {
 	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
 		t.Errorf("%v, %+v", err, refused)
 	}
-	if _, p := newest(t, dir); p.Next != 333 {
-		t.Errorf("saved at %+v", p)
-	}
+	_, p := newest(t, dir)
+	must.True(t, p.Next == 333, "saved at %+v", p)
 	s.store.Close()
 	// The run continues from that record under another policy.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	must.Do(t, s.Run(t.Context()))
-	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
-		t.Errorf("saved at %+v", p)
-	}
+	_, p = newest(t, dir)
+	must.True(t, p.Next == 400 && p.Records == 400 && s.Status().Refused == 1, "saved at %+v", p)
 }
 
 // TestFruitless checks runs that have read everything but learned nothing, or rejected more than half of the records.
@@ -464,14 +459,12 @@ func TestFruitless(t *testing.T) {
 		}
 	}
 	s := start(t, t.TempDir(), 0, 1)
-	if err := s.Run(t.Context()); err == nil || err.Error() != "no event was read; no checkpoint was saved at the end" {
-		t.Errorf("no record at all: %v", err)
-	}
+	err := s.Run(t.Context())
+	must.True(t, err != nil && err.Error() == "no event was read; no checkpoint was saved at the end", "no record at all: %v", err)
 	s = start(t, t.TempDir(), 40, 1)
 	s.source.spoil = repeated
-	if err := s.Run(t.Context()); err != nil {
-		t.Errorf("records that are not at fault: %v", err)
-	}
+	err = s.Run(t.Context())
+	must.True(t, err == nil, "records that are not at fault: %v", err)
 }
 
 func TestSavesThatFail(t *testing.T) {
@@ -496,9 +489,8 @@ func TestSavesThatFail(t *testing.T) {
 		}
 		must.True(t, err == nil || calls <= failures, "%d failures: %v", failures, err)
 		if err == nil {
-			if _, p := newest(t, dir); p.Next != records || s.Status().Save.Failed != uint64(failures) {
-				t.Errorf("%d failures: %+v, %+v", failures, p, s.Status().Save)
-			}
+			_, p := newest(t, dir)
+			must.True(t, p.Next == records && s.Status().Save.Failed == uint64(failures), "%d failures: %+v, %+v", failures, p, s.Status().Save)
 		}
 	}
 }
@@ -525,12 +517,10 @@ func TestFinalError(t *testing.T) {
 				}
 			}
 		}
-		if err := s.Run(t.Context()); !errors.Is(err, lost) || calls != at {
-			t.Errorf("%d saves, want %d: %v", calls, at, err)
-		}
-		if status := s.Status(); status.Save.Saved != uint64(at-1) || status.Save.Failed != 1 || status.NotReady != "stopped" {
-			t.Errorf("%+v, %s", status.Save, status.NotReady)
-		}
+		err := s.Run(t.Context())
+		must.True(t, errors.Is(err, lost) && calls == at, "%d saves, want %d: %v", calls, at, err)
+		status := s.Status()
+		must.True(t, status.Save.Saved == uint64(at-1) && status.Save.Failed == 1 && status.NotReady == "stopped", "%+v, %s", status.Save, status.NotReady)
 	}
 }
 
@@ -570,9 +560,8 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		err := s.Run(t.Context())
 		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %v", name, err)
 		if c.saved == 0 {
-			if names, _ := checkpoint.List(dir); len(names) > 0 {
-				t.Errorf("%s: saved %v", name, names)
-			}
+			names, _ := checkpoint.List(dir)
+			must.True(t, len(names) <= 0, "%s: saved %v", name, names)
 		} else if _, p := newest(t, dir); p.Next < c.saved {
 			t.Errorf("%s: saved at %+v", name, p)
 		}
@@ -598,9 +587,8 @@ func TestPanicAwaitsSave(t *testing.T) {
 			e.Label = 1000
 		}
 	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "learning this record panics") || !ended {
-		t.Errorf("the save had ended: %v; %v", ended, err)
-	}
+	err := s.Run(t.Context())
+	must.True(t, err != nil && strings.Contains(err.Error(), "learning this record panics") && ended, "the save had ended: %v; %v", ended, err)
 }
 
 // TestShutdownTimeout checks that the program ends although a save hangs.
@@ -612,9 +600,7 @@ func TestShutdownTimeout(t *testing.T) {
 		s.Save = func(iter.Seq[event.Block]) (string, int64, error) { <-release; return "", 0, nil }
 		begin := time.Now()
 		err := s.Run(t.Context())
-		if took := time.Since(begin); took != s.Config.ShutdownTimeout {
-			t.Errorf("ended after %v", took)
-		}
+		must.Equal(t, time.Since(begin), s.Config.ShutdownTimeout, "ended after")
 		must.True(t, err != nil && strings.Contains(err.Error(), "not written within 10s"), "%v", err)
 		close(release)
 	})
@@ -637,22 +623,17 @@ func TestSaveInterval(t *testing.T) {
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if status := s.Status(); status.Save.Saved != 1 || status.Save.CommitFailures != 1 || status.NotReady != "" {
-			t.Errorf("%+v", status)
-		}
-		if p, _ := committed.Lookup("t", 3); p.Next != 400 {
-			t.Errorf("committed %+v", committed)
-		}
-		if m := s.Model(); m == nil || m.Events == 0 {
-			t.Errorf("published %+v", m)
-		}
+		status := s.Status()
+		must.True(t, status.Save.Saved == 1 && status.Save.CommitFailures == 1 && status.NotReady == "", "%+v", status)
+		p, _ := committed.Lookup("t", 3)
+		must.True(t, p.Next == 400, "committed %+v", committed)
+		m := s.Model()
+		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if names, _ := checkpoint.List(dir); len(names) != 1 {
-			t.Errorf("%v: nothing had come since the first", names)
-		}
+		err := <-done
+		must.True(t, err == nil, "%v", err)
+		names, _ := checkpoint.List(dir)
+		must.True(t, len(names) == 1, "%v: nothing had come since the first", names)
 	})
 }
 
@@ -693,9 +674,8 @@ func TestBatchesWithoutExamples(t *testing.T) {
 	must.Do(t, s.Run(t.Context()))
 	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
 	must.True(t, slices.Equal(s.Offsets, want), "%+v", s.Offsets)
-	if p := s.Status().Partitions; p[0].Lag() != 1400 || p[1].Lag() != -1 {
-		t.Errorf("%+v", p)
-	}
+	p := s.Status().Partitions
+	must.True(t, p[0].Lag() == 1400 && p[1].Lag() == -1, "%+v", p)
 	newest(t, dir)
 }
 
@@ -713,9 +693,7 @@ func TestResumeNamesTheDifference(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	blocks := slices.DeleteFunc(file.Blocks, func(b event.Block) bool { return b.Name == "offsets" })
-	if _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
-		t.Errorf("a model: %v", err)
-	}
+	must.ErrorContains(t, must.Err(run.Resume(online.DefaultConfig(), settings, blocks)), "not a checkpoint", "a model")
 }
 
 // TestNoDeadLetters checks that a run under PolicyDeadLetter needs a destination.
@@ -733,9 +711,8 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
-	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
-		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
-	}
+	n := strings.Count(log.String(), "warning=no-labels")
+	must.True(t, n == 1 && len(s.Status().Warnings) == 1, "logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
 }
 
 // TestNoWarningsAtTheStart checks that a new run shows no warnings about the few events that have been learned so far.
@@ -747,14 +724,12 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 		s.Config.Fruitless = true
 		s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
 		s.source.passing = func(int) {
-			if w := s.Status().Warnings; len(w) > 0 {
-				t.Errorf("life %d: warnings while it begins: %v", life, w)
-			}
+			w := s.Status().Warnings
+			must.True(t, len(w) <= 0, "life %d: warnings while it begins: %v", life, w)
 		}
 		must.Do(t, s.Run(t.Context()))
-		if w := s.Status().Warnings; len(w) != 1 {
-			t.Errorf("life %d: warnings at the end: %v", life, w)
-		}
+		w := s.Status().Warnings
+		must.True(t, len(w) == 1, "life %d: warnings at the end: %v", life, w)
 		s.store.Close()
 	}
 }

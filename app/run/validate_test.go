@@ -65,9 +65,8 @@ func TestValidateChangesNothing(t *testing.T) {
 	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabeled != uint64(n-held) {
 		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
 	}
-	if w := status.Holdout.Weight; !(w > float64(held)*0.8 && w <= float64(held)) || !(status.Holdout.MeanLogLoss() > 0) {
-		t.Errorf("holdout %+v of %d events", status.Holdout, held)
-	}
+	w := status.Holdout.Weight
+	must.True(t, w > float64(held)*0.8 && w <= float64(held) && status.Holdout.MeanLogLoss() > 0, "holdout %+v of %d events", status.Holdout, held)
 	schema := event.NewSchema(18, nil, 2)
 	schema.Names = event.NewNames(2000)
 	alone := must.Get(online.New(learnerConfig(), schema))(t)
@@ -203,16 +202,12 @@ func TestReservoir(t *testing.T) {
 	s.Validator.Config.Reservoir, s.Validator.Open = size, nil
 	must.Do(t, s.Run(t.Context()))
 	data, _ = newest(t, one)
-	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(validate.ReadReservoir(file.Blocks), kept) {
-		t.Error("in one life it keeps others", err)
-	}
-	if last := s.Status().Validation.Last; last == nil || last.Source != "reservoir" {
-		t.Errorf("without a log: %+v", last)
-	}
+	file, err = checkpoint.Decode(data)
+	must.True(t, err == nil && bytes.Equal(validate.ReadReservoir(file.Blocks), kept), "in one life it keeps others %v", err)
+	last := s.Status().Validation.Last
+	must.True(t, last != nil && last.Source == "reservoir", "without a log: %+v", last)
 	s.Reservoir = []byte("not one")
-	if err := s.Run(t.Context()); err == nil {
-		t.Error("takes a broken reservoir")
-	}
+	must.Fails(t, s.Run(t.Context()), "takes a broken reservoir")
 }
 
 // TestValidateDelaysNothing checks that a failing or slow validation does not affect the run.
@@ -223,9 +218,8 @@ func TestValidateDelaysNothing(t *testing.T) {
 		return nil, errors.New("no broker")
 	}
 	must.Do(t, s.Run(t.Context()))
-	if v := s.Status().Validation; v.Failed == 0 || v.Done > 0 || v.Running {
-		t.Errorf("%+v", v)
-	}
+	v := s.Status().Validation
+	must.True(t, v.Failed != 0 && v.Done <= 0 && !v.Running, "%+v", v)
 
 	s = start(t, t.TempDir(), 1000, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -238,18 +232,14 @@ func TestValidateDelaysNothing(t *testing.T) {
 	s.source.end = nil
 	s.source.n = math.MaxInt // endless stream
 	must.Do(t, s.Run(ctx))
-	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
-		t.Errorf("given up: %+v", v)
-	}
+	v = s.Status().Validation
+	must.True(t, v.Failed+v.Done <= 0 && !v.Running, "given up: %+v", v)
 
 	s = start(t, t.TempDir(), 100, 1)
-	if err := s.Validate(); err == nil {
-		t.Error("a run without a Validator takes a request")
-	}
+	must.Fails(t, s.Validate(), "a run without a Validator takes a request")
 	s.validating(0)
-	if err := s.Validate(); err != nil {
-		t.Error(err)
-	}
+	err := s.Validate()
+	must.True(t, err == nil, "%v", err)
 	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done != 1 || s.Status().Validation.Failed != 0 { // there are no classes yet
 		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
 	}
@@ -258,9 +248,7 @@ func TestValidateDelaysNothing(t *testing.T) {
 	s.validating(0)
 	s.Config.KeepServing = true
 	must.Do(t, s.Run(t.Context()))
-	if err := s.Validate(); err == nil {
-		t.Errorf("a run whose events have ended takes a request: %v", err)
-	}
+	must.Fails(t, s.Validate(), "a run whose events have ended takes a request", err)
 }
 
 // lateRefusals sets the time of refused records to an hour after all other records.
@@ -283,9 +271,8 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	s.Source = lateRefusals{s.source}
 	must.Do(t, s.Run(t.Context()))
 	s.store.Close()
-	if got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298); got != want {
-		t.Errorf("newest event at %d, want %d", got, want)
-	}
+	got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298)
+	must.True(t, got == want, "newest event at %d, want %d", got, want)
 }
 
 // TestCountersBeginAtTheStart checks that the counts of a new run start at 0, without the counts in its checkpoint. The

@@ -24,10 +24,8 @@ func TestDependencies(t *testing.T) {
 		}
 		return found
 	}
-	if found := heavyOf("."); len(found) > 0 {
-		t.Errorf("package served brings %q", found)
-	}
-	if found := heavyOf("./kafka"); len(found) == 0 {
-		t.Error("package served/kafka brings no client of Kafka: the names that are looked for are not those of today")
-	}
+	found := heavyOf(".")
+	must.True(t, len(found) <= 0, "package served brings %q", found)
+	found = heavyOf("./kafka")
+	must.True(t, len(found) != 0, "package served/kafka brings no client of Kafka: the names that are looked for are not those of today")
 }

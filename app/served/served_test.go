@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,9 +75,7 @@ func TestSourcesAgree(t *testing.T) {
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
 	must.Do(t, err)
 	defer server.Close(context.Background())
-	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
-		t.Errorf("without the token: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL(), served.Options{})), "401", "without the token")
 	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
 	saved := must.Get(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
 	var file bytes.Buffer
@@ -94,9 +91,8 @@ func TestSourcesAgree(t *testing.T) {
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
 		must.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
-		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
-		}
+		got.Version = 0
+		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", name, got, err, want)
 		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {
 			t.Errorf("%s: a spoilt event: %v", name, err)
 		}
@@ -131,9 +127,8 @@ func TestRegression(t *testing.T) {
 	} {
 		m := served.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p := must.Get(m.Predict([]byte("0 1:1"), 3))(t)
-		if got, _ := json.Marshal(p); string(got) != want {
-			t.Errorf("%s: %s, want %s", loss, got, want)
-		}
+		got, _ := json.Marshal(p)
+		must.True(t, string(got) == want, "%s: %s, want %s", loss, got, want)
 	}
 }
 

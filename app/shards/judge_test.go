@@ -106,9 +106,8 @@ func TestJudgeContinues(t *testing.T) {
 	if again.OwnWeight != was.OwnWeight || !reflect.DeepEqual(again.Losses, was.Losses) || !reflect.DeepEqual(again.Answered, was.Answered) || math.Abs(again.Own.Limit(.9)-was.Own.Limit(.9)) > 1e-9 {
 		t.Errorf("%+v, was %+v", again, was)
 	}
-	if first := NewJudge(shard, &served.ShardInfo{}).Info(); first.OwnWeight != .5 || first.Answered.Weight != 0 {
-		t.Errorf("%+v", first)
-	}
+	first := NewJudge(shard, &served.ShardInfo{}).Info()
+	must.True(t, first.OwnWeight == .5 && first.Answered.Weight == 0, "%+v", first)
 }
 
 // TestJudgeMeasuresFewer checks that fewer events are measured after the first ones, and more again after a drift alarm.

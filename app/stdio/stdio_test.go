@@ -39,9 +39,8 @@ func start(t testing.TB) *client {
 	}()
 	t.Cleanup(func() {
 		write.Close()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		err := <-ended
+		must.True(t, err == nil, "%v", err)
 	})
 	return &client{t: t, in: write, out: read}
 }
@@ -181,16 +180,14 @@ func TestFormsAreOne(t *testing.T) {
 	for i := range n {
 		got = append(got, c.must(opRows, learn|flagLabels, 3, 1, s.labels[i:i+1], uint64(0), s.rows[i])...)
 	}
-	if wide := got[len(got)-16*(n-10):]; !bytes.Equal(wide, want[len(want)-len(wide):]) {
-		t.Error("rows one by one are answered differently from rows at once")
-	}
+	wide := got[len(got)-16*(n-10):]
+	must.True(t, bytes.Equal(wide, want[len(want)-len(wide):]), "rows one by one are answered differently from rows at once")
 	half := n / 2
 	c.must(opRows, learn|flagLabels, 4, half, s.labels[:half], uint64(0), slices.Concat(s.rows[:half]...))
 	saved := c.must(opSave, 0, 4, 0)
 	for range 8 {
-		if again := c.must(opSave, 0, 4, 0); !bytes.Equal(again, saved) {
-			t.Fatal("saved twice it is not the same")
-		}
+		again := c.must(opSave, 0, 4, 0)
+		must.Require(t, bytes.Equal(again, saved), "saved twice it is not the same")
 	}
 	c.must(opClose, 0, 4, 0)
 	c.must(opLoad, 0, 4, 0, uint64(2), "[]", saved)
@@ -199,13 +196,11 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 4, n-half, s.labels[half:], uint64(0), slices.Concat(s.rows[half:]...))
 	model := c.must(opExport, 0, 0, 0, map[string]string{"format": "model"})
 	for l := range uint16(5) {
-		if other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"}); !bytes.Equal(other, model) {
-			t.Errorf("learner %d has another model", l)
-		}
+		other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"})
+		must.True(t, bytes.Equal(other, model), "learner %d has another model", l)
 		var i Inspection
-		if err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i); err != nil || i.Events != uint64(n) || !slices.Equal(i.Fields, s.names) || len(i.Classes) != 2 {
-			t.Errorf("learner %d: %+v, %v", l, i, err)
-		}
+		err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i)
+		must.True(t, err == nil && i.Events == uint64(n) && slices.Equal(i.Fields, s.names) && len(i.Classes) == 2, "learner %d: %+v, %v", l, i, err)
 	}
 }
 
@@ -236,9 +231,8 @@ func TestPredict(t *testing.T) {
 	}
 	for i, choice := 0, c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()); i < n; i++ {
 		a, b := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i:])), math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8:]))
-		if got := math.Float64frombits(binary.LittleEndian.Uint64(choice[8*i:])); got == 1 != (b > a) {
-			t.Fatalf("event %d: class %v of the probabilities %v and %v", i, got, a, b)
-		}
+		got := math.Float64frombits(binary.LittleEndian.Uint64(choice[8*i:]))
+		must.Require(t, got == 1 == (b > a), "event %d: class %v of the probabilities %v and %v", i, got, a, b)
 	}
 	var told struct {
 		First   int
@@ -255,9 +249,8 @@ func TestPredict(t *testing.T) {
 		if err != nil || math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) > 1e-9 || len(a.Explanation) != 2 {
 			t.Fatalf("event %d: %+v, in the program %+v, %v", i, a, p, err)
 		}
-		if got := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8*yes:])); math.Abs(got-a.Probabilities["yes"]) > 1e-9 {
-			t.Fatalf("event %d: %v as a number, %v as an answer", i, got, a.Probabilities["yes"])
-		}
+		got := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8*yes:]))
+		must.Require(t, math.Abs(got-a.Probabilities["yes"]) <= 1e-9, "event %d: %v as a number, %v as an answer", i, got, a.Probabilities["yes"])
 	}
 }
 
@@ -285,9 +278,8 @@ func TestRegression(t *testing.T) {
 	}
 	c.must(opRows, flagLearn|flagLabels|flagWeights, 0, len(x), y, slices.Repeat([]float64{1}, len(x)), uint64(0), x)
 	_, width, p := c.ask(opRows, 0, 0, 1, uint64(0), []float64{1})
-	if value := math.Float64frombits(binary.LittleEndian.Uint64(p)); width != 3 || math.Abs(value-23) > 0.5 {
-		t.Errorf("%d numbers, %v", width, value)
-	}
+	value := math.Float64frombits(binary.LittleEndian.Uint64(p))
+	must.True(t, width == 3 && math.Abs(value-23) <= 0.5, "%d numbers, %v", width, value)
 }
 
 // TestSparse learns sparse rows in which one column determines the class, and checks the predicted probabilities.
@@ -304,9 +296,8 @@ func TestSparse(t *testing.T) {
 	}
 	c.must(opSparse, flagLearn|flagLabels, 0, 500, labels, begins, columns, values)
 	p := c.must(opSparse, 0, 0, 2, []int64{0, 1, 2}, []int64{10, 11}, []float64{1, 1})
-	if a, b := math.Float64frombits(binary.LittleEndian.Uint64(p[8:])), math.Float64frombits(binary.LittleEndian.Uint64(p[24:])); !(a < 0.2 && b > 0.8) {
-		t.Errorf("probabilities %v and %v", a, b)
-	}
+	a, b := math.Float64frombits(binary.LittleEndian.Uint64(p[8:])), math.Float64frombits(binary.LittleEndian.Uint64(p[24:]))
+	must.True(t, a < 0.2 && b > 0.8, "probabilities %v and %v", a, b)
 }
 
 // TestErrors checks that an error names its event, and that the next request succeeds.
@@ -347,17 +338,14 @@ func TestErrors(t *testing.T) {
 		must.True(t, status == q.status && strings.Contains(string(text), q.want), "%c: status %d, %s, want %d and %q", q.op, status, text, q.status, q.want)
 	}
 	c.must(opModel, 0, 2, 0, c.must(opExport, 0, 0, 0, map[string]string{"format": "model"}))
-	if status, _, text := c.ask(opLines, 0, 2, 1, `{"other":1}`); status != 1 || !strings.Contains(string(text), "other") {
-		t.Errorf("unseen: status %d, %s", status, text)
-	}
+	status, _, text := c.ask(opLines, 0, 2, 1, `{"other":1}`)
+	must.True(t, status == 1 && strings.Contains(string(text), "other"), "unseen: status %d, %s", status, text)
 	c.must(opLines, flagUnseen, 2, 1, `{"other":1}`)
-	if status, _, text := c.ask(opLines, flagLearn, 2, 1, `{"x":1,"label":"a"}`); status != 2 || !strings.Contains(string(text), "does not learn") {
-		t.Errorf("learning by a model: status %d, %s", status, text)
-	}
+	status, _, text = c.ask(opLines, flagLearn, 2, 1, `{"x":1,"label":"a"}`)
+	must.True(t, status == 2 && strings.Contains(string(text), "does not learn"), "learning by a model: status %d, %s", status, text)
 	var i Inspection
-	if err := json.Unmarshal(c.must(opInspect, 0, 0, 0), &i); err != nil || i.Events != 3 {
-		t.Errorf("%d events (%v), want the two and the one before one that was refused", i.Events, err)
-	}
+	err := json.Unmarshal(c.must(opInspect, 0, 0, 0), &i)
+	must.True(t, err == nil && i.Events == 3, "%d events (%v), want the two and the one before one that was refused", i.Events, err)
 }
 
 // TestOneEventAtATime checks that a request of one event costs one write and allocates nothing, whatever it asks for.

@@ -51,9 +51,8 @@ func TestValue(t *testing.T) {
 			want += worst
 		}
 		grad := make([]float64, 7)
-		if got := o.ValueGrad(w, grad); math.Abs(got-want) > 1e-12*want {
-			t.Errorf("K=%d: J = %v, by trying all deletions %v", k, got, want)
-		}
+		got := o.ValueGrad(w, grad)
+		must.True(t, math.Abs(got-want) <= 1e-12*want, "K=%d: J = %v, by trying all deletions %v", k, got, want)
 	}
 	checkKinkFree(t, d, y)
 }
@@ -118,9 +117,8 @@ func TestReachesTheOptimum(t *testing.T) {
 				// Subgradient descent from the solution finds no value below the bound.
 				w, grad := slices.Clone(r.W), make([]float64, len(r.W))
 				for step := range 300 {
-					if j := o.ValueGrad(w, grad); j < r.Objective-r.Gap*(1+1e-9)-1e-12 {
-						t.Fatalf("%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
-					}
+					j := o.ValueGrad(w, grad)
+					must.Require(t, j >= r.Objective-r.Gap*(1+1e-9)-1e-12, "%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
 					for i, g := range grad {
 						w[i] -= 1e-3 / (math.Sqrt(batch.Dot(grad, grad)) * float64(step+1)) * g
 					}
@@ -133,18 +131,12 @@ func TestReachesTheOptimum(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	x, y := problems.Gaussian(43, 20, 3, false)
 	d := denseData(t, x, y)
-	if _, err := New(fdropProblem(d, y, 1, batch.FreeIntercept), -1); err == nil {
-		t.Error("K = -1 passed")
-	}
+	must.Fails(t, must.Err(New(fdropProblem(d, y, 1, batch.FreeIntercept), -1)), "K = -1 passed")
 	p := fdropProblem(d, y, 1, batch.FreeIntercept)
 	p.Penalty = batch.Ridge(3, 0, batch.FreeIntercept)
-	if _, err := New(p, 1); err == nil {
-		t.Error("no penalty passed")
-	}
+	must.Fails(t, must.Err(New(p, 1)), "no penalty passed")
 	p = fdropProblem(d, y, 0, batch.FreeIntercept)
-	if _, err := New(p, 1); err == nil {
-		t.Error("no cost passed")
-	}
+	must.Fails(t, must.Err(New(p, 1)), "no cost passed")
 	for i := range x {
 		x[i][0] *= 1e8
 	}

@@ -50,16 +50,14 @@ func TestDropSVMGolden(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
 				d := denseData(t, g.X, g.Y, nil)
 				k := must.Get(Resolve(kernel.RBF{}, d))(t)
-				if sigma := k.(kernel.RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
-					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
-				}
+				sigma := k.(kernel.RBF).Sigma
+				must.True(t, math.Abs(sigma-c.Params.Sigma) <= 1e-12*sigma, "default width %v, want %v", sigma, c.Params.Sigma)
 				gram := must.Get(NewGram(k, d, 2))(t)
 				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))(t)
 				must.True(t, dk.Jitter == 0, "jitter %v", dk.Jitter)
 				for j, want := range c.Kbar {
-					if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
-						t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
-					}
+					got := dk.Kbar.At(0, j)
+					must.Require(t, math.Abs(got-want) <= 1e-9, "Kbar(0, %d) = %v, want %v", j, got, want)
 				}
 				r := must.Get(batch.HingeDual(dk.Kbar, g.Y, constant(c.Params.C, len(g.Y))).Solve(t.Context()))(t)
 				gamma := dk.Expansion(r.Beta)
@@ -188,9 +186,8 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 			if c.intercept {
 				bb += 1e-3 * r.NormFloat64()
 			}
-			if v := value(g, bb); v < best {
-				t.Fatalf("%+v: %v nearby, below %v", c, v, best)
-			}
+			v := value(g, bb)
+			must.Require(t, v >= best, "%+v: %v nearby, below %v", c, v, best)
 		}
 	}
 }
@@ -238,14 +235,10 @@ func TestSquareTakesTheCost(t *testing.T) {
 func TestDropSVMRefusesBadSettings(t *testing.T) {
 	gram := &Gram{n: 1, data: []float64{1}}
 	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
-		if _, err := s.Kernel(gram); err == nil {
-			t.Errorf("%+v passed", s)
-		}
+		must.Fails(t, must.Err(s.Kernel(gram)), s, "passed")
 	}
 	zero := &Gram{n: 2, data: make([]float64, 4)}
-	if _, err := (DropSVM{Q: 1, Keep: .5}).Kernel(zero); err == nil {
-		t.Error("a kernel matrix of zeros passed")
-	}
+	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(zero)), "a kernel matrix of zeros passed")
 }
 
 // TestSyrk checks block products for matrix sizes just below, at and above the size of a block.

@@ -21,9 +21,8 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
 		k := must.Get(kernel.Parse(name))(t)
-		if again, err := kernel.Parse(k.String()); err != nil || again != k {
-			t.Errorf("%s: reads back as %v, %v", name, again, err)
-		}
+		again, err := kernel.Parse(k.String())
+		must.True(t, err == nil && again == k, "%s: reads back as %v, %v", name, again, err)
 		k = must.Get(Resolve(k, d))(t)
 		g := must.Get(NewGram(k, d, 1))(t)
 		mean, pairs := 0.0, 0.0
@@ -88,25 +87,17 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 
 func TestKernelRefusesBadInput(t *testing.T) {
 	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
-		if k, err := kernel.Parse(s); err == nil {
-			t.Errorf("kernel.Parse(%q) = %v", s, k)
-		}
+		k, err := kernel.Parse(s)
+		must.True(t, err != nil, "kernel.Parse(%q) = %v", s, k)
 	}
 	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1}, nil)
-	if _, err := Resolve(kernel.Chi2{Sigma: 1}, d); err == nil {
-		t.Error("chi2 took a negative feature")
-	}
+	must.Fails(t, must.Err(Resolve(kernel.Chi2{Sigma: 1}, d)), "chi2 took a negative feature")
 	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1}, nil)
-	if _, err := NewGram(kernel.Polynomial{Degree: 3}, huge, 1); err == nil {
-		t.Error("an infinite kernel value passed")
-	}
-	if _, err := Resolve(kernel.RBF{}, huge); err == nil {
-		t.Error("an infinite width passed")
-	}
+	must.Fails(t, must.Err(NewGram(kernel.Polynomial{Degree: 3}, huge, 1)), "an infinite kernel value passed")
+	must.Fails(t, must.Err(Resolve(kernel.RBF{}, huge)), "an infinite width passed")
 	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1}, nil)
-	if k, err := Resolve(kernel.RBF{}, same); err != nil || k != (kernel.RBF{Sigma: 1}) {
-		t.Errorf("identical examples: %v, %v", k, err)
-	}
+	k, err := Resolve(kernel.RBF{}, same)
+	must.True(t, err == nil && k == (kernel.RBF{Sigma: 1}), "identical examples: %v, %v", k, err)
 }
 
 // TestSMOMeetsTheOptimalityConditions checks every solution against the definition of the optimality conditions,
@@ -182,19 +173,13 @@ func TestSMODegenerate(t *testing.T) {
 	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))(t)
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 	must.True(t, err == nil && r.Converged && math.Abs(r.Primal-4) <= 1e-9, "contradicting labels: %+v, %v", r, err)
-	if _, err := batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
-		t.Error("a cost that is not a number passed")
-	}
-	if _, err := batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx); err == nil {
-		t.Error("a negative cost passed")
-	}
+	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx)), "a cost that is not a number passed")
+	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx)), "a negative cost passed")
 	empty := &Gram{}
 	if r, err := batch.HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
 		t.Errorf("no example: %+v, %v", r, err)
 	}
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := batch.HingeDual(g, y, constant(1, 4)).Solve(canceled); err == nil {
-		t.Error("a canceled search gave an answer")
-	}
+	must.Fails(t, must.Err(batch.HingeDual(g, y, constant(1, 4)).Solve(canceled)), "a canceled search gave an answer")
 }

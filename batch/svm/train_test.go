@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -91,9 +90,8 @@ func TestTrainManyClasses(t *testing.T) {
 			f := must.Get(Train(ctx, d, c, k))(t)
 			what := fmt.Sprintf("%s %+v", multiclass, k)
 			must.True(t, f.Converged && f.Model.Outputs == 3, "%s: %+v", what, f)
-			if e := f.TrainError(d); e > 0.05 {
-				t.Errorf("%s: error %v", what, e)
-			}
+			e := f.TrainError(d)
+			must.True(t, e <= 0.05, "%s: error %v", what, e)
 			c.Threads = 1
 			again := must.Get(Train(ctx, d, c, k))(t)
 			if !slices.Equal(scoresOf(again, d), scoresOf(f, d)) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
@@ -119,19 +117,13 @@ func TestTrainRefuses(t *testing.T) {
 	} {
 		c, k := batch.DefaultConfig(), DefaultConfig()
 		set(&c, &k)
-		if _, err := Train(ctx, d, c, k); err == nil {
-			t.Errorf("%s passed", name)
-		}
+		must.Fails(t, must.Err(Train(ctx, d, c, k)), name, "passed")
 	}
 	one := denseData(t, x, constant(1, len(y)), nil)
-	if _, err := Train(ctx, one, batch.DefaultConfig(), DefaultConfig()); err == nil {
-		t.Error("one class passed")
-	}
+	must.Fails(t, must.Err(Train(ctx, one, batch.DefaultConfig(), DefaultConfig())), "one class passed")
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Train(canceled, d, batch.DefaultConfig(), DefaultConfig()); err == nil {
-		t.Error("a canceled training gave a model")
-	}
+	must.Fails(t, must.Err(Train(canceled, d, batch.DefaultConfig(), DefaultConfig())), "a canceled training gave a model")
 }
 
 // scoresOf returns the scores of all rows of d.
@@ -157,9 +149,8 @@ func TestNewModelLeavesOut(t *testing.T) {
 	}
 	for i := range x {
 		want := 1 + batch.Dot(gram.Row(i), coef)
-		if got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]; math.Abs(got-want) > 1e-12 {
-			t.Errorf("score of row %d is %v, want %v", i, got, want)
-		}
+		got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]
+		must.True(t, math.Abs(got-want) <= 1e-12, "score of row %d is %v, want %v", i, got, want)
 	}
 }
 
@@ -197,9 +188,7 @@ func TestSetRefuses(t *testing.T) {
 		"want dropsvm": {"loss", "hinge"},
 	} {
 		c := DefaultConfig()
-		if err := c.Set(set[0], set[1]); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
+		must.ErrorContains(t, c.Set(set[0], set[1]), want, "error")
 	}
 }
 

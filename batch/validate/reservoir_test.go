@@ -42,9 +42,8 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 		for i, offset := range order {
 			if i == size/2 || i == size || i == n/2 {
 				met := r.met
-				if r = must.Get(NewReservoir(size, r.Encode()))(t); r.met != met {
-					t.Fatalf("restored after %d events it has met %d", i, r.met)
-				}
+				r = must.Get(NewReservoir(size, r.Encode()))(t)
+				must.Require(t, r.met == met, "restored after %d events it has met %d", i, r.met)
 			}
 			r.Offer("t", 0, event(offset))
 		}
@@ -78,9 +77,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 		}
 		r = must.Get(NewReservoir(large, r.Encode()))(t)
 		below := r.below
-		if lost := at > small; lost != (below != math.MaxUint64) {
-			t.Errorf("after %d events the smallest hash let go is %d", at, below)
-		}
+		must.Equal(t, at > small, (below != math.MaxUint64), "after", at, "events the smallest hash let go is", below)
 		for i := at; i < n; i++ {
 			r.Offer("t", 0, event(i))
 		}
@@ -116,9 +113,8 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 				again.limit = limit
 				r = again
 			}
-			if r.Offer("t", 0, event(offset)); r.bytes > limit {
-				t.Fatalf("%d bytes", r.bytes)
-			}
+			r.Offer("t", 0, event(offset))
+			must.Require(t, r.bytes <= limit, "%d bytes", r.bytes)
 		}
 		if want == nil {
 			want = r.Encode()
@@ -139,13 +135,11 @@ func TestReservoirOfRegression(t *testing.T) {
 	data := r.Encode()
 	again := must.Get(NewReservoir(5, data))(t)
 	must.True(t, string(again.Encode()) == string(data), "what was read is not what was written")
-	if events := again.Events(); len(events) != 5 || events[0].Target != 0.5+float64(events[0].Offset) {
-		t.Errorf("read %+v", events)
-	}
+	events := again.Events()
+	must.True(t, len(events) == 5 && events[0].Target == 0.5+float64(events[0].Offset), "read %+v", events)
 	for cut := range data {
-		if _, err := NewReservoir(5, data[:cut]); err == nil {
-			t.Fatalf("cut to %d of %d bytes and read", cut, len(data))
-		}
+		_, err := NewReservoir(5, data[:cut])
+		must.Require(t, err != nil, "cut to %d of %d bytes and read", cut, len(data))
 	}
 }
 
@@ -244,12 +238,10 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	if d.Rows() < 300 || d.Rows() > s.Len()*45/100 {
 		t.Errorf("%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
 	}
-	if each := n / float64(d.Rows()); math.Abs(lightest-each) > 1e-9*each {
-		t.Errorf("an event stands for %v, want %v", lightest, each)
-	}
-	if want := 3.0 * n; math.Abs(sum-want) > 0.1*want {
-		t.Errorf("all of them stand for %v, want %v", sum, want)
-	}
+	each := n / float64(d.Rows())
+	must.True(t, math.Abs(lightest-each) <= 1e-9*each, "an event stands for %v, want %v", lightest, each)
+	want := 3.0 * n
+	must.True(t, math.Abs(sum-want) <= 0.1*want, "all of them stand for %v, want %v", sum, want)
 }
 
 // clean returns e with empty slices replaced by nil.

@@ -29,9 +29,8 @@ func TestAlarm(t *testing.T) {
 	for _, policy := range []string{"observe", "alarm"} { // for every policy
 		var s Status
 		c.Policy = policy
-		if s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler)); !s.Alarm {
-			t.Errorf("%s: a report that is an alarm raises none", policy)
-		}
+		s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler))
+		must.True(t, s.Alarm, "%s: a report that is an alarm raises none", policy)
 	}
 }
 
@@ -85,9 +84,8 @@ func TestAutoSchedule(t *testing.T) {
 		after   time.Duration
 		due     bool
 	}{{19_999, 48 * time.Hour, false}, {20_000, 23 * time.Hour, false}, {20_000, 24 * time.Hour, true}, {80_000, time.Hour, false}} {
-		if due := a.Due(rich(x.records, x.after), few) > 0; due != x.due {
-			t.Errorf("at %d records, %v after the first: due %v", x.records, x.after, due)
-		}
+		due := a.Due(rich(x.records, x.after), few) > 0
+		must.True(t, due == x.due, "at %d records, %v after the first: due %v", x.records, x.after, due)
 	}
 	a.Begun(rich(85_000, 30*time.Hour))
 	if a.Due(rich(159_999, 100*time.Hour), few) > 0 || a.Due(rich(160_000, 100*time.Hour), few) == 0 {
@@ -135,9 +133,8 @@ func TestAutoBudget(t *testing.T) {
 	p.CPU *= 2
 	a = NewAuto(0, nil)
 	a.Take(&batch.Validation{Source: "log", Read: 10, Seconds: 1e9})
-	if p.Records = 40_000; a.Due(p, few) == 0 {
-		t.Error("what else the program does is not counted")
-	}
+	p.Records = 40_000
+	must.True(t, a.Due(p, few) != 0, "what else the program does is not counted")
 	// A validation needs enough events for each feature.
 	asked := 0
 	p = at(1_000_000, each, 0)
@@ -156,19 +153,16 @@ func TestAutoAfterRestart(t *testing.T) {
 	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},
 		report(41_000, 3000, 2*each, 0), report(70_000, 9000, time.Second, -time.Hour)}
 	a := NewAuto(100_000, reports)
-	if want := 4000*each + 3000*2*each; a.spent != want || a.each != each || !a.last.Equal(day0.Add(3*time.Hour)) || a.at != 160_000 {
-		t.Errorf("goes on from %+v, want %v spent", a, want)
-	}
+	want := 4000*each + 3000*2*each
+	must.True(t, a.spent == want && a.each == each && a.last.Equal(day0.Add(3*time.Hour)) && a.at == 160_000, "goes on from %+v, want %v spent", a, want)
 	// This process has learned only the last 1,000 of a million records, but the budget counts all records of the
 	// learner.
 	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
 	all := (999_000 + 2000) * each
-	if n := a.Due(p, few); n != int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {
-		t.Errorf("due over %d events", n)
-	}
-	if b := NewAuto(30_000, reports); *b != (Auto{at: autoFirst}) {
-		t.Errorf("reports of a learner before it count: %+v", b)
-	}
+	n := a.Due(p, few)
+	must.True(t, n == int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) && n >= 2000, "due over %d events", n)
+	b := NewAuto(30_000, reports)
+	must.True(t, *b == (Auto{at: autoFirst}), "reports of a learner before it count: %+v", b)
 }
 
 // TestConfigCheck checks that invalid settings are rejected with an error that names the setting. The limits of the
@@ -187,9 +181,8 @@ func TestConfigCheck(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		tt.edit(&c)
-		if err := c.Check(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", c, err, tt.want)
-		}
+		err := c.Check()
+		must.True(t, (err == nil) == (tt.want == "") && (err == nil || strings.HasPrefix(err.Error(), tt.want)), "%+v: %v, want %q", c, err, tt.want)
 	}
 }
 
@@ -198,10 +191,7 @@ func TestAs(t *testing.T) {
 	c := DefaultConfig()
 	c.Holdout = 7
 	with := DefaultConfig()
-	if got, err := with.As(c.Fingerprint()); err != nil || got != c {
-		t.Errorf("got %+v, %v\nwant %+v", got, err, c)
-	}
-	if _, err := with.As(map[string]string{"holdout": "x"}); err == nil {
-		t.Error("holdout = x is taken")
-	}
+	got, err := with.As(c.Fingerprint())
+	must.True(t, err == nil && got == c, "got %+v, %v\nwant %+v", got, err, c)
+	must.Fails(t, must.Err(with.As(map[string]string{"holdout": "x"})), "holdout = x is taken")
 }

@@ -48,9 +48,8 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	t.Helper()
 	schema := event.NewSchema(12, nil, k)
 	for i := range k {
-		if _, ok := schema.Class(fmt.Append(nil, i)); !ok {
-			t.Fatal("class")
-		}
+		_, ok := schema.Class(fmt.Append(nil, i))
+		must.Require(t, ok, "class")
 	}
 	l := must.Get(online.New(c, schema))(t)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -186,9 +185,8 @@ func TestValidationRests(t *testing.T) {
 	l, all, at := learned(t, c, 2, 1000)
 	v := validator(c, all)
 	v.Config.CPU = validate.DefaultConfig().CPU
-	if r, _, err := v.Validate(t.Context(), validate.RequestOf(l.Snapshot(), at)); err != nil || r.Pause == 0 {
-		t.Errorf("a validation has rested for %v s: %v", r.Pause, err)
-	}
+	r, _, err := v.Validate(t.Context(), validate.RequestOf(l.Snapshot(), at))
+	must.True(t, err == nil && r.Pause != 0, "a validation has rested for %v s: %v", r.Pause, err)
 }
 
 // TestNewestUnderDrift checks that the live weights are reported as better on the newest events if the stream has

@@ -85,9 +85,8 @@ func TestExportsScore(t *testing.T) {
 			for i := range 1500 {
 				e := next(i)
 				if c.exact {
-					if fit.Observe(e, schema); b.Add(e) != nil {
-						t.Fatal("the event does not fit")
-					}
+					fit.Observe(e, schema)
+					must.Require(t, b.Add(e) == nil, "the event does not fit")
 				} else {
 					learner.Learn(e, nil)
 				}
@@ -100,9 +99,8 @@ func TestExportsScore(t *testing.T) {
 				// Every training event must have the same score with the export as with the trained model.
 				for i := range d.Rows() {
 					x := d.Vec(i, event.Vec{})
-					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
-						t.Fatalf("event %d: %v", i, f)
-					}
+					f := m.ScoreVec(x, make([]float64, 1))
+					must.Require(t, !math.IsNaN(f[0]) && math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) <= 1e-12, "event %d: %v", i, f)
 				}
 			}
 			path := filepath.Join(t.TempDir(), "model")
@@ -130,15 +128,9 @@ func TestExportsScore(t *testing.T) {
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
 			}
-			if want := !c.exact && (c.standardize == "auto" || c.standardize == "all"); bent != want {
-				t.Errorf("numbers that are bent: %v, want %v", bent, want)
-			}
-			if want := c.standardize != "none"; clipped != want {
-				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
-			}
-			if want := c.format == "json" && c.standardize == "auto"; transformed != want {
-				t.Errorf("transformed values: %v, want %v", transformed, want)
-			}
+			must.Equal(t, !c.exact && (c.standardize == "auto" || c.standardize == "all"), bent, "numbers that are bent")
+			must.Equal(t, c.standardize != "none", clipped, "values beyond the clip")
+			must.Equal(t, c.format == "json" && c.standardize == "auto", transformed, "transformed values")
 			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
 				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
 			}
@@ -243,9 +235,8 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 
 func exportOf(t *testing.T, path, format string) []byte {
 	var out bytes.Buffer
-	if code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard); code != 0 {
-		t.Fatalf("export --format %s: exit code %d", format, code)
-	}
+	code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard)
+	must.Require(t, code == 0, "export --format %s: exit code %d", format, code)
 	return out.Bytes()
 }
 

@@ -50,12 +50,10 @@ func TestHealthOfFields(t *testing.T) {
 	}
 	var i struct{ Health *health.Health }
 	out, _ = blankout("inspect", "checkpoints", "--json")
-	if err := json.Unmarshal([]byte(out), &i); err != nil || i.Health.Alarms != 1 || i.Health.Fields[0].Alarms[0].SinceEvent != 3001 {
-		t.Errorf("inspect --json: %v %s", err, out)
-	}
+	err := json.Unmarshal([]byte(out), &i)
+	must.True(t, err == nil && i.Health.Alarms == 1 && i.Health.Fields[0].Alarms[0].SinceEvent == 3001, "inspect --json: %v %s", err, out)
 	_, log = blankout(append(run, "3000")...)
 	must.True(t, !strings.Contains(log, dead) && strings.Count(log, "back to normal: vibration missing in 0 % since 2023-11-14T23:5") == 1, "the log: %s", log)
-	if out, _ = blankout("inspect", "checkpoints"); strings.Contains(out, "\nhealth.fields.alarms\n") {
-		t.Errorf("inspect: %s", out)
-	}
+	out, _ = blankout("inspect", "checkpoints")
+	must.True(t, !strings.Contains(out, "\nhealth.fields.alarms\n"), "inspect: %s", out)
 }

@@ -36,9 +36,8 @@ func TestReadingsAtRestarts(t *testing.T) {
 	run := func(checkpoints string, more ...string) string {
 		var log bytes.Buffer
 		args := append([]string{"run", "-d", path, "--set", "http.address=", "--set", "checkpoint.directory=" + filepath.Join(dir, checkpoints), "--set", "checkpoint.keep=1"}, more...)
-		if code := execute(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
-			t.Fatalf("exit code %d\n%s", code, &log)
-		}
+		code := execute(t.Context(), args, strings.NewReader(""), &log, &log)
+		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
 		return log.String()
 	}
 	saved := func(checkpoints string) []byte {
@@ -74,9 +73,8 @@ func TestAnswersNameLostFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	must.Do(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	var out, log bytes.Buffer
-	if code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, &log)
-	}
+	code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log)
+	must.Require(t, code == 0, "exit code %d\n%s", code, &log)
 	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, want := range map[int]string{1499: "}}", 1500: `}},"missing":["y"]}`, 2900: `"missing":["x","y"],"stuck":["x"]}`, 2901: `"missing":["x"],"stuck":["x"]}`} {
 		want = strings.Replace(want, "}}", "}", 1)

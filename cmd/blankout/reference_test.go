@@ -152,9 +152,8 @@ func referenceFlags() string {
 func referenceReasons(t *testing.T) string {
 	code := must.Get(os.ReadFile("../../internal/event/example.go"))(t)
 	reasons := regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "([a-z-]+)" +// (.*)$`).FindAllStringSubmatch(string(code), -1)
-	if n := strings.Count(string(code), " Reason = "); n != len(reasons) || n < 15 {
-		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
-	}
+	n := strings.Count(string(code), " Reason = ")
+	must.True(t, n == len(reasons) && n >= 15, "%d of %d reasons have a comment", len(reasons), n)
 	var out strings.Builder
 	out.WriteString("\n## Reasons of refusals\n\nA message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
 	for _, m := range reasons {

@@ -46,9 +46,8 @@ func TestHelpListsValues(t *testing.T) {
 				config.Optimizer = word
 			}
 			// A listed value may conflict with another setting. Only an error about an unknown value fails the test.
-			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
-				t.Errorf("--%s %s is listed: %v", flag, word, err)
-			}
+			err := config.Check()
+			must.True(t, err == nil || !strings.Contains(err.Error(), "want one of"), "--%s %s is listed: %v", flag, word, err)
 		}
 	}
 }
@@ -104,9 +103,8 @@ func TestFlagsInDocuments(t *testing.T) {
 				continue // another program's
 			}
 			for _, m := range flag.FindAllStringSubmatch(span, -1) {
-				if found++; !known[m[1]] {
-					t.Errorf("%s: no command has --%s: %s", document, m[1], span)
-				}
+				found++
+				must.True(t, known[m[1]], "%s: no command has --%s: %s", document, m[1], span)
 			}
 		}
 	}

@@ -28,12 +28,9 @@ func TestPlainNumber(t *testing.T) {
 			continue
 		}
 		a, _ := new(big.Rat).SetString(text)
-		if b, ok := new(big.Rat).SetString(got); !ok || a.Cmp(b) != 0 {
-			t.Errorf("%q became %q, another number", text, got)
-		}
-		if again := string(PlainNumber([]byte(got))); again != got {
-			t.Errorf("%q became %q, and that %q", text, got, again)
-		}
+		b, ok := new(big.Rat).SetString(got)
+		must.True(t, ok && a.Cmp(b) == 0, "%q became %q, another number", text, got)
+		must.Equal(t, string(PlainNumber([]byte(got))), got, text, "became")
 	}
 }
 
@@ -125,9 +122,8 @@ func TestAddress(t *testing.T) {
 
 func TestHideAddresses(t *testing.T) {
 	err := HideAddresses(fmt.Errorf(`Get "https://me:s3cret@host/p?token=s3cret": not found: http://b/?x=s3cret: %w`, io.EOF))
-	if want := `Get "https://***@host/p?***": not found: http://b/?*** EOF`; err.Error() != want || !errors.Is(err, io.EOF) {
-		t.Errorf("%v, want %s", err, want)
-	}
+	want := `Get "https://***@host/p?***": not found: http://b/?*** EOF`
+	must.True(t, err.Error() == want && errors.Is(err, io.EOF), "%v, want %s", err, want)
 	must.True(t, HideAddresses(nil) == nil, "nothing became an error")
 }
 
@@ -147,16 +143,13 @@ func TestOffsets(t *testing.T) {
 	if err := p.Advance(8, 1); err != nil { // a gap is not an error
 		t.Fatal(err)
 	}
-	if got, _ := o.Lookup("b", 1); got != (Position{"b", 1, 9, 2, 101, 5, ""}) {
-		t.Errorf("%+v", got)
-	}
+	got, _ := o.Lookup("b", 1)
+	must.True(t, got == (Position{"b", 1, 9, 2, 101, 5, ""}), "%+v", got)
 	before := *p
-	if err := p.Advance(8, 1); err == nil || *p != before {
-		t.Errorf("going back: %v, %+v", err, *p)
-	}
-	if _, ok := o.Lookup("c", 0); ok {
-		t.Error("a partition never seen")
-	}
+	err := p.Advance(8, 1)
+	must.True(t, err != nil && *p == before, "going back: %v, %+v", err, *p)
+	_, ok := o.Lookup("c", 0)
+	must.True(t, !ok, "a partition never seen")
 }
 
 func TestVecCheck(t *testing.T) {
@@ -171,9 +164,8 @@ func TestVecCheck(t *testing.T) {
 		must.True(t, x.Check() != nil, "%s: passed", name)
 	}
 	x := Vec{[]uint32{1, 4}, []float64{1, -2}}
-	if err := x.Check(); err != nil {
-		t.Error(err)
-	}
+	err := x.Check()
+	must.True(t, err == nil, "%v", err)
 	y := x.Clone()
 	y.Value[0] = 9
 	must.True(t, x.Value[0] == 1, "Clone shares memory")

@@ -22,9 +22,8 @@ func TestNamesPrefix(t *testing.T) {
 	}
 	whole := NewNames(max)
 	add(whole, 0, max+10) // the last ten do not fit
-	if a, b := whole.Find(hash(7)), whole.Find(hash(max)); a != "name7" || b != "" {
-		t.Errorf("found %q and %q", a, b)
-	}
+	a, b := whole.Find(hash(7)), whole.Find(hash(max))
+	must.True(t, a == "name7" && b == "", "found %q and %q", a, b)
 	if whole.Len() != max {
 		t.Fatalf("%d names, want %d", whole.Len(), max)
 	}
@@ -36,19 +35,13 @@ func TestNamesPrefix(t *testing.T) {
 		read := must.Get(ReadNames(view.Blocks()))(t)
 		for _, n := range []*Names{part, read} {
 			add(n, 0, max+10)
-			if got := string(n.Blocks()[0].Data); got != want {
-				t.Errorf("from %d names: another dictionary", count)
-			}
+			must.Equal(t, string(n.Blocks()[0].Data), want, "from", count, "names: another dictionary")
 		}
 		add(view, 100, 200) // must not overwrite later names of the original
-		if got := string(part.Blocks()[0].Data); got != want {
-			t.Error("adding to a view changed the whole")
-		}
+		must.Equal(t, string(part.Blocks()[0].Data), want, "adding to a view changed the whole")
 	}
 	for cut := range 40 {
-		if _, err := ReadNames([]Block{{"names", []byte(want[:cut])}}); err == nil {
-			t.Errorf("read a block cut to %d bytes", cut)
-		}
+		must.Fails(t, must.Err(ReadNames([]Block{{"names", []byte(want[:cut])}})), "read a block cut to", cut, "bytes")
 	}
 	columns := map[uint64]bool{}
 	for i := range max {
@@ -85,9 +78,7 @@ func TestSchemaView(t *testing.T) {
 			own.Names.Add(77, []byte("a copy's"))
 		}
 		for i, v := range views {
-			if got := fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data); got != want[i] {
-				t.Errorf("%v: after %d labels %s, want %s", labels, i, got, want[i])
-			}
+			must.Equal(t, fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data), want[i], labels, "after", i, "labels")
 		}
 	}
 }
@@ -159,8 +150,7 @@ func TestNamer(t *testing.T) {
 	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
 		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
 		name := s.Namer()
-		if a, b, c := name(3), name(5), name(7); a != "age | color=red | x" || b != "size" || c != tt.want {
-			t.Errorf("%+v: columns are called %q, %q and %q", tt, a, b, c)
-		}
+		a, b, c := name(3), name(5), name(7)
+		must.True(t, a == "age | color=red | x" && b == "size" && c == tt.want, "%+v: columns are called %q, %q and %q", tt, a, b, c)
 	}
 }

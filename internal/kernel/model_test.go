@@ -66,9 +66,8 @@ func TestModelScores(t *testing.T) {
 			for o := range want {
 				must.Require(t, math.Abs(got[o]-want[o]) <= 1e-12*(1+math.Abs(want[o])), "%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
 			}
-			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
-				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
-			}
+			read := again.Score(&e, make([]float64, 2))
+			must.Require(t, slices.Equal(read, got), "%s: scores %v after reading, %v before", k, read, got)
 			// A feature in a column that no support vector has changes only |x|.
 			other := e
 			other.Features = e.Features.Clone()
@@ -116,23 +115,17 @@ func TestReadModelRefuses(t *testing.T) {
 	nan := slices.Clone(blocks)
 	last := &nan[len(nan)-1]
 	last.Data = slices.Repeat([]byte{0xff}, len(last.Data))
-	if _, err := ReadModel(nan); err == nil {
-		t.Error("read coefficients that are not numbers")
-	}
+	must.Fails(t, must.Err(ReadModel(nan)), "read coefficients that are not numbers")
 	nan = slices.Clone(blocks)
 	nan[3].Data = slices.Repeat([]byte{0xff}, len(nan[3].Data))
-	if _, err := ReadModel(nan); err == nil {
-		t.Error("read columns out of range")
-	}
+	must.Fails(t, must.Err(ReadModel(nan)), "read columns out of range")
 	for i, name := range []string{1: "columns", 2: "ends", 3: "index"} {
 		if name == "" {
 			continue
 		}
 		turned := slices.Clone(blocks) // swap the first two numbers
 		turned[i].Data = slices.Concat(turned[i].Data[4:8], turned[i].Data[:4], turned[i].Data[8:])
-		if _, err := ReadModel(turned); err == nil {
-			t.Errorf("read support/%s out of order", name)
-		}
+		must.Fails(t, must.Err(ReadModel(turned)), "read support/", name, "out of order")
 	}
 }
 
@@ -153,8 +146,6 @@ func TestModelStandardizes(t *testing.T) {
 	e := event.Example{Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
 	want := m.ScoreVec(event.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*Model{m, again} {
-		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
-			t.Errorf("scores %v, of the standardized features %v", got, want)
-		}
+		must.EqualSlices(t, k.Score(&e, make([]float64, 2)), want, "scores")
 	}
 }

@@ -29,19 +29,16 @@ func TestNoises(t *testing.T) {
 			mean, variance := sum/samples, squares/samples
 			// The tolerance is six standard errors. The fourth moment is at most 12 variances squared, for dropout at
 			// .9 and Laplace.
-			if tol := 6 * math.Sqrt(want/samples); math.Abs(mean) > tol {
-				t.Errorf("%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
-			}
-			if tol := 6 * want * math.Sqrt(12.0/samples); math.Abs(variance-want) > tol {
-				t.Errorf("%s at %g: variance %g, want %g", n, x, variance, want)
-			}
+			tol := 6 * math.Sqrt(want/samples)
+			must.True(t, math.Abs(mean) <= tol, "%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
+			tol = 6 * want * math.Sqrt(12.0/samples)
+			must.True(t, math.Abs(variance-want) <= tol, "%s at %g: variance %g, want %g", n, x, variance, want)
 		}
 	}
 	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt", "group", "group:1", "group:0.3+dropout:0.1", "gaussian:1+group:0.3", "dropout:0.1+group", "dropout:0.1+group:0.2+group:0.3", "group:0.1+group:0.2",
 		"group:a=1", "group:a=", "group:a", "group:a=0.1,", "group:a=0.1,a=0.2", "group:a=0.1,0.2", "group:a=0.1+group:b=0.2", "dropout:a=0.1"} {
-		if n, err := ParseNoise(s); err == nil {
-			t.Errorf("ParseNoise(%q) = %v, want an error", s, n)
-		}
+		n, err := ParseNoise(s)
+		must.True(t, err != nil, "ParseNoise(%q) = %v, want an error", s, n)
 	}
 }
 
@@ -76,9 +73,8 @@ func FuzzParseNoise(f *testing.F) {
 		}
 		again, err := ParseNoise(n.String())
 		must.True(t, err == nil && reflect.DeepEqual(again, n), "ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
-		if c0, c1, c2 := n.Coefficients(); !(c0 >= 0 && c1 >= 0 && c2 >= 0) {
-			t.Errorf("ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
-		}
+		c0, c1, c2 := n.Coefficients()
+		must.True(t, c0 >= 0 && c1 >= 0 && c2 >= 0, "ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
 	})
 }
 
@@ -136,7 +132,6 @@ func TestSilentIsExpectation(t *testing.T) {
 		sum, sum2 = sum+at, sum2+at*at
 	}
 	mean := sum / draws
-	if sd := math.Sqrt((sum2/draws - mean*mean) / draws); math.Abs(mean-want) > 4*sd+0.003 {
-		t.Errorf("the mean loss is %v, and %v of %d draws", want, mean, draws)
-	}
+	sd := math.Sqrt((sum2/draws - mean*mean) / draws)
+	must.True(t, math.Abs(mean-want) <= 4*sd+0.003, "the mean loss is %v, and %v of %d draws", want, mean, draws)
 }

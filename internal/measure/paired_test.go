@@ -106,9 +106,7 @@ func TestPairedBetter(t *testing.T) {
 	}{{1, 1e9, false}, {2, 1e9, false}, {7, 1e9, false}, {8, 4.4, false}, {8, 4.6, true}, {9, 0, false}, {20, 3.4, false}, {20, 3.5, true}, {10_000, 2.99, false}, {10_000, 3.01, true}} {
 		n := float64(c.blocks)
 		d := measure.Difference{Blocks: c.blocks, Mean: -c.errors, Scatter: n * (n - 1)} // the standard error is 1
-		if got := d.Better(); got != c.want {
-			t.Errorf("%d blocks, %v standard errors: %v", c.blocks, c.errors, got)
-		}
+		must.Equal(t, d.Better(), c.want, c.blocks, "blocks", c.errors, "standard errors")
 	}
 }
 
@@ -118,9 +116,8 @@ func TestApart(t *testing.T) {
 		a, b         float64
 		wantA, wantB string
 	}{{1, 1.00004, "1", "1.00004"}, {0.69316, 0.69319, "0.69316", "0.69319"}, {2.5, 3, "2.5", "3"}, {1, 1, "1", "1"}, {1e9, 1e9 + 1, "1000000000", "1000000001"}} {
-		if a, b := measure.Apart(c.a, c.b, 4); a != c.wantA || b != c.wantB {
-			t.Errorf("%v and %v: %s and %s, want %s and %s", c.a, c.b, a, b, c.wantA, c.wantB)
-		}
+		a, b := measure.Apart(c.a, c.b, 4)
+		must.True(t, a == c.wantA && b == c.wantB, "%v and %v: %s and %s, want %s and %s", c.a, c.b, a, b, c.wantA, c.wantB)
 	}
 }
 
@@ -223,7 +220,5 @@ func TestNumbers(t *testing.T) {
 		near("merged mean", &first.Mean, mean)
 	}
 	var none measure.Numbers
-	if r := none.Report(loss.Quantile{}); r != (measure.NumbersReport{}) {
-		t.Errorf("without events: %+v", r)
-	}
+	must.Equal(t, none.Report(loss.Quantile{}), (measure.NumbersReport{}), "without events")
 }

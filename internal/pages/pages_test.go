@@ -32,27 +32,22 @@ func TestChunk(t *testing.T) {
 	for i, p := range pieces {
 		must.Require(t, !slices.ContainsFunc(p, func(b byte) bool { return b != byte(i+1) }), "piece %d is another's too", i)
 	}
-	if p := c.Bytes(chunkBytes, 0); len(p) != chunkBytes {
-		t.Errorf("%d bytes", len(p))
-	}
+	p := c.Bytes(chunkBytes, 0)
+	must.True(t, len(p) == chunkBytes, "%d bytes", len(p))
 }
 
 func TestFloats(t *testing.T) {
 	x := []float64{1, -2.5, math.Inf(1), 0}
 	memory := Memory(x)
-	if want := []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0}; !slices.Equal(memory[:16], want) {
-		t.Errorf("% x", memory)
-	}
-	if y, ok := Floats(memory); littleEndian() && (!ok || !slices.Equal(x, y) || &x[0] != &y[0]) {
-		t.Error(y, ok)
-	}
+	must.EqualSlices(t, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0}, memory[:16], memory)
+	y, ok := Floats(memory)
+	must.True(t, !littleEndian() || ok && slices.Equal(x, y) && &x[0] == &y[0], "%v %v", y, ok)
 	for _, odd := range [][]byte{memory[1:9], memory[:9]} {
 		if y, ok := Floats(odd); ok {
 			t.Errorf("%d bytes from %p: %v", len(odd), &odd[0], y)
 		}
 	}
-	if y, ok := Floats(nil); len(y) > 0 || ok != littleEndian() {
-		t.Error(y, ok)
-	}
+	y, ok = Floats(nil)
+	must.True(t, len(y) <= 0 && ok == littleEndian(), "%v %v", y, ok)
 	must.True(t, len(Memory(nil)) <= 0, "bytes of nothing")
 }

@@ -46,9 +46,7 @@ func TestClient(t *testing.T) {
 			must.True(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", path, err, want)
 		}
 	}
-	if want := strings.Repeat("Bearer open sesame", 2); got != want {
-		t.Errorf("the server itself was sent %q, want %q", got, want)
-	}
+	must.Equal(t, strings.Repeat("Bearer open sesame", 2), got, "the server itself was sent")
 }
 
 // TestOneClient checks that the code of the repository creates HTTP clients only through Client.
@@ -64,9 +62,8 @@ func TestOneClient(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		if found := other.FindString(string(text)); found != "" && !strings.Contains(name, "served/s3/") {
-			t.Errorf("%s: %s: ask by secret.Client", name, found)
-		}
+		found := other.FindString(string(text))
+		must.True(t, found == "" || strings.Contains(name, "served/s3/"), "%s: %s: ask by secret.Client", name, found)
 		return err
 	})
 	must.Do(t, err)

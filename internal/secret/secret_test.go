@@ -27,11 +27,8 @@ func TestRead(t *testing.T) {
 		must.True(t, got == c.want && (err == nil) == (c.err == "") && (err == nil || strings.Contains(err.Error(), c.err)), "%q: %q, %v", c.text, got, err)
 	}
 	for env, want := range map[string]string{"TEST_SECRET": "from the environment", "TEST_NO_SECRET": "", "": ""} {
-		if got, err := Read("", env); got != want || err != nil {
-			t.Errorf("%s: %q, %v", env, got, err)
-		}
+		got, err := Read("", env)
+		must.True(t, got == want && err == nil, "%s: %q, %v", env, got, err)
 	}
-	if _, err := Read(filepath.Join(dir, "none"), "TEST_SECRET"); err == nil {
-		t.Error("a file that is not there")
-	}
+	must.Fails(t, must.Err(Read(filepath.Join(dir, "none"), "TEST_SECRET")), "a file that is not there")
 }

@@ -44,9 +44,8 @@ func TestLinkLearns(t *testing.T) {
 		must.True(t, l.Helps(), "%s: it does not help", name)
 		own, linked, least := drawn(&l, rand.New(rand.NewPCG(3, 4)), 20_000, p)
 		must.True(t, linked <= least+0.006 && own >= linked+0.02, "%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
-		if err := l.Latest().Check(); err != nil {
-			t.Error(err)
-		}
+		err := l.Latest().Check()
+		must.True(t, err == nil, "%v", err)
 	}
 }
 
@@ -60,14 +59,12 @@ func TestLinkOfLogOdds(t *testing.T) {
 			helped++
 		}
 	}
-	if own, linked, _ := drawn(&l, r, 20_000, sigmoid); helped > 0 || linked > own+0.001 {
-		t.Errorf("it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
-	}
+	own, linked, _ := drawn(&l, r, 20_000, sigmoid)
+	must.True(t, helped <= 0 && linked <= own+0.001, "it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
 	drawn(&l, r, 20_000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
 	must.Require(t, l.Helps(), "wrong labels are not noticed")
-	if drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) }); l.Helps() {
-		t.Error("it is said to help where scores are log-odds again, and more")
-	}
+	drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) })
+	must.True(t, !l.Helps(), "it is said to help where scores are log-odds again, and more")
 }
 
 // TestLinkOfSeveralClasses checks that all outputs share one function, and that unused outputs are ignored. With noisy
@@ -89,12 +86,10 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 		}
 		l.Take(scores, 3, class, 1)
 	}
-	if least := -0.8*math.Log(0.8) - 0.2*math.Log(0.1); !l.Helps() || after/n > least+0.02 || before/n < after/n+0.2 {
-		t.Errorf("log-loss %.3f, %.3f before, the least is %.3f", after/n, before/n, least)
-	}
-	if b := l.bins[0]; b.weight != 0 {
-		t.Errorf("the output that is not in use has the weight %v", b.weight)
-	}
+	least := -0.8*math.Log(0.8) - 0.2*math.Log(0.1)
+	must.True(t, l.Helps() && after/n <= least+0.02 && before/n >= after/n+0.2, "log-loss %.3f, %.3f before, the least is %.3f", after/n, before/n, least)
+	b := l.bins[0]
+	must.True(t, b.weight == 0, "the output that is not in use has the weight %v", b.weight)
 }
 
 // TestLongLink checks that the sums in a Link stay finite in a long stream.
@@ -111,18 +106,15 @@ func TestLongLink(t *testing.T) {
 func TestLinkIsNotHasty(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }
-	if drawn(&l, r, 450, half); l.Helps() {
-		t.Error("450 events are enough")
-	}
-	if drawn(&l, r, 1000, half); !l.Helps() {
-		t.Error("1,450 events are not enough")
-	}
+	drawn(&l, r, 450, half)
+	must.True(t, !l.Helps(), "450 events are enough")
+	drawn(&l, r, 1000, half)
+	must.True(t, l.Helps(), "1,450 events are not enough")
 	before := model.Decision{Link: l.Latest()}.Probability(3)
 	l.Take([]float64{3}, 1, 1, 1e9)
 	drawn(&l, r, 64, half)
-	if after := (model.Decision{Link: l.Latest()}).Probability(3); after > before+0.05 {
-		t.Errorf("one event of a large weight moves a probability from %v to %v", before, after)
-	}
+	after := (model.Decision{Link: l.Latest()}).Probability(3)
+	must.True(t, after <= before+0.05, "one event of a large weight moves a probability from %v to %v", before, after)
 }
 
 // TestInvalidLinks checks that inconsistent states are rejected.
@@ -137,8 +129,7 @@ func TestInvalidLinks(t *testing.T) {
 		spoil(&l)
 		l.State(to)
 		d, out := coder.Read(to.Out), NewLink()
-		if out.State(d); d.Done() {
-			t.Errorf("%s: it is taken", name)
-		}
+		out.State(d)
+		must.True(t, !d.Done(), "%s: it is taken", name)
 	}
 }

@@ -116,9 +116,8 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	}
 	plain, named := encoded(false), encoded(true)
 	for column := range uint32(5) {
-		if got, want := named.Row(column), plain.Row(column); !slices.Equal(got, want) {
-			t.Errorf("column %d: statistics %v, without a name %v", column, got, want)
-		}
+		got, want := named.Row(column), plain.Row(column)
+		must.True(t, slices.Equal(got, want), "column %d: statistics %v, without a name %v", column, got, want)
 	}
 }
 
@@ -142,7 +141,6 @@ func TestNamedPresence(t *testing.T) {
 		n.Review()
 	}
 	n.Scaling.FindKnots(n.Table.Len(), n.presences)
-	if _, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2); !dense || n.Scaling.Scaler.Splines != nil {
-		t.Errorf("dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
-	}
+	_, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2)
+	must.True(t, dense && n.Scaling.Scaler.Splines == nil, "dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
 }

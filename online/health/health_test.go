@@ -104,9 +104,8 @@ func TestHealthFalseAlarms(t *testing.T) {
 		must.True(t, alarms <= 0, "%s: %d alarms", c.name, alarms)
 		for g, n := range reached {
 			tests := float64(2 * len(c.kinds))
-			if most := tests * float64(blocks) * math.Exp(-float64(2*g+2)); float64(n) > most+5*math.Sqrt(most)+3 {
-				t.Errorf("%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
-			}
+			most := tests * float64(blocks) * math.Exp(-float64(2*g+2))
+			must.True(t, float64(n) <= most+5*math.Sqrt(most)+3, "%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
 		}
 	}
 	// Each field has at most three cumulative sums with healthLimit. For each sum there are two bounds on the usual value.
@@ -172,9 +171,8 @@ func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
 func restored(t *testing.T, was *Fields) *Fields {
 	t.Helper()
 	w, c := &Fields{}, readOf(was)
-	if w.State(c); !c.Done() {
-		t.Fatal("the state does not fit its format")
-	}
+	w.State(c)
+	must.Require(t, c.Done(), "the state does not fit its format")
 	return w
 }
 
@@ -237,9 +235,8 @@ func TestDivergenceIsNamed(t *testing.T) {
 		out := &coder.Coder{}
 		w.Prior.State(out)
 		var again Prior
-		if again.State(coder.Read(out.Out)); again.Size != w.Prior.Size || again.size != w.Prior.size || again.Diverged() != w.Prior.Diverged() {
-			t.Errorf("%+v, saved %+v", again, w.Prior)
-		}
+		again.State(coder.Read(out.Out))
+		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.Diverged() == w.Prior.Diverged(), "%+v, saved %+v", again, w.Prior)
 	}
 }
 
@@ -292,9 +289,8 @@ func TestStateHoldsEverything(t *testing.T) {
 	h.State(c)
 	var got Fields
 	d := coder.Read(c.Out)
-	if got.State(d); !d.Done() {
-		t.Fatal("what is written cannot be read")
-	}
+	got.State(d)
+	must.Require(t, d.Done(), "what is written cannot be read")
 	must.True(t, reflect.DeepEqual(&got, h), "%+v\nwant %+v", &got, h)
 	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
@@ -307,9 +303,8 @@ func TestStateHoldsEverything(t *testing.T) {
 	c = &coder.Coder{}
 	h.State(c)
 	d = coder.Read(c.Out)
-	if new(Fields).State(d); d.Done() {
-		t.Error("a state about more fields than there are is read")
-	}
+	new(Fields).State(d)
+	must.True(t, !d.Done(), "a state about more fields than there are is read")
 }
 
 // TestCostOfAField checks that a difference of errors that can be chance is not reported as a cost.
@@ -331,12 +326,10 @@ func TestCostOfAField(t *testing.T) {
 		}
 		m := &h.fields[0].measures[measureMissing]
 		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // the field is missing from all events, and was from none
-		if v, rise := h.value(0, measureMissing), h.fields[0].cost.rise(); math.Abs(rise-c.rise) > 0.004 || v.before != 30 || math.Abs(v.after-30-100*rise) > 1e-9 {
-			t.Errorf("%+v: rise %v, %+v", c, rise, v)
-		}
+		v, rise := h.value(0, measureMissing), h.fields[0].cost.rise()
+		must.True(t, math.Abs(rise-c.rise) <= 0.004 && v.before == 30 && math.Abs(v.after-30-100*rise) <= 1e-9, "%+v: rise %v, %+v", c, rise, v)
 		m.before = -1
-		if v := h.value(0, measureMissing); v.before != -1 || v.after != -1 {
-			t.Errorf("%+v: without a forecast %+v", c, v)
-		}
+		v = h.value(0, measureMissing)
+		must.True(t, v.before == -1 && v.after == -1, "%+v: without a forecast %+v", c, v)
 	}
 }

@@ -190,9 +190,8 @@ func TestBaselines(t *testing.T) {
 	c := &coder.Coder{}
 	b.State(c)
 	in := coder.Read(c.Out)
-	if again.State(in); !in.Done() || !reflect.DeepEqual(again, b) {
-		t.Errorf("%+v, saved %+v", again, b)
-	}
+	again.State(in)
+	must.True(t, in.Done() && reflect.DeepEqual(again, b), "%+v, saved %+v", again, b)
 }
 
 func take(w *health.Counts, t health.LabeledEvent) {
@@ -220,9 +219,8 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 	}
 	n := w.Measures.Numbers
 	must.True(t, n.Total.Weight == 2 && n.Total.MAE() == .5 && n.Window.Absolute == .999 && w.Measures.Labeled() == 4, "%+v", n.Total)
-	if r := w.Baselines.Report(true); *r.LastMAE != .5 {
-		t.Errorf("last label %v", *r.LastMAE)
-	}
+	r := w.Baselines.Report(true)
+	must.True(t, *r.LastMAE == .5, "last label %v", *r.LastMAE)
 }
 
 // TestWorseThanBaseline checks that there is a warning as long as the error of a baseline is below the model's error by
@@ -280,9 +278,7 @@ func TestWorseThanBaseline(t *testing.T) {
 		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
 			kinds = append(kinds, x.Kind)
 		}
-		if got := strings.Join(kinds, " "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		must.Equal(t, strings.Join(kinds, " "), c.want, c.name)
 	}
 }
 
@@ -314,7 +310,6 @@ func TestMajorityClass(t *testing.T) {
 		again.State(coder.Read(c.Out))
 		b = again
 	}
-	if got := *b.Report(false).MajorityError; math.Abs(got-100*wrong/total) > 1e-9 {
-		t.Errorf("the error is %v, want %v", got, 100*wrong/total)
-	}
+	got := *b.Report(false).MajorityError
+	must.True(t, math.Abs(got-100*wrong/total) <= 1e-9, "the error is %v, want %v", got, 100*wrong/total)
 }

@@ -192,13 +192,10 @@ func testStep(t *testing.T, entry Entry, levels, outputs int) {
 			for j, w := range y.Weights(row) {
 				delta := w - y.Weights(was[i])[j]
 				must.Require(t, !rest && !unlabeled || delta == 0, "event %d: the weight of row %d at %d has moved by %v", event, i, j, delta)
-				if got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]; !(math.Abs(got-want) <= 1e-12*(1+math.Abs(want))) {
-					t.Fatalf("event %d, row %d at %d: lag %v, want %v", event, i, j, got, want)
-				}
+				got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]
+				must.Require(t, math.Abs(got-want) <= 1e-12*(1+math.Abs(want)), "event %d, row %d at %d: lag %v, want %v", event, i, j, got, want)
 			}
 		}
 	}
-	if moved := y.Weights(table[0])[0] != 0; moved != (entry.Name != "irls") {
-		t.Errorf("weights moved: %v", moved)
-	}
+	must.Equal(t, y.Weights(table[0])[0] != 0, (entry.Name != "irls"), "weights moved")
 }

@@ -127,9 +127,8 @@ func TestMerge(t *testing.T) {
 	got := c.Expand(make([]float64, 13), unseen, nil)
 	// The weight of a rare class is its number of events plus one.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {
-		if want := math.Log(of / 11); math.Abs(got[class]-want) > 1e-15 {
-			t.Errorf("class %d scores %v, want %v", class, got[class], want)
-		}
+		want := math.Log(of / 11)
+		must.True(t, math.Abs(got[class]-want) <= 1e-15, "class %d scores %v, want %v", class, got[class], want)
 	}
 	again := c
 	again.output, again.weight = slices.Clone(c.output), slices.Clone(c.weight)
@@ -154,9 +153,8 @@ func TestTake(t *testing.T) {
 		c.Take(11)
 	}
 	c.Take(3) // 3 is not rare, so this has no effect
-	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
-		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
-	}
+	a, b := c.offset[10], c.offset[11]
+	must.True(t, a < b && a > b-0.5, "fractions exp %v of six events, exp %v of six later ones", a, b)
 }
 
 // TestInvalidStates checks that inconsistent states are rejected.
@@ -185,8 +183,7 @@ func TestInvalidStates(t *testing.T) {
 			to.Float(&c.weight[i])
 		}
 		read := coder.Read(to.Out)
-		if new(Classes).State(read); read.Done() {
-			t.Errorf("%s is read", name)
-		}
+		new(Classes).State(read)
+		must.True(t, !read.Done(), "%s is read", name)
 	}
 }

@@ -141,17 +141,14 @@ func TestRefresh(t *testing.T) {
 			for i, row := range all {
 				for _, by := range []float64{-0.01, 0.01} {
 					x.Weights(row)[0] += by
-					if now := objective(); !(now > least) {
-						t.Fatalf("reach %d, event %d: weight %d moved by %v gives %v, and the solution %v", reach, n+1, i, by, now, least)
-					}
+					now := objective()
+					must.Require(t, now > least, "reach %d, event %d: weight %d moved by %v gives %v, and the solution %v", reach, n+1, i, by, now, least)
 					x.Weights(row)[0] -= by
 				}
-				if got := x.Weights(row)[0] + x.Lags(row)[0]/4; math.Abs(got-average[i]) > 1e-12 {
-					t.Fatalf("the average %v has become %v", average[i], got)
-				}
-				if got := x.Curvature(row)[0]; math.Abs(got-d[i]) > 1e-9*d[i] {
-					t.Fatalf("reach %d, event %d: D has become %v, want %v", reach, n+1, got, d[i])
-				}
+				got := x.Weights(row)[0] + x.Lags(row)[0]/4
+				must.Require(t, math.Abs(got-average[i]) <= 1e-12, "the average %v has become %v", average[i], got)
+				got = x.Curvature(row)[0]
+				must.Require(t, math.Abs(got-d[i]) <= 1e-9*d[i], "reach %d, event %d: D has become %v, want %v", reach, n+1, got, d[i])
 			}
 			if len(window) == reach {
 				window = window[40:]
@@ -170,9 +167,8 @@ func comesBack(t *testing.T, x *Refresh) {
 	again := Refresh{}
 	c := coder.Read(a.Out)
 	again.State(c)
-	if again.State(&b); !c.Done() || !again.Consistent() || !bytes.Equal(a.Out, b.Out) {
-		t.Error("the state does not come back")
-	}
+	again.State(&b)
+	must.True(t, c.Done() && again.Consistent() && bytes.Equal(a.Out, b.Out), "the state does not come back")
 }
 
 // TestRefreshOfOneClass checks a window in which all events with weight are of one class. The intercept must be finite,
@@ -185,13 +181,11 @@ func TestRefreshOfOneClass(t *testing.T) {
 		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
-		if due := x.Add(&e, e.Weight); due != (i == 2*40-1) {
-			t.Fatalf("after %d events, half of them without weight, it is due: %v", i+1, due)
-		}
+		due := x.Add(&e, e.Weight)
+		must.Require(t, due == (i == 2*40-1), "after %d events, half of them without weight, it is due: %v", i+1, due)
 	}
-	if x.Solve(w); x.Failures > 0 || !(x.Weights(bias)[0] > 1 && x.Weights(bias)[0] < 10) {
-		t.Errorf("%d failures, the intercept is %v", x.Failures, x.Weights(bias)[0])
-	}
+	x.Solve(w)
+	must.True(t, x.Failures <= 0 && x.Weights(bias)[0] > 1 && x.Weights(bias)[0] < 10, "%d failures, the intercept is %v", x.Failures, x.Weights(bias)[0])
 }
 
 // TestCenterOfAllIsTheSolution checks the case that all events have left the window. The center of the quadratic
@@ -235,9 +229,8 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				if i == n-1 {
 					weight = 1e-12 // the event stays in the window, but has no effect
 				}
-				if due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
-					t.Fatalf("after %d events it is due: %v", i+1, due)
-				}
+				due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight)
+				must.Require(t, due == (i == n-1), "after %d events it is due: %v", i+1, due)
 			}
 			r.Solve(w)
 			must.Require(t, r.Failures <= 0, "it found no solution")

@@ -34,15 +34,12 @@ func TestHalfLifeStep(t *testing.T) {
 	})
 	must.True(t, passed == 4999*1000 && f.lastTime == now, "%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
 	now += year
-	if each(10, right); passed != step+8*1000 || f.lastTime != now {
-		t.Errorf("with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
-	if each(10, func(int) int64 { return year }); f.lastTime != now+year {
-		t.Errorf("ten times that agree: the clock is %d ms off", f.lastTime-now-year)
-	}
-	if each(2000, right); passed != 1000*(2000-behindFor) || f.lastTime != now {
-		t.Errorf("after wrong times %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
+	each(10, right)
+	must.True(t, passed == step+8*1000 && f.lastTime == now, "with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
+	each(10, func(int) int64 { return year })
+	must.True(t, f.lastTime == now+year, "ten times that agree: the clock is %d ms off", f.lastTime-now-year)
+	each(2000, right)
+	must.True(t, passed == 1000*(2000-behindFor) && f.lastTime == now, "after wrong times %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
 }
 
 // TestImportance checks that the weight of an event is limited to 32 times the average weight, and that equal large
@@ -52,19 +49,14 @@ func TestImportance(t *testing.T) {
 	for range 99 {
 		i.Observe(1)
 	}
-	if got := i.Observe(1e6); got != MostImportance {
-		t.Errorf("1e6 among events of 1 counts %v", got)
-	}
-	if got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101; got != want {
-		t.Errorf("the next one counts %v, want %v", got, want)
-	}
+	must.Equal(t, i.Observe(1e6), MostImportance, "1e6 among events of 1 counts")
+	got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101
+	must.True(t, got == want, "the next one counts %v, want %v", got, want)
 	i = Importance{}
 	for range 10 {
 		i.Observe(1e6)
 	}
-	if got := i.Observe(2e6); got != 2e6 {
-		t.Errorf("2e6 among events of 1e6 counts %v", got)
-	}
+	must.Equal(t, i.Observe(2e6), 2e6, "2e6 among events of 1e6 counts")
 }
 
 func TestParts(t *testing.T) {
@@ -114,9 +106,8 @@ func TestPace(t *testing.T) {
 			if want += beta * (w - want); p.Advance() {
 				lag, rebased = lag*p.Rebase(), true
 			}
-			if got := w + p.Coefficient*lag; math.Abs(got-want) > 1e-8 {
-				t.Fatalf("after %d steps: average %v, want %v", p.Taken, got, want)
-			}
+			got := w + p.Coefficient*lag
+			must.Require(t, math.Abs(got-want) <= 1e-8, "after %d steps: average %v, want %v", p.Taken, got, want)
 		}
 	}
 	learn(90, 0)

@@ -147,9 +147,8 @@ func TestReport(t *testing.T) {
 	if p := measure.StaleLossPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
 		t.Errorf("%+v in percent, and before %+v", p, r)
 	}
-	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
-		t.Errorf("of numbers %+v", r)
-	}
+	r = a.Report(true)
+	must.True(t, *r[1].Deviance == 3 && *r[1].FreshDeviance == 1 && r[1].LogLoss == nil && r[1].ConstantLogLoss == nil && *r[1].Error == 1, "of numbers %+v", r)
 }
 
 // TestInvalidStates checks that negative sums are rejected, and a model with more outputs than the learner has.

@@ -235,9 +235,8 @@ func TestWaitsForAModel(t *testing.T) {
 	produce(t, c, 10, 12)
 	eventually(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
 	stop()
-	if _, values := predictions(t, c); len(values) != 12 {
-		t.Errorf("%d predictions", len(values))
-	}
+	_, values := predictions(t, c)
+	must.True(t, len(values) == 12, "%d predictions", len(values))
 }
 
 // TestMaxEvents checks that a run ends after MaxEvents, even within a batch. The next run must continue at the
@@ -251,9 +250,8 @@ func TestMaxEvents(t *testing.T) {
 		p.MaxEvents, p.Kafka.UntilEnd = most, most == 0
 		must.Do(t, p.Run(t.Context()))
 		_, values := predictions(t, c)
-		if want := len(before) + int(most); most > 0 && len(values) != want {
-			t.Fatalf("MaxEvents %d: %d predictions, want %d", most, len(values), want)
-		}
+		want := len(before) + int(most)
+		must.Require(t, most <= 0 || len(values) == want, "MaxEvents %d: %d predictions, want %d", most, len(values), want)
 	}
 	_, values := predictions(t, c)
 	n := times(values)
@@ -314,9 +312,8 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	go func() { done <- p.Run(t.Context()) }()
 	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.LastError != "" && s.Scored == 0 })
 	must.Do(t, <-done)
-	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.LastError != "stopped" {
-		t.Errorf("%+v", s)
-	}
+	s := p.Stats()
+	must.True(t, s.Failures >= 2 && s.Scored == 294 && s.LastError == "stopped", "%+v", s)
 	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
@@ -340,9 +337,8 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Config.CommitInterval = time.Hour
 	must.Do(t, p.Run(t.Context()))
-	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
-		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
-	}
+	n := commits.Load()
+	must.True(t, n == 1 && p.Stats().Scored == 8820, "%d commits of %d predictions within an hour", n, p.Stats().Scored)
 }
 
 // TestKeep checks that Keep ends only at the end of the topic or of its context. Each failure must be counted and
@@ -352,9 +348,8 @@ func TestKeep(t *testing.T) {
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Keep(t.Context()) // runs to the end of the topic
-	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.LastError != "stopped" {
-		t.Errorf("at the end of the topic: %+v", s)
-	}
+	s := p.Stats()
+	must.True(t, s.Scored+s.Refused == 20 && s.Failures == 0 && s.LastError == "stopped", "at the end of the topic: %+v", s)
 
 	p = predictor(c, func() *served.Model { return trained(1) })
 	p.Config.Topic = "missing"
@@ -362,9 +357,8 @@ func TestKeep(t *testing.T) {
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	stop := keep(t, p)
 	eventually(t, func() bool { return p.Stats().Failures == 2 })
-	if s := p.Stats(); !strings.Contains(s.LastError, "missing") {
-		t.Errorf("while the topic is missing: %+v", s)
-	}
+	s = p.Stats()
+	must.True(t, strings.Contains(s.LastError, "missing"), "while the topic is missing: %+v", s)
 	must.Do(t, c.CreateTopic("missing", 1, nil))
 	eventually(t, func() bool { return !strings.Contains(p.Stats().LastError, "missing") })
 	stop()
@@ -402,17 +396,15 @@ func TestFollow(t *testing.T) {
 	logs := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
 	eventually(t, func() bool { return logs(cannot) == 1 })
-	if m, err := f.Model(); m != nil || err == nil {
-		t.Errorf("a model %v that is not there, %v", m, err)
-	}
+	m, err := f.Model()
+	must.True(t, m == nil && err != nil, "a model %v that is not there, %v", m, err)
 	time.Sleep(300 * time.Millisecond) // time for more tries
 	must.Do(t, trained(1).WriteFile(file))
 	eventually(t, func() bool { m, err := f.Model(); return m != nil && err == nil && logs(again) == 1 })
 	must.Do(t, os.Remove(file))
 	eventually(t, func() bool { return logs(cannot) == 2 })
-	if m, err := f.Model(); m == nil || err == nil {
-		t.Error("the model is gone with its file")
-	}
+	m, err = f.Model()
+	must.True(t, m != nil && err != nil, "the model is gone with its file")
 	must.Do(t, trained(2).WriteFile(file))
 	eventually(t, func() bool { return logs(again) == 2 })
 	f.Close()
@@ -450,9 +442,8 @@ func TestKeyOfAPrediction(t *testing.T) {
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	must.Do(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
 	// The keys are sorted, because the order of the predictions depends on their partitions.
-	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
-		t.Errorf("keys %q", keys)
-	}
+	keys, _ := predictions(t, c)
+	must.True(t, slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}), "keys %q", keys)
 }
 
 func eventually(t *testing.T, done func() bool) {
@@ -472,9 +463,8 @@ func TestCheck(t *testing.T) {
 		c := predict.DefaultConfig()
 		c.Topic, c.Output = "events", "predictions"
 		edit(&c)
-		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
+		err := c.Check()
+		must.True(t, (err == nil) == (want == "") && (err == nil || strings.HasPrefix(err.Error(), want)), "%q: %v", want, err)
 	}
 }
 
@@ -482,9 +472,8 @@ func TestCheck(t *testing.T) {
 func TestConfigToken(t *testing.T) {
 	c := predict.DefaultConfig()
 	t.Setenv(c.TokenEnv, "from the environment")
-	if token, err := c.Token(); token != "from the environment" || err != nil {
-		t.Errorf("%q, %v", token, err)
-	}
+	token, err := c.Token()
+	must.True(t, token == "from the environment" && err == nil, "%q, %v", token, err)
 	c.TokenFile = filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
 		must.Do(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
@@ -524,9 +513,8 @@ func TestPredictionTooLarge(t *testing.T) {
 		p := predictor(c, func() *served.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)
 		must.Do(t, p.Run(t.Context()))
-		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
-			t.Errorf("%+v", s)
-		}
+		s := p.Stats()
+		must.True(t, s.Scored == 3 && s.Refused == 1 && s.Failures <= 0, "%+v", s)
 	}
 	keys, values := predictions(t, c)
 	must.Require(t, len(values) == 8, "%d predictions", len(values))
@@ -558,16 +546,13 @@ func TestFollowOverTLS(t *testing.T) {
 	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
 		must.Do(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
 	}
-	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
-		t.Errorf("a key without a certificate: %v", err)
-	}
+	err := c.Check()
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "cert_file: "), "a key without a certificate: %v", err)
 	c.CertFile = c.CAFile
 	must.Do(t, c.Check())
 	asks := must.Get(c.Client())(t)
 	defer asks.CloseIdleConnections()
-	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("got %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL, served.Options{Client: asks})), "503")
 	must.Equal(t, <-shown, 1, "shown certificates")
 	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
 		t.Errorf("without files: %v, %v", asks, err)

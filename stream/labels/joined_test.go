@@ -112,8 +112,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				must.Require(t, got[i] == want[i], "event %d: %+v, want %+v", i, got[i], want[i])
 			}
 		}
-		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
-			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabeled)
-		}
+		n := join.Counts()
+		must.True(t, n.TimedOut == uint64(unlabeled) && int(n.Matched+n.TimedOut) == len(want), "counts %+v of %d events, %d without a label", n, len(want), unlabeled)
 	}
 }

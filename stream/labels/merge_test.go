@@ -133,13 +133,11 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		added[0].Late = func() { said++ }
 		m.Added = func(context.Context) (l []Lane, _ error) { l, added = added, nil; return l, nil }
 		for range 2 {
-			if err := m.Next(t.Context(), &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Time != c.time {
-				t.Fatalf("%+v: %v, %+v", c, err, b)
-			}
+			err := m.Next(t.Context(), &b)
+			must.Require(t, err == nil && len(b.Examples) == 1 && b.Examples[0].Time == c.time, "%+v: %v, %+v", c, err, b)
 		}
-		if n := join.Counts().LatePartitions; (n == 1) != c.late || uint64(said) != n {
-			t.Errorf("%+v: %d late partitions, said %d times", c, n, said)
-		}
+		n := join.Counts().LatePartitions
+		must.True(t, (n == 1) == c.late && uint64(said) == n, "%+v: %d late partitions, said %d times", c, n, said)
 	}
 }
 
@@ -231,12 +229,10 @@ func TestMaxPending(t *testing.T) {
 		went = append(went, expired(t, j)...)
 		arrive(t, j, id)
 	}
-	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
-		t.Errorf("%q went: %+v", went, n)
-	}
-	if outcome, _, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 1}); err != nil || outcome != IsLate {
-		t.Errorf("a label of what went: %v, %v", outcome, err)
-	}
+	n := j.Counts()
+	must.True(t, slices.Equal(went, []string{"a"}) && n.Overflowed == 1 && n.TimedOut == 1 && n.Pending == 3, "%q went: %+v", went, n)
+	outcome, _, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 1})
+	must.True(t, err == nil && outcome == IsLate, "a label of what went: %v, %v", outcome, err)
 }
 
 // TestLaneEnds checks that a lane (the records of one partition) ends before the given offset, whether or not a batch
@@ -288,23 +284,19 @@ func TestNumberLabels(t *testing.T) {
 		}
 		return o, w.Target
 	}
-	if o, y := say(3.5); o != Matches || y != 3.5 {
-		t.Fatalf("%v with %v", o, y)
-	}
+	o, y := say(3.5)
+	must.Require(t, o == Matches && y == 3.5, "%v with %v", o, y)
 	f := j.Freeze()
 	must.Get(f.Block())(t)
 	must.Do(t, j.Close())
 	j = opened(t, c, directory, f.state)
-	if o, _ := say(3.5); o != Repeats {
-		t.Errorf("the same number again: %v", o)
-	}
-	if o, y := say(0); o != Corrects || y != 0 {
-		t.Errorf("another number: %v with %v", o, y)
-	}
+	o, _ = say(3.5)
+	must.True(t, o == Repeats, "the same number again: %v", o)
+	o, y = say(0)
+	must.True(t, o == Corrects && y == 0, "another number: %v with %v", o, y)
 	s := event.NewSchema(1, nil, 2)
 	s.Target = loss.Real
 	e := event.Example{Label: event.Unlabeled}
-	if j.SetDefault(&e, s); e.Label != 0 || e.Target != 2.5 {
-		t.Errorf("the default is %v", e.Target)
-	}
+	j.SetDefault(&e, s)
+	must.True(t, e.Label == 0 && e.Target == 2.5, "the default is %v", e.Target)
 }

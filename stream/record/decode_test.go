@@ -304,9 +304,8 @@ func TestDecodeRestart(t *testing.T) {
 			d := must.Get(NewDecoder(c, again))(t)
 			for i, ev := range events[from:] {
 				e := decoded(d, ev)
-				if got := recordtest.Show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
-					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, ev, got, want[from+i])
-				}
+				got := recordtest.Show(again, &e) + fmt.Sprint(e.Features, e.Field)
+				must.Require(t, got == want[from+i], "restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, ev, got, want[from+i])
 			}
 			must.Require(t, state(again) == state(s), "restarted at event %d: another Schema", from)
 		}
@@ -330,9 +329,8 @@ func TestConfigCheck(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		change(&c)
-		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		err := c.Check()
+		must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "%s: %v", want, err)
 	}
 }
 
@@ -380,9 +378,8 @@ func TestEmptyValuesAreLimited(t *testing.T) {
 			c.Columns = append(c.Columns, strconv.Itoa(i))
 		}
 		_, err := NewDecoder(c, c.Schema())
-		if refusal := (*event.Refusal)(nil); errors.As(err, &refusal) != refused || refused && refusal.Reason != event.ReasonTooMany {
-			t.Errorf("%d columns: %v", columns, err)
-		}
+		refusal := (*event.Refusal)(nil)
+		must.True(t, errors.As(err, &refusal) == refused && (!refused || refusal.Reason == event.ReasonTooMany), "%d columns: %v", columns, err)
 	}
 }
 
@@ -409,8 +406,7 @@ func TestLongRecordsTakeLittleMemory(t *testing.T) {
 			d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
 			runtime.ReadMemStats(&after)
 		}
-		if took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(value)); e.Refused != nil || took > 30 {
-			t.Errorf("%.30s, %d bytes: %v, took %.1f times as many", value, len(value), e.Refused, took)
-		}
+		took := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(value))
+		must.True(t, e.Refused == nil && took <= 30, "%.30s, %d bytes: %v, took %.1f times as many", value, len(value), e.Refused, took)
 	}
 }

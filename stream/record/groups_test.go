@@ -19,9 +19,8 @@ func TestGroups(t *testing.T) {
 	c.Groups = groups
 	must.Do(t, c.Check())
 	s := c.Schema()
-	if spans, _ := s.ColumnGroups.Find("front"); len(spans) != 2 || spans[1] != (event.Span{From: 16, To: 17}) || len(s.ColumnGroups.Named) != 1 {
-		t.Errorf("columns %v", s.ColumnGroups)
-	}
+	spans, _ := s.ColumnGroups.Find("front")
+	must.True(t, len(spans) == 2 && spans[1] == (event.Span{From: 16, To: 17}) && len(s.ColumnGroups.Named) == 1, "columns %v", s.ColumnGroups)
 	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
 	c.Regroup(s)
 	must.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")

@@ -65,13 +65,11 @@ func TestObjectBehindCutOne(t *testing.T) {
 			must.Do(t, s.Refill())
 		}
 	}
-	if next(); !r.Cut {
-		t.Fatalf("%q is not cut", r.Value)
-	}
+	next()
+	must.Require(t, r.Cut, "%q is not cut", r.Value)
 	for range 3 {
-		if next(); string(r.Value) != `{"a":2}` || r.Offset != 1 {
-			t.Fatalf("%d: %q", r.Offset, r.Value)
-		}
+		next()
+		must.Require(t, string(r.Value) == `{"a":2}` && r.Offset == 1, "%d: %q", r.Offset, r.Value)
 		s.Unscan()
 	}
 }

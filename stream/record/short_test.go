@@ -200,9 +200,8 @@ func TestEscapedKeyIsNoOther(t *testing.T) {
 		event string
 		ok    bool
 	}{{`{"a\"b":1,"label":1}`, true}, {"{\"\x00\":1,\"label\":1}", false}, {`{"":1,"label":1}`, true}, {`{""":1,"label":1}`, false}, {`{"a\"b":2}`, true}, {`{"":1}`, true}} {
-		if d.Decode(t.Context(), Record{Value: []byte(x.event)}, &e); (e.Refused == nil) != x.ok {
-			t.Errorf("%q: refused %v", x.event, e.Refused)
-		}
+		d.Decode(t.Context(), Record{Value: []byte(x.event)}, &e)
+		must.True(t, (e.Refused == nil) == x.ok, "%q: refused %v", x.event, e.Refused)
 	}
 }
 
@@ -215,9 +214,8 @@ func TestSortShort(t *testing.T) {
 				s[i] = uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i)
 			}
 			want := slices.Sorted(slices.Values(s))
-			if sortShort(s); !slices.Equal(s, want) {
-				t.Fatalf("%x, want %x", s, want)
-			}
+			sortShort(s)
+			must.Require(t, slices.Equal(s, want), "%x, want %x", s, want)
 		}
 	}
 }

@@ -41,9 +41,7 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s, %d words: %d features, want %d (%v)", format, words, e.Features.Len(), features, e.Refused)
 			}
 		}
-		if name := s.Names.Find(event.Mix(event.Mix(xxhash.Sum64String("body")+s.Seed) + xxhash.Sum64String("w0 w1"))); name != "body=w0 w1" {
-			t.Errorf("%s: a pair is called %q", format, name)
-		}
+		must.Equal(t, s.Names.Find(event.Mix(event.Mix(xxhash.Sum64String("body")+s.Seed)+xxhash.Sum64String("w0 w1"))), "body=w0 w1", format, "a pair is called")
 	}
 	for _, wrong := range []struct {
 		key    string

@@ -26,9 +26,7 @@ func archive(t *testing.T, files ...[2]string) []byte {
 	w := tar.NewWriter(z)
 	for _, f := range files {
 		must.Do(t, w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg}))
-		if _, err := io.WriteString(w, f[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Err(io.WriteString(w, f[1])))
 	}
 	must.Do(t, w.Close())
 	must.Do(t, z.Close())
@@ -84,9 +82,7 @@ func TestConvert(t *testing.T) {
 		}
 		must.True(t, fmt.Sprint(got) == fmt.Sprint(want), "%s: %q, want %q", file, got, want)
 	}
-	if n := len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))); n != 4 {
-		t.Errorf("%d unlabeled reviews", n)
-	}
+	must.Equal(t, len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))), 4, "unlabeled reviews")
 	z, err := os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz"))
 	must.Do(t, err)
 	defer z.Close()
@@ -108,9 +104,7 @@ func TestConvert(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, ".originals", "review_polarity.tar.gz"), archive(t, [2]string{"readme", "nothing"}), 0o666))
 	err = run(t.Context(), []string{"-o", dir, "imdb_2k"}, &said)
 	must.True(t, err != nil && strings.Contains(err.Error(), "imdb_2k: no document for all"), "error %v", err)
-	if _, err := os.Stat(filepath.Join(dir, "imdb_2k")); err == nil {
-		t.Error("a folder of nothing stays")
-	}
+	must.Fails(t, must.Err(os.Stat(filepath.Join(dir, "imdb_2k"))), "a folder of nothing stays")
 }
 
 func TestDownload(t *testing.T) {
@@ -128,29 +122,20 @@ func TestDownload(t *testing.T) {
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "new", "file")
 	for _, path := range []string{"/missing", "/short"} {
-		if err := download(t.Context(), server.URL+path, file); err == nil {
-			t.Errorf("%s: no error", path)
-		}
-		if _, err := os.Stat(file); err == nil {
-			t.Errorf("%s: there is a file", path)
-		}
+		must.Fails(t, download(t.Context(), server.URL+path, file), path, "no error")
+		must.Fails(t, must.Err(os.Stat(file)), path, "there is a file")
 	}
 	must.Do(t, download(t.Context(), server.URL+"/file", file))
-	if data, err := os.ReadFile(file); err != nil || string(data) != "content" {
-		t.Errorf("%q, %v", data, err)
-	}
+	data, err := os.ReadFile(file)
+	must.True(t, err == nil && string(data) == "content", "%q, %v", data, err)
 	must.Do(t, os.Remove(file))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := download(ctx, server.URL+"/file", file); err == nil {
-		t.Error("a stopped download succeeds")
-	}
+	must.Fails(t, download(ctx, server.URL+"/file", file), "a stopped download succeeds")
 }
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"-o", t.TempDir(), "nothing"}} {
-		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%q: no error", args)
-		}
+		must.Fails(t, run(t.Context(), args, io.Discard), args, "no error")
 	}
 }

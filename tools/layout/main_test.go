@@ -37,10 +37,6 @@ func TestReduced(t *testing.T) {
 		"stream/record": {"internal/loss"}, "internal/event": {"internal/loss"},
 	}))
 	const want = "```mermaid\nflowchart TD\n  serve[serve] --> stream[stream]\n  stream[stream] --> internal_event[internal/event]\n  internal_event[internal/event] --> internal_loss[internal/loss]\n```\n"
-	if got := picture(arrows); got != want {
-		t.Errorf("got\n%s", got)
-	}
-	if _, err := replaced("no lines", ""); err == nil || !strings.Contains(err.Error(), "no place") {
-		t.Error(err)
-	}
+	must.Equal(t, picture(arrows), want)
+	must.ErrorContains(t, must.Err(replaced("no lines", "")), "no place")
 }

@@ -46,15 +46,13 @@ func TestSilentTables(t *testing.T) {
 	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
 	must.Require(t, len(tables) == 9, "%q", tables)
 	for i, title := range []string{"dead: features read their mean", "declared: features are null", "stale: features read what they read in a training event"} {
-		if means, less := tables[3+2*i], tables[4+2*i]; !strings.HasPrefix(tables[i], "mine, "+title+"\n") || strings.Count(means, " / ") != 1+9 || strings.Count(less, " ± ") != 9 {
-			t.Fatalf("%q", tables)
-		}
+		means, less := tables[3+2*i], tables[4+2*i]
+		must.Require(t, strings.HasPrefix(tables[i], "mine, "+title+"\n") && strings.Count(means, " / ") == 1+9 && strings.Count(less, " ± ") == 9, "%q", tables)
 	}
 	_, dead, _ := strings.Cut(tables[3], ":")
 	for _, table := range tables[5:] {
-		if _, other, _ := strings.Cut(table, ":"); dead == other {
-			t.Errorf("two kinds of loss come to the same: %s", table)
-		}
+		_, other, _ := strings.Cut(table, ":")
+		must.True(t, dead != other, "two kinds of loss come to the same: %s", table)
 	}
 	must.True(t, strings.Contains(tables[4], "\n| the default | +0.0 ± 0.0 |\n"), "the first row less itself: %s", tables[4])
 	cells := func(table, row string) []string {
@@ -68,9 +66,7 @@ func TestSilentTables(t *testing.T) {
 		if silent[0] != declared[0] || silent[0] != stale[0] || len(silent) != len(deathFractions)+1 {
 			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
 		}
-		if peer := strings.HasPrefix(row, "exact"); slices.Equal(silent[:4], declared[:4]) != peer {
-			t.Errorf("%s: %q silent, %q declared", row, silent, declared)
-		}
+		must.Equal(t, strings.HasPrefix(row, "exact"), slices.Equal(silent[:4], declared[:4]), row, silent, "silent", declared, "declared")
 		for _, lost := range [][]string{silent, stale} {
 			var whole, dead float64
 			fmt.Sscan(lost[0], &whole)
@@ -78,9 +74,7 @@ func TestSilentTables(t *testing.T) {
 			must.True(t, whole < 20 && dead > whole+5, "%s: %q", row, lost)
 		}
 	}
-	if got := cells(tables[0], "the default")[4]; got != "+0.0 ± 0.0" {
-		t.Errorf("the first row less itself: %s", got)
-	}
+	must.Equal(t, cells(tables[0], "the default")[4], "+0.0 ± 0.0", "the first row less itself")
 	for _, wrong := range []silentOptions{{sets: "none", dead: "auto", splits: 2, group: 1}, {sets: "mine", rows: "vw", dead: "auto", splits: 2, group: 1}, {sets: "mine", dead: "half", splits: 2, group: 1}, {sets: "mine", also: "noise=sand", dead: "auto", splits: 2, group: 1, learn: 9, test: 9, rows: "default"}} {
 		c.silent = wrong
 		must.True(t, c.silentTables() != nil, "no error: %+v", wrong)
@@ -95,13 +89,11 @@ func TestForecasts(t *testing.T) {
 	row := out.String()[strings.Index(out.String(), "| mine | ")+len("| mine | "):]
 	for _, cell := range strings.Split(row, " | ")[:2] {
 		var told, served [3]float64
-		if n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2]); n < 6 {
-			t.Fatal(cell, err)
-		}
+		n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2])
+		must.Require(t, n >= 6, "%v %v", cell, err)
 		for i := range told {
-			if off := math.Abs(told[i] - served[i]); !(off < 8) || told == served {
-				t.Errorf("forecast %v, measured %v", told, served)
-			}
+			off := math.Abs(told[i] - served[i])
+			must.True(t, off < 8 && told != served, "forecast %v, measured %v", told, served)
 		}
 	}
 	c.silent.sets = "none"
@@ -152,17 +144,14 @@ func TestDeathSplit(t *testing.T) {
 			whole++
 		}
 	}
-	if fraction := float64(dead) / (2 * 300); len(copies) != 400 || fraction < .4 || fraction > .6 || whole < 150 {
-		t.Errorf("%d copies, %g dead, %d whole", len(copies), fraction, whole)
-	}
+	fraction := float64(dead) / (2 * 300)
+	must.True(t, len(copies) == 400 && fraction >= .4 && fraction <= .6 && whole >= 150, "%d copies, %g dead, %d whole", len(copies), fraction, whole)
 	c.silent.dead = readsZero
-	if d, err = c.loadDeath("mine"); err != nil {
-		t.Fatal(err)
-	}
+	d, err = c.loadDeath("mine")
+	must.Require(t, err == nil, "%v", err)
 	s = d.split(&c.silent, 1)
-	if silent = s.died(model.LossDead, e, 7, half); silent.Features.Value[0] != 0 || silent.Features.Value[1] != 0 {
-		t.Errorf("dead features read %v, want 0", silent.Features.Value)
-	}
+	silent = s.died(model.LossDead, e, 7, half)
+	must.True(t, silent.Features.Value[0] == 0 && silent.Features.Value[1] == 0, "dead features read %v, want 0", silent.Features.Value)
 }
 
 // TestVWProbabilities reads both forms of Vowpal Wabbit's predictions, for two and for more classes.
@@ -176,9 +165,7 @@ func TestVWProbabilities(t *testing.T) {
 		must.Do(t, os.WriteFile(file, []byte(x.text), 0o666))
 		p, err := vwProbabilities(file, x.classes, 2)
 		must.True(t, err == nil && p[1][1] == x.want && len(p[0]) == x.classes, "%v %v", p, err)
-		if _, err := vwProbabilities(file, x.classes, 3); err == nil {
-			t.Error("two predictions for three events")
-		}
+		must.Fails(t, must.Err(vwProbabilities(file, x.classes, 3)), "two predictions for three events")
 	}
 }
 
@@ -210,7 +197,6 @@ func TestSilently(t *testing.T) {
 		}
 		must.Require(t, len(c.Missing) == 2, "the nulls are gone")
 	}
-	if fraction := float64(dead) / (50 * 19); fraction < 0.4 || fraction > 0.6 || e.Features.Value[0] != 1 {
-		t.Errorf("%g of the groups died; the event reads %g", fraction, e.Features.Value[0])
-	}
+	fraction := float64(dead) / (50 * 19)
+	must.True(t, fraction >= 0.4 && fraction <= 0.6 && e.Features.Value[0] == 1, "%g of the groups died; the event reads %g", fraction, e.Features.Value[0])
 }

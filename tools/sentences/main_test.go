@@ -66,10 +66,7 @@ docs/a.md:19: noun: those of the owner
 func TestCount(t *testing.T) {
 	lines := strings.Split(list(t, "docs/a.md", "Whoever reads this, e.g. the owner. All of it is fine.\n\nWhat is odd here?\n", true), "\n")
 	want := []string{"docs", "3", "2", "2", "0", "0", "0", "1", "0"}
-	if got := strings.Fields(lines[1]); !slices.Equal(got, want) {
-		t.Errorf("got the row %q, not %q", got, want)
-	}
-	if got := strings.Fields(lines[2]); got[0] != "total" || !slices.Equal(got[1:], want[1:]) {
-		t.Errorf("got the total %q, not %q", got, want[1:])
-	}
+	must.EqualSlices(t, strings.Fields(lines[1]), want, "got the row")
+	got := strings.Fields(lines[2])
+	must.True(t, got[0] == "total" && slices.Equal(got[1:], want[1:]), "got the total %q, not %q", got, want[1:])
 }

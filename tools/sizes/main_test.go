@@ -30,9 +30,7 @@ const X, y = 1, 2
 	var s size
 	s.count(file, methods)
 	must.True(t, s.exported == 3 && s.fields == 3 && methods["T"] == 2 && len(methods) == 1, "%+v, methods %v", s, methods)
-	if n := codeLines([]byte(text)); n != 9 {
-		t.Errorf("%d lines of code, want 9", n)
-	}
+	must.Equal(t, codeLines([]byte(text)), 9, "lines of code, want 9")
 }
 
 func TestShapes(t *testing.T) {
@@ -42,7 +40,5 @@ func TestShapes(t *testing.T) {
 	file, err := parser.ParseFile(fset, "p.go", text, 0)
 	must.Do(t, err)
 	want := "type wide has 21 fields; func long has 101 lines"
-	if got := strings.Join(shapes(fset, file), "; "); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, strings.Join(shapes(fset, file), "; "), want)
 }

@@ -55,15 +55,12 @@ func (c *contents) read(text string, limit int64) (*served.Model, error) {
 // bounded.
 func TestManifestBomb(t *testing.T) {
 	c, text := published(t)
-	if _, err := c.read(text, 100_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(c.read(text, 100_000)))
 	at := strings.Index(text, `"pieces":["`) + len(`"pieces":[`)
 	piece := text[at : at+2+32]
 	bomb := text[:at] + strings.Repeat(piece+",", 100_000) + text[at:]
-	if _, err := c.read(bomb, 100_000); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), "more of the pieces") {
-		t.Errorf("%v", err)
-	}
+	_, err := c.read(bomb, 100_000)
+	must.True(t, errors.Is(err, checkpoint.ErrDamaged) && strings.Contains(err.Error(), "more of the pieces"), "%v", err)
 }
 
 // FuzzManifest reads manifests with a correct checksum and arbitrary text.

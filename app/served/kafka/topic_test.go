@@ -113,12 +113,9 @@ func TestSnapshotTopic(t *testing.T) {
 	if p.Version() != 0 {
 		t.Errorf("version %d of an empty topic", p.Version())
 	}
-	if got := c.TopicInfo("snapshots"); got == nil || got.Configs["cleanup.policy"] == nil || *got.Configs["cleanup.policy"] != "compact" {
-		t.Errorf("the topic is not compacted: %+v", got)
-	}
-	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
-		t.Errorf("an empty topic: %v", err)
-	}
+	got := c.TopicInfo("snapshots")
+	must.True(t, got != nil && got.Configs["cleanup.policy"] != nil && *got.Configs["cleanup.policy"] == "compact", "the topic is not compacted: %+v", got)
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "an empty topic")
 	const columns = 5000 // 5000 columns are 2.5 MB of rows
 	must.Do(t, p.Publish(t.Context(), wide(1, columns, 1)))
 	first := p.Written()
@@ -149,9 +146,7 @@ func TestSnapshotTopic(t *testing.T) {
 	check(wide(3, columns, 3))
 	small := options(connect)
 	small.MaxBytes = 1000
-	if _, err := served.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
-		t.Errorf("a bound of 1000 bytes: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, small)), "more than 1000 bytes", "a bound of 1000 bytes")
 }
 
 // TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain either the
@@ -264,12 +259,8 @@ func TestForeignTopic(t *testing.T) {
 	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "their own topic") {
 		t.Errorf("publishing among events: %v", err)
 	}
-	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
-		t.Errorf("reading events: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "reading events")
 	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
-		if _, err := served.Open(t.Context(), place, options(connect)); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
-			t.Errorf("%s: %v", place, err)
-		}
+		must.ErrorContains(t, must.Err(served.Open(t.Context(), place, options(connect))), "want kafka://HOST:PORT/TOPIC", place)
 	}
 }

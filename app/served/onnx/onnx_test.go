@@ -3,7 +3,6 @@ package onnx_test
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -55,12 +54,8 @@ func TestGraph(t *testing.T) {
 		}
 		return names
 	}
-	if got := names(11); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("inputs %q", got)
-	}
-	if got := names(12); !slices.Equal(got, []string{"score", "label", "probabilities"}) {
-		t.Errorf("outputs %q", got)
-	}
+	must.EqualSlices(t, names(11), []string{"x"}, "inputs")
+	must.EqualSlices(t, names(12), []string{"score", "label", "probabilities"}, "outputs")
 
 	schema.Absent = event.AbsentMissing
 	unsupported := (*onnx.UnsupportedError)(nil)

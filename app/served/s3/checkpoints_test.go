@@ -47,43 +47,32 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 func TestCheckpoints(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
-	if text, _ := loaded(t, store); text != "" || store.Ousted != "" {
-		t.Fatalf("%q is there, of %q", text, store.Ousted)
-	}
+	text, _ := loaded(t, store)
+	must.Require(t, text == "" && store.Ousted == "", "%q is there, of %q", text, store.Ousted)
 	for i := range 4 {
 		must.Do(t, save(store, fmt.Sprint("state ", i)))
 	}
 	want := []string{"checkpoint-000000000002.blankout", "checkpoint-000000000003.blankout", "lock"}
-	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, want) {
-		t.Errorf("there are %q, want %q", names, want)
-	}
-	if start, err := store.NextStart(); err != nil || start != 1 {
-		t.Errorf("start %d, %v", start, err)
-	}
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), want, "there")
+	start, err := store.NextStart()
+	must.True(t, err == nil && start == 1, "start %d, %v", start, err)
 	must.Do(t, store.Close())
 	store = openCheckpoints(t, s, 2)
-	if text, _ := loaded(t, store); text != "state 3" || store.Ousted != "" {
-		t.Errorf("loaded %q; ousted %q after an orderly stop", text, store.Ousted)
-	}
-	if start, err := store.NextStart(); err != nil || start != 2 {
-		t.Errorf("start %d, %v", start, err)
-	}
+	text, _ = loaded(t, store)
+	must.True(t, text == "state 3" && store.Ousted == "", "loaded %q; ousted %q after an orderly stop", text, store.Ousted)
+	start, err = store.NextStart()
+	must.True(t, err == nil && start == 2, "start %d, %v", start, err)
 	newest := "/models/fraud/checkpoints/" + want[1]
 	damaged := slices.Clone(s.Get(newest))
 	damaged[len(damaged)/2] ^= 1
 	s.Put(newest, damaged)
-	if text, refused := loaded(t, store); text != "state 2" || len(refused) != 1 {
-		t.Errorf("loaded %q, refused %v", text, refused)
-	}
-	if aside, err := store.SetAside(); err != nil || aside != prefix+"/set-aside-000000000003" {
-		t.Errorf("set aside as %q, %v", aside, err)
-	}
-	if text, _ := loaded(t, store); text != "" {
-		t.Errorf("%q is left", text)
-	}
-	if names := s.Names("/models/fraud/checkpoints/set-aside-000000000003/"); !slices.Equal(names, want[:2]) {
-		t.Errorf("set aside: %q", names)
-	}
+	text, refused := loaded(t, store)
+	must.True(t, text == "state 2" && len(refused) == 1, "loaded %q, refused %v", text, refused)
+	aside, err := store.SetAside()
+	must.True(t, err == nil && aside == prefix+"/set-aside-000000000003", "set aside as %q, %v", aside, err)
+	text, _ = loaded(t, store)
+	must.True(t, text == "", "%q is left", text)
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/set-aside-000000000003/"), want[:2], "set aside")
 	if err := save(store, "anew"); err != nil || s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") == nil {
 		t.Errorf("after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
 	}
@@ -107,18 +96,13 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, before) {
-		t.Errorf("there are %q, were %q", names, before)
-	}
-	if text, _ := loaded(t, second); text != "second" {
-		t.Errorf("loaded %q", text)
-	}
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), before, "there")
+	text, _ := loaded(t, second)
+	must.True(t, text == "second", "loaded %q", text)
 	// A checkpoint is never replaced, even if its writer is very late.
 	objects, err := s3.OpenCheckpoints(config(s), prefix)
 	must.Do(t, err)
-	if err := objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""); !errors.Is(err, checkpoint.ErrTaken) {
-		t.Errorf("replaced: %v", err)
-	}
+	must.ErrorIs(t, objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""), checkpoint.ErrTaken, "replaced")
 }
 
 // TestCheckpointsOfFailingStore checks a store that fails. If the store is unreachable, only the save fails. If a
@@ -135,9 +119,8 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 	if err := save(store, "written"); err != nil {
 		t.Errorf("an answer lost: %v", err)
 	}
-	if text, _ := loaded(t, store); text != "written" {
-		t.Errorf("loaded %q", text)
-	}
+	text, _ := loaded(t, store)
+	must.True(t, text == "written", "loaded %q", text)
 	objects, err := s3.OpenCheckpoints(config(s), "s3://elsewhere/x")
 	must.Do(t, err)
 	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -153,13 +136,10 @@ func TestNewestCheckpoint(t *testing.T) {
 	for version := range uint64(2) {
 		kind, blocks, err := trained(version+1, float64(version)).Blocks()
 		must.Do(t, err)
-		if _, err := store.Save(kind, blocks); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Err(store.Save(kind, blocks)))
 		m, err := served.Open(t.Context(), prefix, options(config(s)))
 		must.Require(t, err == nil && m.Version == version+1, "version %d, %v", m.Version, err)
 	}
-	if _, at, err := s3.Read(t.Context(), config(s), prefix); err != nil || at != prefix+"/checkpoint-000000000001.blankout" {
-		t.Errorf("read %s, %v", at, err)
-	}
+	_, at, err := s3.Read(t.Context(), config(s), prefix)
+	must.True(t, err == nil && at == prefix+"/checkpoint-000000000001.blankout", "read %s, %v", at, err)
 }

@@ -29,9 +29,8 @@ func TestParse(t *testing.T) {
 		{Notation{".", ","}, ".5", .5, true}, {Notation{".", ","}, "5.", 5, true}, {Notation{".", ","}, "1e5", 0, false}, {Notation{",", ""}, "1,2,3", 0, false},
 		{Notation{",", ""}, "inf", 0, false}, {Notation{",", ""}, "a1", 0, false}, {Notation{",", ""}, strings.Repeat("1", 65), 0, false},
 	} {
-		if x, ok := test.n.Parse([]byte(test.text)); ok != test.ok || ok && x != test.want {
-			t.Errorf("%q with %v: %v, %t", test.text, test.n, x, ok)
-		}
+		x, ok := test.n.Parse([]byte(test.text))
+		must.True(t, ok == test.ok && (!ok || x == test.want), "%q with %v: %v, %t", test.text, test.n, x, ok)
 	}
 	for _, n := range []Notation{{"", ""}, {";", ""}, {".", "."}, {",", ","}, {".", "ab"}, {".", "x"}} {
 		must.True(t, n.Check() != nil, "%q passes", n)
@@ -88,7 +87,6 @@ func TestFind(t *testing.T) {
 		s.Names.Add(2*i+1, fmt.Appendf(nil, "f=1,%d", 123+i))
 		s.Names.Add(2*i+2, fmt.Appendf(nil, "g=0,%d", 123+i))
 	}
-	if found := Find(s); len(found) != 2 || found[0].Notation != found[1].Notation || found[0].Notation.Decimal != "," {
-		t.Errorf("%v", found)
-	}
+	found := Find(s)
+	must.True(t, len(found) == 2 && found[0].Notation == found[1].Notation && found[0].Notation.Decimal == ",", "%v", found)
 }
