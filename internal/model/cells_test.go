@@ -70,15 +70,11 @@ func TestCellsSolve(t *testing.T) {
 			want[a] = e.y[i]
 		}
 		u, ok := factorize(k, matrix)
-		if !ok {
-			t.Fatal("not positive")
-		}
+		must.Require(t, ok, "not positive")
 		u.solve(want)
 		inverse := u.inverse()
 		for _, form := range []func(*cellEvent) bool{x.solveActive, x.solveNoisy} {
-			if !form(e) {
-				t.Fatal("no solution")
-			}
+			must.Require(t, form(e), "no solution")
 			for a, i := range active {
 				if math.Abs(e.a[i]-want[a]) > 1e-9 || math.Abs(e.d[i]-inverse[a*k+a]) > 1e-9 {
 					t.Fatalf("n %d, reading %d: a %v, want %v; d %v, want %v", n, i, e.a[i], want[a], e.d[i], inverse[a*k+a])
