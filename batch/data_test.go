@@ -94,9 +94,7 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 				must.Require(t, math.Abs(got-square) <= 1e-12*square, "%s: row %d: dot %v, want %v", name, i, got, square)
 			}
 			for j, i := range order {
-				if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
-					t.Fatalf("%s: subset row %d is not row %d", name, j, i)
-				}
+				must.Require(t, sub.Label(j) == es[i].Label && sub.Weight(j) == es[i].Weight && sub.Row(j).Len() == es[i].Features.Len(), "%s: subset row %d is not row %d", name, j, i)
 			}
 		}
 	}
@@ -179,9 +177,7 @@ func TestPackedRowsPassedOver(t *testing.T) {
 		}
 		for i := range got.Rows() {
 			a, b := got.Vec(i, event.Vec{}), want.Vec(i, event.Vec{})
-			if !slices.Equal(a.Index, b.Index) || !slices.Equal(a.Value, b.Value) || got.Label(i) != want.Label(i) {
-				t.Fatalf("parts of %d: row %d is %v, want %v", part, i, a, b)
-			}
+			must.Require(t, slices.Equal(a.Index, b.Index) && slices.Equal(a.Value, b.Value) && got.Label(i) == want.Label(i), "parts of %d: row %d is %v, want %v", part, i, a, b)
 		}
 	}
 }

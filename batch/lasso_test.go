@@ -125,9 +125,7 @@ func TestLassoLimits(t *testing.T) {
 	}
 	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))(t)
 	none, err := train(func(*Config) {})
-	if err != nil || problems.Relative(small.Problems[0].W, none.Problems[0].W) > 1e-4 {
-		t.Errorf("a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
-	}
+	must.True(t, err == nil && problems.Relative(small.Problems[0].W, none.Problems[0].W) <= 1e-4, "a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
 	rough, err := train(func(c *Config) { c.Bound, c.L1, c.Tol = "quadratic-noising", 1, 1e-8 })
 	must.True(t, err == nil && rough.Converged && math.IsInf(rough.Gap, 1), "not convex: %+v, %v", rough, err)
 	again, err := train(func(c *Config) { c.Bound, c.L1, c.Tol, c.Threads = "quadratic-noising", 1, 1e-8, 3 })

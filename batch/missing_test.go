@@ -459,12 +459,9 @@ func TestWithoutPart(t *testing.T) {
 			n += s.Events
 			perSpan += float64(s.Events) * s.Without / 300
 		}
-		if n != 300 || len(g.Recent) != ablationSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[ablationSpans-1].Until != 1299 {
-			t.Errorf("%s %s: spans %+v", c.kind, c.name, g.Recent)
-		}
-		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {
-			t.Errorf("%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
-		}
+		must.True(t, n == 300 && len(g.Recent) == ablationSpans && math.Abs(perSpan-without) <= 1e-9 && g.Recent[ablationSpans-1].Until == 1299, "%s %s: spans %+v", c.kind, c.name, g.Recent)
+		f := *g.ForecastWithout[0]
+		must.True(t, math.Abs(f-without) <= 1e-9 && f <= *g.ForecastWith[0] == (c.name == "c"), "%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
 		must.True(t, *g.ForecastWith[1] > *g.ForecastWith[0], "the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 	}
 	// If features have no fields, as in the svmlight format, only the feature itself is deleted.

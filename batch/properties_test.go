@@ -175,9 +175,7 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 			v += w[j] * w[k] * slowCovariance(n, j, k, x[j], x[k])
 		}
 	}
-	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
-		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
-	}
+	must.True(t, math.Abs(mean-f) <= 1e-12 && math.Abs(square-mean*mean-v) <= 1e-12, "%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	// The objective must give the same variance v, in the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
 	got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v
@@ -449,9 +447,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 				want, models = got, trained
 			}
 			for i := range got {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("%v: of value, gradient, product, diagonal, matrix and gap number %d is %v with %d threads, %v with one", noise, i, got[i], threads, want[i])
-				}
+				must.True(t, slices.Equal(got[i], want[i]), "%v: of value, gradient, product, diagonal, matrix and gap number %d is %v with %d threads, %v with one", noise, i, got[i], threads, want[i])
 			}
 			for i := range trained {
 				must.True(t, slices.Equal(trained[i], models[i]), "%v: training number %d ends at %v with %d threads, at %v with one", noise, i, trained[i], threads, models[i])

@@ -181,9 +181,7 @@ func TestStandardizerTransforms(t *testing.T) {
 			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"}) {
 				t.Errorf("sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
 			}
-			if !(loss <= 0.52) || !(loss <= plain+0.001) || sigma == 3 && !(loss < plain) {
-				t.Errorf("sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
-			}
+			must.True(t, loss <= 0.52 && loss <= plain+0.001 && (sigma != 3 || loss < plain), "sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
 		}
 	}
 }
@@ -202,8 +200,7 @@ func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 		fit.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	_, m, err := fit.Fit(b.Data(schema))
-	must.Do(t, err)
+	_, m := must.Get2(fit.Fit(b.Data(schema)))(t)
 	must.True(t, slices.Equal(m.Scaler.Dense, []uint32{1, 2}), "dense columns %v, want 1 and 2", m.Scaler.Dense)
 }
 
@@ -297,9 +294,7 @@ func TestStandardizerPresence(t *testing.T) {
 		return m.Scaler.Splines, trained.TrainError(d)
 	}
 	splines, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
-	if splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present()) {
-		t.Fatalf("%+v, want the presence of column 20", splines)
-	}
+	must.Require(t, splines != nil && slices.Equal(splines.Columns, []uint32{20}) && slices.Equal(splines.Knots[0], model.Present()), "%+v, want the presence of column 20", splines)
 	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
 	must.True(t, splines == nil, "not asked for: %+v", splines)
 	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1

@@ -75,9 +75,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 		sum += r.Objective
 		gap += r.Gap
 	}
-	if f.Objective != sum || f.Gap != gap || !f.Converged || f.Model.Outputs != 3 {
-		t.Errorf("objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
-	}
+	must.True(t, f.Objective == sum && f.Gap == gap && f.Converged && f.Model.Outputs == 3, "objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
 	e := trainError(d, f.Model)
 	must.True(t, e <= 0.1, "training error %v", e)
 	c.Threads = 4

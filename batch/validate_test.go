@@ -85,9 +85,8 @@ func TestValidateIsTrain(t *testing.T) {
 					}
 				}
 			}
-			if want := 100 * float64(wrong) / float64(held); math.Abs(want-*r.Exact.Error) > 1e-9 || r.Holdout != held {
-				t.Errorf("error %v %% on %d events, the model says %v %% on %d", *r.Exact.Error, r.Holdout, want, held)
-			}
+			want := 100 * float64(wrong) / float64(held)
+			must.True(t, math.Abs(want-*r.Exact.Error) <= 1e-9 && r.Holdout == held, "error %v %% on %d events, the model says %v %% on %d", *r.Exact.Error, r.Holdout, want, held)
 		})
 	}
 }
@@ -355,9 +354,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			d.SetDead(live.DeadStandardized)
 			fit := must.Get(batch.Train(context.Background(), d, train))(t)
 			r, _ := must.Get2(v.Validate(context.Background(), c))(t)
-			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
-			}
+			must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
 			must.True(t, r.Live.Objective > r.Exact.Objective, "%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
 		}
 	}
@@ -414,9 +411,8 @@ func TestHalvesAreFair(t *testing.T) {
 			c.Loss, c.Noise, c.HalfSample, c.Deletions = live.Loss, live.Noise, halves == 1, nil
 			report, _ := must.Get2(v.Validate(context.Background(), c))(t)
 			gaps[halves] += *report.RelativeGap / rounds
-			if spread += report.GapError; (report.GapError > 0) != c.HalfSample || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.HalfSample] {
-				t.Errorf("halves %v: %+v", c.HalfSample, report)
-			}
+			spread += report.GapError
+			must.True(t, (report.GapError > 0) == c.HalfSample && report.MeasuredOn == map[bool]string{true: "sample", false: "holdout"}[c.HalfSample], "halves %v: %+v", c.HalfSample, report)
 		}
 	}
 	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
@@ -451,9 +447,7 @@ func TestValidateByLevel(t *testing.T) {
 		}
 	}
 	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.MissingPolicy = "auto", "none" }, batch.DefaultValidateConfig())
-	if len(live.Levels) == 0 || live.Missing.Levels[3] == 0 || exact.Levels != nil {
-		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
-	}
+	must.Require(t, len(live.Levels) != 0 && live.Missing.Levels[3] != 0 && exact.Levels == nil, "levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
 	for name, m := range map[string]struct {
 		model *model.Linear
 		said  float64
@@ -572,9 +566,7 @@ func TestValidateRegression(t *testing.T) {
 				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
 					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				}
-				if !(r.Gap > 0) || r.Certificate == nil || !(*r.Certificate <= 1e-6*math.Abs(r.Exact.Objective)) {
-					t.Errorf("gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
-				}
+				must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= 1e-6*math.Abs(r.Exact.Objective), "gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
 				for _, side := range []struct {
 					m  *model.Linear
 					to batch.ModelMeasures
@@ -719,9 +711,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if math.Abs(f.Live-want) > 1e-9*want || math.Abs(f.Rise-(want-*r.Live.RMSE)) > 1e-9*want {
-				t.Errorf("%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
-			}
+			must.True(t, math.Abs(f.Live-want) <= 1e-9*want && math.Abs(f.Rise-(want-*r.Live.RMSE)) <= 1e-9*want, "%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
 		}
 		if failures != 6 {
 			t.Errorf("%d features in %v", failures, r.Failures)
@@ -753,9 +743,7 @@ func TestNewestOfRegression(t *testing.T) {
 	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
 		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
 	}
-	if math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) > 1e-9*n.Live.Numbers.Deviance {
-		t.Errorf("deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
-	}
+	must.True(t, math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) <= 1e-9*n.Live.Numbers.Deviance, "deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
 }
 
 // TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
@@ -793,9 +781,7 @@ func TestPenalties(t *testing.T) {
 		noise := must.Get(loss.ParseNoise(c.noise))(t)
 		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
-		if math.Abs(p.Sampled-p.Exact) > 4*p.SampledError+0.05*p.Exact {
-			t.Errorf("%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
-		}
+		must.True(t, math.Abs(p.Sampled-p.Exact) <= 4*p.SampledError+0.05*p.Exact, "%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
 		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
 			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
 		}

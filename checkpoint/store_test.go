@@ -116,9 +116,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	damage(t, filepath.Join(dir, fileName(3)), func(b []byte) []byte { return b[:len(b)-1] })
 	damage(t, filepath.Join(dir, fileName(2)), func(b []byte) []byte { b[70] ^= 1; return b })
 	n, refused := loaded(t, s)
-	if n != 1 || len(refused) != 2 || refused[0].Name != fileName(3) || !strings.Contains(refused[1].String(), fileName(2)+" refused: ") {
-		t.Errorf("loaded %d, refused %v", n, refused)
-	}
+	must.True(t, n == 1 && len(refused) == 2 && refused[0].Name == fileName(3) && strings.Contains(refused[1].String(), fileName(2)+" refused: "), "loaded %d, refused %v", n, refused)
 	// The next save must get a sequence number above the damaged checkpoints, so that it does not replace them.
 	must.Do(t, save(s, 4))
 	if n, refused := loaded(t, s); n != 4 || refused != nil {
@@ -168,9 +166,7 @@ func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
 	_, err := Open(dir, 1)
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d since ", os.Getpid())) {
-		t.Errorf("a second owner: %v", err)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), dir) && strings.Contains(err.Error(), fmt.Sprintf("(process %d since ", os.Getpid())), "a second owner: %v", err)
 	s.Close()
 	openStore(t, dir, 1)
 }
@@ -703,9 +699,8 @@ func TestNumbersEnd(t *testing.T) {
 			must.True(t, got == n, "save %d after %s: loaded %d", n, c.last, got)
 		}
 		before := contents(t, dir)
-		if err := save(s, 9); err == nil || !strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) || !strings.Contains(err.Error(), "move it") {
-			t.Errorf("one too many after %s: %v", c.last, err)
-		}
+		err := save(s, 9)
+		must.True(t, err != nil && strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) && strings.Contains(err.Error(), "move it"), "one too many after %s: %v", c.last, err)
 		if after := contents(t, dir); !maps.Equal(after, before) {
 			t.Errorf("one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
 		}

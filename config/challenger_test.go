@@ -42,8 +42,7 @@ class_weight = {y = 3.0}
 promote = "auto"
 window = 20_000
 `)
-	l, err := Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}})
-	must.Do(t, err)
+	l := must.Get(Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}}))(t)
 	must.Require(t, len(l.Challengers) == 2 && l.Validate.Directory == "[[challenger]]\n", "%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	big, two := l.Challengers[0], l.Challengers[1]
 	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||

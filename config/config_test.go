@@ -208,8 +208,7 @@ func write(t *testing.T, name, text string) {
 
 // TestStartConfiguration checks that the configuration in docs/start.md is valid.
 func TestStartConfiguration(t *testing.T) {
-	data, err := os.ReadFile("../docs/start.md")
-	must.Do(t, err)
+	data := must.Get(os.ReadFile("../docs/start.md"))(t)
 	_, rest, ok := strings.Cut(string(data), "```toml\n")
 	text, _, closed := strings.Cut(rest, "```")
 	must.Require(t, ok && closed, "docs/start.md shows no configuration")
@@ -288,12 +287,10 @@ func TestKeysInDocuments(t *testing.T) {
 		}
 	}
 	named := regexp.MustCompile("`((?:" + strings.Join(sections, "|") + `)\.[a-z0-9_.]*[a-z0-9_])\b([ =` + "`" + `]|$)`)
-	documents, err := filepath.Glob("../docs/*.md")
-	must.Do(t, err)
+	documents := must.Get(filepath.Glob("../docs/*.md"))(t)
 	found := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
-		text, err := os.ReadFile(document)
-		must.Do(t, err)
+		text := must.Get(os.ReadFile(document))(t)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			if ext := filepath.Ext(m[1]); ext == ".go" || ext == ".txtar" {
 				continue
@@ -316,8 +313,7 @@ func TestEventsOfValidations(t *testing.T) {
 		write(t, file, "[validate]\nevents = "+x.text)
 		plain := strings.Trim(x.text, `"`)
 		for _, from := range []Source{{File: file}, {Flags: []string{"validate.events=" + plain}}, {Env: []string{"BLANKOUT_VALIDATE_EVENTS=" + plain}}} {
-			l, err := Load(from)
-			must.Do(t, err)
+			l := must.Get(Load(from))(t)
 			i := slices.IndexFunc(keys(&l.Config), func(k key) bool { return k.String() == "validate.events" })
 			got := format(keys(&l.Config)[i])
 			must.True(t, l.Validate.Events == x.want && got == x.text, "%s by %+v: %d, shown as %s", x.text, from, l.Validate.Events, got)

@@ -29,12 +29,10 @@ import (
 
 // TestMetricsExist checks that dashboards and alerts use only metrics that the program exports.
 func TestMetricsExist(t *testing.T) {
-	table, err := os.ReadFile("../docs/reference.md")
-	must.Do(t, err)
+	table := must.Get(os.ReadFile("../docs/reference.md"))(t)
 	name := regexp.MustCompile(`\bblankout_[a-z0-9_]+\b`)
 	for _, file := range []string{"grafana/dashboards/blankout.json", "prometheus/alerts.yml", "prometheus/alerts_test.yml"} {
-		data, err := os.ReadFile(file)
-		must.Do(t, err)
+		data := must.Get(os.ReadFile(file))(t)
 		found := name.FindAllString(string(data), -1)
 		must.True(t, len(found) >= 5, "%s names %d metrics", file, len(found))
 		for _, metric := range found {
@@ -44,8 +42,7 @@ func TestMetricsExist(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	data, err := os.ReadFile("grafana/dashboards/blankout.json")
-	must.Do(t, err)
+	data := must.Get(os.ReadFile("grafana/dashboards/blankout.json"))(t)
 	var d struct {
 		Title  string
 		Panels []struct {
@@ -72,14 +69,12 @@ func TestDashboard(t *testing.T) {
 // composed returns the configuration, with the environment variables that the containers set.
 func composed(t *testing.T) *config.Loaded {
 	t.Helper()
-	compose, err := os.ReadFile("docker-compose.yml")
-	must.Do(t, err)
+	compose := must.Get(os.ReadFile("docker-compose.yml"))(t)
 	var env []string
 	for _, m := range regexp.MustCompile(`(?m)^ +(BLANKOUT_[A-Z_]+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(compose), -1) {
 		env = append(env, m[1]+"="+m[2])
 	}
-	l, err := config.Load(config.Source{File: "blankout.toml", Env: env})
-	must.Do(t, err)
+	l := must.Get(config.Load(config.Source{File: "blankout.toml", Env: env}))(t)
 	must.True(t, len(env) >= 3, "%v: the containers set more", env)
 	return l
 }
@@ -95,16 +90,13 @@ func TestConfiguration(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	c := composed(t).HTTP.Config
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{}, slog.New(slog.DiscardHandler))
-	must.Do(t, err)
+	server := must.Get(serve.Start(c, serve.Service{}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	defer http.DefaultClient.CloseIdleConnections()
 	for host, want := range map[string]int{"blankout:8642": 200, "127.0.0.1:8642": 200, "localhost:8642": 200, "evil.example:8642": 421} {
-		request, err := http.NewRequest("GET", server.URL()+"/metrics", nil)
-		must.Do(t, err)
+		request := must.Get(http.NewRequest("GET", server.URL()+"/metrics", nil))(t)
 		request.Host = host
-		response, err := http.DefaultClient.Do(request)
-		must.Do(t, err)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", host, response.Status)
@@ -115,10 +107,8 @@ func TestRebinding(t *testing.T) {
 // TestDockerfile checks that every image is named by tag and digest. The linker flags of the Dockerfile must set the
 // version that the program reports.
 func TestDockerfile(t *testing.T) {
-	text, err := os.ReadFile("Dockerfile")
-	must.Do(t, err)
-	compose, err := os.ReadFile("docker-compose.yml")
-	must.Do(t, err)
+	text := must.Get(os.ReadFile("Dockerfile"))(t)
+	compose := must.Get(os.ReadFile("docker-compose.yml"))(t)
 	named := regexp.MustCompile(`(?m)^(?:FROM|ARG GO_IMAGE=| +image:) *(\S+)`).FindAllStringSubmatch(string(text)+string(compose), -1)
 	must.True(t, len(named) == 6, "%d images, want 6: %q", len(named), named)
 	pinned := regexp.MustCompile(`^[a-z/]+:v?[0-9]+\.[0-9]+\.[0-9]+@sha256:[0-9a-f]{64}$`)
@@ -168,13 +158,11 @@ func TestExamples(t *testing.T) {
 // TestUnitMemory checks that the systemd unit limits the program's memory, and that GOMEMLIMIT is below that limit.
 // (TestUnitRestarts in ../tests checks after which exit codes the unit restarts the program.)
 func TestUnitMemory(t *testing.T) {
-	text, err := os.ReadFile("blankout.service")
-	must.Do(t, err)
+	text := must.Get(os.ReadFile("blankout.service"))(t)
 	bytes := func(pattern string) uint64 {
 		m := regexp.MustCompile(`(?m)^` + pattern + `$`).FindSubmatch(text)
 		must.Require(t, m != nil, "no line %s", pattern)
-		n, err := humanize.ParseBytes(string(m[1]) + "iB") // systemd's G is 2^30, like Go's GiB
-		must.Do(t, err)
+		n := must.Get(humanize.ParseBytes(string(m[1]) + "iB"))(t) // systemd's G is 2^30, like Go's GiB
 		return n
 	}
 	most, limit := bytes(`MemoryMax=(\d+[MG])`), bytes(`Environment=GOMEMLIMIT=(\d+[MG])iB`)

@@ -75,8 +75,7 @@ func TestHelm(t *testing.T) {
 	rendered := objects(t, helm(t, "template", "--kube-version", "1.36.0", "blankout", "helm/blankout", "--set", "followers.replicas=2"))
 	plain := map[string]any{}
 	for _, name := range []string{"learner", "followers"} {
-		text, err := os.ReadFile("kubernetes/" + name + ".yaml")
-		must.Do(t, err)
+		text := must.Get(os.ReadFile("kubernetes/" + name + ".yaml"))(t)
 		for id, object := range objects(t, text) {
 			plain[id] = object
 		}

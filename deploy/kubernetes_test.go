@@ -51,8 +51,7 @@ type manifest struct {
 // that they refer to. They reject unknown fields and have no descriptions.
 func schemas(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json")
-	must.Do(t, err)
+	s := must.Get(jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json"))(t)
 	return s
 }
 
@@ -65,10 +64,8 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(value)
-		must.Do(t, err)
-		again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		must.Do(t, err)
+		data := must.Get(json.Marshal(value))(t)
+		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 		if err := check(again); err != nil {
 			t.Error(err)
 		}
@@ -117,9 +114,7 @@ func TestKubernetes(t *testing.T) {
 					t.Fatalf("there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
 				}
 				_, port, err := net.SplitHostPort(loaded.HTTP.Address)
-				if err != nil || fmt.Sprint(c.Ports[0].ContainerPort) != port {
-					t.Errorf("%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
-				}
+				must.True(t, err == nil && fmt.Sprint(c.Ports[0].ContainerPort) == port, "%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
 				must.True(t, c.LivenessProbe.HTTPGet.Path == "/healthz" && c.ReadinessProbe.HTTPGet.Path == "/readyz", "%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
 				grace := time.Duration(spec.Grace) * time.Second
 				must.True(t, grace > loaded.Checkpoint.ShutdownTimeout, "%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
@@ -157,8 +152,7 @@ func TestKubernetes(t *testing.T) {
 
 // TestKubernetesSchemas checks that the schemas reject a misspelled field and a value of the wrong type.
 func TestKubernetesSchemas(t *testing.T) {
-	text, err := os.ReadFile("kubernetes/learner.yaml")
-	must.Do(t, err)
+	text := must.Get(os.ReadFile("kubernetes/learner.yaml"))(t)
 	published := schemas(t)
 	for _, change := range [][2]string{{"terminationGracePeriodSeconds: 20", "terminationGraceSeconds: 20"}, {"replicas: 1", "replicas: one"}, {"serviceName: blankout", "service: blankout"}, {"{name: http, containerPort", "{name: http, hostsPort: 1, containerPort"}} {
 		wrong := 0
@@ -171,10 +165,8 @@ func TestKubernetesSchemas(t *testing.T) {
 			if err := d.Decode(&value); err != nil {
 				break
 			}
-			data, err := json.Marshal(value)
-			must.Do(t, err)
-			again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-			must.Do(t, err)
+			data := must.Get(json.Marshal(value))(t)
+			again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 			if published.Validate(again) != nil {
 				wrong++
 			}

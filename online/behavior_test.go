@@ -382,8 +382,6 @@ func TestUnseenColumns(t *testing.T) {
 		}
 		none := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1})
 		alone := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
-		if !sameScores(none, alone) || model.Predict(none) < 0 || l.Report().Rows != before {
-			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
-		}
+		must.True(t, sameScores(none, alone) && model.Predict(none) >= 0 && l.Report().Rows == before, "%s: %v without columns, %v with one never seen", optimizer, none, alone)
 	}
 }

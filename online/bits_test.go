@@ -364,9 +364,7 @@ func TestUnlabeled(t *testing.T) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
 		}
 		a, b := with.Report(), without.Report()
-		if a.Unlabeled != 100 || a.Events != 300 || a.Total != b.Total || b.Unlabeled != 0 {
-			t.Errorf("%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
-		}
+		must.True(t, a.Unlabeled == 100 && a.Events == 300 && a.Total == b.Total && b.Unlabeled == 0, "%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
 		before := with.scores(test)[0]
 		e := with.in.event(with.feed.next())
 		without.feed.next()

@@ -21,8 +21,7 @@ import (
 // newLearner returns a Learner, and fails the test if there is an error.
 func newLearner(t testing.TB, c online.Config, s *event.Schema) *online.Learner {
 	t.Helper()
-	l, err := online.New(c, s)
-	must.Do(t, err)
+	l := must.Get(online.New(c, s))(t)
 	return l
 }
 
@@ -44,16 +43,14 @@ func with(change func(*online.Config)) online.Config {
 // restart returns a Learner restored from the saved state of l.
 func restart(t testing.TB, c online.Config, l *online.Learner) *online.Learner {
 	t.Helper()
-	again, err := online.Restore(c, blocksOf(t, l))
-	must.Do(t, err)
+	again := must.Get(online.Restore(c, blocksOf(t, l)))(t)
 	return again
 }
 
 // blocksOf returns a copy of the learner's state.
 func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	t.Helper()
-	each, err := l.Snapshot().EachBlock()
-	must.Do(t, err)
+	each := must.Get(l.Snapshot().EachBlock())(t)
 	for b := range each {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
 	}

@@ -235,9 +235,7 @@ func TestManyClasses(t *testing.T) {
 		for _, p := range snapshot.Probabilities(score(snapshot, e), make([]float64, snapshot.Outputs)) {
 			sum += p
 		}
-		if math.Abs(sum-1) > 1e-9 || len(snapshot.Schema.Classes) < classes {
-			t.Errorf("strays %v: %d classes, whose probabilities sum to %v", strays, len(snapshot.Schema.Classes), sum)
-		}
+		must.True(t, math.Abs(sum-1) <= 1e-9 && len(snapshot.Schema.Classes) >= classes, "strays %v: %d classes, whose probabilities sum to %v", strays, len(snapshot.Schema.Classes), sum)
 	}
 }
 

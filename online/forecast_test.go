@@ -29,9 +29,8 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 	metrics, m := l.Report(), l.Snapshot().Model()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)
-	if again := metrics.Forecasts(); again.Declared[5].Error != forecast.Declared[5].Error || again.SilentGroups[5].Error != forecast.SilentGroups[5].Error {
-		t.Error("a second call returns another forecast")
-	}
+	again := metrics.Forecasts()
+	must.True(t, again.Declared[5].Error == forecast.Declared[5].Error && again.SilentGroups[5].Error == forecast.SilentGroups[5].Error, "a second call returns another forecast")
 	r := rand.New(rand.NewPCG(3, 5))
 	// dies draws which columns of an event are missing, in whole groups or independently.
 	dies := func(columns []uint32, fields []uint16, groups bool) []bool {

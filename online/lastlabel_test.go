@@ -82,13 +82,10 @@ func TestLastLabel(t *testing.T) {
 		}
 		l.same(t, fmt.Sprint(classes, " classes"))
 		r := l.Report()
-		if told < 1400 || total.Wrong > 0.8*model.Wrong {
-			t.Errorf("%d classes: %d of 1500 predictions use the last label; errors %v, of the model alone %v", classes, told, total.Wrong, model.Wrong)
-		}
+		must.True(t, told >= 1400 && total.Wrong <= 0.8*model.Wrong, "%d classes: %d of 1500 predictions use the last label; errors %v, of the model alone %v", classes, told, total.Wrong, model.Wrong)
 		sum, at := r.Summary(), "last label"
-		if last := sum.Experts[len(sum.Experts)-1]; last.Name != at || last.Weight < 0.5 || last.Weight != l.Snapshot().Model().LastLabel {
-			t.Errorf("%d classes: experts %+v, in the model %v", classes, sum.Experts, l.Snapshot().Model().LastLabel)
-		}
+		last := sum.Experts[len(sum.Experts)-1]
+		must.True(t, last.Name == at && last.Weight >= 0.5 && last.Weight == l.Snapshot().Model().LastLabel, "%d classes: experts %+v, in the model %v", classes, sum.Experts, l.Snapshot().Model().LastLabel)
 		if classes == 0 {
 			if got := r.Numbers.Total.MAE(); math.Abs(got-total.Wrong/total.Weight) > 1e-9 || math.Abs(*sum.ModelMAE-model.Wrong/model.Weight) > 1e-9 {
 				t.Errorf("MAE %v and %v, of the predictions %v and %v", got, *sum.ModelMAE, total.Wrong/total.Weight, model.Wrong/model.Weight)
@@ -97,9 +94,7 @@ func TestLastLabel(t *testing.T) {
 			must.True(t, got >= 0.87 && got <= 0.93, "%v of the targets are in their interval", got)
 			continue
 		}
-		if math.Abs(r.Total.Wrong-total.Wrong) > 1e-9 || math.Abs(r.Total.LogLoss-total.LogLoss) > 1e-6 {
-			t.Errorf("%d classes: measured %+v, of the predictions %+v", classes, r.Total, total)
-		}
+		must.True(t, math.Abs(r.Total.Wrong-total.Wrong) <= 1e-9 && math.Abs(r.Total.LogLoss-total.LogLoss) <= 1e-6, "%d classes: measured %+v, of the predictions %+v", classes, r.Total, total)
 		r = late.Report()
 		must.True(t, r.Summary().ModelError == nil, "the learner of late labels reports a model alone")
 	}
@@ -170,9 +165,7 @@ func kept(p online.Prediction) *online.Prediction {
 func TestReadPrediction(t *testing.T) {
 	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Components: []float64{3, 4}}} {
 		got := kept(p)
-		if got.Learned != p.Learned || !slices.Equal(got.Scores, p.Scores) || !slices.Equal(got.Components, p.Components) || got.Refused != p.Refused {
-			t.Errorf("%+v, want %+v", got, p)
-		}
+		must.True(t, got.Learned == p.Learned && slices.Equal(got.Scores, p.Scores) && slices.Equal(got.Components, p.Components) && got.Refused == p.Refused, "%+v, want %+v", got, p)
 	}
 	nan := math.NaN()
 	for _, stored := range [][]float64{nil, {1}, {1, 1}, {1, -1}, {1, 0.5, 1}, {-1, 0}, {nan, 0}, {1, nan}, {math.Inf(1), 0}, {1, 3, 1, 2}} {
@@ -219,9 +212,7 @@ func TestPriorMovesMixture(t *testing.T) {
 		return sum
 	}
 	must.True(t, beside(as) >= 0.5 && beside(fools) <= 0.1, "experts beside the levels have %v, of such as have said the contrary %v", as, fools)
-	if as[2].Weight > 0.1 || alone[2].Weight > 0.1 || prophet[2].Weight < 0.9 {
-		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
-	}
+	must.True(t, as[2].Weight <= 0.1 && alone[2].Weight <= 0.1 && prophet[2].Weight >= 0.9, "shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 }
 
 // TestPriorBeforeLabels checks that a prediction made before the first label is not compared with a baseline. It tests

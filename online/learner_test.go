@@ -205,9 +205,8 @@ func TestOtherVersion(t *testing.T) {
 			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
 		}
 	}
-	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "restart with --reset") {
-		t.Error(err)
-	}
+	_, err := online.Restore(c, blocks)
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") && strings.Contains(err.Error(), "restart with --reset"), "%v", err)
 }
 
 // TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event if no number is corrected
@@ -259,9 +258,8 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 		if n%100 == 99 {
 			agree(t, l, e)
 			of := l.Snapshot().Model().Decision()
-			if on := l.Config().Calibrate == "on"; of.Threshold != p.Decision.Threshold || on && n > 600 && p.Decision.Link == nil {
-				t.Fatalf("%s: event %d: the snapshot decides by %+v, Predict by %+v", name, n, of, p.Decision)
-			}
+			on := l.Config().Calibrate == "on"
+			must.Require(t, of.Threshold == p.Decision.Threshold && (!on || n <= 600 || p.Decision.Link != nil), "%s: event %d: the snapshot decides by %+v, Predict by %+v", name, n, of, p.Decision)
 			if f := p.Scores[0]; len(want) == 1 && of.Probability(f) != p.Decision.Probability(f) {
 				t.Fatalf("%s: event %d: probability %v in the snapshot, %v in Predict", name, n, of.Probability(f), p.Decision.Probability(f))
 			}

@@ -243,9 +243,8 @@ func TestExtremeSequences(t *testing.T) {
 			if (i+k)%2 > 0 && !longtest.Asked() {
 				continue
 			}
-			if got := s.follow(t, 1, n, from, sequences[name]); !(got.error <= clean.error+s.limit) || !(got.loss < 2*clean.loss) {
-				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
-			}
+			got := s.follow(t, 1, n, from, sequences[name])
+			must.True(t, got.error <= clean.error+s.limit && got.loss < 2*clean.loss, "%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 		}
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
@@ -563,9 +562,7 @@ func TestStandardizeAll(t *testing.T) {
 		dense.Learn(all, nil)
 	}
 	all, few := dense.Snapshot().Model(), sparse.Snapshot().Model()
-	if len(all.Scaler.Dense) != columns || len(few.Scaler.Dense) != 4 {
-		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
-	}
+	must.Require(t, len(all.Scaler.Dense) == columns && len(few.Scaler.Dense) == 4, "dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
 	// Over all events, with absent columns counted as 0, the statistics must be the same.
 	for d := range uint32(columns) {
 		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))

@@ -69,9 +69,7 @@ func TestPresence(t *testing.T) {
 		}
 		splines := l.Snapshot().Model().Scaler.Splines
 		must.Require(t, presence != "none" || splines == nil, "none: %+v", splines)
-		if presence == "auto" && (splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present())) {
-			t.Fatalf("auto: %+v, want one of column 20", splines)
-		}
+		must.Require(t, presence != "auto" || splines != nil && slices.Equal(splines.Columns, []uint32{20}) && slices.Equal(splines.Knots[0], model.Present()), "auto: %+v, want one of column 20", splines)
 		errors[presence] = l.Report().Window.Error()
 		// The published model must also have the presence column, and explanations must name it.
 		m := l.Snapshot().Model()

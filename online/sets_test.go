@@ -214,8 +214,6 @@ func TestSetsOtherCoverage(t *testing.T) {
 			l.Learn(s.Next(), nil)
 		}
 		sets, link := l.model().Sets, l.model().Link
-		if (sets == nil) != (coverage == 0) || sets != nil && sets.Coverage != coverage || (link == nil) != (coverage != 0.6) {
-			t.Errorf("coverage %v: sets %+v, link %+v", coverage, sets, link)
-		}
+		must.True(t, (sets == nil) == (coverage == 0) && (sets == nil || sets.Coverage == coverage) && (link == nil) == (coverage != 0.6), "coverage %v: sets %+v, link %+v", coverage, sets, link)
 	}
 }

@@ -162,9 +162,8 @@ func TestStalePredictions(t *testing.T) {
 					} else if j == 3 {
 						born = 1000
 					}
-					if age := n - 1 - born; age < staleness.Ages[j-1]*9/10 || age > staleness.Ages[j-1]*11/10 {
-						t.Fatalf("event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
-					}
+					age := n - 1 - born
+					must.Require(t, age >= staleness.Ages[j-1]*9/10 && age <= staleness.Ages[j-1]*11/10, "event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
 					old[j].add(l, held[born], e)
 				}
 				if n%1000 == 0 {
@@ -322,9 +321,7 @@ func TestStaleWeights(t *testing.T) {
 	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
 		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
 	}
-	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
-		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
-	}
+	must.True(t, math.Abs(*r.ConstantLogLoss-math.Log(2)) <= 0.02 && math.Abs(*r.ConstantError-0.5) <= 0.15, "the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	still := learnTurning(t, 1e6)
 	must.True(t, !stale(still), "a stream that stays as it is has useless weights")
 }

@@ -122,9 +122,8 @@ func TestStuck(t *testing.T) {
 			null := m.Declare(e, &event.Example{})
 			got := alone(l.Predict(null)).Scores[0]
 			must.Require(t, got == p, "event %d: %v, of an event with nulls %v", n, p, got)
-			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.NullIsValue != nil {
-				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.NullIsValue)
-			}
+			found++
+			must.Require(t, len(null.Missing) == len(m.StuckFields(e)) && m.Missing.NullIsValue == nil, "event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.NullIsValue)
 		}
 		l.Learn(e, nil)
 	}

@@ -189,9 +189,8 @@ func TestStreamWarnings(t *testing.T) {
 				text += w.Text + "\n"
 			}
 			must.True(t, strings.Contains(text, c.saying) && !strings.ContainsRune(text, 0x1b), "%q, want %q", text, c.saying)
-			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want) {
-				t.Errorf("saved: %v, want %v", saved, c.want)
-			}
+			saved := kinds(l.savedWarnings(settings))
+			must.True(t, !c.final || slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want), "saved: %v, want %v", saved, c.want)
 			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w health.Warning) bool { return w.Kind == health.WarnPrior })

@@ -216,8 +216,7 @@ func TestZScores(t *testing.T) {
 		}
 		must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: x}))
 	}
-	d, _, err := zScores(b.Data(Binary()))
-	must.Do(t, err)
+	d, _ := must.Get2(zScores(b.Data(Binary())))(t)
 	sum, squares := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)

@@ -38,8 +38,7 @@ func TestTwentyLines(t *testing.T) {
 
 // TestHaphazardPublished checks the published numbers: 13 sets at three probabilities, nine methods.
 func TestHaphazardPublished(t *testing.T) {
-	methods, cells, err := readPublished()
-	must.Do(t, err)
+	methods, cells := must.Get2(readPublished())(t)
 	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
 	for _, c := range cells {
 		if c.Set == "german" && c.Percent == 50 && (methods[c.best()] != "OVFM" || c.Accuracy[c.best()] != 57.09) {
@@ -94,8 +93,7 @@ func TestBadStreams(t *testing.T) {
 		path := filepath.Join(dir, name)
 		f := must.Get(os.Create(path))(t)
 		w := gzip.NewWriter(f)
-		_, err := w.Write([]byte(text))
-		must.Do(t, err)
+		_ = must.Get(w.Write([]byte(text)))(t)
 		must.Do(t, w.Close())
 		must.Do(t, f.Close())
 		return path

@@ -116,9 +116,8 @@ func TestChains(t *testing.T) {
 	for i, x := range contenders {
 		if x.follows {
 			follows++
-			if before := contenders[i-1]; before.method != x.method || before.batch.Cost != x.batch.Cost || before.batch.Noise == x.batch.Noise {
-				t.Errorf("%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
-			}
+			before := contenders[i-1]
+			must.True(t, before.method == x.method && before.batch.Cost == x.batch.Cost && before.batch.Noise != x.batch.Noise, "%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
 		}
 	}
 	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // number of levels after the first, by cost

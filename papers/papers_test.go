@@ -213,9 +213,7 @@ func TestPoints(t *testing.T) {
 	must.Require(t, err == nil && len(points) == 4, "%v %v", len(points), err)
 	for i, want := range []string{"c = 1, q = 0.3", "c = 1, q = 0.5", "c = 10, q = 0.3", "c = 10, q = 0.5"} {
 		p := points[i]
-		if p.Name != want || len(p.Values) != 2 || fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) != want {
-			t.Errorf("%+v, want %s", p, want)
-		}
+		must.True(t, p.Name == want && len(p.Values) == 2 && fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) == want, "%+v, want %s", p, want)
 	}
 	for _, axis := range []Axis{{"c", []string{"-1"}}, {"c", []string{"x"}}, {"colour", []string{"1"}}} {
 		m.Grid = []Axis{axis}

@@ -317,15 +317,12 @@ func TestKitchen(t *testing.T) {
 	if len(own["kitchen"]) != 4 || slices.Contains(own["kitchen"], true) || len(own["DVDs"]) != 4 || slices.Contains(own["DVDs"], false) || len(own) != 2 {
 		t.Errorf("claims of the other sets, and whether they are ours: %v", own)
 	}
-	if levels := s.result.Tables[2]; levels.Title != "Test error (%) by dropout level, kitchen" || !reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows) {
-		t.Errorf("equal reviews have other errors: %q %v", levels.Title, levels.Rows)
-	}
+	levels := s.result.Tables[2]
+	must.True(t, levels.Title == "Test error (%) by dropout level, kitchen" && reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows), "equal reviews have other errors: %q %v", levels.Title, levels.Rows)
 	notes := strings.Join(s.result.Notes, "\n")
 	must.True(t, !strings.Contains(notes, "not available"), "a set that is there is called unavailable: %s", notes)
 	must.Do(t, os.Remove(s.Path("amazon_kitchen", "test.svm.gz")))
-	if err := amazon.Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz") {
-		t.Errorf("half a set: %v", err)
-	}
+	must.ErrorContains(t, amazon.Run(t.Context(), s), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz", "half a set")
 }
 
 // TestBoosting checks that the results of tools/quality/sensors.py appear in the tables.
@@ -509,9 +506,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
 		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))(t)
 		without, with := got[textDropout].Model, got[textFree].Model
-		if without.Alpha != 0 || !slices.Contains(c.Alphas, with.Alpha) || with.Bound != without.Bound {
-			t.Fatalf("division %d: %v without unlabeled documents, %v with them", split, without, with)
-		}
+		must.Require(t, without.Alpha == 0 && slices.Contains(c.Alphas, with.Alpha) && with.Bound == without.Bound, "division %d: %v without unlabeled documents, %v with them", split, without, with)
 		if with.Noise != without.Noise || with.L2 != without.L2 {
 			other++
 		}

@@ -45,9 +45,7 @@ func TestFeatures(t *testing.T) {
 	text := decoded(t, &got, "GET", url+"/v1/features?limit=2", "")
 	must.Require(t, got.Events == 4000 && got.Alarms == 1 && got.Raised == 1 && got.Watched == 3 && len(got.Fields) == 2 && len(got.Changes) == 1, "%s", text)
 	f := got.Fields[0]
-	if f.Field != "vibration" || f.Missing.Now != 1 || f.Missing.Usual > 0.001 || f.Mean == nil || f.ErrorWithout == nil || math.Abs(*f.ErrorWithout-*f.Alarms[0].ErrorAfter) > 0.1 {
-		t.Errorf("%s", text)
-	}
+	must.True(t, f.Field == "vibration" && f.Missing.Now == 1 && f.Missing.Usual <= 0.001 && f.Mean != nil && f.ErrorWithout != nil && math.Abs(*f.ErrorWithout-*f.Alarms[0].ErrorAfter) <= 0.1, "%s", text)
 	a := f.Alarms[0]
 	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%; it is null", *a.ErrorBefore, *a.ErrorAfter)
 	must.True(t, a.Text == want && a.SinceEvent == 3001 && *a.ErrorBefore <= 15 && *a.ErrorAfter >= 30, "%+v\nwant %s", a, want)

@@ -91,9 +91,7 @@ func TestPoorTokens(t *testing.T) {
 			}
 			err := config.Check()
 			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // the file's random name may contain "1234"
-			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(text, from+": ") || !strings.Contains(text, want) || strings.Contains(text, "1234")) {
-				t.Errorf("%s %q: %v", from, token, err)
-			}
+			must.True(t, (err == nil) == (want == "") && (err == nil || strings.HasPrefix(text, from+": ") && strings.Contains(text, want) && !strings.Contains(text, "1234")), "%s %q: %v", from, token, err)
 		}
 	}
 }

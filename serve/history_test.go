@@ -41,9 +41,7 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 		status.DriftAlarms++
 		h.note(status)
 	}
-	if len(h.Marks) != historyMarks || h.Marks[0].Kind != "drift" {
-		t.Errorf("%d marks, the oldest %q: the oldest is forgotten where there are too many", len(h.Marks), h.Marks[0].Kind)
-	}
+	must.True(t, len(h.Marks) == historyMarks && h.Marks[0].Kind == "drift", "%d marks, the oldest %q: the oldest is forgotten where there are too many", len(h.Marks), h.Marks[0].Kind)
 }
 
 // TestHistoryHalves checks that a full history drops every other point and doubles the interval. Its points must always

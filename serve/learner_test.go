@@ -87,9 +87,8 @@ func TestPageRequests(t *testing.T) {
 			larger++
 		}
 	}
-	if w := largest.Outputs[0].Weights[0]; larger != 2 || !strings.HasPrefix(w.Feature, "word=") || (w.Weight > 0) != strings.HasPrefix(w.Feature, "word=yes") {
-		t.Errorf("%d weights are larger than the third; %+v", larger, largest)
-	}
+	w := largest.Outputs[0].Weights[0]
+	must.True(t, larger == 2 && strings.HasPrefix(w.Feature, "word=") && (w.Weight > 0) == strings.HasPrefix(w.Feature, "word=yes"), "%d weights are larger than the third; %+v", larger, largest)
 }
 
 // TestPageFiles checks that the page uses only this server. The server must serve the page's files and no other files.

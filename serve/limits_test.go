@@ -365,8 +365,7 @@ func TestConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
-	response, err := http.Get(url + "/v1/events") // this response stays in progress
-	must.Do(t, err)
+	response := must.Get(http.Get(url + "/v1/events"))(t) // this response stays in progress
 	defer response.Body.Close()
 	for i := range 40 {
 		c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)

@@ -156,8 +156,7 @@ func pointer(name string) string {
 func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
 	document := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
-	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // the published schema without whitespace
-	must.Do(t, err)
+	form := must.Get(jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json"))(t) // the published schema without whitespace
 	must.Do(t, form.Validate(document))
 	_, service := learned(t)
 	service.Reports, _ = must.Get2(serve.OpenReports("", 1))(t)

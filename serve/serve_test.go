@@ -389,9 +389,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	stats = &predict.Stats{Scored: 3}
 	answers(t, 200, "", "GET", url+"/readyz", "")
 	status, text, _ := call(t, "POST", url+"/v1/predict", "0 1:2\n0 1:-2\n")
-	if status != 200 || !strings.Contains(text, `"version":7`) || !strings.Contains(text, `"class":"yes"`) || !strings.Contains(text, `"class":"no"`) {
-		t.Errorf("%d %s", status, text)
-	}
+	must.True(t, status == 200 && strings.Contains(text, `"version":7`) && strings.Contains(text, `"class":"yes"`) && strings.Contains(text, `"class":"no"`), "%d %s", status, text)
 	answers(t, 400, "a kernel model (rbf:1, 2 support vectors) cannot say", "POST", url+"/v1/predict?explain=2", "0 1:2")
 	answers(t, 200, `"kernel":"rbf:1","support_vectors":2`, "GET", url+"/v1/model", "", "Accept", "application/json")
 	answers(t, 400, "no feature weights", "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
@@ -507,9 +505,7 @@ func TestToken(t *testing.T) {
 		{"/healthz", "", 200}, {"/readyz", "", 503},
 	} {
 		status, text, header := call(t, "GET", url+c.path, "", "Authorization", c.authorization)
-		if status != c.status || (status == 401) != (len(header.Values("WWW-Authenticate")) == 2) || status == 401 && strings.Contains(text, "open") {
-			t.Errorf("%+v: %d %s", c, status, text)
-		}
+		must.True(t, status == c.status && (status == 401) == (len(header.Values("WWW-Authenticate")) == 2) && (status != 401 || !strings.Contains(text, "open")), "%+v: %d %s", c, status, text)
 	}
 }
 

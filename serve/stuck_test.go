@@ -48,9 +48,7 @@ func TestStuck(t *testing.T) {
 		return got.Predictions[0]
 	}
 	stuck, null, moving := predict(`{"vibration":2.5,"load":1}`), predict(`{"vibration":null,"load":1}`), predict(`{"vibration":2.25,"load":1}`)
-	if fmt.Sprint(stuck.Stuck, stuck.Missing, null.Stuck, null.Missing, moving.Stuck, moving.Missing) != "[vibration] [vibration] [] [vibration] [] []" {
-		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
-	}
+	must.True(t, fmt.Sprint(stuck.Stuck, stuck.Missing, null.Stuck, null.Missing, moving.Stuck, moving.Missing) == "[vibration] [vibration] [] [vibration] [] []", "%+v\n%+v\n%+v", stuck, null, moving)
 	stuck.Stuck = nil
 	must.True(t, fmt.Sprint(stuck) == fmt.Sprint(null) && moving.Scores[0] != null.Scores[0], "%+v\n%+v\n%+v", stuck, null, moving)
 	// The model has seen the field, although the field's value counts as missing. So the event is not rejected for

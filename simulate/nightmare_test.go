@@ -206,9 +206,7 @@ func TestKill(t *testing.T) {
 		for _, d := range e.Dead {
 			dead += map[bool]string{true: "x", false: "."}[d]
 		}
-		if dead != c.dead || !slices.Equal(e.X.Value, want) || e.X.Check() != nil {
-			t.Errorf("%s, event %d: dead %s of %v, want %s of %v", c.nightmare, c.number, dead, e.X.Value, c.dead, want)
-		}
+		must.True(t, dead == c.dead && slices.Equal(e.X.Value, want) && e.X.Check() == nil, "%s, event %d: dead %s of %v, want %s of %v", c.nightmare, c.number, dead, e.X.Value, c.dead, want)
 	}
 }
 

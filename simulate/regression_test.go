@@ -75,9 +75,7 @@ func TestRegressionClosedForm(t *testing.T) {
 		}
 		mean, deviation := stat.MeanStdDev(squares, nil)
 		se := stat.StdErr(deviation, repeat)
-		if len(squares) != repeat || math.Abs(mean-want) > 3*se || se > 0.02*want {
-			t.Errorf("%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
-		}
+		must.True(t, len(squares) == repeat && math.Abs(mean-want) <= 3*se && se <= 0.02*want, "%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
 		got, _, _ := meanAndBounds(p.Errors)
 		must.True(t, float64(p.RMSE) == got && p.ClassErrors == nil, "RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
 	}

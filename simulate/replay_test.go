@@ -55,9 +55,8 @@ func TestReplay(t *testing.T) {
 	must.True(t, p.Error == mean && *p.Low == low && *p.High == high && math.Abs(p.Deleted-50) <= 2, "%+v", p)
 	// The model from which the labels were computed can be wrong only on damaged events.
 	window := result.Curves[2*(2+2)].Points[0]
-	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
-		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)
-	}
+	got := window.Time
+	must.True(t, got[0] == 0 && got[2] == 0 && got[3] != 0 && got[5] != 0 && *window.Window == [2]int{300, 600}, "noise in the second half only: errors %v over time, window %v", got, window.Window)
 	var files [2]string
 	for i := range files {
 		files[i] = filepath.Join(t.TempDir(), "out")

@@ -103,9 +103,7 @@ func TestDeadLetterFile(t *testing.T) {
 	for i, line := range lines[1:] {
 		var got Letter
 		must.Do(t, json.Unmarshal([]byte(line), &got))
-		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
-			t.Errorf("line %d: %+v", i, got)
-		}
+		must.True(t, string(got.Value) == "\x00bad\n" && string(got.Key) == "k" && got.Offset == int64(i) && got.Time == 1000+int64(i) && got.Reason == "not-finite", "line %d: %+v", i, got)
 	}
 }
 
@@ -127,8 +125,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "letters", "dead.jsonl")
 		must.Do(t, os.Mkdir(filepath.Dir(name), 0o700))
 		var said bytes.Buffer
-		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
-		must.Do(t, err)
+		d := must.Get(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil))))(t)
 		add := func(offset int64) {
 			must.Do(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
 		}

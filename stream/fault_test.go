@@ -374,8 +374,7 @@ func TestOutOfRange(t *testing.T) {
 // startCluster starts a cluster of n brokers.
 func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
 	t.Helper()
-	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
-	must.Do(t, err)
+	c := must.Get(kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...))(t)
 	t.Cleanup(c.Close)
 	return &Embedded{c}
 }

@@ -249,9 +249,7 @@ func TestFileAhead(t *testing.T) {
 		want, sum := must.Get2(readAll(path, c, 0, 0))(t)
 		for _, threads := range []int{1, 2, 5} {
 			got, again, err := readAll(path, c, threads, 0)
-			if err != nil || sum != again || !slices.Equal(got, want) {
-				t.Fatalf("file %d, %d threads: %d examples instead of %d, sum %d instead of %d: %v", i, threads, len(got), len(want), again, sum, err)
-			}
+			must.Require(t, err == nil && sum == again && slices.Equal(got, want), "file %d, %d threads: %d examples instead of %d, sum %d instead of %d: %v", i, threads, len(got), len(want), again, sum, err)
 		}
 	}
 }

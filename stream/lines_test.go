@@ -35,9 +35,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 				refused++
 			}
 		}
-		if err != nil || len(lines) != 20_000 || refused != 1 || !strings.HasPrefix(lines[11], "12: syntax: a.csv:13: byte 3: ") {
-			t.Errorf("%v: %d records, %d refused: %s", err, len(lines), refused, lines[11])
-		}
+		must.True(t, err == nil && len(lines) == 20_000 && refused == 1 && strings.HasPrefix(lines[11], "12: syntax: a.csv:13: byte 3: "), "%v: %d records, %d refused: %s", err, len(lines), refused, lines[11])
 	}
 }
 

@@ -141,9 +141,7 @@ func TestParquetFile(t *testing.T) {
 		all, s, err := readParquet(t, path, nil)
 		must.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
-			if e.Offset != int64(i) || e.Label != i%2 || e.Refused != nil || len(e.Missing) != map[bool]int{true: 1}[i%5 == 4] || len(e.Features.Index) != 2-len(e.Missing) {
-				t.Fatalf("event %d: %+v", i, e)
-			}
+			must.Require(t, e.Offset == int64(i) && e.Label == i%2 && e.Refused == nil && len(e.Missing) == map[bool]int{true: 1}[i%5 == 4] && len(e.Features.Index) == 2-len(e.Missing), "event %d: %+v", i, e)
 			must.Require(t, i%5 == 4 || slices.Contains(e.Features.Value, float64(i)), "event %d: %+v", i, e)
 		}
 		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
@@ -368,9 +366,8 @@ func TestParquetLengths(t *testing.T) {
 				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // some positions give an error
 				p.Close()
 			}
-			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
-				t.Fatalf("a length at byte %d of %d: %d MB were allocated", i+shift, len(data), (after.TotalAlloc-before.TotalAlloc)>>20)
-			}
+			runtime.ReadMemStats(&after)
+			must.Require(t, after.TotalAlloc-before.TotalAlloc <= 64<<20, "a length at byte %d of %d: %d MB were allocated", i+shift, len(data), (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 	}
 }

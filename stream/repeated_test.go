@@ -61,9 +61,7 @@ func TestRepeated(t *testing.T) {
 					first = e.Offset
 				}
 				if e.Refused != nil {
-					if e.Refused.Reason != event.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != event.Unlabeled || e.Weight != 0 || e.Fingerprint == 0 {
-						t.Fatalf("%+v", e)
-					}
+					must.Require(t, e.Refused.Reason == event.ReasonRepeated && len(e.Key) != 0 && e.Features.Len() <= 0 && e.Label == event.Unlabeled && e.Weight == 0 && e.Fingerprint != 0, "%+v", e)
 					repeats = append(repeats, e.Offset)
 				}
 			}

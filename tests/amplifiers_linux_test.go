@@ -170,9 +170,7 @@ func TestAmplifiers(t *testing.T) {
 	help := must.Get(exec.Command(program, "help").CombinedOutput())(t)
 	for _, line := range regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}`).FindAllStringSubmatch(string(help), -1) {
 		text, _ := exec.Command(program, line[1], "--help").CombinedOutput()
-		if commands[line[1]] == nil && bytes.Contains(text, []byte("-d, --data")) {
-			t.Errorf("command %s reads events and is not among those that amplifiers are given to", line[1])
-		}
+		must.True(t, commands[line[1]] != nil || !bytes.Contains(text, []byte("-d, --data")), "command %s reads events and is not among those that amplifiers are given to", line[1])
 	}
 	run := func(t *testing.T, name string, a amplifier) {
 		t.Helper()

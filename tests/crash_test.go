@@ -329,9 +329,7 @@ func (l *learner) expect(t *testing.T, topic string) {
 	}
 	want := crashTopics[topic]
 	refused := (want.records-6)/crashRefused + 1
-	if len(offsets) != int(want.partitions) || records != uint64(want.records) || events != uint64(want.records-refused) {
-		t.Fatalf("%s: %+v, %d events", topic, offsets, events)
-	}
+	must.Require(t, len(offsets) == int(want.partitions) && records == uint64(want.records) && events == uint64(want.records-refused), "%s: %+v, %d events", topic, offsets, events)
 	n := len(l.deadLetters(t))
 	must.Require(t, n == refused, "%s: %d dead letters", topic, n)
 }
@@ -541,9 +539,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	second := exec.Command(program, "run", "-f", filepath.Join(l.dir, "blankout.toml"))
 	out, err := second.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")) {
-		t.Errorf("a second learner: %v\n%s", err, out)
-	}
+	must.True(t, err != nil && bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")), "a second learner: %v\n%s", err, out)
 	must.Do(t, first.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())

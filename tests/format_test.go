@@ -126,9 +126,7 @@ func TestFormats(t *testing.T) {
 		for name, scores := range want {
 			path := filepath.Join(dir, name+".blankout")
 			for i, got := range formatScores(t, path) {
-				if !slices.EqualFunc(got, scores[i], func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }) {
-					t.Errorf("%s: event %d: %v, was %v", path, i, got, scores[i])
-				}
+				must.True(t, slices.EqualFunc(got, scores[i], func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }), "%s: event %d: %v, was %v", path, i, got, scores[i])
 			}
 			newer := must.Get(os.ReadFile(path))(t)
 			at := len(checkpoint.Magic)

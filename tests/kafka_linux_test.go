@@ -349,8 +349,7 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	topic := k.topic(t, 1)
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = []string{k.plain}
-	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t))
-	must.Do(t, err)
+	d := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t)))(t)
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
 	must.Do(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
@@ -476,8 +475,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
-	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)})
-	must.Do(t, err)
+	p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)}))(t)
 	defer p.Close()
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -496,9 +494,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		must.Do(t, p.Publish(t.Context(), m))
 		time.Sleep(150 * time.Millisecond) // gives the broker time to roll segments and compact
 		read := must.Get(served.Open(t.Context(), where, options))(t, "version", version)
-		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
-			t.Errorf("read version %d after %d", read.Version, version)
-		}
+		must.True(t, read.Version == version && read.Model.(*model.Linear).Weight(550, 0) == weights[550] && read.Model.(*model.Linear).Rows.Len() == 1000, "read version %d after %d", read.Version, version)
 		if f == nil {
 			f = must.Get(served.Follow(t.Context(), where, options))(t)
 			defer f.Close()
@@ -544,9 +540,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 			}
 		}
 		n := 100 * (round + 1)
-		if len(out) != 3*n || classes[`"class":"yes"`] != n || classes[`"class":"no"`] != n || classes[`"error":"`] != n {
-			t.Errorf("round %d: %d predictions, %v", round, len(out), classes)
-		}
+		must.True(t, len(out) == 3*n && classes[`"class":"yes"`] == n && classes[`"class":"no"`] == n && classes[`"error":"`] == n, "round %d: %d predictions, %v", round, len(out), classes)
 	}
 }
 

@@ -175,9 +175,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		terminate()
 		_, offsets, events = l.state(t)
 	}
-	if events != uint64(next) || offsets[0].Next != next || offsets[0].Records != uint64(next) {
-		t.Fatalf("%d events were acknowledged, and %d learned: %+v", next, events, offsets)
-	}
+	must.Require(t, events == uint64(next) && offsets[0].Next == next && offsets[0].Records == uint64(next), "%d events were acknowledged, and %d learned: %+v", next, events, offsets)
 	file := filepath.Join(l.dir, "events.jsonl")
 	must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
@@ -191,8 +189,7 @@ func TestLearnOverHTTP(t *testing.T) {
 
 func (l *learner) exported(t *testing.T, model string) []byte {
 	t.Helper()
-	out, err := exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output()
-	must.Do(t, err)
+	out := must.Get(exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output())(t)
 	return out
 }
 
@@ -273,9 +270,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		answer := must.Get(http.Post(l.url+c.query, "application/json", strings.NewReader(c.body)))(t)
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(text), c.want) {
-			t.Errorf("%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
-		}
+		must.True(t, err == nil && answer.StatusCode == c.status && strings.Contains(string(text), c.want), "%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
 	}
 	var many strings.Builder
 	for i := range 150 {

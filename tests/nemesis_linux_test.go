@@ -839,9 +839,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	for i := range got {
 		got[i].TopicID = ""
 	}
-	if !slices.Equal(got, want) || events != uint64(len(records)-len(spoilt)) {
-		t.Errorf("the learner counted %+v and learned %d\nthe log holds %+v and %d", got, events, want, len(records)-len(spoilt))
-	}
+	must.True(t, slices.Equal(got, want) && events == uint64(len(records)-len(spoilt)), "the learner counted %+v and learned %d\nthe log holds %+v and %d", got, events, want, len(records)-len(spoilt))
 	dead := map[string]bool{}
 	for _, r := range n.read(t, "dead") {
 		headers := map[string]string{}
@@ -869,9 +867,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}
 	reference.finish(t)
 	undisturbed, theirs, learned := reference.state(t)
-	if !slices.Equal(offsets, theirs) || events != learned {
-		t.Errorf("the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
-	}
+	must.True(t, slices.Equal(offsets, theirs) && events == learned, "the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
 	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
 		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	}

@@ -25,8 +25,7 @@ func TestRegressionTable(t *testing.T) {
 	streams := []string{"chick_weights", "trump_approval", "diabetes"}
 	ours, peers := make([]float64, len(streams)), 0
 	for i, name := range streams {
-		out, err := exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output()
-		must.Do(t, err)
+		out := must.Get(exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output())(t)
 		var told struct {
 			MAE float64 `json:"progressive_mae"`
 		}

@@ -343,18 +343,15 @@ func TestPromote(t *testing.T) {
 	must.Do(t, r.Run(t.Context()))
 	must.True(t, saves == 2, "%d saves, want that of the promotion and that of the end", saves)
 	status := r.Status()
-	if p := r.Published(); p.Learner != "product" || len(p.Others) != 2 || p.Others[0].Learner != run.Champion || p.Events != r.Learner.Report().Events {
-		t.Errorf("%q is published, and %d others", p.Learner, len(p.Others))
-	}
+	p := r.Published()
+	must.True(t, p.Learner == "product" && len(p.Others) == 2 && p.Others[0].Learner == run.Champion && p.Events == r.Learner.Report().Events, "%q is published, and %d others", p.Learner, len(p.Others))
 	if k := status.Challengers; len(k) != 3 || !k[2].Leader || k[0].Leader || k[0].Paired.From == 0 || k[0].Paired.From > 5000 || k[0].Paired.Total.Mean <= 0 || k[2].Paired.Total.Blocks > 0 || k[2].Begun != 0 {
 		t.Errorf("%+v, %+v, %+v", k[0].Standing, k[1].Standing, k[2].Standing)
 	}
 	must.ErrorContains(t, r.Promote(t.Context(), "slow"), "ended", "promoted after the end")
 	store.Close()
 	again, _, _ := challengers(t, dir, list, n, 1)
-	if again.Challengers.Leader != 2 || !reflect.DeepEqual(again.Challengers.All[0].Paired, status.Challengers[0].Paired) {
-		t.Errorf("the next run has leader %d", again.Challengers.Leader)
-	}
+	must.True(t, again.Challengers.Leader == 2 && reflect.DeepEqual(again.Challengers.All[0].Paired, status.Challengers[0].Paired), "the next run has leader %d", again.Challengers.Leader)
 	var alone run.Runner
 	must.ErrorContains(t, alone.Promote(t.Context(), "a"), "[[challenger]]")
 }

@@ -43,9 +43,8 @@ func TestHealthIsLogged(t *testing.T) {
 		must.True(t, h != nil && h.Alarms == min(until/4000, 1), "until %d: %+v", until, h)
 	}
 	s := live(parts, 8000)
-	if got := s.Status(); got.FieldAlarms != 0 || got.Learner.Health.Raised != 1 || got.Learner.Health.Alarms != 0 || len(got.Learner.Health.Changes) != 2 {
-		t.Errorf("%d, %+v", got.FieldAlarms, got.Learner.Health)
-	}
+	got := s.Status()
+	must.True(t, got.FieldAlarms == 0 && got.Learner.Health.Raised == 1 && got.Learner.Health.Alarms == 0 && len(got.Learner.Health.Changes) == 2, "%d, %+v", got.FieldAlarms, got.Learner.Health)
 	dead := `level=WARN msg="f3 missing in 100 % since 2023-11-14T22:13:23Z (usually 0 %); error forecast `
 	back := `level=INFO msg="back to normal: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); the alarm began at 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
 	for _, want := range []string{dead, back} {

@@ -328,9 +328,7 @@ func TestDeadLetters(t *testing.T) {
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
-		if status.Refused != 57 || status.DeadLetters[event.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
-			t.Errorf("%+v, stored %v", status, letters.stored)
-		}
+		must.True(t, status.Refused == 57 && status.DeadLetters[event.ReasonSyntax] == 57 && status.DeadLetterFailures == 5 && len(letters.stored) == 57, "%+v, stored %v", status, letters.stored)
 		must.True(t, slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") && slices.Contains(reasons, ""), "readiness: %q", reasons)
 		must.Equal(t, status.Learned+status.Unlabeled+status.Refused, 400, "records counted")
 	})
@@ -398,9 +396,8 @@ func TestRefusedFails(t *testing.T) {
 	s.Source = source
 	err := s.Run(t.Context())
 	clear(source.refused) // overwrite the bytes as the next read would
-	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
-		t.Errorf("%v, %+v", err, refused)
-	}
+	refused := (*run.RefusedError)(nil)
+	must.True(t, errors.As(err, &refused) && refused.Offset == 333 && err.Error() == "t/3 offset 333: record refused (syntax): spoilt" && string(refused.Refusal.Value) == "333", "%v, %+v", err, refused)
 	_, p := newest(t, dir)
 	must.True(t, p.Next == 333, "saved at %+v", p)
 	s.store.Close()

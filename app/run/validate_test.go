@@ -88,9 +88,7 @@ func TestValidateChangesNothing(t *testing.T) {
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		v := s.Status().Validation
-		if int(v.Done) != len(*reports) || v.Done == 0 || v.Failed > 0 || v.Running || v.Last != (*reports)[len(*reports)-1] {
-			t.Errorf("life %d: %d reports, status %+v", life, len(*reports), v)
-		}
+		must.True(t, int(v.Done) == len(*reports) && v.Done != 0 && v.Failed <= 0 && !v.Running && v.Last == (*reports)[len(*reports)-1], "life %d: %d reports, status %+v", life, len(*reports), v)
 		for _, r := range *reports {
 			must.True(t, r.Verified && r.Coverage == 1 && r.MeasuredOn == "holdout" && r.Gap > 0 && *r.Certificate <= 1e-6*r.Exact.Objective, "life %d: %+v", life, r)
 		}
@@ -116,9 +114,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	levels, largest := learner.Snapshot().Levels()
 	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)
 	want := (*reports)[0]
-	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
-		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
-	}
+	must.True(t, got.Live.Objective == want.Live.Objective && got.Exact.Objective == want.Exact.Objective && *got.Live.Error == *want.Live.Error, "from the file %+v\nbeside learning %+v", got, want)
 	// A log returns whole batches: the first batch begins before the requested position, and the last batch ends after
 	// the end of the range. Only the records within the range count.
 	exactly := s.Validator.Open
@@ -297,9 +293,8 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 		s.store.Close()
 		now := s.Status()
 		if life == 0 {
-			if before = now; now.Refused == 0 || now.Learner.Mislabeled == 0 || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
-				t.Fatalf("%d refused, warnings %v", now.Refused, now.Warnings)
-			}
+			before = now
+			must.Require(t, now.Refused != 0 && now.Learner.Mislabeled != 0 && len(now.Warnings) == 1 && now.Warnings[0].Kind == "refused", "%d refused, warnings %v", now.Refused, now.Warnings)
 		} else if now.Refused != 0 || now.Learner.Mislabeled <= before.Learner.Mislabeled {
 			t.Errorf("%d refused, %d mislabeled events after %d", now.Refused, now.Learner.Mislabeled, before.Learner.Mislabeled)
 		}

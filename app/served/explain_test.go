@@ -123,9 +123,7 @@ func TestExplainNames(t *testing.T) {
 		// The name of a numeric field is part of its crosses in every event.
 		for range 3 {
 			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
-			if err != nil || !slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }) {
-				t.Errorf("%+v, %v", p.Explanation, err)
-			}
+			must.True(t, err == nil && slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }), "%+v, %v", p.Explanation, err)
 		}
 		// The list of unseen features is limited.
 		many := []byte(`{"words":["x"`)
@@ -165,9 +163,8 @@ func TestExplainMissing(t *testing.T) {
 			fractions += fraction
 		}
 		must.True(t, math.Abs(sum-p.Score) <= 1e-12, "%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
-		if missing := strings.Contains(event, "null"); missing != (math.Abs(fractions-1) < 1e-12) || missing && p.MixtureWeights[p.MissingPolicy] < 1/3. {
-			t.Errorf("%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
-		}
+		missing := strings.Contains(event, "null")
+		must.True(t, missing == (math.Abs(fractions-1) < 1e-12) && (!missing || p.MixtureWeights[p.MissingPolicy] >= 1/3.), "%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
 		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
 			t.Errorf("%s: mixture weights %v without an explanation, %v", event, p.MixtureWeights, err)
 		}

@@ -72,8 +72,7 @@ func TestSourcesAgree(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
-	must.Do(t, err)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL(), served.Options{})), "401", "without the token")
 	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
@@ -104,9 +103,7 @@ func TestSourcesAgree(t *testing.T) {
 		sum += c.Score
 		must.True(t, i <= 0 || math.Abs(c.Score) <= math.Abs(all.Explanation[i-1].Score), "%+v is out of order", c)
 	}
-	if err != nil || len(all.Explanation) < 3 || math.Abs(sum-all.Scores[0]) > 1e-12 {
-		t.Errorf("explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
-	}
+	must.True(t, err == nil && len(all.Explanation) >= 3 && math.Abs(sum-all.Scores[0]) <= 1e-12, "explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
 	for i := range file.Len() {
 		if i%97 == 0 {
 			if _, err := served.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
@@ -139,8 +136,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
-	must.Do(t, err)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup

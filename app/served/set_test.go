@@ -124,8 +124,7 @@ func TestDirectoryOfShards(t *testing.T) {
 		t.Helper()
 		store := must.Get(checkpoint.Open(filepath.Join(dir, name), 2))(t)
 		defer store.Close()
-		kind, blocks, err := m.Blocks()
-		must.Do(t, err)
+		kind, blocks := must.Get2(m.Blocks())(t)
 		must.Get(store.Save(kind, blocks))(t)
 	}
 	save(shardModel(t, 1, 1, 100, "yes", "no"), "shard-1")

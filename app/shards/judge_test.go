@@ -80,9 +80,7 @@ func TestJudge(t *testing.T) {
 	for i := range 4 {
 		regression, delay := i%2 == 1, int64(i/2*300)
 		apart, alike := judged(t, 1, -1, regression, delay).Info(), judged(t, 1, 1, regression, delay).Info()
-		if apart.OwnWeight < .9 || alike.OwnWeight > .8 {
-			t.Errorf("regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
-		}
+		must.True(t, apart.OwnWeight >= .9 && alike.OwnWeight <= .8, "regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
 			if a.Number < 500 || a.Number > 720 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {

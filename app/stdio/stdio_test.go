@@ -220,8 +220,7 @@ func TestPredict(t *testing.T) {
 	must.Do(t, os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
-	model, err := served.ReadFile(path)
-	must.Do(t, err)
+	model := must.Get(served.ReadFile(path))(t)
 	for l := uint16(8); l < 10; l++ {
 		c.must(opShape, 0, l, 0, s.names)
 		status, width, got := c.ask(opRows, 0, l, n, uint64(0), s.flat())
@@ -246,9 +245,7 @@ func TestPredict(t *testing.T) {
 		var a served.Prediction
 		must.Do(t, json.Unmarshal([]byte(line), &a))
 		p, err := model.Predict([]byte(strings.Split(s.lines(false), "\n")[i]), 2)
-		if err != nil || math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) > 1e-9 || len(a.Explanation) != 2 {
-			t.Fatalf("event %d: %+v, in the program %+v, %v", i, a, p, err)
-		}
+		must.Require(t, err == nil && math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) <= 1e-9 && len(a.Explanation) == 2, "event %d: %+v, in the program %+v, %v", i, a, p, err)
 		got := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8*yes:]))
 		must.Require(t, math.Abs(got-a.Probabilities["yes"]) <= 1e-9, "event %d: %v as a number, %v as an answer", i, got, a.Probabilities["yes"])
 	}
@@ -361,10 +358,8 @@ func TestOneEventAtATime(t *testing.T) {
 		binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
 		frames.Write(head)
 		frames.Write(body)
-		q, err := s.read(&frames)
-		must.Do(t, err)
-		a, err := s.do(context.Background(), q)
-		must.Do(t, err)
+		q := must.Get(s.read(&frames))(t)
+		a := must.Get(s.do(context.Background(), q))(t)
 		must.Do(t, s.write(&writes, q.number, a, nil))
 	}
 	ask(opNew, 0, 0, []byte("[]"))

@@ -87,9 +87,7 @@ func TestLargeK(t *testing.T) {
 		for i := range min(k, len(gains)) {
 			want += gains[len(gains)-1-i]
 		}
-		if math.Abs(loss-want) > 1e-12*(1+math.Abs(want)) || len(deleted) != min(k, len(gains)) || !slices.IsSorted(deleted) {
-			t.Errorf("K=%d: loss %v, want %v; %d deleted", k, loss, want, len(deleted))
-		}
+		must.True(t, math.Abs(loss-want) <= 1e-12*(1+math.Abs(want)) && len(deleted) == min(k, len(gains)) && slices.IsSorted(deleted), "K=%d: loss %v, want %v; %d deleted", k, loss, want, len(deleted))
 	}
 }
 

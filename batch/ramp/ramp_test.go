@@ -33,9 +33,7 @@ func TestRamp(t *testing.T) {
 		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))(t)
 		svm := must.Get(batch.Solve(ctx, plain, opt))(t)
 		_, far := solve(x, y, -1e6)
-		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
-			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
-		}
+		must.True(t, math.Abs(far.Objective-svm.Objective) <= 1e-9*svm.Objective, "%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
 		// The ramp is the hinge with a cut, so J is below the hinge objective at the same weights.
 		o, r := solve(x, y, -0.2)
 		hinge := plain.ValueGrad(r.W, nil)

@@ -67,9 +67,8 @@ func TestDropSVMGolden(t *testing.T) {
 					if b != 0 {
 						support++
 					}
-					if f := batch.Dot(gram.Row(i), gamma) + r.Intercept; math.Abs(f-c.Decision[i]) > c.Tolerance*10 || math.Abs(f-r.Scores[i]) > 1e-9 {
-						t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
-					}
+					f := batch.Dot(gram.Row(i), gamma) + r.Intercept
+					must.True(t, math.Abs(f-c.Decision[i]) <= c.Tolerance*10 && math.Abs(f-r.Scores[i]) <= 1e-9, "f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
 				}
 				must.True(t, support == c.Support, "%d support vectors, want %d", support, c.Support)
 			})
@@ -207,9 +206,8 @@ func TestSquareTakesTheCost(t *testing.T) {
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
 	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the sample penalty
 	must.True(t, !slices.Equal(scoresOf(one, d), scoresOf(ten, d)), "the cost changes nothing")
-	if off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d)); off > 1e-9 || math.Abs(ten.Objective-10*weaker.Objective) > 1e-9*ten.Objective {
-		t.Errorf("cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
-	}
+	off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d))
+	must.True(t, off <= 1e-9 && math.Abs(ten.Objective-10*weaker.Objective) <= 1e-9*ten.Objective, "cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
 	const lambda = 0.3
 	ridge := train(func(c *batch.Config, k *Config) {
 		k.Drop.Q, k.Ridge, c.L2, c.Intercept = 0, true, lambda, batch.NoIntercept
@@ -227,9 +225,8 @@ func TestSquareTakesTheCost(t *testing.T) {
 		want[i] = batch.Dot(gram.Row(i), solution.RawVector().Data)
 		objective += (y[i]-want[i])*(y[i]-want[i]) + lambda*solution.AtVec(i)*want[i]
 	}
-	if off := problems.Relative(scoresOf(ridge, d), want); off > 1e-6 || math.Abs(ridge.Objective-objective) > 1e-9*objective {
-		t.Errorf("kernel ridge regression is %g away; objectives %g and %g", off, ridge.Objective, objective)
-	}
+	off = problems.Relative(scoresOf(ridge, d), want)
+	must.True(t, off <= 1e-6 && math.Abs(ridge.Objective-objective) <= 1e-9*objective, "kernel ridge regression is %g away; objectives %g and %g", off, ridge.Objective, objective)
 }
 
 func TestDropSVMRefusesBadSettings(t *testing.T) {

@@ -142,9 +142,7 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 					sum += got.Beta[i]
 					primal += 0.5*got.Beta[i]*(f-got.Intercept) + c[i]*max(0, margin)
 					tol := 1.1e-6 + 1e-9*math.Abs(f)
-					if alpha < 0 || alpha > c[i] || alpha < c[i] && margin > tol || alpha > 0 && margin < -tol {
-						t.Errorf("%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
-					}
+					must.True(t, alpha >= 0 && alpha <= c[i] && (alpha >= c[i] || margin <= tol) && (alpha <= 0 || margin >= -tol), "%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
 				}
 				must.True(t, variant == "no intercept" || math.Abs(sum) <= 1e-9*cost*float64(len(y)), "%s: sum of beta %v", what, sum)
 				must.True(t, math.Abs(primal-got.Primal) <= 1e-9*primal, "%s: objective %v, stated %v", what, primal, got.Primal)

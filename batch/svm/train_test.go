@@ -94,9 +94,7 @@ func TestTrainManyClasses(t *testing.T) {
 			must.True(t, e <= 0.05, "%s: error %v", what, e)
 			c.Threads = 1
 			again := must.Get(Train(ctx, d, c, k))(t)
-			if !slices.Equal(scoresOf(again, d), scoresOf(f, d)) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
-				t.Errorf("%s: another answer with another number of threads", what)
-			}
+			must.True(t, slices.Equal(scoresOf(again, d), scoresOf(f, d)) && again.Objective == f.Objective && again.TrainError(d) == f.TrainError(d), "%s: another answer with another number of threads", what)
 		}
 	}
 }

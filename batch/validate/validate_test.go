@@ -150,9 +150,8 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
 				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			}
-			if splines := exact[1].Scaler.Splines; splines == nil || !slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }) {
-				t.Errorf("nothing tells that the third number is there: %+v", splines)
-			}
+			splines := exact[1].Scaler.Splines
+			must.True(t, splines != nil && slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }), "nothing tells that the third number is there: %+v", splines)
 		}
 	}
 }

@@ -42,9 +42,7 @@ func TestHealthOfFields(t *testing.T) {
 	out, _ := blankout("inspect", "checkpoints")
 	must.True(t, strings.Contains(out, dead), "inspect: %s", out)
 	out, _ = blankout("inspect", "checkpoints", "--features")
-	if strings.Count(out, dead) != 2 || !strings.Contains(out, "\nchanges\n") || strings.Contains(out, "\x1b") || strings.Contains(out, "NaN") {
-		t.Errorf("inspect --features: %s", out)
-	}
+	must.True(t, strings.Count(out, dead) == 2 && strings.Contains(out, "\nchanges\n") && !strings.Contains(out, "\x1b") && !strings.Contains(out, "NaN"), "inspect --features: %s", out)
 	for _, want := range []string{" vibration numeric 1 0 ", ` level\x1b[2J numeric 0 0 `, " room categorical ", " 0.9998 true "} {
 		must.True(t, strings.Contains(strings.Join(strings.Fields(out), " "), want), "inspect --features lacks %q: %s", want, out)
 	}

@@ -133,8 +133,7 @@ func TestDraftTime(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
-		got, _, err := draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path)
-		must.Do(t, err)
+		got, _ := must.Get2(draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path))(t)
 		must.Contains(t, string(got), "\n"+want)
 	}
 }

@@ -32,12 +32,10 @@ func TestScript(t *testing.T) {
 
 // TestExamples checks that the scripts run the commands that the help shows.
 func TestExamples(t *testing.T) {
-	names, err := filepath.Glob("testdata/script/*.txtar")
-	must.Do(t, err)
+	names := must.Get(filepath.Glob("testdata/script/*.txtar"))(t)
 	var scripts strings.Builder
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		must.Do(t, err)
+		text := must.Get(os.ReadFile(name))(t)
 		scripts.Write(text)
 	}
 	for line := range strings.Lines(command(nil, nil).Example) {

@@ -25,8 +25,7 @@ func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []fl
 		vectors, coef = append(vectors, x), append(coef, r.NormFloat64(), r.NormFloat64())
 	}
 	head := model.Head{Schema: event.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
-	m, err := NewModel(head, k, vectors, coef)
-	must.Do(t, err)
+	m = must.Get(NewModel(head, k, vectors, coef))(t)
 	return m, vectors, coef
 }
 
@@ -49,11 +48,9 @@ func TestModelScores(t *testing.T) {
 		if m.Support() != 20 {
 			t.Fatalf("%d support vectors, want 20", m.Support())
 		}
-		each, err := m.EachBlock()
-		must.Do(t, err)
+		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
-		again, err := ReadModel(blocks)
-		must.Do(t, err)
+		again := must.Get(ReadModel(blocks))(t)
 		for i, x := range vectors {
 			e := event.Example{Features: x}
 			want := []float64{0.5, -1}
@@ -97,8 +94,7 @@ func TestModelScores(t *testing.T) {
 
 func TestReadModelRefuses(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
-	each, err := m.EachBlock()
-	must.Do(t, err)
+	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
 	for i := range blocks {
 		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
@@ -138,11 +134,9 @@ func TestModelStandardizes(t *testing.T) {
 	for c := range uint32(6) {
 		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // mean 3, scale 4
 	}
-	each, err := m.EachBlock()
-	must.Do(t, err)
+	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
-	again, err := ReadModel(blocks)
-	must.Do(t, err)
+	again := must.Get(ReadModel(blocks))(t)
 	e := event.Example{Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
 	want := m.ScoreVec(event.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*Model{m, again} {

@@ -84,9 +84,7 @@ func TestFacts(t *testing.T) {
 				if facts.Clean != nil {
 					p, pdf, _ := l.At(y, f, 0)
 					q, qdf, _ := facts.Clean.At(y, f, 0)
-					if math.Abs(p-q) > 1e-7*(1+p) || math.Abs(pdf-qdf) > 1e-7 {
-						t.Fatalf("at y=%g f=%g without noise it is %g (%g), its clean form %v %g (%g)", y, f, p, pdf, facts.Clean, q, qdf)
-					}
+					must.Require(t, math.Abs(p-q) <= 1e-7*(1+p) && math.Abs(pdf-qdf) <= 1e-7, "at y=%g f=%g without noise it is %g (%g), its clean form %v %g (%g)", y, f, p, pdf, facts.Clean, q, qdf)
 				}
 			}
 			check("convex", facts.Convex, convex)
@@ -175,9 +173,7 @@ func TestConjugates(t *testing.T) {
 			a := 2 * r.NormFloat64()
 			nearest, dual = c.Conjugate(y, a)
 			again, _ := c.Conjugate(y, nearest)
-			if again != nearest || value+dual < nearest*f-1e-12 {
-				t.Fatalf("%v at y=%g f=%g a=%g: phi + phi* - a f = %g at %g (nearest to itself %g)", l, y, f, a, value+dual-nearest*f, nearest, again)
-			}
+			must.Require(t, again == nearest && value+dual >= nearest*f-1e-12, "%v at y=%g f=%g a=%g: phi + phi* - a f = %g at %g (nearest to itself %g)", l, y, f, a, value+dual-nearest*f, nearest, again)
 		}
 	}
 	must.Require(t, found >= 2, "nobody knows a conjugate")

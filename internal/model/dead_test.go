@@ -63,9 +63,7 @@ func TestLoseDead(t *testing.T) {
 				t.Errorf("%s: column %d reads %v, want %v", name, c.index[i], v, c.value[i])
 			}
 		}
-		if !slices.Equal(left.Missing, c.e.Missing) || left.Declared || left.Label != c.e.Label || !slices.Equal(c.e.Features.Value, before) {
-			t.Errorf("%s: left is %+v", name, left)
-		}
+		must.True(t, slices.Equal(left.Missing, c.e.Missing) && !left.Declared && left.Label == c.e.Label && slices.Equal(c.e.Features.Value, before), "%s: left is %+v", name, left)
 		if x := c.m.Standardized(&left, event.Vec{}); name == "transformed" && math.Abs(x.Value[0]) > 1e-12 {
 			t.Errorf("a center is standardized to %v", x.Value)
 		}
@@ -109,9 +107,7 @@ func TestLoseStaleAndDeclared(t *testing.T) {
 			changed++
 		}
 	}
-	if late < 400 || late > 600 || changed < 400 || changed > 600 {
-		t.Errorf("of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
-	}
+	must.True(t, late >= 400 && late <= 600 && changed >= 400 && changed <= 600, "of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
 	got = lose(LossDeclared, 0, true, false, true, false)
 	must.True(t, slices.Equal(got.Missing, []uint16{1}) && slices.Equal(got.Features.Index, []uint32{2, 6}), "declared: %+v", got)
 	sparse, left := event.Example{Features: event.Vec{Index: []uint32{1, 4}, Value: []float64{7, 8}}}, event.Example{}

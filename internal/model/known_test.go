@@ -32,9 +32,7 @@ func TestColumnUse(t *testing.T) {
 		u.Count(nil, sparseEvent(columns...))
 	}
 	m := u.Review(none)
-	if !slices.Equal(m.Columns, []uint32{2, 7}) || !slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}) {
-		t.Errorf("usual %v of %v", m.Columns, u.Columns)
-	}
+	must.True(t, slices.Equal(m.Columns, []uint32{2, 7}) && slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}), "usual %v of %v", m.Columns, u.Columns)
 	must.True(t, u.Review(m) == m, "nothing has changed, and there is another Missing")
 	for range 160 { // enough events for three halvings
 		u.Count(nil, sparseEvent(2))

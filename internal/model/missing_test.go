@@ -220,9 +220,8 @@ func TestSubset(t *testing.T) {
 func TestOtherwise(t *testing.T) {
 	m := NewMissing(DefaultMissingPolicies(), []uint16{2, 5}, []uint16{3, 7}, nil)
 	for id, want := range map[uint16][2][]uint16{2: {{5}, {2, 3, 7}}, 7: {{2, 5, 7}, {3}}, 4: {{2, 4, 5}, {3, 7}}} {
-		if o := m.Otherwise(id); !slices.Equal(o.Usual, want[0]) || !slices.Equal(o.NullIsValue, want[1]) || !o.usual.Has(want[0][0]) || o.nullIsValue.Has(want[0][0]) || o.Policies != m.Policies {
-			t.Errorf("field %d: %+v", id, o)
-		}
+		o := m.Otherwise(id)
+		must.True(t, slices.Equal(o.Usual, want[0]) && slices.Equal(o.NullIsValue, want[1]) && o.usual.Has(want[0][0]) && !o.nullIsValue.Has(want[0][0]) && o.Policies == m.Policies, "field %d: %+v", id, o)
 		if id != 4 {
 			back := m.Otherwise(id).Otherwise(id)
 			must.True(t, slices.Equal(back.Usual, m.Usual) && slices.Equal(back.NullIsValue, m.NullIsValue), "field %d twice: %+v", id, back)

@@ -96,9 +96,7 @@ func TestScalerEach(t *testing.T) {
 		}
 		room := event.Vec{Index: []uint32{9, 9}, Value: []float64{9, 9}}
 		list := s.Columns(x, &room)
-		if !slices.Equal(list.Index, tt.want) || len(list.Value) != len(tt.want) || len(tt.want) == len(tt.index) && room.Len() > 0 {
-			t.Errorf("%v: listed %v, in the room %v", tt, list, room)
-		}
+		must.True(t, slices.Equal(list.Index, tt.want) && len(list.Value) == len(tt.want) && (len(tt.want) != len(tt.index) || room.Len() <= 0), "%v: listed %v, in the room %v", tt, list, room)
 	}
 }
 
@@ -173,9 +171,7 @@ func TestBegin(t *testing.T) {
 		stats := make([]float64, ScalerWidth)
 		s.Begin(stats, float64(n), x, TransformAuto)
 		got := s.Standardization(stats)
-		if math.Abs(got.Center-mean) > 1e-9*mean || math.Abs(got.Scale/deviation-1) > 1e-9 || got.Transform != "" {
-			t.Fatalf("%v: %+v, want %v and %v", x, got, mean, deviation)
-		}
+		must.Require(t, math.Abs(got.Center-mean) <= 1e-9*mean && math.Abs(got.Scale/deviation-1) <= 1e-9 && got.Transform == "", "%v: %+v, want %v and %v", x, got, mean, deviation)
 		for i := range n / 8 {
 			x[i*5] = []float64{1e30, -1e12, 9e18, 1e6}[i%4]
 		}

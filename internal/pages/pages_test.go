@@ -18,9 +18,7 @@ func TestChunk(t *testing.T) {
 	for i := range 60 {
 		n := 1 + r.IntN(1<<(4+i%20))
 		p := c.Bytes(n, r.IntN(1<<24))
-		if len(p) != n || cap(p) != n || slices.ContainsFunc(p, func(b byte) bool { return b != 0 }) {
-			t.Fatalf("%d bytes: %d, room for %d, or not zeros", n, len(p), cap(p))
-		}
+		must.Require(t, len(p) == n && cap(p) == n && !slices.ContainsFunc(p, func(b byte) bool { return b != 0 }), "%d bytes: %d, room for %d, or not zeros", n, len(p), cap(p))
 		if n > 64 && uintptr(unsafe.Pointer(&p[0]))%64 != 0 {
 			t.Errorf("%d bytes at %p", n, &p[0])
 		}

@@ -36,8 +36,7 @@ func TestClient(t *testing.T) {
 	defer c.CloseIdleConnections()
 	for path, want := range map[string]string{"/away": "307 Temporary Redirect to " + other.URL + ", another server", "/loop": "for the tenth time", "/moved": ""} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			r, err := http.NewRequest(method, server.URL+path, strings.NewReader("a secret"))
-			must.Do(t, err)
+			r := must.Get(http.NewRequest(method, server.URL+path, strings.NewReader("a secret")))(t)
 			r.Header.Set("Authorization", "Bearer open sesame")
 			answer, err := c.Do(r)
 			if err == nil {

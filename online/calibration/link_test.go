@@ -96,9 +96,8 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 func TestLongLink(t *testing.T) {
 	l := NewLink()
 	drawn(&l, rand.New(rand.NewPCG(1, 2)), 3_000_000, func(float64) float64 { return 0.3 })
-	if own, linked, least := drawn(&l, rand.New(rand.NewPCG(1, 2)), 10_000, func(float64) float64 { return 0.3 }); linked > least+0.005 || !(own > linked) || l.grown > mostGrown || l.gain.grown > mostGrown {
-		t.Errorf("log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
-	}
+	own, linked, least := drawn(&l, rand.New(rand.NewPCG(1, 2)), 10_000, func(float64) float64 { return 0.3 })
+	must.True(t, linked <= least+0.005 && own > linked && l.grown <= mostGrown && l.gain.grown <= mostGrown, "log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
 }
 
 // TestLinkIsNotHasty checks that Helps is false before there are enough events, and that a large event weight counts as

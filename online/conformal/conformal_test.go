@@ -132,9 +132,8 @@ func TestReport(t *testing.T) {
 	}
 	report := c.Report()
 	must.Require(t, len(report) == 1, "%+v", report)
-	if x := report[0]; x.Range != "0.85-1" || x.Events != used || x.Coverage != held/used || math.Abs(x.Recent-held/used) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
-		t.Errorf("%+v, want %v of %v", x, held, used)
-	}
+	x := report[0]
+	must.True(t, x.Range == "0.85-1" && x.Events == used && x.Coverage == held/used && math.Abs(x.Recent-held/used) <= 0.03 && math.Abs(x.Size-2) <= 1e-9, "%+v, want %v of %v", x, held, used)
 	low := c.Low()
 	must.True(t, low == nil, "low: %+v", low)
 	for range memory { // all labels are missed, as if the limit could not adapt
@@ -286,9 +285,8 @@ func TestTakeNumber(t *testing.T) {
 		}
 		c.TakeNumber(loss.Real, residual, y, value, by)
 	}
-	if x := c.Report()[1]; x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(held/used-0.7) > 0.02 || math.Abs(x.Size-size/used) > 0.1*x.Size {
-		t.Errorf("%+v, want %v of %v", x, held/used, used)
-	}
+	x := c.Report()[1]
+	must.True(t, x.Events == used && math.Abs(x.Coverage-held/used) <= 1e-12 && math.Abs(held/used-0.7) <= 0.02 && math.Abs(x.Size-size/used) <= 0.1*x.Size, "%+v, want %v of %v", x, held/used, used)
 	low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{})
 	must.True(t, low != low, "an interval of nothing known")
 	var none *Predictor

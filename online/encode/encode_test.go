@@ -74,9 +74,8 @@ func TestDeviating(t *testing.T) {
 			if len(in.Moves) > 0 || dense && !scaling.Rests(want[i][model.StatCount]) || number < 1100 {
 				continue
 			}
-			if got := in.Rows[i][:model.ScalerWidth]; !slices.Equal(got, want[i][:]) || in.X[i] != scaler.Clip(got, z[i]) {
-				t.Fatalf("event %d, column %d: %v and %v, want %v and %v", number, column, got, in.X[i], want[i], z[i])
-			}
+			got := in.Rows[i][:model.ScalerWidth]
+			must.Require(t, slices.Equal(got, want[i][:]) && in.X[i] == scaler.Clip(got, z[i]), "event %d, column %d: %v and %v, want %v and %v", number, column, got, in.X[i], want[i], z[i])
 			if rests++; dense && want[i][model.StatInverse] < 0 {
 				transformed++
 			}

@@ -121,9 +121,7 @@ func TestAnswers(t *testing.T) {
 	feed(1024, 0)
 	must.Require(t, asked <= 0 && slices.Contains(f.Missing.Usual, 2), "asked %d times, %+v", asked, f.Missing)
 	feed(10_000, -0.1)
-	if asked < 100 || !slices.Equal(f.Missing.NullIsValue, []uint16{2}) || slices.Contains(f.Missing.Usual, 2) {
-		t.Errorf("better as a value, asked %d times: %+v", asked, f.Missing)
-	}
+	must.True(t, asked >= 100 && slices.Equal(f.Missing.NullIsValue, []uint16{2}) && !slices.Contains(f.Missing.Usual, 2), "better as a value, asked %d times: %+v", asked, f.Missing)
 	feed(200_000, 0.1)
 	must.True(t, slices.Contains(f.Missing.Usual, 2) && len(f.Missing.NullIsValue) <= 0, "better as a loss: %+v", f.Missing)
 }

@@ -144,9 +144,8 @@ func TestReport(t *testing.T) {
 		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || *r[1].ConstantError != .25 || *r[1].ConstantLogLoss != 5 || r[0].ConstantError != nil || r[1].Events != 2 || r[1].Deviance != nil {
 		t.Errorf("%+v", r)
 	}
-	if p := measure.StaleLossPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
-		t.Errorf("%+v in percent, and before %+v", p, r)
-	}
+	p := measure.StaleLossPercent(r)
+	must.True(t, *p[0].Error == 75 && *p[1].FreshError == 75 && *p[1].ConstantError == 25 && *r[0].Error == .75 && *p[1].LogLoss == 3, "%+v in percent, and before %+v", p, r)
 	r = a.Report(true)
 	must.True(t, *r[1].Deviance == 3 && *r[1].FreshDeviance == 1 && r[1].LogLoss == nil && r[1].ConstantLogLoss == nil && *r[1].Error == 1, "of numbers %+v", r)
 }

@@ -134,9 +134,8 @@ func TestPredict(t *testing.T) {
 	p := predictor(c, func() *served.Model { return trained(version) })
 	must.Do(t, p.Run(t.Context()))
 	keys, values := predictions(t, c)
-	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
-		t.Fatalf("%d predictions, %+v", len(values), s)
-	}
+	s := p.Stats()
+	must.Require(t, len(values) == 300 && s.Scored == 294 && s.Refused == 6 && s.Version == 1 && s.Age > 0 && s.Failures+s.CommitFailures == 0, "%d predictions, %+v", len(values), s)
 	for i, p := range values {
 		n := p.Offset*2 + int64(p.Partition) // the number of the event
 		want := []string{"no", "yes"}[n%2]
@@ -478,9 +477,7 @@ func TestConfigToken(t *testing.T) {
 	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
 		must.Do(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
 		token, err := c.Token()
-		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
-			t.Errorf("%q: %q, %v", text, token, err)
-		}
+		must.True(t, token == want && (err != nil) == (want == "") && (err == nil || strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty")), "%q: %q, %v", text, token, err)
 	}
 }
 
@@ -521,9 +518,7 @@ func TestPredictionTooLarge(t *testing.T) {
 	for i, p := range values {
 		want := []string{"first", long[:256], "odd", "last"}[i%4]
 		scored := i < 4 && i != 2
-		if keys[i] != want || p.Offset != int64(i%4) || (p.Prediction != nil) != scored || (p.Error == "") != scored {
-			t.Errorf("prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
-		}
+		must.True(t, keys[i] == want && p.Offset == int64(i%4) && (p.Prediction != nil) == scored && (p.Error == "") == scored, "prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
 	}
 }
 

@@ -325,8 +325,7 @@ func FuzzOpen(f *testing.F) {
 // TestTopicAcceptor checks that events over HTTP go to a topic: each request to one partition, and a repeated request
 // only once.
 func TestTopicAcceptor(t *testing.T) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
-	must.Do(t, err)
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}}))(t)
 	defer broker.Close()
 	config, ctx := record.DefaultConfig(), context.Background()
 	config.ID = "id"
@@ -361,7 +360,7 @@ func TestTopicAcceptor(t *testing.T) {
 	label := texts(`{"id":"a","label":1}`)
 	a := must.Get(n.Accept(ctx, "1", label, true))(t, "a label with the key of an event")
 	must.Require(t, a.Topic == "labels" && !a.Again, "%+v", a)
-	_, err = n.Accept(ctx, "1", texts(`{"id":"b","label":1}`), true)
+	_, err := n.Accept(ctx, "1", texts(`{"id":"b","label":1}`), true)
 	must.ErrorContains(t, err, "this key was used before", "another label with the key")
 	must.Require(t, !must.Get(n.Accept(ctx, "", texts(`{"id":"a","x":1}`, `{"id":"b","x":1}`), false))(t).Again, "IDs")
 	n = acceptor() // as after a restart
@@ -408,9 +407,7 @@ func TestRequestsByEventIDs(t *testing.T) {
 	accept := func(key string, first int64, repeated int, events ...string) {
 		t.Helper()
 		a, err := n.Accept(context.Background(), key, texts(events...), false)
-		if err != nil || *a.First != first || a.Repeated != repeated || a.Again != (repeated == len(events)) || a.Events != len(events) {
-			t.Errorf("%v: %+v, first %d, %v", events, a, *a.First, err)
-		}
+		must.True(t, err == nil && *a.First == first && a.Repeated == repeated && a.Again == (repeated == len(events)) && a.Events == len(events), "%v: %+v, first %d, %v", events, a, *a.First, err)
 	}
 	refused := func(key string, event int, events ...string) {
 		t.Helper()

@@ -78,9 +78,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				break
 			}
 			must.Do(t, err)
-			if len(b.Examples) == 0 || len(b.Examples) > batchExamples || b.Topic != "events" || b.Schema == nil {
-				t.Fatalf("a batch of %d examples of %q", len(b.Examples), b.Topic)
-			}
+			must.Require(t, len(b.Examples) != 0 && len(b.Examples) <= batchExamples && b.Topic == "events" && b.Schema != nil, "a batch of %d examples of %q", len(b.Examples), b.Topic)
 			for i := range b.Examples {
 				e := &b.Examples[i]
 				o := told{ID: string(e.Key), Weight: e.Weight, Unlabeled: e.Label == event.Unlabeled}

@@ -124,9 +124,7 @@ func TestClockPutForward(t *testing.T) {
 			spanning++
 		}
 	}
-	if c.OutOfOrder != 0 || int(c.Matched) != n-spanning || spanning == 0 {
-		t.Errorf("%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OutOfOrder)
-	}
+	must.True(t, c.OutOfOrder == 0 && int(c.Matched) == n-spanning && spanning != 0, "%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OutOfOrder)
 	now := j.join.State().Now
 	must.True(t, now >= labels[n-1].time, "the time at the end is %d, want %d", now, labels[n-1].time)
 }

@@ -49,8 +49,7 @@ func benchRecord(t testing.TB, format string) []byte {
 	}
 	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
 	encoder := must.Get(NewEncoder(name, benchSchemas[format]))(t)
-	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
-	must.Do(t, err)
+	value := must.Get(encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"])))(t)
 	return value
 }
 

@@ -12,9 +12,7 @@ import (
 // in at most one group.
 func TestGroups(t *testing.T) {
 	groups, err := ReadGroups(strings.NewReader("# sensors\nfront 1-8,17\n\nengine rpm  oil # and\n"))
-	if err != nil || len(groups) != 2 || strings.Join(groups["front"], " ") != "1-8 17" || strings.Join(groups["engine"], " ") != "rpm oil" {
-		t.Errorf("read %q, %v", groups, err)
-	}
+	must.True(t, err == nil && len(groups) == 2 && strings.Join(groups["front"], " ") == "1-8 17" && strings.Join(groups["engine"], " ") == "rpm oil", "read %q, %v", groups, err)
 	c := DefaultConfig()
 	c.Groups = groups
 	must.Do(t, c.Check())

@@ -50,9 +50,7 @@ func TestLabelText(t *testing.T) {
 		s, d := newDecoder(t, config)
 		for range 2 { // first as a new label, then as a known label
 			e := decoded(d, c.record)
-			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
-				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
-			}
+			must.True(t, e.Refused == nil && e.Label >= 0 && s.Classes[e.Label] == c.want, "%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
 		}
 		must.Equal(t, len(strings.Join(s.Classes, "")), len(c.want), c.format, c.record, "classes", s.Classes)
 	}

@@ -57,8 +57,7 @@ func TestObjectBehindCutOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.MaxBytes = "json", 50
 	text := `[{"a":"` + long200 + `","b":{"c":1}},{"a":2}]`
-	s, err := NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c)
-	must.Do(t, err)
+	s := must.Get(NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c))(t)
 	var r Record
 	next := func() {
 		for !s.Scan(&r) {

@@ -346,9 +346,7 @@ func TestProtobufOfStrangers(t *testing.T) {
 	} {
 		fast, _ := protobufPair(t, c.schema)
 		e := decoded(fast, "\x00\x00\x00\x00\x01\x00"+c.value)
-		if (e.Refused != nil) != (c.refused != "") || e.Refused != nil && !strings.Contains(e.Refused.Detail, c.refused) {
-			t.Errorf("%s: %q: %v, want %q", c.schema, c.value, e.Refused, c.refused)
-		}
+		must.True(t, (e.Refused != nil) == (c.refused != "") && (e.Refused == nil || strings.Contains(e.Refused.Detail, c.refused)), "%s: %q: %v, want %q", c.schema, c.value, e.Refused, c.refused)
 	}
 	deep := []byte{}
 	for range maxDepth + 1 {

@@ -55,17 +55,13 @@ func TestRowsAreJSON(t *testing.T) {
 				rows.Decode(Record{Label: label}, row, &a)
 				line := Record{Label: label, Value: []byte("{" + strings.Join(fields, ",") + "}")}
 				must.Do(t, lines.Decode(context.Background(), line, &b))
-				if (a.Refused == nil) != (b.Refused == nil) || a.Refused != nil && a.Refused.Reason != b.Refused.Reason {
-					t.Fatalf("%v: %v, as JSON %v", row, a.Refused, b.Refused)
-				}
+				must.Require(t, (a.Refused == nil) == (b.Refused == nil) && (a.Refused == nil || a.Refused.Reason == b.Refused.Reason), "%v: %v, as JSON %v", row, a.Refused, b.Refused)
 				if a.Refused != nil {
 					continue
 				}
 				must.Require(t, reflect.DeepEqual(a, b), "%v: %+v, as JSON %+v", row, a, b)
 			}
-			if !reflect.DeepEqual(s.Fields, other.Fields) || !reflect.DeepEqual(s.Classes, other.Classes) || s.Names.Len() != other.Names.Len() {
-				t.Errorf("schemas differ: %v, as JSON %v", s.Fields, other.Fields)
-			}
+			must.True(t, reflect.DeepEqual(s.Fields, other.Fields) && reflect.DeepEqual(s.Classes, other.Classes) && s.Names.Len() == other.Names.Len(), "schemas differ: %v, as JSON %v", s.Fields, other.Fields)
 		})
 	}
 }

@@ -34,15 +34,11 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 			e.Field, e.Missing = append([]uint16{}, e.Field...), append([]uint16{}, e.Missing...)
 			e.Features.Index, e.Features.Value = append([]uint32{}, e.Features.Index...), append([]float64{}, e.Features.Value...)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("bits %d, event %d of %d, %q:\n got %+v, %v\nwant %+v, %v", c.Bits, i, len(events), ev, got, got.Refused, want, want.Refused)
-		}
+		must.Require(t, reflect.DeepEqual(got, want), "bits %d, event %d of %d, %q:\n got %+v, %v\nwant %+v, %v", c.Bits, i, len(events), ev, got, got.Refused, want, want.Refused)
 	}
 	gotText, _ := json.Marshal(s)
 	wantText, _ := json.Marshal(fresh)
-	if !bytes.Equal(gotText, wantText) || !reflect.DeepEqual(s.Names.Blocks(), fresh.Names.Blocks()) {
-		t.Fatalf("bits %d: the Schema is\n%s\nwant\n%s", c.Bits, gotText, wantText)
-	}
+	must.Require(t, bytes.Equal(gotText, wantText) && reflect.DeepEqual(s.Names.Blocks(), fresh.Names.Blocks()), "bits %d: the Schema is\n%s\nwant\n%s", c.Bits, gotText, wantText)
 }
 
 // freshConfig returns settings of several kinds: so few columns that numbers and names compete for columns, a

@@ -46,8 +46,7 @@ func TestSchema(t *testing.T) {
 	}
 	s := c.Status()
 	must.True(t, s.Requests == 3 && s.Schemas == 1 && s.Failures == 0 && s.LastError == "", "%+v", s)
-	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
-	must.Do(t, err)
+	id := must.Get(c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`))(t)
 	must.Equal(t, must.Get(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 

@@ -83,11 +83,9 @@ func TestConvert(t *testing.T) {
 		must.True(t, fmt.Sprint(got) == fmt.Sprint(want), "%s: %q, want %q", file, got, want)
 	}
 	must.Equal(t, len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))), 4, "unlabeled reviews")
-	z, err := os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz"))
-	must.Do(t, err)
+	z := must.Get(os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz")))(t)
 	defer z.Close()
-	r, err := gzip.NewReader(z)
-	must.Do(t, err)
+	r := must.Get(gzip.NewReader(z))(t)
 	data, err := io.ReadAll(r)
 	must.True(t, err == nil && len(data) == 6*3073 && data[0] == 0 && data[3073] == 9 && data[2*3073] == 1, "CIFAR: %d bytes, %v", len(data), err)
 	if data, err := os.ReadFile(filepath.Join(dir, "mnist/t10k-images-idx3-ubyte.gz")); err != nil || string(data) != "are" {

@@ -10,19 +10,15 @@ import (
 
 // TestPictureIsCurrent checks that the picture in CONTRIBUTING.md shows the current imports.
 func TestPictureIsCurrent(t *testing.T) {
-	imports, err := list("../..")
-	must.Do(t, err)
-	document, err := os.ReadFile("../../CONTRIBUTING.md")
-	must.Do(t, err)
-	want, err := replaced(string(document), picture(reduced(byPart(imports))))
-	must.Do(t, err)
+	imports := must.Get(list("../.."))(t)
+	document := must.Get(os.ReadFile("../../CONTRIBUTING.md"))(t)
+	want := must.Get(replaced(string(document), picture(reduced(byPart(imports)))))(t)
 	must.True(t, want == string(document), "CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
 }
 
 // TestGround checks that packages of internal, the ground of the others, import none of these.
 func TestGround(t *testing.T) {
-	imports, err := list("../..")
-	must.Do(t, err)
+	imports := must.Get(list("../.."))(t)
 	for from, list := range imports {
 		for _, to := range list {
 			must.True(t, !strings.HasPrefix(from, "internal/") || strings.HasPrefix(to, "internal/"), "%s imports %s", from, to)

@@ -63,9 +63,7 @@ func TestSilentTables(t *testing.T) {
 	}
 	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "`silent_missing=0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
 		silent, declared, stale := cells(tables[0], row), cells(tables[1], row), cells(tables[2], row)
-		if silent[0] != declared[0] || silent[0] != stale[0] || len(silent) != len(deathFractions)+1 {
-			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
-		}
+		must.True(t, silent[0] == declared[0] && silent[0] == stale[0] && len(silent) == len(deathFractions)+1, "%s: whole events %q silent, %q declared", row, silent, declared)
 		must.Equal(t, strings.HasPrefix(row, "exact"), slices.Equal(silent[:4], declared[:4]), row, silent, "silent", declared, "declared")
 		for _, lost := range [][]string{silent, stale} {
 			var whole, dead float64
@@ -125,9 +123,8 @@ func TestDeathSplit(t *testing.T) {
 			t.Errorf("stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
 		}
 	}
-	if x := silent.Features.Value; math.Abs(x[0]-mean[0]) > 1e-9 || math.Abs(x[1]-mean[1]) > 1e-9 || x[2] != e.Features.Value[2] || silent.Missing != nil {
-		t.Errorf("%v of %v: means %v", x, e.Features.Value, mean)
-	}
+	x := silent.Features.Value
+	must.True(t, math.Abs(x[0]-mean[0]) <= 1e-9 && math.Abs(x[1]-mean[1]) <= 1e-9 && x[2] == e.Features.Value[2] && silent.Missing == nil, "%v of %v: means %v", x, e.Features.Value, mean)
 	must.True(t, slices.Equal(declared.Missing, []uint16{1, 2}) && slices.Equal(declared.Features.Value, e.Features.Value[2:]), "declared: %+v", declared)
 	copies := s.copied(3)
 	dead, whole := 0, 0

@@ -24,8 +24,7 @@ func F()           {}
 
 const X, y = 1, 2
 `
-	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
-	must.Do(t, err)
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "p.go", text, 0))(t)
 	methods := map[string]int{}
 	var s size
 	s.count(file, methods)
@@ -37,8 +36,7 @@ func TestShapes(t *testing.T) {
 	text := "package p\n\ntype wide struct{ " + strings.Repeat("a, ", mostFields) + "b int }\n\ntype fits struct{ " + strings.Repeat("a, ", mostFields-1) + "b int }\n\n" +
 		"func long() {\n" + strings.Repeat("\n", mostLines-1) + "}\n\nfunc fits2() {\n" + strings.Repeat("\n", mostLines-2) + "}\n"
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "p.go", text, 0)
-	must.Do(t, err)
+	file := must.Get(parser.ParseFile(fset, "p.go", text, 0))(t)
 	want := "type wide has 21 fields; func long has 101 lines"
 	must.Equal(t, strings.Join(shapes(fset, file), "; "), want)
 }

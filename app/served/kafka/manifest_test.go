@@ -20,16 +20,14 @@ func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
-	kind, blocks, err := m.Blocks()
-	must.Do(t, err)
+	kind, blocks := must.Get2(m.Blocks())(t)
 	c, list := &contents{pieces: map[string][]byte{}}, manifest{Format: 1, Kind: kind}
 	for b := range blocks {
 		hash := hashOf(b.Data)
 		list.Blocks = append(list.Blocks, manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{hash}})
 		must.Do(t, c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true))
 	}
-	value, err := list.encode()
-	must.Do(t, err)
+	value := must.Get(list.encode())(t)
 	_, text, _ := strings.Cut(string(value), "\n")
 	return c, text
 }

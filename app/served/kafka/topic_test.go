@@ -47,8 +47,7 @@ func wide(version uint64, columns int, first float64) *served.Model {
 
 func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string) {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.Ports(0))
-	must.Do(t, err)
+	c := must.Get(kfake.NewCluster(kfake.Ports(0)))(t)
 	t.Cleanup(c.Close)
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = c.ListenAddrs()
@@ -62,8 +61,7 @@ func options(c stream.ConnectConfig) served.Options {
 
 func publisher(t *testing.T, connect stream.ConnectConfig) *kafka.Publisher {
 	t.Helper()
-	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
-	must.Do(t, err)
+	p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true}))(t)
 	return p
 }
 
@@ -124,8 +122,7 @@ func TestSnapshotTopic(t *testing.T) {
 	must.True(t, first >= 2_500_000 && second <= 600_000, "%d bytes for the first snapshot, %d for the second, which differs in one weight", first, second)
 	check := func(want *served.Model) {
 		t.Helper()
-		m, err := served.Open(t.Context(), where, options(connect))
-		must.Do(t, err)
+		m := must.Get(served.Open(t.Context(), where, options(connect)))(t)
 		must.True(t, m.Version == want.Version && bytes.Equal(encoded(t, m), encoded(t, want)), "read version %d, want %d", m.Version, want.Version)
 	}
 	check(wide(2, columns, 2))
@@ -171,8 +168,7 @@ func TestBrokenPublication(t *testing.T) {
 	}
 	for n := range 10 {
 		version := uint64(2 * n)
-		p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
-		must.Do(t, err)
+		p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000}))(t)
 		allowed.Store(1 << 30)
 		must.Do(t, p.Publish(t.Context(), change(version)))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -212,8 +208,7 @@ func TestFollowPlaces(t *testing.T) {
 	}
 	publish(1)
 	for _, where := range []string{topic, file, checkpoints} {
-		f, err := served.Follow(t.Context(), where, options(connect))
-		must.Do(t, err)
+		f := must.Get(served.Follow(t.Context(), where, options(connect)))(t)
 		defer f.Close()
 		if m, err := f.Model(); err != nil || m.Version != 1 {
 			t.Fatalf("%s: %d, %v", where, m.Version, err)
@@ -253,12 +248,9 @@ func TestForeignTopic(t *testing.T) {
 	_, connect, where := snapshotBroker(t)
 	config := stream.DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.CreateTopics = connect, "snapshots", true
-	p, err := stream.NewProducer(t.Context(), config)
-	must.Do(t, err)
+	p := must.Get(stream.NewProducer(t.Context(), config))(t)
 	must.Do(t, errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()))
-	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "their own topic") {
-		t.Errorf("publishing among events: %v", err)
-	}
+	must.ErrorContains(t, must.Err(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"})), "their own topic", "publishing among events")
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "reading events")
 	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
 		must.ErrorContains(t, must.Err(served.Open(t.Context(), place, options(connect))), "want kafka://HOST:PORT/TOPIC", place)

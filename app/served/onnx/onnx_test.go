@@ -43,8 +43,7 @@ func TestGraph(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
-	data, err := onnx.Encode(m)
-	must.Do(t, err)
+	data := must.Get(onnx.Encode(m))(t)
 	again, err := onnx.Encode(m)
 	must.True(t, err == nil && bytes.Equal(data, again), "the bytes differ from time to time (%v)", err)
 	graph := fields(t, data, 7)[0]
@@ -73,8 +72,7 @@ func TestGraphOfFaults(t *testing.T) {
 	schema.AddField(event.Field{Name: "load", Kind: event.Numeric, Column: 3})
 	operators := func(f *model.Faults) map[string]int {
 		linear := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}).WithFaults(f)
-		data, err := onnx.Encode(served.New(linear, record.DefaultConfig()))
-		must.Do(t, err)
+		data := must.Get(onnx.Encode(served.New(linear, record.DefaultConfig())))(t)
 		count := map[string]int{}
 		for _, node := range fields(t, fields(t, data, 7)[0], 1) {
 			count[string(fields(t, node, 4)[0])]++

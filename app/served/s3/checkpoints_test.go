@@ -20,10 +20,8 @@ const prefix = "s3://models/fraud/checkpoints"
 
 func openCheckpoints(t *testing.T, s *s3test.Store, keep int) *checkpoint.Store {
 	t.Helper()
-	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	must.Do(t, err)
-	store, err := checkpoint.OpenObjects(objects, keep)
-	must.Do(t, err)
+	objects := must.Get(s3.OpenCheckpoints(config(s), prefix))(t)
+	store := must.Get(checkpoint.OpenObjects(objects, keep))(t)
 	return store
 }
 
@@ -100,8 +98,7 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	text, _ := loaded(t, second)
 	must.True(t, text == "second", "loaded %q", text)
 	// A checkpoint is never replaced, even if its writer is very late.
-	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	must.Do(t, err)
+	objects := must.Get(s3.OpenCheckpoints(config(s), prefix))(t)
 	must.ErrorIs(t, objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""), checkpoint.ErrTaken, "replaced")
 }
 
@@ -121,8 +118,7 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 	}
 	text, _ := loaded(t, store)
 	must.True(t, text == "written", "loaded %q", text)
-	objects, err := s3.OpenCheckpoints(config(s), "s3://elsewhere/x")
-	must.Do(t, err)
+	objects := must.Get(s3.OpenCheckpoints(config(s), "s3://elsewhere/x"))(t)
 	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no bucket: %v", err)
 	}
@@ -134,8 +130,7 @@ func TestNewestCheckpoint(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
 	for version := range uint64(2) {
-		kind, blocks, err := trained(version+1, float64(version)).Blocks()
-		must.Do(t, err)
+		kind, blocks := must.Get2(trained(version+1, float64(version)).Blocks())(t)
 		must.Do(t, must.Err(store.Save(kind, blocks)))
 		m, err := served.Open(t.Context(), prefix, options(config(s)))
 		must.Require(t, err == nil && m.Version == version+1, "version %d, %v", m.Version, err)

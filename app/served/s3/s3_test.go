@@ -64,8 +64,7 @@ func publish(t *testing.T, p *s3.Publisher, m *served.Model) {
 
 func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 	t.Helper()
-	p, err := s3.NewPublisher(t.Context(), config(s), where)
-	must.Do(t, err)
+	p := must.Get(s3.NewPublisher(t.Context(), config(s), where))(t)
 	return p
 }
 
@@ -77,8 +76,7 @@ func TestObject(t *testing.T) {
 	p := publisher(t, s)
 	publish(t, p, trained(1, 0.5))
 	must.Equal(t, s.Take(), "GET 404, GET 200, GET 404, PUT 200", "calls")
-	f, err := served.Follow(t.Context(), where, options(config(s)))
-	must.Do(t, err)
+	f := must.Get(served.Follow(t.Context(), where, options(config(s))))(t)
 	defer f.Close()
 	m, _ := f.Model()
 	got, err := m.Predict([]byte("1 1:3 2:1"), 0)
@@ -157,8 +155,7 @@ func TestCache(t *testing.T) {
 	must.Do(t, must.Err(served.Open(t.Context(), where, options(c))))
 	s.Break(true)
 	must.Fails(t, must.Err(served.Open(t.Context(), where, options(config(s)))), "a store that is away was read without a cache")
-	f, err := served.Follow(t.Context(), where, options(c))
-	must.Do(t, err)
+	f := must.Get(served.Follow(t.Context(), where, options(c)))(t)
 	defer f.Close()
 	m, _ := f.Model()
 	must.True(t, m.Version == 1, "version %d", m.Version)
