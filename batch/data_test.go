@@ -90,14 +90,11 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 					}
 					square += 2 * x.Value[j] * x.Value[j]
 				}
-				if got := row.Dot(w); math.Abs(got-square) > 1e-12*square {
-					t.Fatalf("%s: row %d: dot %v, want %v", name, i, got, square)
-				}
+				got := row.Dot(w)
+				must.Require(t, math.Abs(got-square) <= 1e-12*square, "%s: row %d: dot %v, want %v", name, i, got, square)
 			}
 			for j, i := range order {
-				if sub.Label(j) != es[i].Label || sub.Weight(j) != es[i].Weight || sub.Row(j).Len() != es[i].Features.Len() {
-					t.Fatalf("%s: subset row %d is not row %d", name, j, i)
-				}
+				must.Require(t, sub.Label(j) == es[i].Label && sub.Weight(j) == es[i].Weight && sub.Row(j).Len() == es[i].Features.Len(), "%s: subset row %d is not row %d", name, j, i)
 			}
 		}
 	}
@@ -116,9 +113,7 @@ func TestBuilderRefusesBadExamples(t *testing.T) {
 		es := []event.Example{{Features: one, Weight: 1}, e, {Features: one, Weight: 1}}
 		_, err := gather(es, 0)
 		_, packed := gather(es, 1)
-		if err == nil || packed == nil || err.Error() != packed.Error() || !strings.Contains(err.Error(), "offset 7:") {
-			t.Errorf("%s: %v, packed %v", name, err, packed)
-		}
+		must.True(t, err != nil && packed != nil && err.Error() == packed.Error() && strings.Contains(err.Error(), "offset 7:"), "%s: %v, packed %v", name, err, packed)
 	}
 }
 
@@ -131,9 +126,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {
 		s := NewSummer(d, d.Columns(), threads)
-		if len(s.partial) < 8 {
-			t.Fatalf("%d groups: too few to show anything", len(s.partial))
-		}
+		must.Require(t, len(s.partial) >= 8, "%d groups: too few to show anything", len(s.partial))
 		out := make([]float64, d.Columns(), d.Columns()+1)
 		rows := 0
 		total := s.Sum(out, func(lo, hi int, acc []float64) float64 {
@@ -157,9 +150,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 			want = out
 		}
 		for i := range want {
-			if out[i] != want[i] {
-				t.Fatalf("%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
-			}
+			must.Require(t, out[i] == want[i], "%d threads: coordinate %d is %v, with one thread %v", threads, i, out[i], want[i])
 		}
 	}
 }
@@ -186,9 +177,7 @@ func TestPackedRowsPassedOver(t *testing.T) {
 		}
 		for i := range got.Rows() {
 			a, b := got.Vec(i, event.Vec{}), want.Vec(i, event.Vec{})
-			if !slices.Equal(a.Index, b.Index) || !slices.Equal(a.Value, b.Value) || got.Label(i) != want.Label(i) {
-				t.Fatalf("parts of %d: row %d is %v, want %v", part, i, a, b)
-			}
+			must.Require(t, slices.Equal(a.Index, b.Index) && slices.Equal(a.Value, b.Value) && got.Label(i) == want.Label(i), "parts of %d: row %d is %v, want %v", part, i, a, b)
 		}
 	}
 }
@@ -240,9 +229,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 							sum += p
 							squares += p * p
 						}
-						if z := sum / math.Sqrt(squares); math.Abs(z) > 5.5 {
-							t.Errorf("q = %v, seed %d: entry %d and entry %d of %s: correlation at %.1f standard errors", q, seed, j, k, name, z)
-						}
+						z := sum / math.Sqrt(squares)
+						must.True(t, math.Abs(z) <= 5.5, "q = %v, seed %d: entry %d and entry %d of %s: correlation at %.1f standard errors", q, seed, j, k, name, z)
 					}
 				}
 				for j := range entries {
@@ -250,9 +238,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 					for i := range n {
 						mean += other[i][j]
 					}
-					if z := mean / math.Sqrt(n); math.Abs(z) > 5 {
-						t.Errorf("q = %v, seed %d: entry %d of %s survives at %.1f standard errors from its chance", q, seed, j, name, z)
-					}
+					z := mean / math.Sqrt(n)
+					must.True(t, math.Abs(z) <= 5, "q = %v, seed %d: entry %d of %s survives at %.1f standard errors from its chance", q, seed, j, name, z)
 				}
 			}
 		}
@@ -286,8 +273,6 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 				}
 			}
 		}
-		if changed == 0 {
-			t.Errorf("%v has changed nothing", noise)
-		}
+		must.True(t, changed != 0, "%v has changed nothing", noise)
 	}
 }

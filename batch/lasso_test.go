@@ -87,9 +87,7 @@ func TestLasso(t *testing.T) {
 		want := coordinateLasso(value, smooth.Dim())
 		least := value(want)
 		full.Progress = func(p Progress) {
-			if p.Gap < p.Objective-least-1e-9*least {
-				t.Errorf("%s %s: the gap %g is below %g at step %d", full.Loss, full.Noise, p.Gap, p.Objective-least, p.Iteration)
-			}
+			must.True(t, p.Gap >= p.Objective-least-1e-9*least, "%s %s: the gap %g is below %g at step %d", full.Loss, full.Noise, p.Gap, p.Objective-least, p.Iteration)
 		}
 		fit := must.Get(Train(t.Context(), d, full))(t)
 		w := fit.Problems[0].W
@@ -97,17 +95,13 @@ func TestLasso(t *testing.T) {
 			t.Errorf("%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
 		}
 		for j := range d.Columns() {
-			if (w[j] == 0) != (want[j] == 0) || math.Abs(w[j]-want[j]) > 1e-4 {
-				t.Errorf("%s %s: weight %d is %g, want %g", full.Loss, full.Noise, j, w[j], want[j])
-			}
+			must.True(t, (w[j] == 0) == (want[j] == 0) && math.Abs(w[j]-want[j]) <= 1e-4, "%s %s: weight %d is %g, want %g", full.Loss, full.Noise, j, w[j], want[j])
 			if w[j] == 0 {
 				zeros++
 			}
 		}
 	}
-	if zeros < 5 {
-		t.Errorf("only %d weights are 0: the penalties are too weak to show anything", zeros)
-	}
+	must.True(t, zeros >= 5, "only %d weights are 0: the penalties are too weak to show anything", zeros)
 }
 
 // TestLassoLimits checks extreme penalties. If the penalty is above the largest derivative at 0, every weight must be
@@ -123,9 +117,7 @@ func TestLassoLimits(t *testing.T) {
 		return Train(t.Context(), d, c)
 	}
 	f, err := train(func(c *Config) { c.L1 = 1e4 })
-	if err != nil || !f.Converged {
-		t.Fatalf("a large penalty: %+v, %v", f, err)
-	}
+	must.Require(t, err == nil && f.Converged, "a large penalty: %+v, %v", f, err)
 	for _, w := range f.Problems[0].W[:5] {
 		if w != 0 {
 			t.Errorf("weights %v under a large penalty", f.Problems[0].W)
@@ -133,17 +125,11 @@ func TestLassoLimits(t *testing.T) {
 	}
 	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))(t)
 	none, err := train(func(*Config) {})
-	if err != nil || problems.Relative(small.Problems[0].W, none.Problems[0].W) > 1e-4 {
-		t.Errorf("a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
-	}
+	must.True(t, err == nil && problems.Relative(small.Problems[0].W, none.Problems[0].W) <= 1e-4, "a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
 	rough, err := train(func(c *Config) { c.Bound, c.L1, c.Tol = "quadratic-noising", 1, 1e-8 })
-	if err != nil || !rough.Converged || !math.IsInf(rough.Gap, 1) {
-		t.Errorf("not convex: %+v, %v", rough, err)
-	}
+	must.True(t, err == nil && rough.Converged && math.IsInf(rough.Gap, 1), "not convex: %+v, %v", rough, err)
 	again, err := train(func(c *Config) { c.Bound, c.L1, c.Tol, c.Threads = "quadratic-noising", 1, 1e-8, 3 })
-	if err != nil || again.Objective != rough.Objective {
-		t.Errorf("with three threads: %v against %v, %v", again, rough.Objective, err)
-	}
+	must.True(t, err == nil && again.Objective == rough.Objective, "with three threads: %v against %v, %v", again, rough.Objective, err)
 	for name, set := range map[string]func(c *Config){
 		"negative":             func(c *Config) { c.L1 = -1 },
 		"hinge without deaths": func(c *Config) { c.Loss, c.Noise, c.L1 = "hinge", "silent:0.5", 1 },
@@ -151,9 +137,7 @@ func TestLassoLimits(t *testing.T) {
 		"t-logistic":           func(c *Config) { c.Loss, c.Noise, c.L1 = "t-logistic:1.5", "none", 1 },
 		"newton":               func(c *Config) { c.Solver, c.L1 = Newton, 1 },
 	} {
-		if _, err := train(set); err == nil {
-			t.Errorf("%s passed", name)
-		}
+		must.Fails(t, must.Err(train(set)), name, "passed")
 	}
 }
 
@@ -175,9 +159,8 @@ func TestLassoGap(t *testing.T) {
 				w, grad := slices.Clone(fit.Problems[0].W), make([]float64, o.Dim())
 				w[j] += step
 				value := o.ValueGrad(w, grad)
-				if gap := o.gap(w, grad, value); gap < value-fit.Objective-1e-9*value {
-					t.Errorf("l1 %g, parameter %d off by %g: the gap %g is below %g", l1, j, step, gap, value-fit.Objective)
-				}
+				gap := o.gap(w, grad, value)
+				must.True(t, gap >= value-fit.Objective-1e-9*value, "l1 %g, parameter %d off by %g: the gap %g is below %g", l1, j, step, gap, value-fit.Objective)
 			}
 		}
 	}

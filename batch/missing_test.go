@@ -112,16 +112,11 @@ func TestMissingIsMeasuredAsPredicted(t *testing.T) {
 				}
 				e := kill(&events[i], func(id uint16) bool { return k.dead[id] })
 				p := m.Probabilities(m.Score(e, make([]float64, 1)), make([]float64, 2))
-				if answered := -math.Log(max(p[e.Label], 1e-15)); math.Abs(forecast-answered) > 1e-12*max(1, answered) {
-					t.Fatalf("%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
-				}
+				answered := -math.Log(max(p[e.Label], 1e-15))
+				must.Require(t, math.Abs(forecast-answered) <= 1e-12*max(1, answered), "%s, %s, event %d: measured %v, answered %v", mode, r, i, forecast, answered)
 			}
-			if r == model.MissingRescale && scaled < 200 {
-				t.Errorf("only %d events were rescaled", scaled)
-			}
-			if fallback > 100 {
-				t.Errorf("%d events were not filled in", fallback)
-			}
+			must.True(t, r != model.MissingRescale || scaled >= 200, "only %d events were rescaled", scaled)
+			must.True(t, fallback <= 100, "%d events were not filled in", fallback)
 		}
 	}
 }
@@ -136,9 +131,8 @@ func TestNoMissingPolicyWithoutNames(t *testing.T) {
 	must.Do(t, b.Add(&e))
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	for _, policy := range []model.MissingPolicy{model.MissingAuto, model.MissingRescale} {
-		if got := p.Missing(m, b.Data(s), policy); got != nil {
-			t.Errorf("%s: %+v", policy, got)
-		}
+		got := p.Missing(m, b.Data(s), policy)
+		must.True(t, got == nil, "%s: %+v", policy, got)
 	}
 }
 
@@ -165,15 +159,12 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 		want  model.MissingPolicy
 	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
-		if !m.Missing.ColumnsCanBeMissing || len(m.Missing.Columns) != 6 || m.Missing.Policies[c.bin] != model.OnePolicy(c.want) {
-			t.Errorf("noise %s: %+v", c.noise, m.Missing)
-		}
+		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[c.bin] == model.OnePolicy(c.want), "noise %s: %+v", c.noise, m.Missing)
 		if x := m.Standardized(&events[0], event.Vec{}); x.Len() != events[0].Features.Len() {
 			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
 		}
-		if mean := m.Stats(m.Rows.Row(0))[model.StatCenter]; math.Abs(mean-50.5) > 0.3 {
-			t.Errorf("the center is %v", mean)
-		}
+		mean := m.Stats(m.Rows.Row(0))[model.StatCenter]
+		must.True(t, math.Abs(mean-50.5) <= 0.3, "the center is %v", mean)
 	}
 }
 
@@ -203,13 +194,10 @@ func TestObserved(t *testing.T) {
 	}
 	noise := must.Get(p.Observed(s))(t)
 	for name, want := range lost {
-		if got := noise.(loss.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
-			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)
-		}
+		got := noise.(loss.GroupDropout).Rate(name)
+		must.True(t, math.Abs(got-want) <= 1e-4 && want >= 0.2 && (name == "d") == (want > 0.5), "the rate of %s is %v, and it is missing from %v", name, got, want)
 	}
-	if _, err := p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2)); err == nil {
-		t.Error("rates of examples without fields")
-	}
+	must.Fails(t, must.Err(p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2))), "rates of examples without fields")
 }
 
 // correlated returns events of five numbers. The last three numbers are nearly functions of the first two. A fraction
@@ -259,9 +247,8 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 				sum, a, b = sum+x*y, a+x, b+y
 			}
 			rows := float64(d.Rows())
-			if want := sum/rows - a/rows*b/rows; math.Abs(whole.Matrix[i*n+j]-want) > 1e-9 {
-				t.Errorf("covariance of columns %d and %d: %v, want %v", i, j, whole.Matrix[i*n+j], want)
-			}
+			want := sum/rows - a/rows*b/rows
+			must.True(t, math.Abs(whole.Matrix[i*n+j]-want) <= 1e-9, "covariance of columns %d and %d: %v, want %v", i, j, whole.Matrix[i*n+j], want)
 		}
 	}
 	for _, c := range []struct{ null, wild float64 }{{0.3, 0}, {0, 0.003}, {0.3, 0.003}} {
@@ -275,19 +262,16 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 			for j := range n {
 				// The matrix of got is for raw values, the matrix of whole for standardized values.
 				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
-				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
-					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
-				}
+				a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]
+				must.True(t, math.Abs(a-b) <= 0.04, "%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
 			}
 		}
 	}
 	// A second call gives the same result. A smaller limit gives the covariance of the first columns.
-	if again := p.Covariance(m, d, 256); !slices.Equal(again.Matrix, whole.Matrix) {
-		t.Error("a second time it is another")
-	}
-	if few := p.Covariance(m, d, 3); !slices.Equal(few.Columns, whole.Columns[:3]) {
-		t.Errorf("of three columns: %v", few.Columns)
-	}
+	again := p.Covariance(m, d, 256)
+	must.True(t, slices.Equal(again.Matrix, whole.Matrix), "a second time it is another")
+	few := p.Covariance(m, d, 3)
+	must.True(t, slices.Equal(few.Columns, whole.Columns[:3]), "of three columns: %v", few.Columns)
 	for _, none := range []int{0, 1} {
 		if c := p.Covariance(m, d, none); c != nil {
 			t.Errorf("of %d columns: %v", none, c.Columns)
@@ -333,9 +317,8 @@ func TestImputationIsChosen(t *testing.T) {
 				}
 			}
 		}
-		if most := wrong[model.MissingAuto] * 3 / 2; wrong[model.MissingNone] < most || wrong[model.MissingRescale] < most {
-			t.Errorf("sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
-		}
+		most := wrong[model.MissingAuto] * 3 / 2
+		must.True(t, wrong[model.MissingNone] >= most && wrong[model.MissingRescale] >= most, "sparse %v: wrong by rule %v of %d", sparse, wrong, len(fresh))
 	}
 }
 
@@ -396,9 +379,8 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, policy)
 				m.Residual = p.Residual(m, d)
-				if got := m.Missing.Policies[2].Largest(); policy == model.MissingAuto && lacked == 0 && got != model.MissingImpute {
-					t.Errorf("%s: events that lack three tenths are answered by %s", lossName, got)
-				}
+				got := m.Missing.Policies[2].Largest()
+				must.True(t, policy != model.MissingAuto || lacked != 0 || got == model.MissingImpute, "%s: events that lack three tenths are answered by %s", lossName, got)
 				_, fresh := numberEvents(3000, s.Target, 6)
 				for _, fraction := range []float64{0, 0.1, 0.3} {
 					t.Run(fmt.Sprintf("%s/%s/trained with %v/%v", lossName, policy, lacked, fraction), func(t *testing.T) {
@@ -412,9 +394,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 							}
 						}
 						in /= float64(len(fresh))
-						if !(in > 0.86 && in < 0.93) {
-							t.Errorf("%.3f of the targets lie within their interval", in)
-						}
+						must.True(t, in > 0.86 && in < 0.93, "%.3f of the targets lie within their interval", in)
 					})
 				}
 			}
@@ -479,31 +459,22 @@ func TestWithoutPart(t *testing.T) {
 			n += s.Events
 			perSpan += float64(s.Events) * s.Without / 300
 		}
-		if n != 300 || len(g.Recent) != ablationSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[ablationSpans-1].Until != 1299 {
-			t.Errorf("%s %s: spans %+v", c.kind, c.name, g.Recent)
-		}
-		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {
-			t.Errorf("%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
-		}
-		if *g.ForecastWith[1] <= *g.ForecastWith[0] {
-			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
-		}
+		must.True(t, n == 300 && len(g.Recent) == ablationSpans && math.Abs(perSpan-without) <= 1e-9 && g.Recent[ablationSpans-1].Until == 1299, "%s %s: spans %+v", c.kind, c.name, g.Recent)
+		f := *g.ForecastWithout[0]
+		must.True(t, math.Abs(f-without) <= 1e-9 && f <= *g.ForecastWith[0] == (c.name == "c"), "%s %s: forecasts %v and %v, errors %v and %v", c.kind, c.name, *g.ForecastWith[0], f, with, without)
+		must.True(t, *g.ForecastWith[1] > *g.ForecastWith[0], "the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 	}
 	// If features have no fields, as in the svmlight format, only the feature itself is deleted.
 	for i := range events {
 		events[i].Field = nil
 	}
 	g, err := WithoutPart(m, events, "feature", m.Namer()(1), []float64{0})
-	if err != nil || g.With > 10 || g.Without < 30 {
-		t.Errorf("feature: %+v, %v", g, err)
-	}
+	must.True(t, err == nil && g.With <= 10 && g.Without >= 30, "feature: %+v, %v", g, err)
 	for _, c := range [][2]string{{"field", "z"}, {"field", ""}, {"group", "a"}, {"feature", "nothing"}} {
 		var unknown *UnknownPartError
 		if _, err := WithoutPart(m, events, c[0], c[1], []float64{0}); !errors.As(err, &unknown) {
 			t.Errorf("%q: %v", c, err)
 		}
 	}
-	if _, err := WithoutPart(m, events, "sensor", "a", nil); err == nil {
-		t.Error("another kind is taken")
-	}
+	must.Fails(t, must.Err(WithoutPart(m, events, "sensor", "a", nil)), "another kind is taken")
 }

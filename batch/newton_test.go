@@ -36,9 +36,7 @@ func TestAfterAStep(t *testing.T) {
 				}
 				close := func(what string, a, b float64) {
 					t.Helper()
-					if !(math.Abs(a-b) <= 1e-10*(1+math.Abs(b))) {
-						t.Errorf("%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
-					}
+					must.True(t, math.Abs(a-b) <= 1e-10*(1+math.Abs(b)), "%v %v %v: %s is %v, want %v", l, n, it, what, a, b)
 				}
 				o.Smooth(0.1)
 				fresh.Smooth(0.1)
@@ -48,9 +46,7 @@ func TestAfterAStep(t *testing.T) {
 				gap := o.stepGap(w, 0.7)
 				passes := o.Passes()
 				value := o.ValueGrad(w, grad)
-				if o.Passes() != passes {
-					t.Errorf("%v %v %v: the gradient takes a pass", l, n, it)
-				}
+				must.True(t, o.Passes() == passes, "%v %v %v: the gradient takes a pass", l, n, it)
 				close("value", value, fresh.ValueGrad(w, want))
 				for i := range grad {
 					close("gradient", grad[i], want[i])
@@ -102,9 +98,7 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 		must.Do(t, c.solve(context.Background(), system{a}, grad, diag, p, 1e-5, func([]float64) bool { products++; return false }))
 		system{a}.HessVec(p, hp)
 		for i := range hp {
-			if math.Abs(hp[i]+grad[i]) > 1e-3 {
-				t.Fatalf("residual %v", hp[i]+grad[i])
-			}
+			must.Require(t, math.Abs(hp[i]+grad[i]) <= 1e-3, "residual %v", hp[i]+grad[i])
 		}
 		return products
 	}
@@ -114,9 +108,8 @@ func TestConjugateGradientsKeepDirections(t *testing.T) {
 	for i := range n {
 		a.SetSym(i, i, a.At(i, i)*(1+1e-3*r.Float64()))
 	}
-	if second := count(c); second > first*2/3 {
-		t.Errorf("%d products, %d without the directions of the system before", second, first)
-	}
+	second := count(c)
+	must.True(t, second <= first*2/3, "%d products, %d without the directions of the system before", second, first)
 }
 
 // TestSettles checks convergence without a certificate, in two cases. In the first case rounding hides a gradient as
@@ -136,9 +129,8 @@ func TestSettles(t *testing.T) {
 		if !exact.Converged || !math.IsInf(exact.Gap, 1) {
 			t.Errorf("%s: at the minimum to rounding: converged %t, gap %g after %d iterations", solver, exact.Converged, exact.Gap, exact.Iterations)
 		}
-		if again := solve(Options{Tol: 1e-9, Start: exact.W}); !again.Converged || again.Iterations > 10 {
-			t.Errorf("%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
-		}
+		again := solve(Options{Tol: 1e-9, Start: exact.W})
+		must.True(t, again.Converged && again.Iterations <= 10, "%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
 		if early := solve(Options{Tol: 1e-9, MaxIterations: 2}); early.Converged {
 			t.Errorf("%s: converged after 2 iterations at %g, the minimum is %g", solver, early.Objective, exact.Objective)
 		}
@@ -186,15 +178,11 @@ func TestDual(t *testing.T) {
 				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
 				o.ValueGrad(w, grad)
 				d := o.dual()
-				if d == nil || !d.exact {
-					t.Fatal("no dual of the majoriser")
-				}
+				must.Require(t, d != nil && d.exact, "no dual of the majoriser")
 				o.HessVec(w, grad)
 				d.apply(grad, back)
 				for i := range w {
-					if math.Abs(back[i]-w[i]) > 1e-9 {
-						t.Fatalf("parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
-					}
+					must.Require(t, math.Abs(back[i]-w[i]) <= 1e-9, "parameter %d: P^-1 P gives %v, want %v", i, back[i], w[i])
 				}
 				o.Majorise(false)
 				if o.plainHinge() > 0 {
@@ -209,9 +197,7 @@ func TestDual(t *testing.T) {
 					best = min(best, r.Objective)
 				}
 				for i, v := range values[:3] {
-					if v > best+1e-7*math.Abs(best) {
-						t.Errorf("solver %d: objective %.12g, best %.12g", i, v, best)
-					}
+					must.True(t, v <= best+1e-7*math.Abs(best), "solver %d: objective %.12g, best %.12g", i, v, best)
 				}
 			})
 		}
@@ -222,16 +208,12 @@ func TestDualIsForFewRows(t *testing.T) {
 	p := windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 30, 28, 14)
 	o := must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-	if o.dual() != nil {
-		t.Error("a dual larger than the primal")
-	}
+	must.True(t, o.dual() == nil, "a dual larger than the primal")
 	p = windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 20, 300, 15)
 	p.Penalty.R[len(p.Penalty.R)-1] = 0
 	o = must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-	if o.dual() != nil {
-		t.Error("a dual with a parameter that nothing holds")
-	}
+	must.True(t, o.dual() == nil, "a dual with a parameter that nothing holds")
 }
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {
@@ -258,9 +240,7 @@ func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
 		}
 		held = append([]int{i}, held...)
 		held = held[:min(len(held), 3)]
-		if c.computed != want {
-			t.Fatalf("%d rows computed, want %d", c.computed, want)
-		}
+		must.Require(t, c.computed == want, "%d rows computed, want %d", c.computed, want)
 	}
 }
 
@@ -354,9 +334,8 @@ func TestNumbers(t *testing.T) {
 					t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
 				}
 				other := solve(t, o, Options{Solver: LBFGS, Tol: 1e-4})
-				if off := 1e-4 * (1 + math.Abs(best.Objective)); math.Abs(other.Objective-best.Objective) > off {
-					t.Errorf("%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
-				}
+				off := 1e-4 * (1 + math.Abs(best.Objective))
+				must.True(t, math.Abs(other.Objective-best.Objective) <= off, "%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
 				for k := range 12 {
 					w := append([]float64(nil), best.W...)
 					for i := range w {
@@ -403,16 +382,14 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	// A penalty on the intercept pulls the intercept to 0. Rows with weight 0 may have other targets.
 	data := denseData(t, x, nil)
 	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
-	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {
-		t.Errorf("a penalized intercept is %v", r.W[5])
-	}
+	r := solve(t, o, Options{})
+	must.True(t, r.W[5] < 6.9, "a penalized intercept is %v", r.W[5])
 	weight := make([]float64, len(x))
 	y := slices.Repeat([]float64{3}, len(x))
 	y[4], weight[5] = 9, 1
 	o = must.Get(NewExpected(Problem{Data: data, Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)}))(t)
-	if r := solve(t, o, Options{}); r.W[5] != 3 || r.Objective != 0 {
-		t.Errorf("%+v", r)
-	}
+	r = solve(t, o, Options{})
+	must.True(t, r.W[5] == 3 && r.Objective == 0, "%+v", r)
 }
 
 // TestQuantileAmongOutliers checks that a quantile between outliers is found. Between the outliers the objective has no
@@ -433,9 +410,7 @@ func TestQuantileAmongOutliers(t *testing.T) {
 			c := DefaultConfig()
 			c.Loss, c.Noise = "quantile:0.9", noise
 			fit, err := Train(context.Background(), data, c)
-			if err != nil {
-				t.Fatalf("size %g, noise %s: %v", size, noise, err)
-			}
+			must.Require(t, err == nil, "size %g, noise %s: %v", size, noise, err)
 			if !fit.Converged {
 				t.Errorf("size %g, noise %s: %+v", size, noise, fit.Solution)
 			}

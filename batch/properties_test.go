@@ -63,9 +63,7 @@ var everyIntercept = []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept}
 func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n loss.Noise, kappa float64, it Intercept) *Expected {
 	o, err := NewExpected(Problem{Data: d, Y: y, Loss: l, Noise: n, Kappa: kappa, Intercept: it,
 		Penalty: Ridge(d.Columns(), 1, it), Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return o
 }
 
@@ -177,14 +175,11 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 			v += w[j] * w[k] * slowCovariance(n, j, k, x[j], x[k])
 		}
 	}
-	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
-		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
-	}
+	must.True(t, math.Abs(mean-f) <= 1e-12 && math.Abs(square-mean*mean-v) <= 1e-12, "%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	// The objective must give the same variance v, in the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
-	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
-		t.Errorf("quadratic loss %v, want %v", got, want)
-	}
+	got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v
+	must.True(t, math.Abs(got-want) <= 1e-12, "quadratic loss %v, want %v", got, want)
 }
 
 // denseAgrees checks that the dense Hessian at w, multiplied by v, equals the Hessian-vector product.
@@ -224,9 +219,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 				}
 				grad, hv := make([]float64, dim), make([]float64, dim)
 				value := o.ValueGrad(w, grad)
-				if want := slowValue(x, y, w, l, n, 0.7, it); math.Abs(value-want) > 1e-7*want {
-					t.Errorf("%s: value %v, want %v", name, value, want)
-				}
+				want := slowValue(x, y, w, l, n, 0.7, it)
+				must.True(t, math.Abs(value-want) <= 1e-7*want, "%s: value %v, want %v", name, value, want)
 				o.HessVec(v, hv)
 				phi := o.Line(v)
 				const h = 1e-5
@@ -246,9 +240,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 					}
 				}
 				denseAgrees(t, name, o, w, v, 1e-9)
-				if got, _, _ := phi(h); math.Abs(got-vu) > 1e-10*math.Abs(vu) {
-					t.Errorf("%s: value on the line %v, at the point %v", name, got, vu)
-				}
+				got, _, _ := phi(h)
+				must.True(t, math.Abs(got-vu) <= 1e-10*math.Abs(vu), "%s: value on the line %v, at the point %v", name, got, vu)
 			}
 		}
 	}
@@ -275,9 +268,7 @@ func TestSolversAgree(t *testing.T) {
 						opt.Tol, tol = 1e-4, 1e-4 // the loss has kinks everywhere
 					}
 					r := solve(t, o, opt)
-					if !r.Converged {
-						t.Errorf("%s: %s did not converge: %+v", name, s, r)
-					}
+					must.True(t, r.Converged, "%s: %s did not converge: %+v", name, s, r)
 					if i == 0 {
 						want = r.Objective
 					} else if want != 0 && math.Abs(r.Objective-want) > tol*want {
@@ -299,14 +290,10 @@ func TestIRLSFalls(t *testing.T) {
 			o := newExpected(t, data, y, l, n, 2, FreeIntercept)
 			last, steps := math.Inf(1), 0
 			solve(t, o, Options{Solver: IRLS, Tol: 1e-12, Progress: func(p Progress) {
-				if p.Objective > last*(1+1e-14) {
-					t.Errorf("%v %v: J rises from %.17g to %.17g in step %d", l, n, last, p.Objective, p.Iteration)
-				}
+				must.True(t, p.Objective <= last*(1+1e-14), "%v %v: J rises from %.17g to %.17g in step %d", l, n, last, p.Objective, p.Iteration)
 				last, steps = p.Objective, steps+1
 			}})
-			if steps < 3 {
-				t.Errorf("%v %v: %d steps show nothing", l, n, steps)
-			}
+			must.True(t, steps >= 3, "%v %v: %d steps show nothing", l, n, steps)
 		}
 	}
 }
@@ -328,9 +315,7 @@ func TestCertificateIsABound(t *testing.T) {
 					o := newExpected(t, data, y, l, n, 1, it)
 					best := solve(t, o, Options{Tol: 1e-8})
 					if !o.IsConvex() {
-						if !math.IsInf(best.Gap, 1) {
-							t.Errorf("%s: not convex, but a gap of %v", name, best.Gap)
-						}
+						must.True(t, math.IsInf(best.Gap, 1), "%s: not convex, but a gap of %v", name, best.Gap)
 						continue
 					}
 					if !best.Converged {
@@ -346,9 +331,8 @@ func TestCertificateIsABound(t *testing.T) {
 						}
 						gap := o.Gap(w)
 						// The dual point is feasible only if the intercept's derivatives sum to 0.
-						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
-							t.Errorf("%s: the dual point sums to %g", name, sum)
-						}
+						sum := o.residual[len(o.residual)-1]
+						must.True(t, it != FreeIntercept || math.Abs(sum) < 1e-9, "%s: the dual point sums to %g", name, sum)
 						o.Smooth(0)
 						if true := o.ValueGrad(w, nil) - best.Objective; gap < true-1e-15*best.Objective {
 							t.Errorf("%s: gap %g below the true %g", name, gap, true)
@@ -385,16 +369,12 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			got := far(1000)
 			switch l.(type) {
 			case loss.Quadratic, loss.Linear:
-				if math.Abs(got) > 0.02 {
-					t.Errorf("%v %v: 1000 copies are %g away", l, n, got)
-				}
+				must.True(t, math.Abs(got) <= 0.02, "%v %v: 1000 copies are %g away", l, n, got)
 			default:
 				// The expectation under a normal score is not a bound: with five features in three groups the noisy
 				// score is far from normal.
 				_, groups := n.(loss.GroupDropout)
-				if got > 0.005 && !(groups && got < 0.01) {
-					t.Errorf("%v %v: 1000 copies lie %g above the bound", l, n, got)
-				}
+				must.True(t, got <= 0.005 || groups && got < 0.01, "%v %v: 1000 copies lie %g above the bound", l, n, got)
 			}
 		}
 	}
@@ -419,9 +399,8 @@ func TestImportanceWeights(t *testing.T) {
 	for _, l := range everyLoss {
 		a := solve(t, newExpected(t, two.d.copy(), y2, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
 		b := solve(t, newExpected(t, weighted.d.copy(), yw, l, loss.Dropout{Q: 0.4}, 1, FreeIntercept), Options{Tol: 1e-12})
-		if far := problems.Relative(b.W, a.W); far > 1e-5 {
-			t.Errorf("%v: weights %g away", l, far)
-		}
+		far := problems.Relative(b.W, a.W)
+		must.True(t, far <= 1e-5, "%v: weights %g away", l, far)
 	}
 }
 
@@ -446,12 +425,8 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 			}
 			o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1,
 				Intercept: FreeIntercept, Penalty: Ridge(6, 1, FreeIntercept), Threads: threads})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(o.sum.partial) < 4 {
-				t.Fatal("too few groups of rows to show anything")
-			}
+			must.Do(t, err)
+			must.Require(t, len(o.sum.partial) >= 4, "too few groups of rows to show anything")
 			w := []float64{0.3, -0.2, 0.5, 0.1, -0.4, 0.2, 0.1}
 			grad, product, diagonal := make([]float64, 7), make([]float64, 7), make([]float64, 7)
 			value := o.ValueGrad(w, grad)
@@ -472,14 +447,10 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 				want, models = got, trained
 			}
 			for i := range got {
-				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("%v: of value, gradient, product, diagonal, matrix and gap number %d is %v with %d threads, %v with one", noise, i, got[i], threads, want[i])
-				}
+				must.True(t, slices.Equal(got[i], want[i]), "%v: of value, gradient, product, diagonal, matrix and gap number %d is %v with %d threads, %v with one", noise, i, got[i], threads, want[i])
 			}
 			for i := range trained {
-				if !slices.Equal(trained[i], models[i]) {
-					t.Errorf("%v: training number %d ends at %v with %d threads, at %v with one", noise, i, trained[i], threads, models[i])
-				}
+				must.True(t, slices.Equal(trained[i], models[i]), "%v: training number %d ends at %v with %d threads, at %v with one", noise, i, trained[i], threads, models[i])
 			}
 		}
 	}
@@ -494,9 +465,7 @@ func TestCancel(t *testing.T) {
 			_, err := Solve(ctx, newExpected(t, data, y, l, loss.Dropout{Q: 0.3}, 1, FreeIntercept),
 				Options{Solver: s, Progress: func(Progress) { cancel() }})
 			cancel()
-			if err != context.Canceled {
-				t.Errorf("%v %s: %v after canceling", l, s, err)
-			}
+			must.True(t, err == context.Canceled, "%v %s: %v after canceling", l, s, err)
 		}
 	}
 }
@@ -529,14 +498,11 @@ func TestCenterHinge(t *testing.T) {
 		before := append([]float64(nil), o.f...)
 		by := o.centerHinge(1)
 		for i, f := range o.f {
-			if f != before[i]+by {
-				t.Fatalf("seed %d: the scores moved by %v, not %v", seed, f-before[i], by)
-			}
+			must.Require(t, f == before[i]+by, "seed %d: the scores moved by %v, not %v", seed, f-before[i], by)
 		}
 		copy(o.f, before)
-		if got := value(by); got > best+1e-12*(1+best) {
-			t.Errorf("seed %d: shift %v leaves %v, the best kink %v", seed, by, got, best)
-		}
+		got := value(by)
+		must.True(t, got <= best+1e-12*(1+best), "seed %d: shift %v leaves %v, the best kink %v", seed, by, got, best)
 	}
 }
 
@@ -576,9 +542,8 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	data := denseData(t, x, y)
 	for _, it := range everyIntercept {
 		o := must.Get(NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)}))(t)
-		if got := solve(t, o, Options{Tol: 1e-6}); got.Objective != 0 || got.Gap != 0 || !got.Converged {
-			t.Errorf("%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
-		}
+		got := solve(t, o, Options{Tol: 1e-6})
+		must.True(t, got.Objective == 0 && got.Gap == 0 && got.Converged, "%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
 	}
 }
 
@@ -588,9 +553,7 @@ func TestSolveLogit(t *testing.T) {
 	for range 10_000 {
 		start, c, k := 20*r.NormFloat64(), 30*r.NormFloat64(), math.Exp(8*r.NormFloat64())
 		at, p := solveLogit(start, c, k)
-		if p != 1/(1+math.Exp(-at)) {
-			t.Fatalf("sigma(%v) is not %v", at, p)
-		}
+		must.Require(t, p == 1/(1+math.Exp(-at)), "sigma(%v) is not %v", at, p)
 		side := func(t float64) float64 { return t + c + k/(1+math.Exp(-t)) }
 		if near := 1e-3 + 1e-12*k; side(at-near) > 0 || side(at+near) < 0 {
 			t.Fatalf("from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
@@ -622,9 +585,7 @@ func TestLBFGSOnRareFeatures(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticChen{}, loss.LogisticGaussian{}, loss.LogisticQuadratic{}} {
 		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
 			Intercept: FreeIntercept, Penalty: Ridge(data.Columns(), 1e-3, FreeIntercept)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS}); !got.Converged || got.Iterations > 150 {
 			t.Errorf("%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
 		}
@@ -722,9 +683,7 @@ func TestGoldenExpected(t *testing.T) {
 			}
 		}
 	}
-	if total != 187 {
-		t.Errorf("%d cases, want 187", total)
-	}
+	must.True(t, total == 187, "%d cases, want 187", total)
 }
 
 // relative returns |a-b| / |b| in the maximum norm.
@@ -752,24 +711,17 @@ func TestGoldenRefresh(t *testing.T) {
 			}
 			o, err := NewExpected(Problem{Data: d, Y: g.Y, Weight: weight, Loss: l, Noise: loss.Dropout{Q: c.Params.Level},
 				Kappa: loss.Cost(l, c.Params.C), Intercept: PenalizedIntercept, Penalty: Penalty{R: c.Metric, Center: c.StartWeights}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for _, s := range []Solver{IRLS, Newton} {
 				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))(t)
 				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
-				if math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective {
-					t.Errorf("%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)
-				}
-				if far := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); far > 1e-6 {
-					t.Errorf("%s: weights %.2g away", name, far)
-				}
+				must.True(t, math.Abs(r.Objective-c.Objective) <= 1e-9*c.Objective, "%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)
+				far := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept))
+				must.True(t, far <= 1e-6, "%s: weights %.2g away", name, far)
 			}
 		}
 	}
-	if total != 6 {
-		t.Errorf("%d cases, want 6", total)
-	}
+	must.True(t, total == 6, "%d cases, want 6", total)
 }
 
 func constant(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
@@ -845,9 +797,7 @@ func TestRowLoops(t *testing.T) {
 				}
 				got := flat(fast)
 				for i, want := range flat(slow) {
-					if math.Abs(got[i]-want) > 1e-13*(1+math.Abs(want))*float64(n+1) {
-						t.Fatalf("%d entries of kind %d: sum %d is %v, want %v", n, kind, i, got[i], want)
-					}
+					must.Require(t, math.Abs(got[i]-want) <= 1e-13*(1+math.Abs(want))*float64(n+1), "%d entries of kind %d: sum %d is %v, want %v", n, kind, i, got[i], want)
 				}
 			}
 		}
@@ -889,9 +839,7 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 				noise = loss.NoNoise{}
 			}
 			build, told, err := c.objective(noise)
-			if err != nil || !strings.HasPrefix(told, name+":exact") && name != "quadratic" {
-				t.Fatalf("%s: %q, %v", name, told, err)
-			}
+			must.Require(t, err == nil && (strings.HasPrefix(told, name+":exact") || name == "quadratic"), "%s: %q, %v", name, told, err)
 			o := must.Get(build(d, Subproblem{Y: y}, c))(t)
 			l := must.Get(loss.Parse(name))(t)
 			if clean := l.Facts().Clean; clean != nil {
@@ -921,9 +869,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 						want += loss.Cost(l, c.Cost) * d.Weight(i) * p * at
 					}
 				}
-				if got := o.ValueGrad(w, nil); !(math.Abs(got-want) <= 1e-10*want) {
-					t.Errorf("%s, q = %v: J = %v, the sum over masks is %v", name, q, got, want)
-				}
+				got := o.ValueGrad(w, nil)
+				must.True(t, math.Abs(got-want) <= 1e-10*want, "%s, q = %v: J = %v, the sum over masks is %v", name, q, got, want)
 			}
 		}
 	}
@@ -955,18 +902,13 @@ func TestExactRefuses(t *testing.T) {
 		if err == nil {
 			_, err = Train(t.Context(), x.d, c)
 		}
-		if err == nil || !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%v, want %q", err, x.want)
-		}
-		if x.want == "this loss cannot use unlabeled examples" && !errors.Is(err, ErrUnlabeled) {
-			t.Errorf("%v is no ErrUnlabeled", err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), x.want), "%v, want %q", err, x.want)
+		must.True(t, x.want != "this loss cannot use unlabeled examples" || errors.Is(err, ErrUnlabeled), "%v is no ErrUnlabeled", err)
 	}
 	c := DefaultConfig()
 	c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0
-	if _, err := Train(t.Context(), small, c); err != nil {
-		t.Error(err)
-	}
+	_, err := Train(t.Context(), small, c)
+	must.True(t, err == nil, "%v", err)
 }
 
 // TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the
@@ -980,7 +922,5 @@ func TestExactWithSplines(t *testing.T) {
 		f := must.Get(Train(t.Context(), d, c))(t)
 		told[i] = f.Objective
 	}
-	if math.Abs(told[0]-told[1]) > 1e-6*told[0] {
-		t.Errorf("objectives %v", told)
-	}
+	must.True(t, math.Abs(told[0]-told[1]) <= 1e-6*told[0], "objectives %v", told)
 }

@@ -3,14 +3,15 @@ package batch
 import (
 	"math"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPercent checks that a fraction is formatted in percent with two significant digits and at most four decimals.
 func TestPercent(t *testing.T) {
 	for fraction, want := range map[float64]string{2.2355: "224", 0.5: "50", -0.0523: "5.2", 0.0049: "0.49", 0.000123: "0.012", 0.0000123: "0.0012", 1e-9: "0.0000", 0: "0.0000"} {
-		if got := percent(fraction); got != want {
-			t.Errorf("%v is %s %%, want %s", fraction, got, want)
-		}
+		got := percent(fraction)
+		must.True(t, got == want, "%v is %s %%, want %s", fraction, got, want)
 	}
 }
 
@@ -23,9 +24,7 @@ func TestDigits(t *testing.T) {
 		want string
 	}{{180.4, 2, "180"}, {7554.4, 4, "7554"}, {75544, 4, "75540"}, {-0.00012345, 4, "-0.0001234"}, {0, 2, "0"}, {0.4849, 4, "0.4849"},
 		{1.5e20, 2, "1.5e+20"}, {3e-9, 2, "3e-09"}, {math.Inf(1), 4, "+Inf"}} {
-		if got := digits(c.x, c.n); got != c.want {
-			t.Errorf("%v with %d digits is %s, want %s", c.x, c.n, got, c.want)
-		}
+		must.Equal(t, digits(c.x, c.n), c.want, c.x, "with", c.n, "digits")
 	}
 }
 
@@ -48,11 +47,7 @@ func TestValidationAlarm(t *testing.T) {
 		"numbers":                 {3, 0, nil, nil, "exact", "the current weights are far from the exact solution on the same events: their objective is 300 % above the exact one"},
 	} {
 		v := Validation{RelativeGap: &c.gap, GapError: c.gapError, Live: ModelMeasures{LogLoss: c.live}, Exact: ModelMeasures{LogLoss: c.exact}, Newest: &Newest{Better: c.better}}
-		if got := v.alarm(); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		must.Equal(t, v.alarm(), c.want, name)
 	}
-	if (&Validation{}).alarm() != "" {
-		t.Error("a report of nothing is an alarm")
-	}
+	must.True(t, (&Validation{}).alarm() == "", "a report of nothing is an alarm")
 }

@@ -175,9 +175,7 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	o.HessVec(v, out)
 	for i := range out {
 		want := b.At(i, 0) - 2*b.At(i, len(v)-1)
-		if math.Abs(want-out[i]) > 1e-10*(1+math.Abs(want)) {
-			t.Errorf("%s: product with the majorizer at %d: %v, by the matrix %v", name, i, out[i], want)
-		}
+		must.True(t, math.Abs(want-out[i]) <= 1e-10*(1+math.Abs(want)), "%s: product with the majorizer at %d: %v, by the matrix %v", name, i, out[i], want)
 	}
 }
 
@@ -196,14 +194,11 @@ func TestSilentIsSolved(t *testing.T) {
 				continue
 			}
 			best := solve(t, o, Options{Tol: 1e-9})
-			if !best.Converged || best.Gap > 1.1e-9*best.Objective {
-				t.Errorf("%s: newton: %+v", name, best)
-			}
+			must.True(t, best.Converged && best.Gap <= 1.1e-9*best.Objective, "%s: newton: %+v", name, best)
 			for _, s := range []Solver{IRLS, LBFGS} {
 				other := solve(t, newExpected(t, d, y, l, n, 1, it), Options{Solver: s, Tol: 1e-7, MaxIterations: 5000})
-				if off := other.Objective - best.Objective; !(math.Abs(off) <= 2e-7*best.Objective) {
-					t.Errorf("%s: %s ends %g above newton", name, s, off)
-				}
+				off := other.Objective - best.Objective
+				must.True(t, math.Abs(off) <= 2e-7*best.Objective, "%s: %s ends %g above newton", name, s, off)
 			}
 			for k := range 10 {
 				w := slices.Clone(best.W)
@@ -215,9 +210,8 @@ func TestSilentIsSolved(t *testing.T) {
 				}
 				gap := o.Gap(w)
 				o.Smooth(0)
-				if above := o.ValueGrad(w, nil) - best.Objective; gap < above-1e-13*best.Objective {
-					t.Errorf("%s: gap %g below the true %g", name, gap, above)
-				}
+				above := o.ValueGrad(w, nil) - best.Objective
+				must.True(t, gap >= above-1e-13*best.Objective, "%s: gap %g below the true %g", name, gap, above)
 			}
 			for range 10 {
 				a, b, middle := make([]float64, o.Dim()), make([]float64, o.Dim()), make([]float64, o.Dim())
@@ -225,9 +219,8 @@ func TestSilentIsSolved(t *testing.T) {
 					a[i], b[i] = 3*r.NormFloat64(), 3*r.NormFloat64()
 					middle[i] = (a[i] + b[i]) / 2
 				}
-				if at, ends := o.ValueGrad(middle, nil), (o.ValueGrad(a, nil)+o.ValueGrad(b, nil))/2; at > ends*(1+1e-12) {
-					t.Errorf("%s: %v in the middle of points of %v", name, at, ends)
-				}
+				at, ends := o.ValueGrad(middle, nil), (o.ValueGrad(a, nil)+o.ValueGrad(b, nil))/2
+				must.True(t, at <= ends*(1+1e-12), "%s: %v in the middle of points of %v", name, at, ends)
 			}
 		}
 	})
@@ -254,13 +247,10 @@ func TestSilentRegression(t *testing.T) {
 			for i, x := range x {
 				sum += slowSilent(x, best.W, dead, of, l, target[i], best.W[5], n)
 			}
-			if math.Abs(sum-best.Objective) > 1e-9*math.Abs(sum) {
-				t.Errorf("%s %v: objective %v, want %v", name, l, best.Objective, sum)
-			}
+			must.True(t, math.Abs(sum-best.Objective) <= 1e-9*math.Abs(sum), "%s %v: objective %v, want %v", name, l, best.Objective, sum)
 			other := solve(t, newExpected(t, d, target, l, n, 1, FreeIntercept), Options{Solver: LBFGS, Tol: 1e-5})
-			if off := other.Objective - best.Objective; math.Abs(off) > 1e-4*(1+math.Abs(best.Objective)) {
-				t.Errorf("%s %v: lbfgs ends %g above newton", name, l, off)
-			}
+			off := other.Objective - best.Objective
+			must.True(t, math.Abs(off) <= 1e-4*(1+math.Abs(best.Objective)), "%s %v: lbfgs ends %g above newton", name, l, off)
 		}
 	})
 }
@@ -279,9 +269,8 @@ func TestSilentCopies(t *testing.T) {
 			yc[i] = y[i/copies]
 		}
 		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
-		if got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil); math.Abs(got/want-1) > 0.01 {
-			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
-		}
+		got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)
+		must.True(t, math.Abs(got/want-1) <= 0.01, "%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
 	})
 	// A Corrupter must draw the same failures. Its dead features are 0.
 	schema := silentData(t, x, y, nil).Schema
@@ -305,9 +294,7 @@ func TestSilentCopies(t *testing.T) {
 		if fraction := float64(alive) / float64(all); math.Abs(fraction-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
 			t.Errorf("%v of the features are alive", fraction)
 		}
-		if (together == 4000) != groups {
-			t.Errorf("groups %v: %d of 4000 pairs of a group die together", groups, together)
-		}
+		must.True(t, (together == 4000) == groups, "groups %v: %d of 4000 pairs of a group die together", groups, together)
 	}
 }
 
@@ -320,21 +307,15 @@ func TestSilentRobust(t *testing.T) {
 	c.Loss, c.Noise = "t-logistic:1.5", "silent:0.5"
 	fit := must.Get(Train(context.Background(), d, c))(t)
 	xi, err := fit.Influences(d, c)
-	if err != nil || len(xi[0]) != d.Rows() {
-		t.Fatalf("%d influences, %v", len(xi[0]), err)
-	}
+	must.Require(t, err == nil && len(xi[0]) == d.Rows(), "%d influences, %v", len(xi[0]), err)
 	for i, v := range xi[0] {
-		if !(v > 0 && v <= 1) {
-			t.Errorf("the influence of example %d is %v", i, v)
-		}
+		must.True(t, v > 0 && v <= 1, "the influence of example %d is %v", i, v)
 	}
 	l := must.Get(loss.NewTLogistic(1.5))(t)
 	o := must.Get(NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2))(t)
 	grad := make([]float64, o.Dim())
 	o.ValueGrad(fit.Problems[0].W, grad)
-	if norm2(grad) > 1e-3 {
-		t.Errorf("the gradient at the minimum is %v", grad)
-	}
+	must.True(t, norm2(grad) <= 1e-3, "the gradient at the minimum is %v", grad)
 	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
 }
 
@@ -349,16 +330,13 @@ func TestSilentIsRefused(t *testing.T) {
 	} {
 		config := DefaultConfig()
 		config.Loss, config.Bound, config.Noise = c.loss, c.bound, c.noise
-		if _, err := Train(context.Background(), d, config); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
-		}
+		must.ErrorContains(t, must.Err(Train(context.Background(), d, config)), c.want, c.loss, c.bound, c.noise)
 	}
 	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // the Schema has no fields
 	config := DefaultConfig()
 	config.Noise = "silent-group:0.5"
-	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields") {
-		t.Errorf("no groups: %v", err)
-	}
+	_, err := Train(context.Background(), d, config)
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields"), "no groups: %v", err)
 }
 
 // TestGoldenSilent compares the minima with the golden results of an independent program.
@@ -422,9 +400,7 @@ func TestGoldenSilent(t *testing.T) {
 			}
 		}
 	}
-	if len(golden.Cases) != 44 {
-		t.Errorf("%d cases", len(golden.Cases))
-	}
+	must.True(t, len(golden.Cases) == 44, "%d cases", len(golden.Cases))
 }
 
 // TestDeadValues checks the values of dead features that are computed from given raw readings.
@@ -467,30 +443,22 @@ func TestDeadValues(t *testing.T) {
 	}{
 		{1, 0}, {2, 3 * 0.995}, {3, 0}, {4, 2 * 0.995}, {5, 0}, {6, 0}, {9, 0},
 	} {
-		if got := g.Value(c.column, schema); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("column %d: %v, want %v", c.column, got, c.want)
-		}
+		got := g.Value(c.column, schema)
+		must.True(t, math.Abs(got-c.want) <= 1e-12, "column %d: %v, want %v", c.column, got, c.want)
 	}
 	of := DeathsOf(b.Data(schema))
 	want := []float64{0, 3 * 0.995, 2 * 0.995, 0}
 	for _, g := range []*DeadValueReadings{&g, of} {
 		dead := g.Numbers(schema)
-		if dead == nil || !slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}) {
-			t.Fatalf("numbers are %+v", dead)
-		}
+		must.Require(t, dead != nil && slices.Equal(dead.Columns, []uint32{1, 2, 4, 5}), "numbers are %+v", dead)
 		for i := range want {
-			if math.Abs(dead.Reads[i]-want[i]) > 1e-12 {
-				t.Errorf("%+v, want %v", dead, want)
-			}
+			must.True(t, math.Abs(dead.Reads[i]-want[i]) <= 1e-12, "%+v, want %v", dead, want)
 		}
 	}
-	if dead := (&DeadValueReadings{}).Numbers(schema); dead != nil {
-		t.Errorf("no column reads %+v", dead)
-	}
+	dead := (&DeadValueReadings{}).Numbers(schema)
+	must.True(t, dead == nil, "no column reads %+v", dead)
 	schema.Absent = event.AbsentMissing
-	if got := g.Value(5, schema); got != 2 {
-		t.Errorf("a column that is missing where it is left out reads %v", got)
-	}
+	must.Equal(t, g.Value(5, schema), 2, "a column that is missing where it is left out reads")
 }
 
 // TestDeathsApply solves problems with the values of dead features. It checks that the solution minimizes the expected
@@ -620,9 +588,7 @@ func TestDeathsApply(t *testing.T) {
 					want += p * (f - y[at]) * (f - y[at]) / 4
 				}
 			}
-			if math.Abs(got-want) > 1e-9*math.Abs(want) {
-				t.Errorf("%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
-			}
+			must.True(t, math.Abs(got-want) <= 1e-9*math.Abs(want), "%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
 		}
 		if c.bends { // Newton's method finds the minimum too
 			config := DefaultConfig()
@@ -651,14 +617,11 @@ func TestSilentInTheDual(t *testing.T) {
 				}
 				o := problem()
 				o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
-				if o.dual() == nil {
-					t.Fatal("no dual")
-				}
+				must.Require(t, o.dual() != nil, "no dual")
 				a := solve(t, problem(), Options{Solver: s, Tol: 1e-12, Dual: true})
 				b := solve(t, problem(), Options{Solver: s, Tol: 1e-12})
-				if far := problems.Relative(a.W, b.W); far > 1e-5 || a.Iterations > b.Iterations+3 {
-					t.Errorf("%v %s, dead %v: in the dual %g away after %d steps, %d without", l, s, dead, far, a.Iterations, b.Iterations)
-				}
+				far := problems.Relative(a.W, b.W)
+				must.True(t, far <= 1e-5 && a.Iterations <= b.Iterations+3, "%v %s, dead %v: in the dual %g away after %d steps, %d without", l, s, dead, far, a.Iterations, b.Iterations)
 			}
 		}
 	}

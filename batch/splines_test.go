@@ -61,9 +61,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 			}
 			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
 				Penalty: Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return o
 		}
 		o, plain := objective(curved), objective(summed)
@@ -102,9 +100,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 				got += twice * w[i] * matrix[i*n+j] * w[j]
 			}
 		}
-		if math.Abs(got-want) > 1e-9*want {
-			t.Errorf("%v: w'V w is %v by the matrix, %v by gather", noise, got, want)
-		}
+		must.True(t, math.Abs(got-want) <= 1e-9*want, "%v: w'V w is %v by the matrix, %v by gather", noise, got, want)
 	}
 }
 
@@ -123,9 +119,7 @@ func TestSplinesAreDeletedTogether(t *testing.T) {
 			if dead[curved.splines.Source(column)-1] {
 				want = 0
 			}
-			if math.Abs(x.Value[j]-want) > 1e-12 {
-				t.Errorf("event %d, column %d: %v, want %v", i, column, x.Value[j], want)
-			}
+			must.True(t, math.Abs(x.Value[j]-want) <= 1e-12, "event %d, column %d: %v, want %v", i, column, x.Value[j], want)
 		}
 	}
 }
@@ -141,11 +135,8 @@ func TestBasisColumnsDieWithTheirGroup(t *testing.T) {
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)
-		if want = append(want, want[0], want[0], want[2]); !slices.Equal(got, want) {
-			t.Errorf("event %d: %v of %v die, want %v", n, got, columns, want)
-		}
+		want = append(want, want[0], want[0], want[2])
+		must.True(t, slices.Equal(got, want), "event %d: %v of %v die, want %v", n, got, columns, want)
 	}
-	if n := c.Grouping.Len(); n != 2 {
-		t.Errorf("%d groups, want that of column 1 and g", n)
-	}
+	must.Equal(t, c.Grouping.Len(), 2, "groups, want that of column 1 and g")
 }

@@ -93,18 +93,14 @@ func TestStandardizerFit(t *testing.T) {
 				case as == "by deviation":
 					want, tolerance = x/spread, 0.05*math.Abs(x)/spread
 				}
-				if y, _ := valueOf(got, uint32(10*c)); math.Abs(y-want) > tolerance {
-					t.Fatalf("%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
-				}
+				y, _ := valueOf(got, uint32(10*c))
+				must.Require(t, math.Abs(y-want) <= tolerance, "%s, row %d: %s %v becomes %v, want %v", mode, i, column.name, x, y, want)
 			}
 			again := m.Standardized(&e, event.Vec{})
-			if fitted.Label(i) != e.Label || fitted.Weight(i) != e.Weight {
-				t.Fatalf("%s: row %d has another label or weight", mode, i)
-			}
+			must.Require(t, fitted.Label(i) == e.Label && fitted.Weight(i) == e.Weight, "%s: row %d has another label or weight", mode, i)
 			for j, c := range again.Index {
-				if y, _ := valueOf(got, c); y != again.Value[j] {
-					t.Fatalf("%s, row %d, column %d: the model makes %v of it, Fit %v", mode, i, c, again.Value[j], y)
-				}
+				y, _ := valueOf(got, c)
+				must.Require(t, y == again.Value[j], "%s, row %d, column %d: the model makes %v of it, Fit %v", mode, i, c, again.Value[j], y)
 			}
 		}
 	}
@@ -161,9 +157,8 @@ func TestStandardizerTransforms(t *testing.T) {
 				for i, e := range trained[:100] {
 					want, got := d.Vec(i, event.Vec{}), m.Standardized(&e, event.Vec{})
 					for c := range uint32(5) {
-						if x, _ := valueOf(want, c); x != got.Value[c] {
-							t.Fatalf("column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
-						}
+						x, _ := valueOf(want, c)
+						must.Require(t, x == got.Value[c], "column %d: the model makes %v of it, Fit %v", c, got.Value[c], x)
 					}
 				}
 				for i := range tested {
@@ -179,18 +174,14 @@ func TestStandardizerTransforms(t *testing.T) {
 			plain, none := logLoss(Standardizer{Transform: model.TransformNone})
 			_, single := logLoss(Standardizer{FieldTransform: map[string]model.Transform{"d": "none", "a": "asinh"}})
 			want := []model.Transform{"", "", "", "", ""}
-			if !slices.Equal(none, want) {
-				t.Errorf("sigma %v, none: %q", sigma, none)
-			}
+			must.True(t, slices.Equal(none, want), "sigma %v, none: %q", sigma, none)
 			if sigma == 3 {
 				want = []model.Transform{"", "", "", "asinh", "asinh"}
 			}
 			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"}) {
 				t.Errorf("sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
 			}
-			if !(loss <= 0.52) || !(loss <= plain+0.001) || sigma == 3 && !(loss < plain) {
-				t.Errorf("sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
-			}
+			must.True(t, loss <= 0.52 && loss <= plain+0.001 && (sigma != 3 || loss < plain), "sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
 		}
 	}
 }
@@ -209,11 +200,8 @@ func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 		fit.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	_, m, err := fit.Fit(b.Data(schema))
-	must.Do(t, err)
-	if !slices.Equal(m.Scaler.Dense, []uint32{1, 2}) {
-		t.Errorf("dense columns %v, want 1 and 2", m.Scaler.Dense)
-	}
+	_, m := must.Get2(fit.Fit(b.Data(schema)))(t)
+	must.True(t, slices.Equal(m.Scaler.Dense, []uint32{1, 2}), "dense columns %v, want 1 and 2", m.Scaler.Dense)
 }
 
 // TestStandardizerCountsWeights checks that an example of weight 3 is standardized as three examples, and one of weight 0
@@ -263,9 +251,7 @@ func TestFarthestOutliers(t *testing.T) {
 		t.Errorf("column %d is wild", column)
 	}
 	column, largest, usual, ok := build(-1e7).FarthestOutlier()
-	if !ok || column != 9 || largest != 1e7 || math.Abs(usual-1) > 0.3 {
-		t.Errorf("%d %g %g %v", column, largest, usual, ok)
-	}
+	must.True(t, ok && column == 9 && largest == 1e7 && math.Abs(usual-1) <= 0.3, "%d %g %g %v", column, largest, usual, ok)
 }
 
 // TestStandardizerPresence checks which numbers get a presence column in the exact solution. A number that many
@@ -304,23 +290,16 @@ func TestStandardizerPresence(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise = "dropout:0.1"
 		trained, err := Train(t.Context(), d, c)
-		if err != nil || !trained.Converged {
-			t.Fatal(err)
-		}
+		must.Require(t, err == nil && trained.Converged, "%v", err)
 		return m.Scaler.Splines, trained.TrainError(d)
 	}
 	splines, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
-	if splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present()) {
-		t.Fatalf("%+v, want the presence of column 20", splines)
-	}
+	must.Require(t, splines != nil && slices.Equal(splines.Columns, []uint32{20}) && slices.Equal(splines.Knots[0], model.Present()), "%+v, want the presence of column 20", splines)
 	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
-	if splines != nil {
-		t.Errorf("not asked for: %+v", splines)
-	}
+	must.True(t, splines == nil, "not asked for: %+v", splines)
 	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
-	if splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); splines != nil {
-		t.Errorf("nothing is centered: %+v", splines)
-	}
+	splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale)
+	must.True(t, splines == nil, "nothing is centered: %+v", splines)
 }

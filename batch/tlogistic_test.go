@@ -26,9 +26,8 @@ func TestGoldenTLogistic(t *testing.T) {
 		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
 			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		}
-		if off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept)); off > 1e-5 {
-			t.Errorf("weights %.2g away", off)
-		}
+		off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept))
+		must.True(t, off <= 1e-5, "weights %.2g away", off)
 	})
 }
 
@@ -70,9 +69,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))(t)
 				value := o.ValueGrad(s.W, nil)
 				// J decreases at least as much as the majorizer.
-				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
-					t.Fatalf("step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
-				}
+				must.Require(t, last-value >= (at-s.Objective)*(1-1e-9)-1e-9, "step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
 				w, last = s.W, value
 			}
 		}
@@ -99,16 +96,12 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 	opt := Options{Tol: 1e-6, Starts: 3, Seed: 5}
 	res := must.Get(Solve(context.Background(), o, opt))(t)
 	again, err := Solve(context.Background(), o, opt)
-	if err != nil || !slices.Equal(again.W, res.W) {
-		t.Errorf("a second run differs (%v)", err)
-	}
+	must.True(t, err == nil && slices.Equal(again.W, res.W), "a second run differs (%v)", err)
 	xi := o.Influences(res.W)
 	order := make([]int, len(xi))
 	for i := range order {
 		order[i] = i
-		if !(xi[i] > 0 && xi[i] <= 1) {
-			t.Fatalf("influence %v", xi[i])
-		}
+		must.Require(t, xi[i] > 0 && xi[i] <= 1, "influence %v", xi[i])
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		if xi[a] < xi[b] {
@@ -122,9 +115,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 			found++
 		}
 	}
-	if found < len(wrong)-2 {
-		t.Errorf("of %d wrong labels %d are among the smallest influences", len(wrong), found)
-	}
+	must.True(t, found >= len(wrong)-2, "of %d wrong labels %d are among the smallest influences", len(wrong), found)
 }
 
 func TestTLogisticBadInput(t *testing.T) {
@@ -133,17 +124,11 @@ func TestTLogisticBadInput(t *testing.T) {
 	l := must.Get(loss.NewTLogistic(1.5))(t)
 	p := Problem{Data: d, Y: y, Loss: l, Kappa: 1, Intercept: FreeIntercept}
 	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
-		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {
-			t.Errorf("lam %v passed", lam)
-		}
+		must.Fails(t, must.Err(NewTLogistic(p, StudentPrior, lam)), "lam", lam, "passed")
 	}
-	if _, err := NewTLogistic(p, "cauchy", 1); err == nil {
-		t.Error("an unknown prior passed")
-	}
+	must.Fails(t, must.Err(NewTLogistic(p, "cauchy", 1)), "an unknown prior passed")
 	p.Loss = loss.LogisticChen{}
-	if _, err := NewTLogistic(p, L2Prior, 1); err == nil {
-		t.Error("another loss passed")
-	}
+	must.Fails(t, must.Err(NewTLogistic(p, L2Prior, 1)), "another loss passed")
 	for i := range x {
 		x[i][0] *= 1e9
 	}
@@ -155,9 +140,7 @@ func TestTLogisticBadInput(t *testing.T) {
 			continue
 		}
 		for _, w := range append(r.W, r.Objective) {
-			if w-w != 0 {
-				t.Errorf("%s: %v", name, r)
-			}
+			must.True(t, w-w == 0, "%s: %v", name, r)
 		}
 	}
 }

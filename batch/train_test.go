@@ -81,9 +81,8 @@ func TestErrorOfWeights(t *testing.T) {
 
 func TestTrainOneAgainstTheRest(t *testing.T) {
 	d := classData(t, 300, 3, "10", "9", "-2.5")
-	if got := fmt.Sprint(d.Schema.Classes); got != "[-2.5 9 10]" {
-		t.Fatalf("classes %s", got)
-	}
+	got := fmt.Sprint(d.Schema.Classes)
+	must.Require(t, got == "[-2.5 9 10]", "classes %s", got)
 	c := DefaultConfig()
 	c.Noise, c.Loss = "dropout:0.3", "hinge"
 	f := must.Get(Train(context.Background(), d, c))(t)
@@ -100,17 +99,12 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 		sum += r.Objective
 		gap += r.Gap
 	}
-	if f.Objective != sum || f.Gap != gap || !f.Converged || f.Model.Outputs != 3 {
-		t.Errorf("objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
-	}
-	if e := trainError(d, f.Model); e > 0.1 {
-		t.Errorf("training error %v", e)
-	}
+	must.True(t, f.Objective == sum && f.Gap == gap && f.Converged && f.Model.Outputs == 3, "objective %v gap %v, the three problems sum to %v and %v", f.Objective, f.Gap, sum, gap)
+	e := trainError(d, f.Model)
+	must.True(t, e <= 0.1, "training error %v", e)
 	c.Threads = 4
 	again := must.Get(Train(context.Background(), d, c))(t)
-	if again.Objective != f.Objective || again.Gap != f.Gap {
-		t.Errorf("four threads: objective %v, one: %v", again.Objective, f.Objective)
-	}
+	must.True(t, again.Objective == f.Objective && again.Gap == f.Gap, "four threads: objective %v, one: %v", again.Objective, f.Objective)
 }
 
 func TestTrainOneAgainstOne(t *testing.T) {
@@ -118,9 +112,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Multiclass = "ovo"
 	f := must.Get(Train(context.Background(), d, c))(t)
-	if f.Model.Outputs != 6 {
-		t.Fatalf("%d outputs for four classes", f.Model.Outputs)
-	}
+	must.Require(t, f.Model.Outputs == 6, "%d outputs for four classes", f.Model.Outputs)
 	// Output 4 separates class 3 from class 1.
 	var rows []int
 	for i := range d.Rows() {
@@ -141,12 +133,9 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	blocks := slices.Collect(each)
 	m := must.Get(model.ReadLinear(blocks))(t)
 	e := trainError(d, m)
-	if e > 0.15 {
-		t.Errorf("training error %v", e)
-	}
-	if got := f.TrainError(d); math.Abs(got-e) > 1e-12 {
-		t.Errorf("TrainError %v, the model's %v", got, e)
-	}
+	must.True(t, e <= 0.15, "training error %v", e)
+	got := f.TrainError(d)
+	must.True(t, math.Abs(got-e) <= 1e-12, "TrainError %v, the model's %v", got, e)
 }
 
 func TestTrainRefuses(t *testing.T) {
@@ -178,9 +167,7 @@ func TestTrainRefuses(t *testing.T) {
 		cfg := DefaultConfig()
 		c.change(&cfg)
 		_, err := Train(context.Background(), c.d, cfg)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one with %q", c.name, err, c.want)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: error %v, want one with %q", c.name, err, c.want)
 	}
 }
 
@@ -203,9 +190,7 @@ func TestTrainNamesOfLosses(t *testing.T) {
 		d := numbered(t, d, c.whole)
 		a := must.Get(Train(context.Background(), d, whole))(t)
 		b := must.Get(Train(context.Background(), d, apart))(t)
-		if a.Model.Loss != c.whole || a.Objective != b.Objective {
-			t.Errorf("%s: %s with objective %v, want %v", c.whole, a.Model.Loss, a.Objective, b.Objective)
-		}
+		must.True(t, a.Model.Loss == c.whole && a.Objective == b.Objective, "%s: %s with objective %v, want %v", c.whole, a.Model.Loss, a.Objective, b.Objective)
 	}
 }
 
@@ -240,9 +225,7 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 										t.Errorf("scale %g %s %s %s l2=%v: weights %v", scale, loss, noise, solver, l2, f.Problems[0].W)
 									}
 								}
-								if math.IsNaN(f.Objective) || math.IsNaN(f.Gap) {
-									t.Errorf("scale %g %s %s %s l2=%v: objective %v gap %v", scale, loss, noise, solver, l2, f.Objective, f.Gap)
-								}
+								must.True(t, !math.IsNaN(f.Objective) && !math.IsNaN(f.Gap), "scale %g %s %s %s l2=%v: objective %v gap %v", scale, loss, noise, solver, l2, f.Objective, f.Gap)
 							}
 						}
 					}
@@ -297,9 +280,7 @@ func trainedOn(t *testing.T, c Config, counts bool, f func(float64) float64) (pr
 		rows = append(rows, x)
 	}
 	fit, err := Train(t.Context(), b.Data(schema), c)
-	if err != nil {
-		t.Fatalf("%s: %v", c.Loss, err)
-	}
+	must.Require(t, err == nil, "%s: %v", c.Loss, err)
 	for _, x := range rows {
 		score := fit.Model.Score(&event.Example{Features: x}, make([]float64, 1))
 		predictions = append(predictions, fit.Model.Value(score[0]))
@@ -339,12 +320,8 @@ func TestTrainIsEquivariant(t *testing.T) {
 						if off := math.Abs(other.Objective/factor/fit.Objective - 1); !(off < 1e-4) {
 							t.Errorf("objective %v, want %v times %v", other.Objective, factor, fit.Objective)
 						}
-						if !(other.Gap <= c.Tol*other.Objective*1.01) {
-							t.Errorf("gap %v of %v", other.Gap, other.Objective)
-						}
-						if !other.Converged || !fit.Converged {
-							t.Errorf("converged %v, %v", fit.Converged, other.Converged)
-						}
+						must.True(t, other.Gap <= c.Tol*other.Objective*1.01, "gap %v of %v", other.Gap, other.Objective)
+						must.True(t, other.Converged && fit.Converged, "converged %v, %v", fit.Converged, other.Converged)
 					})
 				}
 			}
@@ -360,27 +337,21 @@ func TestTargetUnit(t *testing.T) {
 	for _, l := range []loss.Loss{loss.Linear{}, loss.Huber{D: 1}, loss.Absolute{}, loss.PoissonGaussian{}} {
 		count := l.Facts().Target == loss.Count
 		u := newTargetUnit(y, one, l, FreeIntercept)
-		if u.scale == 1 || (u.center != 0) == count {
-			t.Errorf("%v: %+v", l, u)
-		}
+		must.True(t, u.scale != 1 && (u.center != 0) != count, "%v: %+v", l, u)
 		r := Result{W: []float64{1, -2, 3}, Objective: 2, Gap: 1}
 		w := slices.Clone(r.W)
 		u.back(&r, 2)
-		if got := u.weightsIn(r.W, 2); math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) > 1e-12 {
-			t.Errorf("%v: %v came back as %v", l, w, got)
-		}
-		if r.Gap*2 != r.Objective {
-			t.Errorf("%v: gap %v of objective %v", l, r.Gap, r.Objective)
-		}
+		got := u.weightsIn(r.W, 2)
+		must.True(t, math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) <= 1e-12, "%v: %v came back as %v", l, w, got)
+		must.True(t, r.Gap*2 == r.Objective, "%v: gap %v of objective %v", l, r.Gap, r.Objective)
 		for _, intercept := range []Intercept{NoIntercept, PenalizedIntercept} {
 			if u := newTargetUnit(y, one, l, intercept); u.center != 0 || (u.scale != 1) == count {
 				t.Errorf("%v, intercept %v: %+v", l, intercept, u)
 			}
 		}
 	}
-	if u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept); u.scale != 1 || u.center != 4 {
-		t.Errorf("equal targets: %+v", u)
-	}
+	u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept)
+	must.True(t, u.scale == 1 && u.center == 4, "equal targets: %+v", u)
 }
 
 // TestStatedObjective compares the objective of a regression with its definition in docs/mathematics.md, computed from
@@ -460,12 +431,8 @@ func TestStarts(t *testing.T) {
 			if err != nil || b.Objective != a.Objective || b.Iterations != a.Iterations {
 				t.Errorf("%v: %d starts end at %v after %d iterations, again at %v after %d (%v)", l, starts, a.Objective, a.Iterations, b.Objective, b.Iterations, err)
 			}
-			if a.Objective > last {
-				t.Errorf("%v: %d starts end at %v, fewer at %v", l, starts, a.Objective, last)
-			}
-			if l == (loss.LogisticChen{}) && starts > 0 && a.Objective != last {
-				t.Errorf("%v: %d starts change the only minimum", l, starts)
-			}
+			must.True(t, a.Objective <= last, "%v: %d starts end at %v, fewer at %v", l, starts, a.Objective, last)
+			must.True(t, l != (loss.LogisticChen{}) || starts <= 0 || a.Objective == last, "%v: %d starts change the only minimum", l, starts)
 			last = a.Objective
 		}
 	}
@@ -492,8 +459,6 @@ func TestTrainOutlier(t *testing.T) {
 		for i := range got {
 			off += math.Abs(got[i]-want[i]) / float64(len(got))
 		}
-		if off > 0.05 {
-			t.Errorf("%s: predictions move by %.3f", name, off)
-		}
+		must.True(t, off <= 0.05, "%s: predictions move by %.3f", name, off)
 	}
 }

@@ -77,28 +77,57 @@ func medianOf(list []float64) float64 {
 	return list[(n-1)/2]/2 + list[n/2]/2
 }
 
+// slope returns the factor that converts weights from the unit to the original targets.
+func (u targetUnit) slope() float64 {
+	if u.target == loss.Count {
+		return 1
+	}
+	return u.scale
+}
+
+// shift returns the intercept for the original targets that corresponds to the score 0 in the unit.
+func (u targetUnit) shift() float64 {
+	if u.target == loss.Count {
+		return math.Log(u.scale)
+	}
+	return u.center
+}
+
+// standard converts a target to the unit.
+func (u targetUnit) standard(y float64) float64 {
+	if u.target != loss.Count {
+		y -= u.center
+	}
+	return y / u.scale
+}
+
 // in converts targets to the unit, in place.
 func (u targetUnit) in(y []float64) {
 	for i := range y {
-		y[i] = (y[i] - u.center) / u.scale
+		y[i] = u.standard(y[i])
 	}
 }
 
 // weightsIn returns the parameters w converted to the unit. An element after the columns is the intercept.
 func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
-	if u.target == loss.Count {
-		w = slices.Clone(w)
-		if len(w) > columns {
-			w[columns] -= math.Log(u.scale)
-		}
-		return w
+	out := slices.Clone(w)
+	if len(w) > columns {
+		out[columns] -= u.shift()
 	}
-	out := make([]float64, len(w))
-	for i := range w {
-		out[i] = w[i] / u.scale
+	for i := range out {
+		out[i] /= u.slope()
+	}
+	return out
+}
+
+// weightsOut is the inverse of weightsIn.
+func (u targetUnit) weightsOut(w []float64, columns int) []float64 {
+	out := slices.Clone(w)
+	for i := range out {
+		out[i] *= u.slope()
 	}
 	if len(w) > columns {
-		out[columns] = (w[columns] - u.center) / u.scale
+		out[columns] += u.shift()
 	}
 	return out
 }
@@ -110,18 +139,7 @@ func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 //	lambda |w|^2 + kappa s sum loss     of absolute and quantile, whose losses are multiplied by s,
 //	lambda |w|^2 + kappa/s sum (exp f - y (f - log s))   of counts.
 func (u targetUnit) back(r *Result, columns int) {
-	if u.target == loss.Count {
-		if len(r.W) > columns {
-			r.W[columns] += math.Log(u.scale)
-		}
-		return
-	}
-	for i := range r.W {
-		r.W[i] *= u.scale
-	}
-	if len(r.W) > columns {
-		r.W[columns] += u.center
-	}
-	r.Objective *= u.scale * u.scale
-	r.Gap *= u.scale * u.scale
+	r.W = u.weightsOut(r.W, columns)
+	r.Objective *= u.slope() * u.slope()
+	r.Gap *= u.slope() * u.slope()
 }

@@ -418,9 +418,9 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 		name = u.loss.String()
 	}
 	own := v.weights(all, live, c.Config)
-	now, earlier := u.standard(all, own, c.Config), linear(nil)
+	now, earlier := u.standardWeights(all, own, c.Config), linear(nil)
 	if c.Start != nil {
-		earlier = u.standard(all, v.weights(all, c.Start, c.Config), c.Config)
+		earlier = u.standardWeights(all, v.weights(all, c.Start, c.Config), c.Config)
 	}
 	objective := func(d *Data, k int) (Objective, error) {
 		problem, ok := d.againstTheRest(k, len(now))

@@ -73,12 +73,8 @@ func TestValidateIsTrain(t *testing.T) {
 				}
 			}
 			fit := must.Get(batch.Train(context.Background(), b.Data(tt.schema), train))(t)
-			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-				t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
-			}
-			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
-				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
-			}
+			must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
+			must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= r.Gap, "gap %v with certificate %v", r.Gap, r.Certificate)
 			// The returned model must have the exact weights: for raw events, its Scaler must give the same scores.
 			wrong, held := 0, 0
 			for i := range tt.all {
@@ -89,9 +85,8 @@ func TestValidateIsTrain(t *testing.T) {
 					}
 				}
 			}
-			if want := 100 * float64(wrong) / float64(held); math.Abs(want-*r.Exact.Error) > 1e-9 || r.Holdout != held {
-				t.Errorf("error %v %% on %d events, the model says %v %% on %d", *r.Exact.Error, r.Holdout, want, held)
-			}
+			want := 100 * float64(wrong) / float64(held)
+			must.True(t, math.Abs(want-*r.Exact.Error) <= 1e-9 && r.Holdout == held, "error %v %% on %d events, the model says %v %% on %d", *r.Exact.Error, r.Holdout, want, held)
 		})
 	}
 }
@@ -161,13 +156,10 @@ func TestForecastIsSimulation(t *testing.T) {
 				}
 				simulated := 100 * float64(wrong) / float64(copies*len(held))
 				silent := 100 * float64(silently) / float64(copies*len(held))
-				if got := *r.Live.SilentRobustness[k]; math.Abs(got-silent) > 1.5 {
-					t.Errorf("at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
-				}
+				got := *r.Live.SilentRobustness[k]
+				must.True(t, math.Abs(got-silent) <= 1.5, "at %v, silently, the forecast is %.2f %%, simulation says %.2f %%", d, got, silent)
 				t.Logf("%.1f: forecast %.2f, simulated %.2f", d, *r.Live.Robustness[k], simulated)
-				if math.Abs(*r.Live.Robustness[k]-simulated) > 1.5 {
-					t.Errorf("at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
-				}
+				must.True(t, math.Abs(*r.Live.Robustness[k]-simulated) <= 1.5, "at %v the forecast is %.2f %%, simulation says %.2f %%", d, *r.Live.Robustness[k], simulated)
 			}
 			name := tt.schema.Namer()
 			kinds := map[string]int{}
@@ -189,13 +181,10 @@ func TestForecastIsSimulation(t *testing.T) {
 						wrong++
 					}
 				}
-				if want := 100 * float64(wrong) / float64(len(held)); math.Abs(want-f.Live) > 1e-9 {
-					t.Errorf("%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
-				}
+				want := 100 * float64(wrong) / float64(len(held))
+				must.True(t, math.Abs(want-f.Live) <= 1e-9, "%s %s: error %v if it dies, want %v", f.Kind, f.Name, f.Live, want)
 			}
-			if kinds["feature"] == 0 || tt.all[0].Field != nil && (kinds["group"] != 2 || kinds["field"] != 20) {
-				t.Errorf("failures by kind: %v", kinds)
-			}
+			must.True(t, kinds["feature"] != 0 && (tt.all[0].Field == nil || kinds["group"] == 2 && kinds["field"] == 20), "failures by kind: %v", kinds)
 		})
 	}
 }
@@ -227,16 +216,12 @@ func TestFailureOfCross(t *testing.T) {
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
 	report, _ := must.Get2(v.Validate(t.Context(), c))(t)
 	for name, side := range map[string]batch.ModelMeasures{"live": report.Live, "exact": report.Exact} {
-		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
-			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
-		}
+		must.True(t, math.Abs(*side.Robustness[0]-*side.Error) <= 1e-9, "%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
 	}
 	want := map[string][]int{"field a": {0, 2}, "field b": {1, 2}, "group left": {0, 2}, "group right": {1, 2}}
 	for _, f := range report.Failures {
 		lost, ok := want[f.Kind+" "+f.Name]
-		if f.Kind == "field" && !ok {
-			t.Errorf("%s dies by itself", f.Name)
-		}
+		must.True(t, f.Kind != "field" || ok, "%s dies by itself", f.Name)
 		if !ok {
 			continue
 		}
@@ -251,13 +236,9 @@ func TestFailureOfCross(t *testing.T) {
 				wrong++
 			}
 		}
-		if f.Live != 100*wrong/float64(len(all)) {
-			t.Errorf("%s %s: %v, want %v", f.Kind, f.Name, f.Live, 100*wrong/float64(len(all)))
-		}
+		must.True(t, f.Live == 100*wrong/float64(len(all)), "%s %s: %v, want %v", f.Kind, f.Name, f.Live, 100*wrong/float64(len(all)))
 	}
-	if len(want) > 0 {
-		t.Errorf("missing %v", want)
-	}
+	must.True(t, len(want) <= 0, "missing %v", want)
 }
 
 // TestValidateMissing checks that events with missing fields are measured with the model's own missing policy.
@@ -295,12 +276,8 @@ func TestValidateMissing(t *testing.T) {
 		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", policy, *report.Live.Error, *report.Live.Robustness[0], want)
 		}
-		if math.Abs(*report.Live.LogLoss-loss/held) > 1e-9 {
-			t.Errorf("%s: log-loss %v, as answered %v", policy, *report.Live.LogLoss, loss/held)
-		}
-		if exact.Missing != live.Missing {
-			t.Errorf("%s: the exact solution has another rule, %v", policy, exact.Missing)
-		}
+		must.True(t, math.Abs(*report.Live.LogLoss-loss/held) <= 1e-9, "%s: log-loss %v, as answered %v", policy, *report.Live.LogLoss, loss/held)
+		must.True(t, exact.Missing == live.Missing, "%s: the exact solution has another rule, %v", policy, exact.Missing)
 	}
 }
 
@@ -315,9 +292,7 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 		} else {
 			err = v.HeldOut(&all[i])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return v
 }
@@ -379,12 +354,8 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			d.SetDead(live.DeadStandardized)
 			fit := must.Get(batch.Train(context.Background(), d, train))(t)
 			r, _ := must.Get2(v.Validate(context.Background(), c))(t)
-			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
-			}
-			if !(r.Live.Objective > r.Exact.Objective) {
-				t.Errorf("%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
-			}
+			must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
+			must.True(t, r.Live.Objective > r.Exact.Objective, "%s: the live objective %v is below the least, %v", value, r.Live.Objective, r.Exact.Objective)
 		}
 	}
 }
@@ -440,17 +411,14 @@ func TestHalvesAreFair(t *testing.T) {
 			c.Loss, c.Noise, c.HalfSample, c.Deletions = live.Loss, live.Noise, halves == 1, nil
 			report, _ := must.Get2(v.Validate(context.Background(), c))(t)
 			gaps[halves] += *report.RelativeGap / rounds
-			if spread += report.GapError; (report.GapError > 0) != c.HalfSample || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.HalfSample] {
-				t.Errorf("halves %v: %+v", c.HalfSample, report)
-			}
+			spread += report.GapError
+			must.True(t, (report.GapError > 0) == c.HalfSample && report.MeasuredOn == map[bool]string{true: "sample", false: "holdout"}[c.HalfSample], "halves %v: %+v", c.HalfSample, report)
 		}
 	}
 	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
 	// 30 weights for 400 events overfit by about 30/800 nats, while the loss is about 0.5 nats. The overfitting is
 	// larger than the true gap.
-	if gaps[0] < 0.04 || math.Abs(gaps[1]) > gaps[0]/4 {
-		t.Errorf("the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
-	}
+	must.True(t, gaps[0] >= 0.04 && math.Abs(gaps[1]) <= gaps[0]/4, "the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
 }
 
 // TestValidateByLevel checks the validation of a live model that predicts with several noise levels. The error of each
@@ -479,9 +447,7 @@ func TestValidateByLevel(t *testing.T) {
 		}
 	}
 	report, live, exact := validated(t, s, all, func(c *online.Config) { c.Noise, c.MissingPolicy = "auto", "none" }, batch.DefaultValidateConfig())
-	if len(live.Levels) == 0 || live.Missing.Levels[3] == 0 || exact.Levels != nil {
-		t.Fatalf("levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
-	}
+	must.Require(t, len(live.Levels) != 0 && live.Missing.Levels[3] != 0 && exact.Levels == nil, "levels %v, %d of the exact solution", live.Missing.Levels, len(exact.Levels))
 	for name, m := range map[string]struct {
 		model *model.Linear
 		said  float64
@@ -492,9 +458,7 @@ func TestValidateByLevel(t *testing.T) {
 				wrong += 100. / 2000
 			}
 		}
-		if math.Abs(wrong-m.said) > 1e-9 {
-			t.Errorf("%s: %v %% wrong, the validation says %v", name, wrong, m.said)
-		}
+		must.True(t, math.Abs(wrong-m.said) <= 1e-9, "%s: %v %% wrong, the validation says %v", name, wrong, m.said)
 	}
 	alone, err := batch.NewEvidence(live.Alone()), error(nil)
 	for i := 0; i < len(all) && err == nil; i += 10 {
@@ -503,9 +467,7 @@ func TestValidateByLevel(t *testing.T) {
 	for i := 1; i < len(all) && err == nil; i += 10 {
 		err = alone.Learned(&all[i], 1)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise = live.Loss, live.Noise
 	one, _ := must.Get2(alone.Validate(t.Context(), c))(t)
@@ -600,15 +562,11 @@ func TestValidateRegression(t *testing.T) {
 				}
 				source := oneBatch(learned)
 				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
 					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				}
-				if !(r.Gap > 0) || r.Certificate == nil || !(*r.Certificate <= 1e-6*math.Abs(r.Exact.Objective)) {
-					t.Errorf("gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
-				}
+				must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= 1e-6*math.Abs(r.Exact.Objective), "gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
 				for _, side := range []struct {
 					m  *model.Linear
 					to batch.ModelMeasures
@@ -628,12 +586,9 @@ func TestValidateRegression(t *testing.T) {
 					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
 						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
 					}
-					if fraction := within / weight; !(fraction > 0.8 && fraction < 0.99) {
-						t.Errorf("%v of the targets within nine in ten", fraction)
-					}
-					if side.to.Error != nil || side.to.LogLoss != nil {
-						t.Errorf("measures of classes: %+v", side.to)
-					}
+					fraction := within / weight
+					must.True(t, fraction > 0.8 && fraction < 0.99, "%v of the targets within nine in ten", fraction)
+					must.True(t, side.to.Error == nil && side.to.LogLoss == nil, "measures of classes: %+v", side.to)
 				}
 			})
 		}
@@ -656,9 +611,8 @@ func TestValidateRegressionClips(t *testing.T) {
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
 	_, outlier := must.Get2(v.Validate(t.Context(), c))(t)
 	for column := range uint32(6) {
-		if a, b := exact.Weight(column, 0), outlier.Weight(column, 0); math.Abs(a-b) > 3 {
-			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
-		}
+		a, b := exact.Weight(column, 0), outlier.Weight(column, 0)
+		must.True(t, math.Abs(a-b) <= 3, "weight %d: %v with a wild target, %v without", column, b, a)
 	}
 }
 
@@ -685,9 +639,7 @@ func TestValidateRegressionOutside(t *testing.T) {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
 	r, _ := must.Get2(v.Validate(t.Context(), c))(t)
-	if math.Abs(r.Live.Objective-want) > 1e-9*want {
-		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
-	}
+	must.True(t, math.Abs(r.Live.Objective-want) <= 1e-9*want, "live objective %.12g, want %.12g", r.Live.Objective, want)
 }
 
 // TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
@@ -730,9 +682,8 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return p
 			})
-			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
-				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
-			}
+			got := *r.Live.Robustness[k]
+			must.True(t, math.Abs(got-want) <= 1e-9*want, "%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
 			groups := sum(off, func(dead uint32) float64 { // features a, c and e are in one group, the other features in another
 				switch dead {
 				case 0:
@@ -760,9 +711,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if math.Abs(f.Live-want) > 1e-9*want || math.Abs(f.Rise-(want-*r.Live.RMSE)) > 1e-9*want {
-				t.Errorf("%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
-			}
+			must.True(t, math.Abs(f.Live-want) <= 1e-9*want && math.Abs(f.Rise-(want-*r.Live.RMSE)) <= 1e-9*want, "%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
 		}
 		if failures != 6 {
 			t.Errorf("%d features in %v", failures, r.Failures)
@@ -794,9 +743,7 @@ func TestNewestOfRegression(t *testing.T) {
 	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
 		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
 	}
-	if math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) > 1e-9*n.Live.Numbers.Deviance {
-		t.Errorf("deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
-	}
+	must.True(t, math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) <= 1e-9*n.Live.Numbers.Deviance, "deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
 }
 
 // TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
@@ -834,9 +781,7 @@ func TestPenalties(t *testing.T) {
 		noise := must.Get(loss.ParseNoise(c.noise))(t)
 		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
-		if math.Abs(p.Sampled-p.Exact) > 4*p.SampledError+0.05*p.Exact {
-			t.Errorf("%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
-		}
+		must.True(t, math.Abs(p.Sampled-p.Exact) <= 4*p.SampledError+0.05*p.Exact, "%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
 		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
 			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
 		}
@@ -857,9 +802,7 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	config.Loss, config.L2 = "poisson", 0.1
 	fit := must.Get(batch.Train(t.Context(), d, config))(t)
 	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
-	if math.Abs(w) < 0.01 {
-		t.Fatalf("a weight of %v: nothing to see", w)
-	}
+	must.Require(t, math.Abs(w) >= 0.01, "a weight of %v: nothing to see", w)
 	expect := func(of func(x, f float64) float64) (sum float64) {
 		for i := range d.Rows() {
 			x := 0.0
@@ -894,13 +837,9 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 			{"exact", p.Exact, expect(c.exact), 1e-12},
 			{"sampled", p.Sampled, expect(c.sampled), 4 * p.SampledError / math.Abs(p.Sampled)},
 		} {
-			if math.Abs(x.got-x.want) > x.tol*math.Abs(x.want) {
-				t.Errorf("%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
-			}
+			must.True(t, math.Abs(x.got-x.want) <= x.tol*math.Abs(x.want), "%v: %s %v, want %v", c.noise, x.what, x.got, x.want)
 		}
-		if p.SampledError > 0.05*math.Abs(p.Sampled) {
-			t.Errorf("%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
-		}
+		must.True(t, p.SampledError <= 0.05*math.Abs(p.Sampled), "%v: 4000 copies leave an error of %v of %v", c.noise, p.SampledError, p.Sampled)
 	}
 }
 
@@ -920,15 +859,11 @@ func TestValidateRegressionIsTrain(t *testing.T) {
 	train := batch.DefaultConfig()
 	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
 	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
-	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
-		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
-	}
+	must.True(t, math.Abs(r.Exact.Objective-fit.Objective) <= 1e-8*fit.Objective, "exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 	for column := range uint32(6) {
-		if got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0); math.Abs(got-want) > 1e-4*math.Abs(want) {
-			t.Errorf("weight %d: %v, train says %v", column, got, want)
-		}
+		got, want := exact.Weight(column, 0), u.Scale*fit.Model.Weight(column, 0)
+		must.True(t, math.Abs(got-want) <= 1e-4*math.Abs(want), "weight %d: %v, train says %v", column, got, want)
 	}
-	if got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]; math.Abs(got-want) > 1e-4*math.Abs(want) {
-		t.Errorf("intercept %v, train says %v", got, want)
-	}
+	got, want := exact.Intercept[0], u.Center+u.Scale*fit.Model.Intercept[0]
+	must.True(t, math.Abs(got-want) <= 1e-4*math.Abs(want), "intercept %v, train says %v", got, want)
 }

@@ -3,6 +3,7 @@ package batch
 // This file validates regression models, in the unit in which they learn.
 
 import (
+	"cmp"
 	"math"
 
 	"blankout/internal/loss"
@@ -12,9 +13,9 @@ import (
 
 // unit is a Unit together with the kind of target and the loss.
 type unit struct {
-	Unit
-	target loss.Target
-	loss   loss.Loss // loss for targets and predictions in their original unit
+	targetUnit
+	low, high float64
+	loss      loss.Loss // loss for targets and predictions in their original unit
 }
 
 // unit returns the unit in which the live model learns its targets, or nil for classification.
@@ -23,12 +24,9 @@ func (v *Evidence) unit(c ValidateConfig) *unit {
 	if target == loss.Sign {
 		return nil
 	}
-	u := &unit{Unit: c.Unit, target: target}
-	if u.Scale == 0 {
-		u.Scale = 1
-	}
-	if u.Low == u.High {
-		u.Low, u.High = math.Inf(-1), math.Inf(1)
+	u := &unit{targetUnit: targetUnit{target, c.Unit.Center, cmp.Or(c.Unit.Scale, 1)}, low: c.Unit.Low, high: c.Unit.High}
+	if u.low == u.high {
+		u.low, u.high = math.Inf(-1), math.Inf(1)
 	}
 	u.loss, _ = loss.Parse(v.live.Loss) // no error: Target has parsed this name
 	return u
@@ -37,25 +35,9 @@ func (v *Evidence) unit(c ValidateConfig) *unit {
 // standardLoss returns the name of the loss for targets and predictions that are in the unit.
 func (u *unit) standardLoss() string {
 	if h, ok := u.loss.(loss.Huber); ok {
-		return loss.Huber{D: h.D / u.Scale}.String()
+		return loss.Huber{D: h.D / u.scale}.String()
 	}
 	return u.loss.String()
-}
-
-// slope returns the factor that converts weights from the unit to the original targets.
-func (u *unit) slope() float64 {
-	if u.target == loss.Count {
-		return 1
-	}
-	return u.Scale
-}
-
-// shift returns the intercept for the original targets that corresponds to the score 0 in the unit.
-func (u *unit) shift() float64 {
-	if u.target == loss.Count {
-		return math.Log(u.Scale)
-	}
-	return u.Center
 }
 
 // problem returns the regression problem of d, with the targets in units of u. The result ok is false if all targets
@@ -68,44 +50,36 @@ func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 			p.Y[i] = math.NaN()
 			continue
 		}
-		y := min(max(d.Target(i), u.Low), u.High)
+		y := min(max(d.Target(i), u.low), u.high)
 		if d.Weight(i) > 0 {
 			least, most = min(least, y), max(most, y)
 		}
-		if u.target != loss.Count {
-			y -= u.Center
-		}
-		p.Y[i] = y / u.Scale
+		p.Y[i] = u.standard(y)
 	}
 	return p, least < most
 }
 
-// standard converts weights for the original targets to weights for targets in the unit. The result has the columns of
-// d, and the intercept if there is one. A nil unit does not change the weights.
-func (u *unit) standard(d *Data, own linear, c Config) linear {
+// standardWeights converts weights for the original targets to weights for targets in the unit. The result has the columns
+// of d, and the intercept if there is one. A nil unit does not change the weights.
+func (u *unit) standardWeights(d *Data, own linear, c Config) linear {
 	if u == nil {
 		return own
 	}
 	out := make(linear, len(own))
 	for k, w := range own {
-		for _, x := range w[:d.Columns()] {
-			out[k] = append(out[k], x/u.slope())
+		if c.Intercept == NoIntercept {
+			w = w[:d.Columns()]
 		}
-		if c.Intercept != NoIntercept {
-			out[k] = append(out[k], (w[d.Columns()]-u.shift())/u.slope())
-		}
+		out[k] = u.weightsIn(w, d.Columns())
 	}
 	return out
 }
 
-// own is the inverse of standard. The result always has an intercept, because the unit has a center.
+// own is the inverse of standardWeights. The result always has an intercept, because the unit has a center.
 func (u *unit) own(d *Data, standard linear) linear {
 	out := make(linear, len(standard))
 	for k, w := range standard {
-		for _, x := range w[:d.Columns()] {
-			out[k] = append(out[k], x*u.slope())
-		}
-		out[k] = append(out[k], u.shift()+u.slope()*standard.intercept(d, k))
+		out[k] = u.weightsOut(append(w[:d.Columns():d.Columns()], standard.intercept(d, k)), d.Columns())
 	}
 	return out
 }

@@ -49,13 +49,9 @@ func sameBlocks(a, b []event.Block) bool {
 func TestRoundTrip(t *testing.T) {
 	for _, blocks := range [][]event.Block{nil, sample, {{Name: "big", Data: make([]byte, 1<<20)}}} {
 		f, err := Decode(encode(t, Kernel, blocks...))
-		if err != nil || f.Kind != Kernel || !sameBlocks(f.Blocks, blocks) {
-			t.Errorf("%d blocks: %+v, %v", len(blocks), f, err)
-		}
+		must.True(t, err == nil && f.Kind == Kernel && sameBlocks(f.Blocks, blocks), "%d blocks: %+v, %v", len(blocks), f, err)
 	}
-	if _, err := (&File{Name: "x"}).Block("rows"); err == nil || !strings.Contains(err.Error(), `x: no block "rows"`) {
-		t.Errorf("missing block: %v", err)
-	}
+	must.ErrorContains(t, must.Err((&File{Name: "x"}).Block("rows")), `x: no block "rows"`, "missing block")
 }
 
 // TestGoldenFile checks that files written by earlier versions of this format stay readable.
@@ -66,9 +62,7 @@ func TestGoldenFile(t *testing.T) {
 		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
 	want := must.Get(os.ReadFile(path))(t)
-	if !bytes.Equal(got, want) {
-		t.Errorf("the encoding has changed:\n%q\n%q", got, want)
-	}
+	must.True(t, bytes.Equal(got, want), "the encoding has changed:\n%q\n%q", got, want)
 }
 
 func TestWriteRefuses(t *testing.T) {
@@ -80,9 +74,7 @@ func TestWriteRefuses(t *testing.T) {
 		},
 		"writer": func() error { return Write(failingWriter{}, Linear, slices.Values(sample)) },
 	} {
-		if write() == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.True(t, write() != nil, "%s: no error", name)
 	}
 }
 
@@ -97,9 +89,7 @@ func TestWriteStreams(t *testing.T) {
 	written.w = &bytes.Buffer{}
 	blocks := func(yield func(event.Block) bool) {
 		for i := range 4 {
-			if int64(i)<<20 > written.n+1<<17 {
-				t.Errorf("block %d asked for after %d bytes", i, written.n)
-			}
+			must.True(t, int64(i)<<20 <= written.n+1<<17, "block %d asked for after %d bytes", i, written.n)
 			if !yield(event.Block{Name: fmt.Sprint(i), Data: make([]byte, 1<<20)}) {
 				return
 			}
@@ -116,9 +106,7 @@ func decode(t *testing.T, data []byte) (*File, error) {
 	for _, check := range []bool{false, true} {
 		d := decoder{in: bytes.NewReader(data), size: len(data), check: check}
 		read, readErr := d.file()
-		if fmt.Sprint(readErr) != fmt.Sprint(err) || !check && !reflect.DeepEqual(read, f) {
-			t.Fatalf("read %+v, %v; decoded %+v, %v", read, readErr, f, err)
-		}
+		must.Require(t, fmt.Sprint(readErr) == fmt.Sprint(err) && (check || reflect.DeepEqual(read, f)), "read %+v, %v; decoded %+v, %v", read, readErr, f, err)
 	}
 	return f, err
 }
@@ -138,13 +126,9 @@ func TestReadLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.blankout")
 	must.Do(t, WriteFile(path, Linear, slices.Values(blocks)))
 	f, err := ReadFile(path)
-	if err != nil || len(f.Blocks) != len(blocks) {
-		t.Fatal(f, err)
-	}
+	must.Require(t, err == nil && len(f.Blocks) == len(blocks), "%v %v", f, err)
 	for i, b := range f.Blocks {
-		if b.Name != blocks[i].Name || !bytes.Equal(b.Data, blocks[i].Data) {
-			t.Errorf("block %d of %d bytes differs", i, len(blocks[i].Data))
-		}
+		must.True(t, b.Name == blocks[i].Name && bytes.Equal(b.Data, blocks[i].Data), "block %d of %d bytes differs", i, len(blocks[i].Data))
 	}
 	data := must.Get(os.ReadFile(path))(t)
 	if _, err := decode(t, data); err != nil {
@@ -152,9 +136,7 @@ func TestReadLarge(t *testing.T) {
 	}
 	for _, n := range []int{0, 5, 1000, len(data) / 2, len(data) - 1} {
 		d := decoder{in: bytes.NewReader(data[:n]), size: len(data)}
-		if _, err := d.file(); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%d bytes are left: %v", n, err)
-		}
+		must.ErrorIs(t, must.Err(d.file()), ErrDamaged, n, "bytes are left")
 		d = decoder{in: io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(errInjected)), size: len(data)}
 		if _, err := d.file(); !errors.Is(err, errInjected) || errors.Is(err, ErrDamaged) {
 			t.Errorf("an error after %d bytes: %v", n, err)
@@ -170,13 +152,9 @@ func TestTruncated(t *testing.T) {
 		if n == 0 {
 			want = ErrForeign
 		}
-		if !errors.Is(err, want) {
-			t.Errorf("%d of %d bytes: %v, %v", n, len(data), f, err)
-		}
+		must.True(t, errors.Is(err, want), "%d of %d bytes: %v, %v", n, len(data), f, err)
 	}
-	if _, err := decode(t, append(slices.Clone(data), 0)); !errors.Is(err, ErrDamaged) {
-		t.Errorf("a byte more: %v", err)
-	}
+	must.ErrorIs(t, must.Err(decode(t, append(slices.Clone(data), 0))), ErrDamaged, "a byte more")
 }
 
 func TestEveryBit(t *testing.T) {
@@ -190,9 +168,7 @@ func TestEveryBit(t *testing.T) {
 			if at < len(Magic) {
 				want = ErrForeign
 			}
-			if !errors.Is(err, want) {
-				t.Fatalf("byte %d flipped by %#x: %v", at, flip, err)
-			}
+			must.Require(t, errors.Is(err, want), "byte %d flipped by %#x: %v", at, flip, err)
 		}
 	}
 }
@@ -216,13 +192,9 @@ func TestBlocksMoved(t *testing.T) {
 		"repeated":  {head, part(0), part(0), part(1), part(2), end},
 		"two ends":  {head, part(0), part(1), part(2), end, end},
 	} {
-		if _, err := decode(t, bytes.Join(parts, nil)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.ErrorIs(t, must.Err(decode(t, bytes.Join(parts, nil))), ErrDamaged, name)
 	}
-	if _, err := decode(t, bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil)); err != nil {
-		t.Fatalf("the cuts are wrong: %v", err)
-	}
+	must.Do(t, must.Err(decode(t, bytes.Join([][]byte{head, part(0), part(1), part(2), end}, nil))), "the cuts are wrong")
 }
 
 func TestNewerAndForeign(t *testing.T) {
@@ -230,13 +202,10 @@ func TestNewerAndForeign(t *testing.T) {
 	newer := slices.Clone(data)
 	binary.LittleEndian.PutUint32(newer[len(Magic):], Version+1)
 	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
-	if _, err := decode(t, newer); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "format version 2, this program reads up to 1") {
-		t.Errorf("newer: %v", err)
-	}
+	_, err := decode(t, newer)
+	must.True(t, errors.Is(err, ErrNewer) && strings.Contains(err.Error(), "format version 2, this program reads up to 1"), "newer: %v", err)
 	for _, text := range []string{"1 3:0.5 7:1\n", "blankets", "b\x00"} {
-		if _, err := decode(t, []byte(text)); !errors.Is(err, ErrForeign) {
-			t.Errorf("%q: %v", text, err)
-		}
+		must.ErrorIs(t, must.Err(decode(t, []byte(text))), ErrForeign, text)
 	}
 }
 
@@ -244,9 +213,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.blankout")
 	must.Do(t, WriteFile(path, Linear, slices.Values(sample)))
 	f, err := ReadFile(path)
-	if err != nil || f.Name != "m.blankout" {
-		t.Errorf("%+v, %v", f, err)
-	}
+	must.True(t, err == nil && f.Name == "m.blankout", "%+v, %v", f, err)
 	must.Do(t, os.Truncate(path, 40))
 	if _, err := ReadFile(path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
@@ -263,9 +230,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again := encode(t, file.Kind, file.Blocks...); !bytes.Equal(again, data) {
-			t.Errorf("accepted %q, which is not how it is written: %q", data, again)
-		}
+		again := encode(t, file.Kind, file.Blocks...)
+		must.True(t, bytes.Equal(again, data), "accepted %q, which is not how it is written: %q", data, again)
 	})
 }
 
@@ -332,9 +298,7 @@ func TestWriteFileTarget(t *testing.T) {
 	must.Do(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	for _, name := range []string{"s", "dangling", "."} {
 		before := must.Get(os.Lstat(filepath.Join(dir, name)))(t)
-		if err := WriteFile(filepath.Join(dir, name), Linear, blocks); err == nil || !strings.Contains(err.Error(), "writing") {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.ErrorContains(t, WriteFile(filepath.Join(dir, name), Linear, blocks), "writing", name)
 		if after, err := os.Lstat(filepath.Join(dir, name)); err != nil || after.Mode() != before.Mode() {
 			t.Errorf("%s is now %v, was %v", name, after, before)
 		}

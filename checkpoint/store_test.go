@@ -40,9 +40,7 @@ func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	if errors.Is(err, ErrNone) {
 		return -1, nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Get(fmt.Sscan(string(f.Blocks[0].Data), &n))(t)
 	return n, refused
 }
@@ -57,27 +55,21 @@ func openStore(t *testing.T, dir string, keep int) *Store {
 func TestStoreKeepsTheNewest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	s := openStore(t, dir, 3)
-	if n, _ := loaded(t, s); n != -1 {
-		t.Fatalf("an empty directory gives %d", n)
-	}
+	n, _ := loaded(t, s)
+	must.Require(t, n == -1, "an empty directory gives %d", n)
 	for n := range 12 {
 		must.Do(t, save(s, n))
-		if got, _ := loaded(t, s); got != n {
-			t.Fatalf("loaded %d after saving %d", got, n)
-		}
+		got, _ := loaded(t, s)
+		must.Require(t, got == n, "loaded %d after saving %d", got, n)
 	}
 	want := []string{fileName(11), fileName(10), fileName(9)}
 	if names, err := List(dir); err != nil || !slices.Equal(names, want) {
 		t.Errorf("%v, %v", names, err)
 	}
 	f, err := s.LoadName(fileName(10))
-	if err != nil || string(f.Blocks[0].Data) != "10" {
-		t.Errorf("by name: %v, %v", f, err)
-	}
+	must.True(t, err == nil && string(f.Blocks[0].Data) == "10", "by name: %v, %v", f, err)
 	for _, name := range []string{fileName(3), "lock", "../" + fileName(10)} {
-		if _, err := s.LoadName(name); err == nil {
-			t.Errorf("%q loaded", name)
-		}
+		must.Fails(t, must.Err(s.LoadName(name)), name, "loaded")
 	}
 }
 
@@ -100,9 +92,8 @@ func TestLockFollowsNoLink(t *testing.T) {
 				s.Close()
 			}
 		}
-		if got, err := os.ReadFile(elsewhere); string(got) != text || text == "" && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q, %v: want %q", got, err, text)
-		}
+		got, err := os.ReadFile(elsewhere)
+		must.True(t, string(got) == text && (text != "" || errors.Is(err, fs.ErrNotExist)), "%q, %v: want %q", got, err, text)
 		if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|noFollow, 0); err == nil {
 			f.Close()
 			t.Error("a link that is made behind the check would be followed")
@@ -113,9 +104,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 	s := openStore(t, dir, 1)
 	must.Do(t, os.Rename(filepath.Join(dir, "lock"), elsewhere))
 	must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, "lock")))
-	if err := save(s, 1); !errors.Is(err, ErrLost) {
-		t.Errorf("a link in place of the lock: %v", err)
-	}
+	must.ErrorIs(t, save(s, 1), ErrLost, "a link in place of the lock")
 }
 
 func TestStoreGoesBackBehindDamage(t *testing.T) {
@@ -127,9 +116,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	damage(t, filepath.Join(dir, fileName(3)), func(b []byte) []byte { return b[:len(b)-1] })
 	damage(t, filepath.Join(dir, fileName(2)), func(b []byte) []byte { b[70] ^= 1; return b })
 	n, refused := loaded(t, s)
-	if n != 1 || len(refused) != 2 || refused[0].Name != fileName(3) || !strings.Contains(refused[1].String(), fileName(2)+" refused: ") {
-		t.Errorf("loaded %d, refused %v", n, refused)
-	}
+	must.True(t, n == 1 && len(refused) == 2 && refused[0].Name == fileName(3) && strings.Contains(refused[1].String(), fileName(2)+" refused: "), "loaded %d, refused %v", n, refused)
 	// The next save must get a sequence number above the damaged checkpoints, so that it does not replace them.
 	must.Do(t, save(s, 4))
 	if n, refused := loaded(t, s); n != 4 || refused != nil {
@@ -141,9 +128,8 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	newer[len(Magic)] = Version + 1
 	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
 	damage(t, filepath.Join(dir, fileName(4)), func([]byte) []byte { return newer })
-	if _, _, err := s.Load(); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), fileName(4)) {
-		t.Errorf("newer format: %v", err)
-	}
+	_, _, err := s.Load()
+	must.True(t, errors.Is(err, ErrNewer) && strings.Contains(err.Error(), fileName(4)), "newer format: %v", err)
 }
 
 func TestStoreWithNothingValid(t *testing.T) {
@@ -154,30 +140,25 @@ func TestStoreWithNothingValid(t *testing.T) {
 		damage(t, filepath.Join(dir, fileName(uint64(n))), func(b []byte) []byte { return nil })
 	}
 	_, refused, err := s.Load()
-	if err == nil || errors.Is(err, ErrNone) || len(refused) != 2 || !strings.Contains(err.Error(), "none of 2 checkpoints") {
-		t.Errorf("%v, %v", refused, err)
-	}
+	must.True(t, err != nil && !errors.Is(err, ErrNone) && len(refused) == 2 && strings.Contains(err.Error(), "none of 2 checkpoints"), "%v, %v", refused, err)
 }
 
 func TestSetAside(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 2)
-	if aside, err := s.SetAside(); aside != "" || err != nil {
-		t.Fatalf("nothing set aside: %q, %v", aside, err)
-	}
+	aside, err := s.SetAside()
+	must.Require(t, aside == "" && err == nil, "nothing set aside: %q, %v", aside, err)
 	for round := range 3 {
 		for n := range 3 {
 			must.Do(t, save(s, n))
 		}
 		aside := must.Get(s.SetAside())(t)
-		if n, _ := loaded(t, s); n != -1 {
-			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
-		}
+		n, _ := loaded(t, s)
+		must.True(t, n == -1, "round %d: loaded %d from a directory that was set aside", round, n)
 		// The sequence continues, so no round overwrites the files of another round.
 		newest := uint64(3*round + 2)
-		if names, err := List(aside); err != nil || !slices.Equal(names, []string{fileName(newest), fileName(newest - 1)}) {
-			t.Errorf("round %d: set aside %v, %v", round, names, err)
-		}
+		names, err := List(aside)
+		must.True(t, err == nil && slices.Equal(names, []string{fileName(newest), fileName(newest - 1)}), "round %d: set aside %v, %v", round, names, err)
 	}
 }
 
@@ -185,9 +166,7 @@ func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
 	_, err := Open(dir, 1)
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d since ", os.Getpid())) {
-		t.Errorf("a second owner: %v", err)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), dir) && strings.Contains(err.Error(), fmt.Sprintf("(process %d since ", os.Getpid())), "a second owner: %v", err)
 	s.Close()
 	openStore(t, dir, 1)
 }
@@ -200,12 +179,9 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 	}
 	openStore(t, dir, 1)
 	names, err := osFS{}.ReadDir(dir)
-	if want := []string{"lock", "notes.tmp"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("%v, %v", names, err)
-	}
-	if _, err := Open(dir, 0); err == nil {
-		t.Error("a store that keeps nothing")
-	}
+	want := []string{"lock", "notes.tmp"}
+	must.True(t, err == nil && slices.Equal(names, want), "%v, %v", names, err)
+	must.Fails(t, must.Err(Open(dir, 0)), "a store that keeps nothing")
 }
 
 func damage(t *testing.T, path string, change func([]byte) []byte) {
@@ -238,13 +214,9 @@ func TestEachCallFails(t *testing.T) {
 			disk.failAt = 0 // the following calls of the test must not fail
 			got, refused := loaded(t, s)
 			disk.failAt = before
-			if got != acknowledged && got != n || refused != nil {
-				t.Fatalf("call %d fails: loaded %d, refused %v; %d was acknowledged", at, got, refused, acknowledged)
-			}
+			must.Require(t, (got == acknowledged || got == n) && refused == nil, "call %d fails: loaded %d, refused %v; %d was acknowledged", at, got, refused, acknowledged)
 		}
-		if failures > 1 {
-			t.Errorf("call %d fails: %d saves failed for it", at, failures)
-		}
+		must.True(t, failures <= 1, "call %d fails: %d saves failed for it", at, failures)
 		if disk.calls < at {
 			break // every call has failed once
 		}
@@ -269,37 +241,28 @@ func TestDiskFull(t *testing.T) {
 			} else {
 				refused++
 			}
-			if got, damaged := loaded(t, s); got != newest || damaged != nil {
-				t.Fatalf("%d bytes: loaded %d, want %d; damaged %v", size, got, newest, damaged)
-			}
+			got, damaged := loaded(t, s)
+			must.Require(t, got == newest && damaged == nil, "%d bytes: loaded %d, want %d; damaged %v", size, got, newest, damaged)
 			for name := range disk.names {
-				if strings.HasSuffix(name, ".tmp") {
-					t.Fatalf("%d bytes: %s is left", size, name)
-				}
+				must.Require(t, !strings.HasSuffix(name, ".tmp"), "%d bytes: %s is left", size, name)
 			}
 		}
 		disk.full = 0
-		if err := save(s, 99); err != nil {
-			t.Fatalf("%d bytes, then room: %v", size, err)
-		}
-		if got, _ := loaded(t, s); got != 99 {
-			t.Fatalf("%d bytes, then room: loaded %d", size, got)
-		}
+		err := save(s, 99)
+		must.Require(t, err == nil, "%d bytes, then room: %v", size, err)
+		got, _ := loaded(t, s)
+		must.Require(t, got == 99, "%d bytes, then room: loaded %d", size, got)
 		if newest == 4 { // all five saves had enough space
 			break
 		}
 	}
-	if refused < 100 {
-		t.Errorf("only %d saves met the full disk", refused)
-	}
+	must.True(t, refused >= 100, "only %d saves met the full disk", refused)
 }
 
 // TestEachCallCrashes simulates a power failure at each call. Data that was not synced is lost completely or in part.
 // Checkpoints that Save has acknowledged must survive.
 func TestEachCallCrashes(t *testing.T) {
-	if lost := crashes(t, func(*testDisk) {}); lost != "" {
-		t.Error(lost)
-	}
+	must.Equal(t, crashes(t, func(*testDisk) {}), "")
 }
 
 // TestCrashTestNotices checks that the method of TestEachCallCrashes detects a save without a sync.
@@ -308,9 +271,8 @@ func TestCrashTestNotices(t *testing.T) {
 		"file":      func(d *testDisk) { d.ignoreSync = true },
 		"directory": func(d *testDisk) { d.ignoreSyncDir = true },
 	} {
-		if lost := crashes(t, lie); lost == "" {
-			t.Errorf("%s not synced, and no loss was seen", name)
-		}
+		lost := crashes(t, lie)
+		must.True(t, lost != "", "%s not synced, and no loss was seen", name)
 	}
 }
 
@@ -530,20 +492,17 @@ func TestNextStart(t *testing.T) {
 	for want := uint64(1); want <= 3; want++ {
 		s := must.Get(Open(dir, 1))(t)
 		must.Get(s.SetAside())(t)
-		if got, err := s.NextStart(); err != nil || got != want {
-			t.Errorf("start %d, %v, want %d", got, err, want)
-		}
+		got, err := s.NextStart()
+		must.True(t, err == nil && got == want, "start %d, %v, want %d", got, err, want)
 		must.Do(t, s.Close())
 	}
-	if names, err := List(dir); err != nil || len(names) != 0 {
-		t.Error(names, err)
-	}
+	names, err := List(dir)
+	must.True(t, err == nil && len(names) == 0, "%v %v", names, err)
 	must.Do(t, os.WriteFile(filepath.Join(dir, startsName), []byte("x"), 0o644))
 	s := must.Get(Open(dir, 1))(t)
 	defer s.Close()
-	if n, err := s.NextStart(); err == nil {
-		t.Error(n)
-	}
+	n, err := s.NextStart()
+	must.True(t, err != nil, "%v", n)
 }
 
 // TestUnreadableIsReadAgain checks a checkpoint that temporarily cannot be read. It must not count as damaged. The next
@@ -562,9 +521,8 @@ func TestUnreadableIsReadAgain(t *testing.T) {
 	} {
 		n := 3 + i
 		must.Do(t, save(s, n))
-		if names, err := list(disk, "d"); err != nil || !slices.Equal(names, want) {
-			t.Errorf("after save %d: %v, %v, want %v", n, names, err, want)
-		}
+		names, err := list(disk, "d")
+		must.True(t, err == nil && slices.Equal(names, want), "after save %d: %v, %v, want %v", n, names, err, want)
 		disk.unreadable = ""
 	}
 }
@@ -576,9 +534,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	files := map[string]string{}
 	for _, e := range entries {
 		if e.IsDir() {
@@ -637,17 +593,13 @@ func TestLostDirectory(t *testing.T) {
 					act()
 					err = save(s, 2)
 				}
-				if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), dir) {
-					t.Errorf("the save: %v", err)
-				}
+				must.True(t, errors.Is(err, ErrLost) && strings.Contains(err.Error(), dir), "the save: %v", err)
 				for what, f := range map[string]func() error{
 					"another save":  func() error { return save(s, 3) },
 					"a start":       func() error { _, err := s.NextStart(); return err },
 					"setting aside": func() error { _, err := s.SetAside(); return err },
 				} {
-					if err := f(); !errors.Is(err, ErrLost) {
-						t.Errorf("%s: %v", what, err)
-					}
+					must.ErrorIs(t, f(), ErrLost, what)
 				}
 				after := contents(t, dir)
 				for _, files := range []map[string]string{before, after} { // files whose writing began before the loss
@@ -676,9 +628,8 @@ func TestDamagedDoNotCount(t *testing.T) {
 		}
 		s = openStore(t, dir, 3)
 		if loads {
-			if n, refused := loaded(t, s); n != 2 || len(refused) != 2 {
-				t.Fatalf("loaded %d, refused %v", n, refused)
-			}
+			n, refused := loaded(t, s)
+			must.Require(t, n == 2 && len(refused) == 2, "loaded %d, refused %v", n, refused)
 		}
 		for n, want := range [][]uint64{{5, 4, 3, 2, 1, 0}, {6, 5, 4, 3, 2}, {7, 6, 5}, {8, 7, 6}} {
 			must.Do(t, save(s, n+5))
@@ -687,9 +638,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 			for _, n := range want {
 				wanted = append(wanted, fileName(n))
 			}
-			if !slices.Equal(names, wanted) {
-				t.Errorf("loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
-			}
+			must.True(t, slices.Equal(names, wanted), "loaded before: %v; after save %d: %v, want %v", loads, n, names, wanted)
 		}
 	}
 }
@@ -719,9 +668,7 @@ func TestModes(t *testing.T) {
 			files++
 		}
 	}
-	if files != 4 {
-		t.Errorf("%d files", files)
-	}
+	must.True(t, files == 4, "%d files", files)
 	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
 	must.Do(t, errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)))
 	info := must.Get(os.Stat(model))(t)
@@ -746,24 +693,19 @@ func TestNumbersEnd(t *testing.T) {
 		s := openStore(t, dir, 3)
 		must.Do(t, os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600))
 		for n := range c.fit {
-			if err := save(s, n); err != nil {
-				t.Fatalf("save %d after %s: %v", n, c.last, err)
-			}
-			if got, _ := loaded(t, s); got != n {
-				t.Errorf("save %d after %s: loaded %d", n, c.last, got)
-			}
+			err := save(s, n)
+			must.Require(t, err == nil, "save %d after %s: %v", n, c.last, err)
+			got, _ := loaded(t, s)
+			must.True(t, got == n, "save %d after %s: loaded %d", n, c.last, got)
 		}
 		before := contents(t, dir)
-		if err := save(s, 9); err == nil || !strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) || !strings.Contains(err.Error(), "move it") {
-			t.Errorf("one too many after %s: %v", c.last, err)
-		}
+		err := save(s, 9)
+		must.True(t, err != nil && strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) && strings.Contains(err.Error(), "move it"), "one too many after %s: %v", c.last, err)
 		if after := contents(t, dir); !maps.Equal(after, before) {
 			t.Errorf("one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
 		}
 		s.Close()
-		if _, err := Open(dir, 3); err == nil || !strings.Contains(err.Error(), "move it") {
-			t.Errorf("a start after the last: %v", err)
-		}
+		must.ErrorContains(t, must.Err(Open(dir, 3)), "move it", "a start after the last")
 	}
 
 	s := openStore(t, t.TempDir(), 3)
@@ -771,12 +713,9 @@ func TestNumbersEnd(t *testing.T) {
 	for text, want := range map[string]uint64{"4294967293": 4294967294, "4294967294": 4294967295, "4294967295": 0, "9223372036854775807": 0, "18446744073709551616": 0, "-1": 0} {
 		must.Do(t, os.WriteFile(starts, []byte(text), 0o600))
 		n, err := s.NextStart()
-		if n != want || (err == nil) != (want > 0) {
-			t.Errorf("a start after %s: %d, %v", text, n, err)
-		}
-		if now, _ := os.ReadFile(starts); want == 0 && string(now) != text {
-			t.Errorf("a start after %s left %s", text, now)
-		}
+		must.True(t, n == want && (err == nil) == (want > 0), "a start after %s: %d, %v", text, n, err)
+		now, _ := os.ReadFile(starts)
+		must.True(t, want != 0 || string(now) == text, "a start after %s left %s", text, now)
 	}
 }
 
@@ -811,9 +750,8 @@ func TestInterruptedSetAside(t *testing.T) {
 		}) {
 			want = 3
 		}
-		if n, _ := loaded(t, must.Get(open(disk, "d", 4))(t)); n != want {
-			t.Errorf("interrupted at call %d: checkpoint %d is in use, want %d", crash, n, want)
-		}
+		n, _ := loaded(t, must.Get(open(disk, "d", 4))(t))
+		must.True(t, n == want, "interrupted at call %d: checkpoint %d is in use, want %d", crash, n, want)
 		if err == nil {
 			must.EqualSlices(t, synced.dirs, []string{aside, "d"}) // else a power failure could undo the moves
 			break

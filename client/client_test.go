@@ -13,6 +13,7 @@ import (
 	"blankout/app/served"
 	"blankout/client"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 const models = "../tests/testdata/format1/"
@@ -24,14 +25,8 @@ var events = []string{`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25
 func TestPredictionsEqualTheProgram(t *testing.T) {
 	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
 		path := models + name + ".blankout"
-		m, err := client.Open(t.Context(), path, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		inner, err := served.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(client.Open(t.Context(), path, client.Options{}))(t)
+		inner := must.Get(served.ReadFile(path))(t)
 		if m.Regression() || strings.Join(m.Classes(), " ") != "bad good" || m.Version() != inner.Version || m.Events() != inner.Events || !m.Published().Equal(inner.At) {
 			t.Errorf("%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
 		}
@@ -40,68 +35,39 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 			explain = 0
 		}
 		for _, e := range events {
-			got, err := m.Predict([]byte(e), explain)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := inner.Predict([]byte(e), explain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(m.Predict([]byte(e), explain))(t)
+			want := must.Get(inner.Predict([]byte(e), explain))(t)
 			a, _ := json.Marshal(got)
-			if b, _ := json.Marshal(want); !bytes.Equal(a, b) || got.OnlyUnseen != want.OnlyUnseen {
-				t.Errorf("%s: %s:\n got  %s\n want %s", name, e, a, b)
-			}
+			b, _ := json.Marshal(want)
+			must.True(t, bytes.Equal(a, b) && got.OnlyUnseen == want.OnlyUnseen, "%s: %s:\n got  %s\n want %s", name, e, a, b)
 		}
 	}
 }
 
 func TestErrors(t *testing.T) {
-	m, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"}))(t)
 	var refused *client.RefusedError
 	if _, err := m.Predict([]byte(`{"x":`), 0); !errors.As(err, &refused) || refused.Reason != "syntax" || refused.Detail == "" {
 		t.Errorf("a record cut short: %v", err)
 	}
-	if _, err := client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "guess"}); err == nil || !strings.Contains(err.Error(), `"guess": want one of`) {
-		t.Errorf("a policy that does not exist: %v", err)
-	}
-	if _, err := client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{}); err == nil || !strings.Contains(err.Error(), "kafka://HOST:PORT/TOPIC") {
-		t.Errorf("a topic without a name: %v", err)
-	}
-	if _, err := client.Open(t.Context(), "s3://", client.Options{}); err == nil || !strings.Contains(err.Error(), "s3://") {
-		t.Errorf("an object without a name: %v", err)
-	}
-	if _, err := client.Decode([]byte("no model")); err == nil {
-		t.Error("no model: no error")
-	}
+	must.ErrorContains(t, must.Err(client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "guess"})), `"guess": want one of`, "a policy that does not exist")
+	must.ErrorContains(t, must.Err(client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{})), "kafka://HOST:PORT/TOPIC", "a topic without a name")
+	must.ErrorContains(t, must.Err(client.Open(t.Context(), "s3://", client.Options{})), "s3://", "an object without a name")
+	must.Fails(t, must.Err(client.Decode([]byte("no model"))), "no model: no error")
 }
 
 // TestOutsideProgram checks that a program outside the module builds with the library by a replace directive, and
 // predicts.
 func TestOutsideProgram(t *testing.T) {
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(".."))(t)
 	dir := t.TempDir()
-	main, err := os.ReadFile("testdata/outside/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sums, err := os.ReadFile("../go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	main := must.Get(os.ReadFile("testdata/outside/main.go"))(t)
+	sums := must.Get(os.ReadFile("../go.sum"))(t)
 	for name, text := range map[string]string{
 		"main.go": string(main), "go.sum": string(sums),
 		"go.mod": "module example.org/outside\n\ngo 1.26\n\nrequire blankout v0.0.0\n\nreplace blankout => " + root + "\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	build := exec.Command("go", "build", "-mod=mod", "-o", "outside", ".")
 	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
@@ -111,12 +77,7 @@ func TestOutsideProgram(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	model, err := filepath.Abs(models + "checkpoint.blankout")
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := must.Get(filepath.Abs(models + "checkpoint.blankout"))(t)
 	out, err := exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte(`"class":"good"`)) || !bytes.Contains(out, []byte(`"explanation":[{"feature":`)) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	must.True(t, err == nil && bytes.Contains(out, []byte(`"class":"good"`)) && bytes.Contains(out, []byte(`"explanation":[{"feature":`)), "%v\n%s", err, out)
 }

@@ -24,9 +24,9 @@ import (
 // their values in [learner] and [record].
 type Challenger struct {
 	Name string `toml:"name"`
-	// Promote is "auto" if the challenger may take the lead without a request, otherwise "manual".
+	// Promote is "auto" if the challenger may become the leader without a request, otherwise "manual".
 	Promote string `toml:"promote"`
-	// Window is the number of records in each window of the comparison with the leading learner.
+	// Window is the number of records in each window of the comparison with the leader.
 	Window uint64 `toml:"window"`
 	online.Config
 	Drop    []string            `toml:"drop"`

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestChallengers(t *testing.T) {
@@ -40,13 +42,8 @@ class_weight = {y = 3.0}
 promote = "auto"
 window = 20_000
 `)
-	l, err := Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(l.Challengers) != 2 || l.Validate.Directory != "[[challenger]]\n" {
-		t.Fatalf("%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
-	}
+	l := must.Get(Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}}))(t)
+	must.Require(t, len(l.Challengers) == 2 && l.Validate.Directory == "[[challenger]]\n", "%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	big, two := l.Challengers[0], l.Challengers[1]
 	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||
 		!reflect.DeepEqual(big.Crosses, [][2]string{{"p", "q"}, {"[[challenger]]", "r"}}) || !slices.Equal(big.Drop, []string{"a", "b"}) ||
@@ -60,28 +57,23 @@ window = 20_000
 	if l.Learner.C != 2 || l.Learner.LearningRate != 0 || !slices.Equal(l.Record.Drop, []string{"a", "b"}) || !reflect.DeepEqual(l.Learner.ClassWeight, map[string]float64{"x": 2}) || len(l.Record.Groups) != 1 {
 		t.Errorf("the sections have become %+v, %+v", l.Learner, l.Record)
 	}
-	if r, own := two.RecordOf(l.Record); !own || !slices.Equal(r.Drop, []string{"c"}) || len(r.Groups) != 1 {
-		t.Errorf("two reads records as %+v, its own: %v", r, own)
-	}
+	r, own := two.RecordOf(l.Record)
+	must.True(t, own && slices.Equal(r.Drop, []string{"c"}) && len(r.Groups) == 1, "two reads records as %+v, its own: %v", r, own)
 	same := two
 	if same.Drop = []string{"a", "b"}; same.Drop != nil {
-		if _, own := same.RecordOf(l.Record); own {
-			t.Error("the record keys of the section are its own")
-		}
+		_, own := same.RecordOf(l.Record)
+		must.True(t, !own, "the record keys of the section are its own")
 	}
 	var shown bytes.Buffer
-	if err := l.Show(&shown); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Show(&shown))
 	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + "\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + "\n", "learning_rate = 0.25 # --set\n"} {
 		if !strings.Contains(shown.String(), line) {
 			t.Errorf("%q is not shown in\n%s", line, shown.String())
 		}
 	}
 	values, err := l.Values()
-	if v := values["challenger.two.window"]; err != nil || v.Value != int64(20_000) || v.Origin != file {
-		t.Errorf("%+v, %v", v, err)
-	}
+	v := values["challenger.two.window"]
+	must.True(t, err == nil && v.Value == int64(20_000) && v.Origin == file, "%+v, %v", v, err)
 	if !slices.Contains(l.Given(), "challenger.two.learning_rate") {
 		t.Errorf("given is %q", l.Given())
 	}
@@ -119,9 +111,8 @@ func TestChallengersThatAreRefused(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "f.toml")
 			write(t, file, x.file)
 			_, err := Load(Source{File: file, Env: x.env, Flags: x.flags})
-			if want := strings.ReplaceAll(x.want, "FILE", file); err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("got  %v\nwant %s", err, want)
-			}
+			want := strings.ReplaceAll(x.want, "FILE", file)
+			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
 	if _, err := Load(Source{File: func() string {

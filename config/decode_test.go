@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"blankout/internal/must"
 )
 
 // sample has a key of every type that sections have.
@@ -66,15 +68,11 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := decodeFile(placeIn("f.toml"), tt.text, new(sample))
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if got := err.Error(); got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-			if got := err.Error(); strings.ContainsAny(got, "QZXJWV") || strings.Contains(got, "1234") || strings.Contains(got, "2026") {
-				t.Errorf("%s tells of the value", got)
-			}
+			must.Require(t, err != nil, "no error")
+			got := err.Error()
+			must.True(t, got == tt.want || strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want), "got  %s\nwant %s", got, tt.want)
+			got = err.Error()
+			must.True(t, !strings.ContainsAny(got, "QZXJWV") && !strings.Contains(got, "1234") && !strings.Contains(got, "2026"), "%s tells of the value", got)
 		})
 	}
 }
@@ -82,12 +80,8 @@ func TestDecodeReportsPlaceAndNearestName(t *testing.T) {
 func TestDecodeKeepsWhatIsNotNamed(t *testing.T) {
 	var c sample
 	c.Learner.Noise, c.Learner.Eta = "auto", 0.1
-	if err := decodeFile(placeIn("f.toml"), "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c); err != nil {
-		t.Fatal(err)
-	}
-	if c.Learner.Noise != "auto" || c.Learner.Eta != 0 || c.Learner.Wait != 2*time.Second {
-		t.Errorf("got %+v", c.Learner)
-	}
+	must.Do(t, decodeFile(placeIn("f.toml"), "[learner]\nlearning_rate = 0.0\nwait = '2s'", &c))
+	must.True(t, c.Learner.Noise == "auto" && c.Learner.Eta == 0 && c.Learner.Wait == 2*time.Second, "got %+v", c.Learner)
 }
 
 func TestSet(t *testing.T) {
@@ -123,9 +117,7 @@ func TestSet(t *testing.T) {
 				got = k.String() + " = " + format(k)
 			}
 		}
-		if got != tt.want && !(strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want)) {
-			t.Errorf("%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
-		}
+		must.True(t, got == tt.want || strings.HasSuffix(tt.want, ": ") && strings.HasPrefix(got, tt.want), "%s set to %q: %s, want %s", tt.key, tt.text, got, tt.want)
 	}
 }
 
@@ -133,18 +125,15 @@ func TestSet(t *testing.T) {
 // an environment variable may be a secret and must be used unchanged.
 func TestQuotedFlags(t *testing.T) {
 	for value, want := range map[string]string{`";"`: ";", `;`: ";", `"\t"`: "\t", `'|'`: "|"} {
-		if l, err := Load(Source{Flags: []string{"record.separator=" + value}}); err != nil || l.Record.Separator != want {
-			t.Errorf("%s: %v", value, err)
-		}
+		l, err := Load(Source{Flags: []string{"record.separator=" + value}})
+		must.True(t, err == nil && l.Record.Separator == want, "%s: %v", value, err)
 	}
 	for value, want := range map[string]string{`"a"b"`: `"a"b"`, `"a`: `"a`, `"`: `"`, `""`: ""} {
-		if l, err := Load(Source{Flags: []string{"record.label=" + value}}); err != nil || l.Record.Label != want {
-			t.Errorf("%s: %v", value, err)
-		}
+		l, err := Load(Source{Flags: []string{"record.label=" + value}})
+		must.True(t, err == nil && l.Record.Label == want, "%s: %v", value, err)
 	}
-	if l, err := Load(Source{Env: []string{`BLANKOUT_RECORD_LABEL="a"`}}); err != nil || l.Record.Label != `"a"` {
-		t.Errorf("the environment: %v", err)
-	}
+	l, err := Load(Source{Env: []string{`BLANKOUT_RECORD_LABEL="a"`}})
+	must.True(t, err == nil && l.Record.Label == `"a"`, "the environment: %v", err)
 }
 
 func TestKeysAndEnvironment(t *testing.T) {
@@ -156,16 +145,12 @@ func TestKeysAndEnvironment(t *testing.T) {
 	want := "BLANKOUT_KAFKA_BROKERS BLANKOUT_KAFKA_PASSWORD_FILE BLANKOUT_KAFKA_TLS_CA BLANKOUT_LEARNER_NOISE " +
 		"BLANKOUT_LEARNER_LEARNING_RATE BLANKOUT_LEARNER_BITS BLANKOUT_LEARNER_WAIT BLANKOUT_LEARNER_FLAG BLANKOUT_LEARNER_PARTITIONS " +
 		"BLANKOUT_LEARNER_PAIRS BLANKOUT_LEARNER_GROUPS"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	must.True(t, got == want, "got  %s\nwant %s", got, want)
 }
 
 func TestLineOf(t *testing.T) {
 	text := "# [a]\n# x = 1\n[a]\ny = '''\nx = 2\n'''\nx = 3\n[b.c]\nz = {d = 1}\n"
 	for k, want := range map[string]int{"a.x": 7, "b.c.z.d": 9, "a": 3, "a.q": 0} {
-		if got := lineOf(text, toml.Key(strings.Split(k, "."))); got != want {
-			t.Errorf("%s is on line %d, want %d", k, got, want)
-		}
+		must.Equal(t, lineOf(text, toml.Key(strings.Split(k, "."))), want, k, "is on line")
 	}
 }

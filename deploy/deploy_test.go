@@ -21,6 +21,7 @@ import (
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/serve"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -28,33 +29,20 @@ import (
 
 // TestMetricsExist checks that dashboards and alerts use only metrics that the program exports.
 func TestMetricsExist(t *testing.T) {
-	table, err := os.ReadFile("../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(os.ReadFile("../docs/reference.md"))(t)
 	name := regexp.MustCompile(`\bblankout_[a-z0-9_]+\b`)
 	for _, file := range []string{"grafana/dashboards/blankout.json", "prometheus/alerts.yml", "prometheus/alerts_test.yml"} {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		found := name.FindAllString(string(data), -1)
-		if len(found) < 5 {
-			t.Errorf("%s names %d metrics", file, len(found))
-		}
+		must.True(t, len(found) >= 5, "%s names %d metrics", file, len(found))
 		for _, metric := range found {
-			if !bytes.Contains(table, []byte("`"+metric+"`")) {
-				t.Errorf("%s: there is no metric %s", file, metric)
-			}
+			must.True(t, bytes.Contains(table, []byte("`"+metric+"`")), "%s: there is no metric %s", file, metric)
 		}
 	}
 }
 
 func TestDashboard(t *testing.T) {
-	data, err := os.ReadFile("grafana/dashboards/blankout.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("grafana/dashboards/blankout.json"))(t)
 	var d struct {
 		Title  string
 		Panels []struct {
@@ -64,20 +52,14 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &d))
 	taken := map[[2]int]string{}
 	for _, p := range d.Panels {
-		if len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
-			t.Errorf("%+v", p)
-		}
+		must.True(t, len(p.Targets) != 0 && p.GridPos.X+p.GridPos.W <= 24, "%+v", p)
 		for x := range p.GridPos.W {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				if taken[at] != "" {
-					t.Fatalf("%s lies over %s", p.Title, taken[at])
-				}
+				must.Require(t, taken[at] == "", "%s lies over %s", p.Title, taken[at])
 				taken[at] = p.Title
 			}
 		}
@@ -87,29 +69,20 @@ func TestDashboard(t *testing.T) {
 // composed returns the configuration, with the environment variables that the containers set.
 func composed(t *testing.T) *config.Loaded {
 	t.Helper()
-	compose, err := os.ReadFile("docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	compose := must.Get(os.ReadFile("docker-compose.yml"))(t)
 	var env []string
 	for _, m := range regexp.MustCompile(`(?m)^ +(BLANKOUT_[A-Z_]+): "?([^"\n]+)"?$`).FindAllStringSubmatch(string(compose), -1) {
 		env = append(env, m[1]+"="+m[2])
 	}
-	l, err := config.Load(config.Source{File: "blankout.toml", Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(env) < 3 {
-		t.Errorf("%v: the containers set more", env)
-	}
+	l := must.Get(config.Load(config.Source{File: "blankout.toml", Env: env}))(t)
+	must.True(t, len(env) >= 3, "%v: the containers set more", env)
 	return l
 }
 
 // TestConfiguration checks that the configuration is valid with the environment variables of the containers.
 func TestConfiguration(t *testing.T) {
-	if l := composed(t); l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
-		t.Errorf("%+v", l.HTTP)
-	}
+	l := composed(t)
+	must.True(t, l.HTTP.Address == "0.0.0.0:8642" && l.HTTP.Public, "%+v", l.HTTP)
 }
 
 // TestRebinding checks that the learner of the containers responds to other containers and to this machine. It must not
@@ -117,22 +90,13 @@ func TestConfiguration(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	c := composed(t).HTTP.Config
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(serve.Start(c, serve.Service{}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	defer http.DefaultClient.CloseIdleConnections()
 	for host, want := range map[string]int{"blankout:8642": 200, "127.0.0.1:8642": 200, "localhost:8642": 200, "evil.example:8642": 421} {
-		request, err := http.NewRequest("GET", server.URL()+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequest("GET", server.URL()+"/metrics", nil))(t)
 		request.Host = host
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", host, response.Status)
@@ -143,28 +107,17 @@ func TestRebinding(t *testing.T) {
 // TestDockerfile checks that every image is named by tag and digest. The linker flags of the Dockerfile must set the
 // version that the program reports.
 func TestDockerfile(t *testing.T) {
-	text, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	compose, err := os.ReadFile("docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("Dockerfile"))(t)
+	compose := must.Get(os.ReadFile("docker-compose.yml"))(t)
 	named := regexp.MustCompile(`(?m)^(?:FROM|ARG GO_IMAGE=| +image:) *(\S+)`).FindAllStringSubmatch(string(text)+string(compose), -1)
-	if len(named) != 6 {
-		t.Errorf("%d images, want 6: %q", len(named), named)
-	}
+	must.True(t, len(named) == 6, "%d images, want 6: %q", len(named), named)
 	pinned := regexp.MustCompile(`^[a-z/]+:v?[0-9]+\.[0-9]+\.[0-9]+@sha256:[0-9a-f]{64}$`)
 	for _, m := range named {
-		if image := m[1]; image != "scratch" && image != "${GO_IMAGE}" && !pinned.MatchString(image) {
-			t.Errorf("image %s: no tag with a digest", image)
-		}
+		image := m[1]
+		must.True(t, image == "scratch" || image == "${GO_IMAGE}" || pinned.MatchString(image), "image %s: no tag with a digest", image)
 	}
 	flags := regexp.MustCompile(`-ldflags="([^"]+)"`).FindStringSubmatch(string(text))
-	if flags == nil || !strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`) {
-		t.Fatalf("no flags or revision:\n%s", text)
-	}
+	must.Require(t, flags != nil && strings.Contains(string(text), `org.opencontainers.image.revision="${REVISION}"`), "no flags or revision:\n%s", text)
 	const revision = "0123456789abcdef0123456789abcdef01234567"
 	program := filepath.Join(t.TempDir(), "blankout")
 	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+strings.ReplaceAll(flags[1], "${REVISION}", revision), "-o", program, "../cmd/blankout")
@@ -175,24 +128,18 @@ func TestDockerfile(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	out, err := exec.Command(program, "version").Output()
-	if err != nil || !strings.Contains(string(out), revision) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	must.True(t, err == nil && strings.Contains(string(out), revision), "%v\n%s", err, out)
 }
 
 // TestExamples checks that every event of every example can be decoded.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("examples/*")
-	if err != nil || len(files) != 4 {
-		t.Fatal(files, err)
-	}
+	must.Require(t, err == nil && len(files) == 4, "%v %v", files, err)
 	for _, file := range files {
 		recordConfig := record.DefaultConfig()
 		schema := recordConfig.Schema()
 		source, err := stream.OpenFile(file, recordConfig, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var b event.Batch
 		n := 0
 		for err = source.Next(context.Background(), &b); err == nil; err = source.Next(context.Background(), &b) {
@@ -203,9 +150,7 @@ func TestExamples(t *testing.T) {
 				n++
 			}
 		}
-		if !errors.Is(err, io.EOF) || n < 2 || len(schema.Classes) != 2 {
-			t.Errorf("%s: %d events, classes %q, %v", file, n, schema.Classes, err)
-		}
+		must.True(t, errors.Is(err, io.EOF) && n >= 2 && len(schema.Classes) == 2, "%s: %d events, classes %q, %v", file, n, schema.Classes, err)
 		source.Close()
 	}
 }
@@ -213,28 +158,16 @@ func TestExamples(t *testing.T) {
 // TestUnitMemory checks that the systemd unit limits the program's memory, and that GOMEMLIMIT is below that limit.
 // (TestUnitRestarts in ../tests checks after which exit codes the unit restarts the program.)
 func TestUnitMemory(t *testing.T) {
-	text, err := os.ReadFile("blankout.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("blankout.service"))(t)
 	bytes := func(pattern string) uint64 {
 		m := regexp.MustCompile(`(?m)^` + pattern + `$`).FindSubmatch(text)
-		if m == nil {
-			t.Fatalf("no line %s", pattern)
-		}
-		n, err := humanize.ParseBytes(string(m[1]) + "iB") // systemd's G is 2^30, like Go's GiB
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Require(t, m != nil, "no line %s", pattern)
+		n := must.Get(humanize.ParseBytes(string(m[1]) + "iB"))(t) // systemd's G is 2^30, like Go's GiB
 		return n
 	}
 	most, limit := bytes(`MemoryMax=(\d+[MG])`), bytes(`Environment=GOMEMLIMIT=(\d+[MG])iB`)
-	if limit >= most || limit < most/2 {
-		t.Errorf("GOMEMLIMIT is %d, MemoryMax %d", limit, most)
-	}
-	if !regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(text) {
-		t.Error("a core dump would hold secrets and events")
-	}
+	must.True(t, limit < most && limit >= most/2, "GOMEMLIMIT is %d, MemoryMax %d", limit, most)
+	must.True(t, regexp.MustCompile(`(?m)^LimitCORE=0$`).Match(text), "a core dump would hold secrets and events")
 }
 
 // TestByTheirReaders checks configuration files of other programs with these programs, if they are installed.
@@ -250,9 +183,8 @@ func TestByTheirReaders(t *testing.T) {
 			if _, err := exec.LookPath(words[0]); err != nil {
 				t.Skipf("no %s here", words[0])
 			}
-			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+			must.True(t, err == nil, "%v\n%s", err, out)
 		})
 	}
 }

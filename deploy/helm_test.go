@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"blankout/internal/must"
 )
 
 // helm runs helm on the chart and returns its output. If helm is not installed the test is skipped, or fails if
@@ -30,9 +32,7 @@ func helm(t *testing.T, args ...string) []byte {
 	var said bytes.Buffer
 	command.Stderr = &said
 	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("helm %q: %v\n%s%s", args, err, out, &said)
-	}
+	must.Require(t, err == nil, "helm %q: %v\n%s%s", args, err, out, &said)
 	return out
 }
 
@@ -75,17 +75,12 @@ func TestHelm(t *testing.T) {
 	rendered := objects(t, helm(t, "template", "--kube-version", "1.36.0", "blankout", "helm/blankout", "--set", "followers.replicas=2"))
 	plain := map[string]any{}
 	for _, name := range []string{"learner", "followers"} {
-		text, err := os.ReadFile("kubernetes/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("kubernetes/" + name + ".yaml"))(t)
 		for id, object := range objects(t, text) {
 			plain[id] = object
 		}
 	}
-	if len(rendered) != len(plain) {
-		t.Errorf("%d objects, the manifests have %d", len(rendered), len(plain))
-	}
+	must.True(t, len(rendered) == len(plain), "%d objects, the manifests have %d", len(rendered), len(plain))
 	for id, want := range plain {
 		if got := rendered[id]; !reflect.DeepEqual(got, want) {
 			a, _ := json.Marshal(got)
@@ -107,19 +102,15 @@ func TestHelmSettings(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{"ConfigMap fraud", "ConfigMap fraud-followers", "Deployment fraud-predict", "PodDisruptionBudget fraud-predict", "Service fraud", "Service fraud-predict", "StatefulSet fraud"}
-	if !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	must.True(t, slices.Equal(names, want), "%q, want %q", names, want)
 	for what, n := range map[string]int{
 		`hosts = ["fraud", "fraud-0.fraud"]`: 1, `model = "http://fraud-0.fraud:8642"`: 1, "storageClassName: \"fast\"": 1, "storage: \"20Gi\"": 1,
 		"replicas: 3": 1, `secretRef: {name: "aws"}`: 2, `image: "registry.example.com/blankout@sha256:0"`: 2, "{{": 0,
 	} {
-		if got := strings.Count(string(text), what); got != n {
-			t.Errorf("%d times %q, want %d", got, what, n)
-		}
+		got := strings.Count(string(text), what)
+		must.True(t, got == n, "%d times %q, want %d", got, what, n)
 	}
 	// The chart has only the learner if there are no followers.
-	if alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout")); len(alone) != 3 {
-		t.Errorf("%d objects", len(alone))
-	}
+	alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout"))
+	must.True(t, len(alone) == 3, "%d objects", len(alone))
 }

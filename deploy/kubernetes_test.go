@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"blankout/config"
+	"blankout/internal/must"
 )
 
 // manifest holds the fields of a manifest that these tests check. Other kinds have their own fields in Spec.
@@ -50,10 +51,7 @@ type manifest struct {
 // that they refer to. They reject unknown fields and have no descriptions.
 func schemas(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	s, err := jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json"))(t)
 	return s
 }
 
@@ -66,21 +64,13 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(value))(t)
+		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 		if err := check(again); err != nil {
 			t.Error(err)
 		}
 		var m manifest
-		if err := json.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &m))
 		list = append(list, m)
 	}
 }
@@ -90,17 +80,13 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 // be below the memory limit, and selectors must select the pods.
 func TestKubernetes(t *testing.T) {
 	files, err := filepath.Glob("kubernetes/*.yaml")
-	if err != nil || len(files) != 3 {
-		t.Fatal(files, err)
-	}
+	must.Require(t, err == nil && len(files) == 3, "%v %v", files, err)
 	published := schemas(t)
 	names := map[string]string{}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			configs, pods := map[string]*config.Loaded{}, 0
 			list := readManifests(t, text, published.Validate)
 			for _, m := range list {
@@ -111,12 +97,9 @@ func TestKubernetes(t *testing.T) {
 				}
 				if m.Kind == "ConfigMap" {
 					path := filepath.Join(t.TempDir(), "blankout.toml")
-					if err := os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600); err != nil {
-						t.Fatal(err)
-					}
-					if configs[m.Metadata.Name], err = config.Load(config.Source{File: path}); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600))
+					configs[m.Metadata.Name], err = config.Load(config.Source{File: path})
+					must.Require(t, err == nil, "%v", err)
 				}
 			}
 			for _, m := range list {
@@ -131,26 +114,17 @@ func TestKubernetes(t *testing.T) {
 					t.Fatalf("there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
 				}
 				_, port, err := net.SplitHostPort(loaded.HTTP.Address)
-				if err != nil || fmt.Sprint(c.Ports[0].ContainerPort) != port {
-					t.Errorf("%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
-				}
-				if c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
-					t.Errorf("%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
-				}
-				if grace := time.Duration(spec.Grace) * time.Second; grace <= loaded.Checkpoint.ShutdownTimeout {
-					t.Errorf("%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
-				}
+				must.True(t, err == nil && fmt.Sprint(c.Ports[0].ContainerPort) == port, "%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
+				must.True(t, c.LivenessProbe.HTTPGet.Path == "/healthz" && c.ReadinessProbe.HTTPGet.Path == "/readyz", "%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
+				grace := time.Duration(spec.Grace) * time.Second
+				must.True(t, grace > loaded.Checkpoint.ShutdownTimeout, "%s: killed after %v, it may take %v to stop", m.Metadata.Name, grace, loaded.Checkpoint.ShutdownTimeout)
 				limit, err := humanize.ParseBytes(c.Resources.Limits["memory"] + "B")
 				soft := uint64(0)
 				if err == nil && c.Env[0].Name == "GOMEMLIMIT" {
 					soft, err = humanize.ParseBytes(c.Env[0].Value)
 				}
-				if err != nil || soft >= limit || soft < limit/2 {
-					t.Errorf("%s: GOMEMLIMIT %d of %d: %v", m.Metadata.Name, soft, limit, err)
-				}
-				if !strings.HasPrefix(strings.Join(c.Args, " "), "run ") || c.Args[len(c.Args)-1] != "/etc/blankout/blankout.toml" {
-					t.Errorf("%q", c.Args)
-				}
+				must.True(t, err == nil && soft < limit && soft >= limit/2, "%s: GOMEMLIMIT %d of %d: %v", m.Metadata.Name, soft, limit, err)
+				must.True(t, strings.HasPrefix(strings.Join(c.Args, " "), "run ") && c.Args[len(c.Args)-1] == "/etc/blankout/blankout.toml", "%q", c.Args)
 				labels := fmt.Sprint(m.Spec.Template.Metadata.Labels)
 				for _, other := range list {
 					if other.Spec.Selector == nil {
@@ -160,34 +134,25 @@ func TestKubernetes(t *testing.T) {
 					if matched, ok := selector["matchLabels"].(map[string]any); ok {
 						selector = matched
 					}
-					if fmt.Sprint(selector) != labels {
-						t.Errorf("%s %s selects %v, the pods are %s", other.Kind, other.Metadata.Name, selector, labels)
-					}
+					must.True(t, fmt.Sprint(selector) == labels, "%s %s selects %v, the pods are %s", other.Kind, other.Metadata.Name, selector, labels)
 				}
 				switch {
 				case m.Kind == "StatefulSet" && loaded.Group.Name != "":
-					if !loaded.Checkpoint.Objects() || loaded.DeadLetter.Topic == "" {
-						t.Errorf("members of a group have checkpoints in %s", loaded.Checkpoint.Directory)
-					}
+					must.True(t, loaded.Checkpoint.Objects() && loaded.DeadLetter.Topic != "", "members of a group have checkpoints in %s", loaded.Checkpoint.Directory)
 				case m.Kind == "StatefulSet" && (m.Spec.Replicas != 1 || loaded.Checkpoint.Directory != "/data/checkpoints"):
 					t.Errorf("%d learners of %s", m.Spec.Replicas, loaded.Checkpoint.Directory)
 				case m.Kind == "Deployment" && loaded.Predict.Model == "":
 					t.Errorf("%s: several learners that know nothing of each other", m.Metadata.Name)
 				}
 			}
-			if pods != 1 {
-				t.Errorf("%d kinds of pods", pods)
-			}
+			must.True(t, pods == 1, "%d kinds of pods", pods)
 		})
 	}
 }
 
 // TestKubernetesSchemas checks that the schemas reject a misspelled field and a value of the wrong type.
 func TestKubernetesSchemas(t *testing.T) {
-	text, err := os.ReadFile("kubernetes/learner.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("kubernetes/learner.yaml"))(t)
 	published := schemas(t)
 	for _, change := range [][2]string{{"terminationGracePeriodSeconds: 20", "terminationGraceSeconds: 20"}, {"replicas: 1", "replicas: one"}, {"serviceName: blankout", "service: blankout"}, {"{name: http, containerPort", "{name: http, hostsPort: 1, containerPort"}} {
 		wrong := 0
@@ -200,14 +165,8 @@ func TestKubernetesSchemas(t *testing.T) {
 			if err := d.Decode(&value); err != nil {
 				break
 			}
-			data, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(json.Marshal(value))(t)
+			again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 			if published.Validate(again) != nil {
 				wrong++
 			}

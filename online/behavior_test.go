@@ -12,6 +12,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -25,12 +26,9 @@ func TestRenamedLabels(t *testing.T) {
 		plain, renamed := newRun(t, s, 31), newRun(t, s, 31)
 		renamed.feed.labels = func(class int) string { return fmt.Sprintf("%q", []string{"zebra", "ape", "gnu"}[class]) }
 		alike(t, s.String()+": renamed classes", 800, plain, renamed, 0)
-		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
-			t.Errorf("%v: %+v, renamed %+v", s, a, b)
-		}
-		if len(renamed.schema.Classes) != s.classes || slices.Contains(renamed.schema.Classes, "c0") {
-			t.Errorf("%v: classes %q", s, renamed.schema.Classes)
-		}
+		a, b := plain.Report().Total, renamed.Report().Total
+		must.True(t, a == b, "%v: %+v, renamed %+v", s, a, b)
+		must.True(t, len(renamed.schema.Classes) == s.classes && !slices.Contains(renamed.schema.Classes, "c0"), "%v: classes %q", s, renamed.schema.Classes)
 	}
 	// The classes are configured in advance, in both orders.
 	s := usual()[0]
@@ -44,9 +42,8 @@ func TestRenamedLabels(t *testing.T) {
 	}
 	for i := range 800 {
 		a, b := runs[0].step(), runs[1].step()
-		if b[0] = -b[0]; !near(a, b, 1e-6) {
-			t.Fatalf("event %d: score %v, of exchanged classes %v", i, a, b)
-		}
+		b[0] = -b[0]
+		must.Require(t, near(a, b, 1e-6), "event %d: score %v, of exchanged classes %v", i, a, b)
 	}
 }
 
@@ -130,17 +127,14 @@ func TestMeasures(t *testing.T) {
 		if math.Abs(got.Total.Weight-x.weight) > 1e-9 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 || math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
 			t.Errorf("%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
 		}
-		if got.Events != 500 || got.Labeled() != 500 || !slices.Equal(got.Classes, met) {
-			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
-		}
+		must.True(t, got.Events == 500 && got.Labeled() == 500 && slices.Equal(got.Classes, met), "%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		if s.classes == 2 {
 			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the tolerance is needed because the learner computes the AUC from bins of scores
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 			}
 		}
-		if sum := got.Summary(); math.Abs(*sum.Error-100*x.wrong/x.weight) > 1e-9 {
-			t.Errorf("%v: summary %v", s, *sum.Error)
-		}
+		sum := got.Summary()
+		must.True(t, math.Abs(*sum.Error-100*x.wrong/x.weight) <= 1e-9, "%v: summary %v", s, *sum.Error)
 	}
 }
 
@@ -250,9 +244,8 @@ func TestDelayed(t *testing.T) {
 		}
 		delayed(later, 300, 0, func(*event.Example, []float64) {})
 		e := plain.next()
-		if a, b := plain.scores(e), later.scores(e); !near(a, b, 1e-9) {
-			t.Errorf("%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
-		}
+		a, b := plain.scores(e), later.scores(e)
+		must.True(t, near(a, b, 1e-9), "%v: predicted %v, with labels that come at once as later ones %v", s, a, b)
 	}
 }
 
@@ -284,9 +277,7 @@ func TestTargetUnit(t *testing.T) {
 			for i := range told[1] {
 				told[1][i] /= unit
 			}
-			if !near(told[0], told[1], tolerance) {
-				t.Errorf("%v: with delayed labels targets times %v are not predicted times that", s, unit)
-			}
+			must.True(t, near(told[0], told[1], tolerance), "%v: with delayed labels targets times %v are not predicted times that", s, unit)
 		}
 	}
 }
@@ -365,9 +356,7 @@ func TestHugeDimension(t *testing.T) {
 				t.Errorf("%s: %d refused, %d rows, error %v", optimizer, got.Refused, got.Rows, got.Total.Error())
 			}
 		}
-		if !sameScores(all[0], all[1]) {
-			t.Errorf("%s: other numbers of columns give other scores", optimizer)
-		}
+		must.True(t, sameScores(all[0], all[1]), "%s: other numbers of columns give other scores", optimizer)
 	}
 }
 
@@ -388,14 +377,11 @@ func TestUnseenColumns(t *testing.T) {
 			want := l.scores(e)
 			more := clone(e)
 			more.Features.Index, more.Features.Value = append(more.Features.Index, 5000, 1<<31), append(more.Features.Value, 3, -7)
-			if got := l.scores(more); !sameScores(got, want) {
-				t.Fatalf("%s: scores %v, with columns never seen %v", optimizer, want, got)
-			}
+			got := l.scores(more)
+			must.Require(t, sameScores(got, want), "%s: scores %v, with columns never seen %v", optimizer, want, got)
 		}
 		none := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1})
 		alone := l.scores(&event.Example{Label: event.Unlabeled, Weight: 1, Features: event.Vec{Index: []uint32{7777}, Value: []float64{1}}})
-		if !sameScores(none, alone) || model.Predict(none) < 0 || l.Report().Rows != before {
-			t.Errorf("%s: %v without columns, %v with one never seen", optimizer, none, alone)
-		}
+		must.True(t, sameScores(none, alone) && model.Predict(none) >= 0 && l.Report().Rows == before, "%s: %v without columns, %v with one never seen", optimizer, none, alone)
 	}
 }

@@ -45,9 +45,8 @@ func TestTable(t *testing.T) {
 				x := plain.feed.next()
 				e := plain.in.event(x)
 				scores := slices.Clone(plain.learn(e))
-				if again := restarted.step(); !sameScores(scores, again) {
-					t.Fatalf("event %d: scores %v, after a restart %v", i, scores, again)
-				}
+				again := restarted.step()
+				must.Require(t, sameScores(scores, again), "event %d: scores %v, after a restart %v", i, scores, again)
 				e = watched.next()
 				if i > 100 && i%10 == 0 {
 					watched.look(others, e)
@@ -55,13 +54,10 @@ func TestTable(t *testing.T) {
 				if i == 123 || i == 257 {
 					watched.ignored(e)
 				}
-				if again := watched.learn(e); !sameScores(scores, again) {
-					t.Fatalf("event %d: scores %v, if the learner is looked at %v", i, scores, again)
-				}
+				again = watched.learn(e)
+				must.Require(t, sameScores(scores, again), "event %d: scores %v, if the learner is looked at %v", i, scores, again)
 				for _, f := range scores {
-					if f-f != 0 {
-						t.Fatalf("event %d: score %v", i, f)
-					}
+					must.Require(t, f-f == 0, "event %d: score %v", i, f)
 				}
 			}
 			want := plain.blocks()
@@ -311,9 +307,7 @@ func TestFieldOrder(t *testing.T) {
 					order = nil
 				}
 				p, q := slices.Clone(a.learn(a.in.event(x))), slices.Clone(b.learn(b.in.decode(y.json(order))))
-				if !sameScores(p, q) {
-					t.Fatalf("event %d: scores %v, in another order %v", i, p, q)
-				}
+				must.Require(t, sameScores(p, q), "event %d: scores %v, in another order %v", i, p, q)
 			}
 		})
 	}
@@ -339,9 +333,8 @@ func TestUnlabeled(t *testing.T) {
 			x.label = ""
 			r.learn(r.in.event(x))
 		}
-		if got := r.scores(test); !sameScores(got, want) {
-			t.Errorf("standardize = %q: unlabeled events moved a prediction from %v to %v", mode, want, got)
-		}
+		got := r.scores(test)
+		must.True(t, sameScores(got, want), "standardize = %q: unlabeled events moved a prediction from %v to %v", mode, want, got)
 	}
 	for _, weight := range []float64{0, 1} {
 		c := online.DefaultConfig()
@@ -363,29 +356,22 @@ func TestUnlabeled(t *testing.T) {
 			x := others.next()
 			x.label = ""
 			e := with.in.event(x)
-			if e.Label != event.Unlabeled {
-				t.Fatal("an event without a label has one")
-			}
-			if scores := with.learn(e); scores == nil {
-				t.Fatal("an unlabeled event is refused")
-			}
+			must.Require(t, e.Label == event.Unlabeled, "an event without a label has one")
+			scores := with.learn(e)
+			must.Require(t, scores != nil, "an unlabeled event is refused")
 		}
 		if a, b := with.scores(test), without.scores(test); !sameScores(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
 		}
 		a, b := with.Report(), without.Report()
-		if a.Unlabeled != 100 || a.Events != 300 || a.Total != b.Total || b.Unlabeled != 0 {
-			t.Errorf("%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
-		}
+		must.True(t, a.Unlabeled == 100 && a.Events == 300 && a.Total == b.Total && b.Unlabeled == 0, "%d of %d events are unlabeled; totals %+v, without them %+v", a.Unlabeled, a.Events, a.Total, b.Total)
 		before := with.scores(test)[0]
 		e := with.in.event(with.feed.next())
 		without.feed.next()
 		with.learn(e)
 		without.learn(e)
 		moved, plain := math.Abs(with.scores(test)[0]-before), math.Abs(without.scores(test)[0]-before)
-		if weight == 0 && moved != plain || weight == 1 && !(moved < plain) {
-			t.Errorf("weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
-		}
+		must.True(t, (weight != 0 || moved == plain) && (weight != 1 || moved < plain), "weight %v: a step of %v after unlabeled events, of %v without", weight, moved, plain)
 	}
 }
 
@@ -468,9 +454,8 @@ func TestDamagedStates(t *testing.T) {
 		}
 		whole, restored := blocksOf(t, l), restart(t, c, l)
 		sameState(t, "restored", whole, blocksOf(t, restored))
-		if by := restored.Report().RefusedBy; by[event.ReasonLabel].Count != 1 {
-			t.Errorf("refused, restored: %v", by)
-		}
+		by := restored.Report().RefusedBy
+		must.True(t, by[event.ReasonLabel].Count == 1, "refused, restored: %v", by)
 		for i, b := range whole {
 			if b.Name == "summary" || b.Name == health.BlockHealth {
 				continue // a Learner does not read these reports
@@ -512,16 +497,12 @@ func TestGroupExpertsRestore(t *testing.T) {
 		l.same(t, fmt.Sprint(classes, " classes"))
 		blocks := blocksOf(t, l.Learner)
 		c.ExpectedMissingGroups = 0.6
-		if _, err := online.Restore(c, blocks); err != nil {
-			t.Error(err)
-		}
-		if was, err := online.ReadConfig(blocks); err != nil || online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) != nil {
-			t.Errorf("%v: read as %v", err, was)
-		}
+		_, err := online.Restore(c, blocks)
+		must.True(t, err == nil, "%v", err)
+		was, err := online.ReadConfig(blocks)
+		must.True(t, err == nil && online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) == nil, "%v: read as %v", err, was)
 		c.ExpectedMissingGroups = 0
-		if _, err := online.Restore(c, blocks); err == nil {
-			t.Error("a bank without groups took up one with groups")
-		}
+		must.Fails(t, must.Err(online.Restore(c, blocks)), "a bank without groups took up one with groups")
 	}
 }
 

@@ -21,8 +21,7 @@ import (
 // newLearner returns a Learner, and fails the test if there is an error.
 func newLearner(t testing.TB, c online.Config, s *event.Schema) *online.Learner {
 	t.Helper()
-	l, err := online.New(c, s)
-	must.Do(t, err)
+	l := must.Get(online.New(c, s))(t)
 	return l
 }
 
@@ -44,16 +43,14 @@ func with(change func(*online.Config)) online.Config {
 // restart returns a Learner restored from the saved state of l.
 func restart(t testing.TB, c online.Config, l *online.Learner) *online.Learner {
 	t.Helper()
-	again, err := online.Restore(c, blocksOf(t, l))
-	must.Do(t, err)
+	again := must.Get(online.Restore(c, blocksOf(t, l)))(t)
 	return again
 }
 
 // blocksOf returns a copy of the learner's state.
 func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	t.Helper()
-	each, err := l.Snapshot().EachBlock()
-	must.Do(t, err)
+	each := must.Get(l.Snapshot().EachBlock())(t)
 	for b := range each {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
 	}
@@ -98,9 +95,8 @@ func (x *twins) Learn(e *event.Example, prior *online.Prediction) online.Predict
 // same fails the test unless both learners have the same measures and the same state.
 func (x *twins) same(t *testing.T, what string) {
 	t.Helper()
-	if a, b := fmt.Sprintf("%+v", x.Report().Total), fmt.Sprintf("%+v", x.again.Report().Total); a != b {
-		t.Errorf("%s: measures %s after restarts, else %s", what, b, a)
-	}
+	a, b := fmt.Sprintf("%+v", x.Report().Total), fmt.Sprintf("%+v", x.again.Report().Total)
+	must.True(t, a == b, "%s: measures %s after restarts, else %s", what, b, a)
 	sameState(t, what+": after restarts", blocksOf(t, x.Learner), blocksOf(t, x.again))
 }
 
@@ -109,9 +105,7 @@ func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
 	check := func(what string, row []float64) {
 		for i, x := range row {
-			if x-x != 0 {
-				t.Fatalf("%s, value %d: %v", what, i, x)
-			}
+			must.Require(t, x-x == 0, "%s, value %d: %v", what, i, x)
 		}
 	}
 	m := l.Snapshot().Model()
@@ -126,9 +120,8 @@ func finite(t *testing.T, l *online.Learner) {
 func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	t.Helper()
 	want := slices.Clone(alone(l.Predict(e)).Scores)
-	if got := score(l.Snapshot().Model(), e); !near(got, want, 1e-9) {
-		t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
-	}
+	got := score(l.Snapshot().Model(), e)
+	must.Require(t, near(got, want, 1e-9), "event %+v: the snapshot says %v, Predict %v", e, got, want)
 }
 
 // learner is a Learner with its settings and its Schema. The results of its methods stay valid.
@@ -229,9 +222,7 @@ func (s setting) String() string {
 // compatible pair of values. If all is false, settings returns one sixth of them, selected by the number test.
 func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
-	if len(candidates) < 60 {
-		t.Fatalf("%d settings go together, want more", len(candidates))
-	}
+	must.Require(t, len(candidates) >= 60, "%d settings go together, want more", len(candidates))
 	for i, s := range candidates {
 		if all || i%6 == test%6 {
 			out = append(out, s)
@@ -348,9 +339,8 @@ func (r *run) restart() {
 func alike(t *testing.T, what string, n int, a, b *run, tolerance float64) {
 	t.Helper()
 	for i := range n {
-		if p, q := a.step(), b.step(); !near(p, q, tolerance) {
-			t.Fatalf("%s, event %d: scores %v and %v", what, i, p, q)
-		}
+		p, q := a.step(), b.step()
+		must.Require(t, near(p, q, tolerance), "%s, event %d: scores %v and %v", what, i, p, q)
 	}
 }
 
@@ -363,9 +353,8 @@ func sameState(t *testing.T, what string, a, b []event.Block) {
 		}
 		return out
 	}
-	if x, y := names(a), names(b); !slices.Equal(x, y) {
-		t.Fatalf("%s: blocks %v and %v", what, x, y)
-	}
+	x, y := names(a), names(b)
+	must.Require(t, slices.Equal(x, y), "%s: blocks %v and %v", what, x, y)
 	for i := range a {
 		if x, y := a[i].Data, b[i].Data; !bytes.Equal(x, y) {
 			at := 0

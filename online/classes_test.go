@@ -33,9 +33,8 @@ func TestPositive(t *testing.T) {
 			if i == restart {
 				l = l.restored()
 			}
-			if got := l.Report().Positive; name == "" && (got == "rare") != (i >= 1000 || counts[0] < counts[1]) {
-				t.Fatalf("positive before event %d: %q", i, got)
-			}
+			got := l.Report().Positive
+			must.Require(t, name != "" || (got == "rare") == (i >= 1000 || counts[0] < counts[1]), "positive before event %d: %q", i, got)
 			e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{r.NormFloat64(), 1}}}
 			if r.Float64() < .2 {
 				e.Label, e.Features.Value[0] = 0, e.Features.Value[0]+1
@@ -47,14 +46,11 @@ func TestPositive(t *testing.T) {
 	}
 	found, again, usual, rare := teach("", -1), teach("", 600), teach("usual", -1), teach("rare", -1)
 	a, b := found.Report().Binary, again.Report().Binary
-	if *a != *b {
-		t.Error("a restart changes the measures")
-	}
+	must.True(t, *a == *b, "a restart changes the measures")
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
-		if x, y := found.scores(e), l.scores(e); x[0] != y[0] {
-			t.Errorf("score %v, want %v", y, x)
-		}
+		x, y := found.scores(e), l.scores(e)
+		must.True(t, x[0] == y[0], "score %v, want %v", y, x)
 	}
 	p, q := usual.Report(), rare.Report()
 	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
@@ -100,9 +96,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		learners[calibrate] = l
 	}
 	off, auto, on := learners["off"], learners["auto"], learners["on"]
-	if off.model().Link != nil || auto.model().Link == nil || on.model().Link == nil {
-		t.Fatal("not those that calibrate have a link")
-	}
+	must.Require(t, off.model().Link == nil && auto.model().Link != nil && on.model().Link != nil, "not those that calibrate have a link")
 	now, plain := auto.Report(), off.Report()
 	a, b := now.Summary(), plain.Summary()
 	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
@@ -112,12 +106,10 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	for range 200 {
 		e := mislabeled(r, 0)
 		scores := m.Score(e, make([]float64, 1))
-		if got, want := m.Decision().Probability(scores[0]), auto.Predict(e).Decision.Probability(scores[0]); got != want {
-			t.Fatalf("the model says %v, the learner %v", got, want)
-		}
-		if other := off.model().Score(e, make([]float64, 1)); other[0] != scores[0] {
-			t.Fatalf("weights depend on calibrate: %v and %v", scores[0], other[0])
-		}
+		got, want := m.Decision().Probability(scores[0]), auto.Predict(e).Decision.Probability(scores[0])
+		must.Require(t, got == want, "the model says %v, the learner %v", got, want)
+		other := off.model().Score(e, make([]float64, 1))
+		must.Require(t, other[0] == scores[0], "weights depend on calibrate: %v and %v", scores[0], other[0])
 	}
 	again := auto.restored()
 	x, y := rand.New(rand.NewPCG(5, 2)), rand.New(rand.NewPCG(5, 2))
@@ -128,9 +120,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	sameState(t, "after a restart", auto.blocks(), again.blocks())
 	c := auto.c
 	c.Calibrate = "off"
-	if auto.restoredWith(c).model().Link != nil {
-		t.Error("with calibrate off there is a link")
-	}
+	must.True(t, auto.restoredWith(c).model().Link == nil, "with calibrate off there is a link")
 	// There must be no link either if scores are already log-odds, or if class weights change the scores on purpose.
 	clear := func(e *event.Example, r *rand.Rand) *event.Example {
 		e.Label = 0
@@ -149,9 +139,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 		for range 6000 {
 			l.Learn(clear(mislabeled(r, 0), r), nil)
 		}
-		if l.model().Link != nil {
-			t.Errorf("%s: auto calibrates", name)
-		}
+		must.True(t, l.model().Link == nil, "%s: auto calibrates", name)
 	}
 }
 
@@ -229,21 +217,17 @@ func TestManyClasses(t *testing.T) {
 			x := draw(plain, i)
 			e := plain.in.event(x)
 			d, scores := plain.decision(), plain.learn(e)
-			if again := restarted.learn(restarted.in.event(draw(restarted, i))); !sameScores(scores, again) {
-				t.Fatalf("strays %v, event %d: scores %v, after a restart %v", strays, i, scores, again)
-			}
+			again := restarted.learn(restarted.in.event(draw(restarted, i)))
+			must.Require(t, sameScores(scores, again), "strays %v, event %d: scores %v, after a restart %v", strays, i, scores, again)
 			best := d.Predict(scores)
-			if name := plain.schema.Classes[best]; i > 100 && !met[fmt.Sprintf("%q", name)] {
-				t.Fatalf("strays %v, event %d: class %q is predicted before it came", strays, i, name)
-			}
+			name := plain.schema.Classes[best]
+			must.Require(t, i <= 100 || met[fmt.Sprintf("%q", name)], "strays %v, event %d: class %q is predicted before it came", strays, i, name)
 			met[x.label] = true
 			if i >= events-500 && best != e.Label && !(strays && i%50 == 49) {
 				missed++
 			}
 		}
-		if missed > 100 {
-			t.Errorf("strays %v: %d of the last 500 wrong", strays, missed)
-		}
+		must.True(t, missed <= 100, "strays %v: %d of the last 500 wrong", strays, missed)
 		sameState(t, "after restarts", plain.blocks(), restarted.blocks())
 		e := clone(plain.in.event(draw(plain, events)))
 		snapshot := plain.model()
@@ -251,9 +235,7 @@ func TestManyClasses(t *testing.T) {
 		for _, p := range snapshot.Probabilities(score(snapshot, e), make([]float64, snapshot.Outputs)) {
 			sum += p
 		}
-		if math.Abs(sum-1) > 1e-9 || len(snapshot.Schema.Classes) < classes {
-			t.Errorf("strays %v: %d classes, whose probabilities sum to %v", strays, len(snapshot.Schema.Classes), sum)
-		}
+		must.True(t, math.Abs(sum-1) <= 1e-9 && len(snapshot.Schema.Classes) >= classes, "strays %v: %d classes, whose probabilities sum to %v", strays, len(snapshot.Schema.Classes), sum)
 	}
 }
 
@@ -281,9 +263,7 @@ func TestHalfLifeTime(t *testing.T) {
 		}
 		differs = differs || i > 500 && !near(b[1], a, 0.2)
 	}
-	if !differs {
-		t.Error("a half-life of 5000 seconds is as one of 50")
-	}
+	must.True(t, differs, "a half-life of 5000 seconds is as one of 50")
 }
 
 // TestClassWeight checks that a class with weight 5 is predicted more often than without that weight, and that its
@@ -306,9 +286,7 @@ func TestClassWeight(t *testing.T) {
 		return of
 	}
 	plain, heavy := missed(1), missed(5)
-	if !(heavy[1] < plain[1]*2/3 && heavy[0] > plain[0]) {
-		t.Errorf("missed by class %v, with weight 5 of the second %v", plain, heavy)
-	}
+	must.True(t, heavy[1] < plain[1]*2/3 && heavy[0] > plain[0], "missed by class %v, with weight 5 of the second %v", plain, heavy)
 }
 
 // TestCrosses checks that a configured product of two categories is learned.
@@ -333,9 +311,7 @@ func TestCrosses(t *testing.T) {
 				missed++
 			}
 		}
-		if crossed && missed > 20 || !crossed && missed < 300 {
-			t.Errorf("crossed %v: %d of 1000 wrong", crossed, missed)
-		}
+		must.True(t, (!crossed || missed <= 20) && (crossed || missed >= 300), "crossed %v: %d of 1000 wrong", crossed, missed)
 	}
 }
 
@@ -368,9 +344,7 @@ func TestMoreClasses(t *testing.T) {
 				got++
 			}
 		}
-		if got != want {
-			t.Errorf("%d labels of max_classes %d", got, maxClasses)
-		}
+		must.True(t, got == want, "%d labels of max_classes %d", got, maxClasses)
 	}
 }
 
@@ -391,9 +365,8 @@ func TestManyColumnsAfterClasses(t *testing.T) {
 				eventtest.Put(e, uint32(column), 1)
 			}
 			l.SetSchema(s.View())
-			if r := l.Refusal(e); r != nil {
-				t.Fatalf("%d frequent classes, %d first: %v", frequent, first, r)
-			}
+			r := l.Refusal(e)
+			must.Require(t, r == nil, "%d frequent classes, %d first: %v", frequent, first, r)
 			l.Learn(e, nil)
 		}
 		for class := range first {

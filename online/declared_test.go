@@ -134,9 +134,8 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	var e event.Example
 	read := func() {
 		class, x := s.next()
-		if err := d.Decode(t.Context(), record.Record{Value: line(format, class, x)}, &e); err != nil || e.Refused != nil {
-			t.Fatalf("%v %+v", err, e.Refused)
-		}
+		err := d.Decode(t.Context(), record.Record{Value: line(format, class, x)}, &e)
+		must.Require(t, err == nil && e.Refused == nil, "%v %+v", err, e.Refused)
 	}
 	for range 3000 {
 		read()
@@ -251,9 +250,8 @@ func TestDeclared(t *testing.T) {
 				continue
 			}
 			for at, fraction := range deadShares {
-				if named, text := of["json"].declared[at], of["svmlight"].declared[at]; text > named+2*deviation(named) {
-					t.Errorf("picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, fraction, text, named)
-				}
+				named, text := of["json"].declared[at], of["svmlight"].declared[at]
+				must.True(t, text <= named+2*deviation(named), "picture %v, groups %v, %v dead: errors %.3f with svmlight, %.3f with names", picture, groups, fraction, text, named)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
 )
@@ -71,9 +72,8 @@ func TestSilentDeath(t *testing.T) {
 		}
 	}
 	learn(3000)
-	if d := l.Snapshot().Model().Doubt; d == nil || len(d.Columns) != 8 || !slices.Equal(d.Columns[0].Fills, []float64{0}) {
-		t.Fatalf("%+v", d)
-	}
+	d := l.Snapshot().Model().Doubt
+	must.Require(t, d != nil && len(d.Columns) == 8 && slices.Equal(d.Columns[0].Fills, []float64{0}), "%+v", d)
 	dead := 0.2
 	s.lost = func(s *likeReadings, x []float64) {
 		for i := range x {
@@ -85,9 +85,7 @@ func TestSilentDeath(t *testing.T) {
 	learn(600)
 	dead = 0.5
 	with, without := wrong(l.Snapshot().Model(), s, 2000)
-	if float64(with) > 0.75*float64(without) {
-		t.Errorf("%d errors, %d if numbers are taken as they are", with, without)
-	}
+	must.True(t, float64(with) <= 0.75*float64(without), "%d errors, %d if numbers are taken as they are", with, without)
 	logs := newLearner(t, asIs(online.DefaultConfig()), likeReadingsSchema())
 	for range 1000 {
 		logs.Learn(s.next(), nil)
@@ -126,9 +124,7 @@ func TestContradictionIsSignal(t *testing.T) {
 		events++
 		gain += plain.Decision().LogLoss(plain.Score(e, make([]float64, 1)), e.Label) - m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
 	}
-	if events < 50 || gain < -0.02*float64(events) {
-		t.Errorf("%d events with doubted numbers, log-loss lower by %v with their correction", events, gain/float64(events))
-	}
+	must.True(t, events >= 50 && gain >= -0.02*float64(events), "%d events with doubted numbers, log-loss lower by %v with their correction", events, gain/float64(events))
 }
 
 // TestDoubtEnds checks that numbers which change for good, as by another unit, are no longer doubted once the stream has
@@ -156,9 +152,7 @@ func TestDoubtEnds(t *testing.T) {
 		}
 	}
 	after, _ := wrong(m, s, 2000)
-	if doubted > 0.1 || float64(after) > 1.15*float64(before)+3*math.Sqrt(float64(before)) {
-		t.Errorf("doubt %.3f; %d errors, %d before", doubted, after, before)
-	}
+	must.True(t, doubted <= 0.1 && float64(after) <= 1.15*float64(before)+3*math.Sqrt(float64(before)), "doubt %.3f; %d errors, %d before", doubted, after, before)
 }
 
 // TestDoubtedField checks that a number which begins to contradict the others raises an alarm, and ends it once its new
@@ -178,13 +172,10 @@ func TestDoubtedField(t *testing.T) {
 	}
 	s.lost = func(s *likeReadings, x []float64) { x[2] = 40 - x[2] } // as plausible alone as before
 	h := learn(2500)
-	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "c" {
-		t.Fatalf("%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Fields[0])
-	}
+	must.Require(t, h.Alarms == 1 && h.Raised == 1 && h.Fields[0].Field == "c", "%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Fields[0])
 	if a := h.Changes[0]; a.Kind != "doubted" || a.SinceEvent < 5700 || a.Now < 0.1 || a.Usual > 0.03 || math.Abs(*a.Value-20) > 30 || math.Abs(*a.Expected-20) > 30 || (*a.Value-20)*(*a.Expected-20) > 0 {
 		t.Errorf("%+v reads %v, expected %v", a, *a.Value, *a.Expected)
 	}
-	if h = learn(12000); h.Alarms != 0 || h.Raised != 1 || h.Changes[len(h.Changes)-1].State != "ended" {
-		t.Errorf("%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Changes)
-	}
+	h = learn(12000)
+	must.True(t, h.Alarms == 0 && h.Raised == 1 && h.Changes[len(h.Changes)-1].State == "ended", "%d alarms, %d raised: %+v", h.Alarms, h.Raised, h.Changes)
 }

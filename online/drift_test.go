@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -33,14 +34,10 @@ func TestDriftDetected(t *testing.T) {
 			}
 		}
 		d := l.Report().Drift
-		if d.Alarms == 0 || d.Event < 4000 || d.After < d.Before {
-			t.Errorf("the classes were exchanged after 4000 events: %+v", d)
-		}
+		must.True(t, d.Alarms != 0 && d.Event >= 4000 && d.After >= d.Before, "the classes were exchanged after 4000 events: %+v", d)
 		final[c.OnDrift] = l.Report().Window.MeanLogLoss()
 	}
-	if final["forget"] > final["log"] || final["expert"] > final["log"] {
-		t.Errorf("log-loss %v", final)
-	}
+	must.True(t, final["forget"] <= final["log"] && final["expert"] <= final["log"], "log-loss %v", final)
 }
 
 // TestMislabeled checks that wrong labels have little influence with the t-logistic loss.
@@ -71,9 +68,7 @@ func TestMislabeled(t *testing.T) {
 			}
 		}
 	}
-	if found < wrong*8/10 || suspects > wrong*12/10 {
-		t.Errorf("%d mislabeled events, %d of the %d wrong labels among them", suspects, found, wrong)
-	}
+	must.True(t, found >= wrong*8/10 && suspects <= wrong*12/10, "%d mislabeled events, %d of the %d wrong labels among them", suspects, found, wrong)
 }
 
 // flipped learns 10,500 events with ten normal features. From event 10,000 on, the labels are exchanged. flipped
@@ -131,13 +126,9 @@ func TestAbruptDrift(t *testing.T) {
 		once, a := flipped(t, seed, "", false)
 		again, b := flipped(t, seed, "", true)
 		e := eventtest.Event(0, 1, -1)
-		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
-			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
-		}
+		must.True(t, once == again && a.Predict(e).Scores[0] == b.Predict(e).Scores[0], "seed %d: %v %% wrong, over restarts %v", seed, once, again)
 	}
-	if !(wrong[""] < 13.5 && wrong[""] < wrong["forget"]-1 && wrong["forget"] < wrong["log"]-1) {
-		t.Errorf("%% wrong 200 to 500 events after the change: %v", wrong)
-	}
+	must.True(t, wrong[""] < 13.5 && wrong[""] < wrong["forget"]-1 && wrong["forget"] < wrong["log"]-1, "%% wrong 200 to 500 events after the change: %v", wrong)
 }
 
 // TestDriftAfterThePass checks that an alarm has no effect after the first pass over a finite data set.
@@ -158,12 +149,8 @@ func TestDriftAfterThePass(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if l.Report().Drift.Alarms == 0 {
-			t.Error("no alarm")
-		}
+		must.True(t, l.Report().Drift.Alarms != 0, "no alarm")
 		scores[i] = l.Predict(mislabeled(r, 0.1)).Scores[0]
 	}
-	if scores[0] != scores[1] {
-		t.Errorf("scores %v, without what alarms do %v", scores[0], scores[1])
-	}
+	must.True(t, scores[0] == scores[1], "scores %v, without what alarms do %v", scores[0], scores[1])
 }

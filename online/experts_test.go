@@ -115,9 +115,8 @@ func TestCorrected(t *testing.T) {
 						agree(t, l.Learner, draw())
 					}
 				}
-				if list := fmt.Sprint(l.Report().Experts); !strings.Contains(list, "second order") {
-					t.Errorf("the experts are %s", list)
-				}
+				list := fmt.Sprint(l.Report().Experts)
+				must.True(t, strings.Contains(list, "second order"), "the experts are %s", list)
 			})
 		}
 	}
@@ -157,14 +156,11 @@ func TestCorrectedRest(t *testing.T) {
 	for range 20_000 {
 		l.Learn(draw(), nil)
 	}
-	if got := fractions(); got != 0 {
-		t.Errorf("where there is nothing to learn the experts have %v of the mixture", got)
-	}
+	must.Equal(t, fractions(), 0, "where there is nothing to learn the experts have")
 	l = restart(t, c, l)
 	for n := range 100 {
-		if agree(t, l, draw()); n == 99 && fractions() != 0 {
-			t.Error("after a restart they do not rest")
-		}
+		agree(t, l, draw())
+		must.True(t, n != 99 || fractions() == 0, "after a restart they do not rest")
 		l.Learn(draw(), nil)
 	}
 	flat = false
@@ -176,9 +172,8 @@ func TestCorrectedRest(t *testing.T) {
 			wrong++
 		}
 	}
-	if got := fractions(); got < 0.5 || wrong > 5000/6 {
-		t.Errorf("where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
-	}
+	got := fractions()
+	must.True(t, got >= 0.5 && wrong <= 5000/6, "where they gain the experts have %v of the mixture, and %d of 5000 are wrong", got, wrong)
 }
 
 // TestCorrectedYoungClasses checks that classes with few events share an output, with and without correcting experts.
@@ -206,9 +201,7 @@ func TestCorrectedYoungClasses(t *testing.T) {
 			}
 		}
 	}
-	if shared == 0 || alike == 0 {
-		t.Errorf("of 16 models %d share an output, %d have experts", shared, alike)
-	}
+	must.True(t, shared != 0 && alike != 0, "of 16 models %d share an output, %d have experts", shared, alike)
 }
 
 // TestCorrectedManyClasses checks that many classes with few events each are classified by their means. A restarted
@@ -244,9 +237,8 @@ func TestCorrectedManyClasses(t *testing.T) {
 			agree(t, l.Learner, e)
 		}
 	}
-	if list := fmt.Sprint(l.Report().Experts); wrong > 120 || strings.Contains(list, "discriminant 0 ") {
-		t.Errorf("%d of 1200 are wrong, experts %s", wrong, list)
-	}
+	list := fmt.Sprint(l.Report().Experts)
+	must.True(t, wrong <= 120 && !strings.Contains(list, "discriminant 0 "), "%d of 1200 are wrong, experts %s", wrong, list)
 }
 
 // TestExpertsOfCorrections checks the reported mixture weights. The reported noise level must have the largest weight,
@@ -277,13 +269,9 @@ func TestExpertsOfCorrections(t *testing.T) {
 			named = x.Weight
 		}
 	}
-	if math.Abs(levels-1) > 1e-9 || corrected < .5 || corrected > 1+1e-9 {
-		t.Errorf("levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
-	}
+	must.True(t, math.Abs(levels-1) <= 1e-9 && corrected >= .5 && corrected <= 1+1e-9, "levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
 	for _, x := range m.Experts {
-		if !x.Corrects && x.Weight > named || named <= 0 {
-			t.Errorf("%s answers with a share of %v: %+v", m.Level, named, m.Experts)
-		}
+		must.True(t, (x.Corrects || x.Weight <= named) && named > 0, "%s answers with a share of %v: %+v", m.Level, named, m.Experts)
 	}
 }
 
@@ -320,9 +308,7 @@ func TestSecondOrderHelps(t *testing.T) {
 		if classes == 0 {
 			most = 0.999 // without splines
 		}
-		if !(lost["auto"] < most*lost["adagrad"]) {
-			t.Errorf("%d classes: %v", classes, lost)
-		}
+		must.True(t, lost["auto"] < most*lost["adagrad"], "%d classes: %v", classes, lost)
 	}
 }
 
@@ -370,9 +356,7 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(answers[0], answers[1]) {
-		t.Error("answers are not those of the levels")
-	}
+	must.True(t, slices.Equal(answers[0], answers[1]), "answers are not those of the levels")
 }
 
 // ringsLearner returns a Learner that has learned rings, and its error on the last third of the events in percent.
@@ -392,9 +376,8 @@ func ringsLearner(t *testing.T, classes int, events []*event.Example) (*online.L
 // 6.4 % of three rings and 4.8 % of two.
 func TestCosinesSeparateRings(t *testing.T) {
 	for classes, most := range map[int]float64{2: 6.5, 3: 8.5} { // without cosines 8.0 and 14.4
-		if _, got := ringsLearner(t, classes, synthetic.Rings(6000, classes, 1)); got > most {
-			t.Errorf("%d rings: %.1f %% wrong, want at most %v", classes, got, most)
-		}
+		_, got := ringsLearner(t, classes, synthetic.Rings(6000, classes, 1))
+		must.True(t, got <= most, "%d rings: %.1f %% wrong, want at most %v", classes, got, most)
 	}
 }
 
@@ -410,18 +393,14 @@ func TestCosinesAreServed(t *testing.T) {
 		}
 		held := l.Snapshot().Model()
 		read := must.Get(model.ReadLinear(blocksOf(t, l)))(t)
-		if held.Cosines == nil || held.Cosines.Factors[0] < 0.5 {
-			t.Fatalf("%d rings: the model has no cosines", classes)
-		}
+		must.Require(t, held.Cosines != nil && held.Cosines.Factors[0] >= 0.5, "%d rings: the model has no cosines", classes)
 		for name, m := range map[string]*model.Linear{"held": held, "read": read, "compact": held.Compact()} {
 			for _, missing := range []float64{0, 0.3, 0.6} {
 				for i, e := range synthetic.Blanked(synthetic.Rings(100, classes, 4), missing, 5) {
 					at := fmt.Sprintf("%s, %d rings, %v missing, event %d", name, classes, missing, i)
 					want := scoresOf(l, e)
 					for k, f := range score(m, e) {
-						if math.Abs(f-want[k]) > 1e-9 {
-							t.Fatalf("%s: score %v, the learner %v", at, f, want[k])
-						}
+						must.Require(t, math.Abs(f-want[k]) <= 1e-9, "%s: score %v, the learner %v", at, f, want[k])
 					}
 					x := m.Explain(e, classes-1)
 					sum := x.Intercept + x.Imputed + x.Cosines

@@ -29,9 +29,8 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 	metrics, m := l.Report(), l.Snapshot().Model()
 	forecast, grouping := metrics.Forecasts(), model.NewGrouping(s)
-	if again := metrics.Forecasts(); again.Declared[5].Error != forecast.Declared[5].Error || again.SilentGroups[5].Error != forecast.SilentGroups[5].Error {
-		t.Error("a second call returns another forecast")
-	}
+	again := metrics.Forecasts()
+	must.True(t, again.Declared[5].Error == forecast.Declared[5].Error && again.SilentGroups[5].Error == forecast.SilentGroups[5].Error, "a second call returns another forecast")
 	r := rand.New(rand.NewPCG(3, 5))
 	// dies draws which columns of an event are missing, in whole groups or independently.
 	dies := func(columns []uint32, fields []uint16, groups bool) []bool {
@@ -49,9 +48,7 @@ func TestForecastAsMeasured(t *testing.T) {
 		m.Scaler.Splines.Follow(columns, dead)
 		return dead
 	}
-	if !grouping.Declared() {
-		t.Fatal("the fields have no groups")
-	}
+	must.Require(t, grouping.Declared(), "the fields have no groups")
 	const events = 10000
 	fresh := make([]*event.Example, events)
 	for i := range fresh {
@@ -157,9 +154,8 @@ func TestForecastOfCalibrated(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	m := l.Report()
-	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
-		t.Errorf("a forecast of %v, the error was %v", got, want)
-	}
+	got, want := m.Forecast.Declared[0].Error, m.Window.Error()
+	must.True(t, math.Abs(got-want) <= 0.02, "a forecast of %v, the error was %v", got, want)
 }
 
 // TestForecastWholeNumbers checks that the regression forecast for complete events equals the measured error of
@@ -176,13 +172,10 @@ func TestForecastWholeNumbers(t *testing.T) {
 		}
 	}
 	declared, silent := l.Forecasts()
-	if got, want := declared[0], squares/n; !(math.Abs(got-want) < 0.15*want) {
-		t.Errorf("the forecast is %v, measured %v", got, want)
-	}
+	got, want := declared[0], squares/n
+	must.True(t, math.Abs(got-want) < 0.15*want, "the forecast is %v, measured %v", got, want)
 	for name, spline := range map[string]float64{"declared": declared[5], "silent": silent[5]} {
-		if !(spline > 1.2*squares/n && spline < 4*squares/n) {
-			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
-		}
+		must.True(t, spline > 1.2*squares/n && spline < 4*squares/n, "%s: the forecast for half of the numbers is %v, of whole events %v", name, spline, squares/n)
 	}
 }
 

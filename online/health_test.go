@@ -90,9 +90,7 @@ func TestHealthDeadField(t *testing.T) {
 				learnSensors(l, s, 1)
 			}
 			h := l.Report().Health
-			if h.Alarms != 1 || len(h.Fields[0].Alarms) != 1 {
-				t.Fatalf("%+v", h)
-			}
+			must.Require(t, h.Alarms == 1 && len(h.Fields[0].Alarms) == 1, "%+v", h)
 			a := h.Fields[0].Alarms[0]
 			if a.Field != "b" || a.Kind != "missing" || a.SinceEvent != uint64(died)+1 || a.Since.UnixMilli() != synthetic.SensorStart+1000*died || a.Now != 1 || math.Abs(a.Usual-0.002) > 0.001 {
 				t.Errorf("%+v", a)
@@ -102,13 +100,9 @@ func TestHealthDeadField(t *testing.T) {
 				learnSensors(l, s, 10_000) // long after predictions treat the absence as normal
 			}
 			h = l.Report().Health
-			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
-				t.Fatalf("long after: %+v", h)
-			}
+			must.Require(t, h.Alarms == 1 && changesOf(l) == 1 && h.Fields[0].Alarms[0].Since.UnixMilli() == synthetic.SensorStart+1000*died, "long after: %+v", h)
 			before, after := *a.ErrorBefore, *a.ErrorAfter
-			if math.Abs(before-12) > 1 || math.Abs(after-e) > 2.5 {
-				t.Errorf("the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
-			}
+			must.True(t, math.Abs(before-12) <= 1 && math.Abs(after-e) <= 2.5, "the forecast was %.1f -> %.1f %%, and %.1f %% were wrong", before, after, e)
 			s.Lost = 0.002
 			back := s.N
 			learnSensors(l, s, 6*healthBlock)
@@ -116,9 +110,8 @@ func TestHealthDeadField(t *testing.T) {
 			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
 				t.Fatalf("%q", alarmTexts(l))
 			}
-			if c := changes[1]; c.State != "ended" || c.Since.UnixMilli() != synthetic.SensorStart+1000*died || c.UntilEvent < uint64(back)-healthBlock || c.UntilEvent > uint64(back)+healthBlock {
-				t.Errorf("%+v", c)
-			}
+			c := changes[1]
+			must.True(t, c.State == "ended" && c.Since.UnixMilli() == synthetic.SensorStart+1000*died && c.UntilEvent >= uint64(back)-healthBlock && c.UntilEvent <= uint64(back)+healthBlock, "%+v", c)
 			t.Log(changes[1].Text)
 		})
 	}
@@ -129,9 +122,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 	learnSensors(l, s, 1664)
 	h := l.Report().Health
-	if len(h.Fields) == 0 {
-		t.Fatal("no field is known")
-	}
+	must.Require(t, len(h.Fields) != 0, "no field is known")
 	for _, f := range h.Fields {
 		if f.ErrorWithout != nil {
 			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
@@ -139,9 +130,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	}
 	learnSensors(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {
-		if f.Missing != nil && f.ErrorWithout == nil {
-			t.Errorf("after 4,096 events nothing is said of %s", f.Field)
-		}
+		must.True(t, f.Missing == nil || f.ErrorWithout != nil, "after 4,096 events nothing is said of %s", f.Field)
 	}
 }
 
@@ -166,9 +155,8 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
 		t.Fatalf("%+v %q", h, alarmTexts(l))
 	}
-	if a := h.Fields[0].Alarms[0]; math.Abs(a.Now-0.5) > 0.07 || math.Abs(a.Usual-0.3) > 0.02 || a.SinceEvent < 60_800-2*healthBlock || a.SinceEvent > 60_800+2*healthBlock {
-		t.Errorf("%+v", a)
-	}
+	a := h.Fields[0].Alarms[0]
+	must.True(t, math.Abs(a.Now-0.5) <= 0.07 && math.Abs(a.Usual-0.3) <= 0.02 && a.SinceEvent >= 60_800-2*healthBlock && a.SinceEvent <= 60_800+2*healthBlock, "%+v", a)
 }
 
 // TestHealthDrift checks the alarms for two faults: the mean of a number shifts, and a number is stuck.
@@ -248,9 +236,8 @@ func TestHealthIsBounded(t *testing.T) {
 	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
 		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
 	}
-	if a := l.Alarms(100); a.Changes != healthFields-1 || len(a.Latest) != healthChanges {
-		t.Errorf("%d of %d", len(a.Latest), a.Changes)
-	}
+	a := l.Alarms(100)
+	must.True(t, a.Changes == healthFields-1 && len(a.Latest) == healthChanges, "%d of %d", len(a.Latest), a.Changes)
 }
 
 // TestConstantFieldIsNotTheWorst checks a number that is always constant. It must have no drift, must not be listed
@@ -267,16 +254,11 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields
-	if len(fields) != 3 || fields[0].Field == "b" {
-		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
-	}
+	must.Require(t, len(fields) == 3 && fields[0].Field != "b", "the first of %d fields is %s", len(fields), fields[0].Field)
 	for _, f := range fields {
-		if f.Mean == nil || math.Abs(f.Mean.Change) > 0.2 {
-			t.Errorf("%s: the mean has changed by %+v", f.Field, f.Mean)
-		}
-		if constant := f.Field == "b"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
-			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
-		}
+		must.True(t, f.Mean != nil && math.Abs(f.Mean.Change) <= 0.2, "%s: the mean has changed by %+v", f.Field, f.Mean)
+		constant := f.Field == "b"
+		must.True(t, f.NeverStuck == constant && f.Repeats != nil && (*f.Repeats > 0.99) == constant, "%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
 	}
 }
 
@@ -411,9 +393,7 @@ func TestUsualKinds(t *testing.T) {
 			mixed := slices.ContainsFunc(p.learners[0].Warnings(nil, false), func(w health.Warning) bool {
 				return w.Kind == health.WarnKinds && strings.Contains(w.Text, `"amount" (`)
 			})
-			if c.name == "text" && !mixed {
-				t.Error("no warning of several kinds")
-			}
+			must.True(t, c.name != "text" || mixed, "no warning of several kinds")
 			if a := p.one("amount", "missing"); a.Comes != c.comes && c.comes != "null" && c.comes != "left out" {
 				t.Errorf("comes as %q", a.Comes)
 			}

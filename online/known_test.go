@@ -10,6 +10,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -48,15 +49,13 @@ func TestKnown(t *testing.T) {
 			if known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
 				t.Fatalf("known %v: of %d readings %d features", known, e.Features.Len(), x.Len())
 			}
-			if a, b := slices.Clone(l.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
-				t.Fatalf("known %v: %v, after a restart %v", known, a, b)
-			}
+			a, b := slices.Clone(l.Learn(e, nil).Scores), other.Learn(e, nil).Scores
+			must.Require(t, slices.Equal(a, b), "known %v: %v, after a restart %v", known, a, b)
 		}
 		errors[known] = float64(wrong) / 3000
 		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, other))
-		if m := last.Missing; known != (len(m.Columns) == 12) || known != m.ColumnsCanBeMissing {
-			t.Errorf("known %v: %+v", known, m)
-		}
+		m := last.Missing
+		must.True(t, known == (len(m.Columns) == 12) && known == m.ColumnsCanBeMissing, "known %v: %+v", known, m)
 	}
 	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // an absent reading is not 0
 		t.Errorf("errors with half of the readings gone: %v", errors)
@@ -95,9 +94,7 @@ func TestKnownTable(t *testing.T) {
 			}
 		}
 		a := slices.Clone(l.Learn(e, nil).Scores)
-		if other != nil && !slices.Equal(a, other.Learn(e, nil).Scores) {
-			t.Fatalf("event %d: a restart has changed the answer", i)
-		}
+		must.Require(t, other == nil || slices.Equal(a, other.Learn(e, nil).Scores), "event %d: a restart has changed the answer", i)
 	}
 	m := l.Snapshot().Model()
 	zeros, dense := m.Missing.Zeros, m.Scaler.Dense
@@ -106,9 +103,7 @@ func TestKnownTable(t *testing.T) {
 	}
 	for column, n := range held {
 		for _, zero := range zeros {
-			if !m.Missing.ReadsZero(column) && !slices.Contains(dense, column) && n > held[zero] {
-				t.Errorf("column %d of %d events is not filled in, %d of %d is", column, n, zero, held[zero])
-			}
+			must.True(t, m.Missing.ReadsZero(column) || slices.Contains(dense, column) || n <= held[zero], "column %d of %d events is not filled in, %d of %d is", column, n, zero, held[zero])
 		}
 	}
 	sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, other))
@@ -117,7 +112,6 @@ func TestKnownTable(t *testing.T) {
 	for range 1000 {
 		fewer.Learn(pictures(r), nil)
 	}
-	if c := fewer.Snapshot().Model().Covariance; len(c.Columns) != 10 {
-		t.Errorf("%d columns are filled in", len(c.Columns))
-	}
+	c := fewer.Snapshot().Model().Covariance
+	must.True(t, len(c.Columns) == 10, "%d columns are filled in", len(c.Columns))
 }

@@ -77,9 +77,7 @@ func TestLacks(t *testing.T) {
 			}
 			return class(x+z > 0)
 		})
-		if loss > bound {
-			t.Errorf("null in %v of the events: %.4f nats", fraction, loss)
-		}
+		must.True(t, loss <= bound, "null in %v of the events: %.4f nats", fraction, loss)
 	}
 	l, wrong, _ := lacking(t, 4000, 2, func(r *rand.Rand, put func(int, float64)) int {
 		label := r.IntN(3)
@@ -90,9 +88,8 @@ func TestLacks(t *testing.T) {
 		}
 		return label
 	})
-	if m := l.Snapshot().Model().Missing; wrong > 0.29 || !slices.Equal(m.NullIsValue, []uint16{2}) {
-		t.Errorf("null tells the class: error %.4f, %+v", wrong, m)
-	}
+	m := l.Snapshot().Model().Missing
+	must.True(t, wrong <= 0.29 && slices.Equal(m.NullIsValue, []uint16{2}), "null tells the class: error %.4f, %+v", wrong, m)
 	_, wrong, _ = lacking(t, 2000, 6, func(r *rand.Rand, put func(int, float64)) int {
 		label := r.IntN(2)
 		for i := 1; i <= 3; i++ {
@@ -100,9 +97,7 @@ func TestLacks(t *testing.T) {
 		}
 		return label
 	})
-	if wrong > 0.01 {
-		t.Errorf("fields that are always 1: error %.4f", wrong)
-	}
+	must.True(t, wrong <= 0.01, "fields that are always 1: error %.4f", wrong)
 	_, wrong, _ = lacking(t, 4000, 2, func(r *rand.Rand, put func(int, float64)) int { // a rating is no count
 		x, stars := r.NormFloat64(), float64(1+r.IntN(5))
 		if put(1, x); r.Float64() < 0.4 {
@@ -111,9 +106,7 @@ func TestLacks(t *testing.T) {
 		}
 		return class(r.Float64() < 1/(1+math.Exp(-x)))
 	})
-	if wrong > 0.27 {
-		t.Errorf("a rating that most events leave out: error %.4f", wrong)
-	}
+	must.True(t, wrong <= 0.27, "a rating that most events leave out: error %.4f", wrong)
 	l, wrong, _ = lacking(t, 8000, 2, func(r *rand.Rand, put func(int, float64)) int {
 		label := r.IntN(2)
 		if put(1, 0.5*float64(label)+r.NormFloat64()); r.Float64() < []float64{0.05, 0.35}[label] {
@@ -123,9 +116,7 @@ func TestLacks(t *testing.T) {
 		}
 		return label
 	})
-	if wrong > 0.275 || !present(l, 2) {
-		t.Errorf("null in a fifth of the events tells the class: error %.4f", wrong)
-	}
+	must.True(t, wrong <= 0.275 && present(l, 2), "null in a fifth of the events tells the class: error %.4f", wrong)
 	for _, value := range []float64{-999, 9999, math.MaxInt32} {
 		l, wrong, loss := lacking(t, 3000, 2, func(r *rand.Rand, put func(int, float64)) int {
 			x := r.NormFloat64()

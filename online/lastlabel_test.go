@@ -82,28 +82,21 @@ func TestLastLabel(t *testing.T) {
 		}
 		l.same(t, fmt.Sprint(classes, " classes"))
 		r := l.Report()
-		if told < 1400 || total.Wrong > 0.8*model.Wrong {
-			t.Errorf("%d classes: %d of 1500 predictions use the last label; errors %v, of the model alone %v", classes, told, total.Wrong, model.Wrong)
-		}
+		must.True(t, told >= 1400 && total.Wrong <= 0.8*model.Wrong, "%d classes: %d of 1500 predictions use the last label; errors %v, of the model alone %v", classes, told, total.Wrong, model.Wrong)
 		sum, at := r.Summary(), "last label"
-		if last := sum.Experts[len(sum.Experts)-1]; last.Name != at || last.Weight < 0.5 || last.Weight != l.Snapshot().Model().LastLabel {
-			t.Errorf("%d classes: experts %+v, in the model %v", classes, sum.Experts, l.Snapshot().Model().LastLabel)
-		}
+		last := sum.Experts[len(sum.Experts)-1]
+		must.True(t, last.Name == at && last.Weight >= 0.5 && last.Weight == l.Snapshot().Model().LastLabel, "%d classes: experts %+v, in the model %v", classes, sum.Experts, l.Snapshot().Model().LastLabel)
 		if classes == 0 {
 			if got := r.Numbers.Total.MAE(); math.Abs(got-total.Wrong/total.Weight) > 1e-9 || math.Abs(*sum.ModelMAE-model.Wrong/model.Weight) > 1e-9 {
 				t.Errorf("MAE %v and %v, of the predictions %v and %v", got, *sum.ModelMAE, total.Wrong/total.Weight, model.Wrong/model.Weight)
 			}
-			if got := float64(r.Numbers.Total.Within) / float64(r.Numbers.Total.Asked); got < 0.87 || got > 0.93 {
-				t.Errorf("%v of the targets are in their interval", got)
-			}
+			got := float64(r.Numbers.Total.Within) / float64(r.Numbers.Total.Asked)
+			must.True(t, got >= 0.87 && got <= 0.93, "%v of the targets are in their interval", got)
 			continue
 		}
-		if math.Abs(r.Total.Wrong-total.Wrong) > 1e-9 || math.Abs(r.Total.LogLoss-total.LogLoss) > 1e-6 {
-			t.Errorf("%d classes: measured %+v, of the predictions %+v", classes, r.Total, total)
-		}
-		if r = late.Report(); r.Summary().ModelError != nil {
-			t.Error("the learner of late labels reports a model alone")
-		}
+		must.True(t, math.Abs(r.Total.Wrong-total.Wrong) <= 1e-9 && math.Abs(r.Total.LogLoss-total.LogLoss) <= 1e-6, "%d classes: measured %+v, of the predictions %+v", classes, r.Total, total)
+		r = late.Report()
+		must.True(t, r.Summary().ModelError == nil, "the learner of late labels reports a model alone")
 	}
 }
 
@@ -115,28 +108,20 @@ func TestLastLabelUnknown(t *testing.T) {
 	}
 	uses := func(p online.Prediction) bool { return !slices.Equal(p.Scores, p.Alone().Scores) }
 	e := s.next()
-	if !uses(l.Learner.Predict(e)) {
-		t.Fatal("the last label has no part in a prediction")
-	}
+	must.Require(t, uses(l.Learner.Predict(e)), "the last label has no part in a prediction")
 	unlabeled := s.next()
-	if unlabeled.Label = event.Unlabeled; !uses(l.Learn(unlabeled, nil)) || uses(l.Learner.Predict(e)) || uses(l.Learn(e, nil)) {
-		t.Error("after an unlabeled event")
-	}
-	if !uses(l.Learner.Predict(s.next())) {
-		t.Error("after the next labeled event")
-	}
+	unlabeled.Label = event.Unlabeled
+	must.True(t, uses(l.Learn(unlabeled, nil)) && !uses(l.Learner.Predict(e)) && !uses(l.Learn(e, nil)), "after an unlabeled event")
+	must.True(t, uses(l.Learner.Predict(s.next())), "after the next labeled event")
 	late := s.next()
 	prior := alone(l.Learner.Predict(late))
 	prior.Scores = slices.Clone(prior.Scores)
-	if l.Learn(late, &prior); uses(l.Learner.Predict(s.next())) {
-		t.Error("after an event whose label came late")
-	}
+	l.Learn(late, &prior)
+	must.True(t, !uses(l.Learner.Predict(s.next())), "after an event whose label came late")
 	l.Learn(s.next(), nil)
 	l.EndPass()
 	l.again.EndPass()
-	if uses(l.Learn(s.next(), nil)) {
-		t.Error("in the second pass")
-	}
+	must.True(t, !uses(l.Learn(s.next(), nil)), "in the second pass")
 }
 
 // TestLastLabelUseless checks that the last label gets no weight if labels are independent, under weights of classes, and
@@ -161,9 +146,7 @@ func TestLastLabelUseless(t *testing.T) {
 		}
 		r := l.Report()
 		for _, x := range r.Experts {
-			if x.Name == "last label" && x.Weight > 0.05 {
-				t.Errorf("%s: %+v", name, x)
-			}
+			must.True(t, x.Name != "last label" || x.Weight <= 0.05, "%s: %+v", name, x)
 		}
 	}
 }
@@ -182,15 +165,12 @@ func kept(p online.Prediction) *online.Prediction {
 func TestReadPrediction(t *testing.T) {
 	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Components: []float64{3, 4}}} {
 		got := kept(p)
-		if got.Learned != p.Learned || !slices.Equal(got.Scores, p.Scores) || !slices.Equal(got.Components, p.Components) || got.Refused != p.Refused {
-			t.Errorf("%+v, want %+v", got, p)
-		}
+		must.True(t, got.Learned == p.Learned && slices.Equal(got.Scores, p.Scores) && slices.Equal(got.Components, p.Components) && got.Refused == p.Refused, "%+v, want %+v", got, p)
 	}
 	nan := math.NaN()
 	for _, stored := range [][]float64{nil, {1}, {1, 1}, {1, -1}, {1, 0.5, 1}, {-1, 0}, {nan, 0}, {1, nan}, {math.Inf(1), 0}, {1, 3, 1, 2}} {
-		if p, err := online.ReadPrediction(stored); err == nil {
-			t.Errorf("%v is read as %+v", stored, p)
-		}
+		p, err := online.ReadPrediction(stored)
+		must.True(t, err != nil, "%v is read as %+v", stored, p)
 	}
 }
 
@@ -231,12 +211,8 @@ func TestPriorMovesMixture(t *testing.T) {
 		}
 		return sum
 	}
-	if beside(as) < 0.5 || beside(fools) > 0.1 {
-		t.Errorf("experts beside the levels have %v, of such as have said the contrary %v", as, fools)
-	}
-	if as[2].Weight > 0.1 || alone[2].Weight > 0.1 || prophet[2].Weight < 0.9 {
-		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
-	}
+	must.True(t, beside(as) >= 0.5 && beside(fools) <= 0.1, "experts beside the levels have %v, of such as have said the contrary %v", as, fools)
+	must.True(t, as[2].Weight <= 0.1 && alone[2].Weight <= 0.1 && prophet[2].Weight >= 0.9, "shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 }
 
 // TestPriorBeforeLabels checks that a prediction made before the first label is not compared with a baseline. It tests
@@ -255,8 +231,7 @@ func TestPriorBeforeLabels(t *testing.T) {
 			t.Errorf("noise %s: an error of %v of the last class", noise, *x)
 		}
 		prior = kept(l.Predict(e))
-		if l.Learn(e, prior); lastError() == nil {
-			t.Errorf("noise %s: no error of the last class", noise)
-		}
+		l.Learn(e, prior)
+		must.True(t, lastError() != nil, "noise %s: no error of the last class", noise)
 	}
 }

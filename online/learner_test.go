@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/mixture"
 	"blankout/online/scaling"
@@ -160,14 +161,11 @@ func TestPresenceInMasks(t *testing.T) {
 				if last == nil {
 					continue
 				}
-				if looked++; last[p[0]] != last[p[1]] {
-					t.Fatalf("%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
-				}
+				looked++
+				must.Require(t, last[p[0]] == last[p[1]], "%s: a number survives point %d, that it is there %d", kind, last[p[0]], last[p[1]])
 			}
 		}
-		if looked < 20 {
-			t.Errorf("%s: %d pairs in masks", kind, looked)
-		}
+		must.True(t, looked >= 20, "%s: %d pairs in masks", kind, looked)
 	}
 }
 
@@ -189,9 +187,8 @@ func TestFieldsAhead(t *testing.T) {
 		if n == 350 {
 			other = restart(t, c, other)
 		}
-		if got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]; got != want {
-			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
-		}
+		got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]
+		must.Require(t, got == want, "event %d: %v with a Schema of later events, %v without", n, got, want)
 	}
 	sameState(t, "with a Schema of later events", blocksOf(t, l)[:1], blocksOf(t, other)[:1])
 }
@@ -208,9 +205,8 @@ func TestOtherVersion(t *testing.T) {
 			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
 		}
 	}
-	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "restart with --reset") {
-		t.Error(err)
-	}
+	_, err := online.Restore(c, blocks)
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") && strings.Contains(err.Error(), "restart with --reset"), "%v", err)
 }
 
 // TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event if no number is corrected
@@ -262,9 +258,8 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 		if n%100 == 99 {
 			agree(t, l, e)
 			of := l.Snapshot().Model().Decision()
-			if on := l.Config().Calibrate == "on"; of.Threshold != p.Decision.Threshold || on && n > 600 && p.Decision.Link == nil {
-				t.Fatalf("%s: event %d: the snapshot decides by %+v, Predict by %+v", name, n, of, p.Decision)
-			}
+			on := l.Config().Calibrate == "on"
+			must.Require(t, of.Threshold == p.Decision.Threshold && (!on || n <= 600 || p.Decision.Link != nil), "%s: event %d: the snapshot decides by %+v, Predict by %+v", name, n, of, p.Decision)
 			if f := p.Scores[0]; len(want) == 1 && of.Probability(f) != p.Decision.Probability(f) {
 				t.Fatalf("%s: event %d: probability %v in the snapshot, %v in Predict", name, n, of.Probability(f), p.Decision.Probability(f))
 			}

@@ -31,9 +31,8 @@ func TestLevelsByMissing(t *testing.T) {
 		test := synthetic.OneStrong(8000, 0.6, 2)
 		for _, e := range test {
 			scores := m.Score(e, make([]float64, 1))
-			if live := scoresOf(l, e); math.Abs(live[0]-scores[0]) > 1e-12 {
-				t.Fatalf("live %v, published %v", live, scores)
-			}
+			live := scoresOf(l, e)
+			must.Require(t, math.Abs(live[0]-scores[0]) <= 1e-12, "live %v, published %v", live, scores)
 			for i, of := range []*model.Linear{m.Alone(), m} {
 				if of.Predict(of.Score(e, scores)) != e.Label {
 					wrong[i] += 100 / float64(len(test))
@@ -41,12 +40,9 @@ func TestLevelsByMissing(t *testing.T) {
 			}
 		}
 		metrics := l.Report()
-		if len(m.Levels) == 0 || m.Missing.Levels[3] == 0 {
-			t.Fatalf("learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
-		}
-		if name := metrics.LevelsByMissing[3]; name != m.Levels[m.Missing.Levels[3]-1].Noise {
-			t.Errorf("%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
-		}
+		must.Require(t, len(m.Levels) != 0 && m.Missing.Levels[3] != 0, "learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
+		name := metrics.LevelsByMissing[3]
+		must.True(t, name == m.Levels[m.Missing.Levels[3]-1].Noise, "%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
 		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 3 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		}

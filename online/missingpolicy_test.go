@@ -11,6 +11,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -31,9 +32,7 @@ func TestImputingPays(t *testing.T) {
 			}
 		}
 	}
-	if !(lost["impute"] < 0.99*lost["rescale"] && lost["impute"] < 0.95*lost["none"] && lost["auto"] < 1.01*lost["impute"]) {
-		t.Errorf("events that lack numbers lose %v", lost)
-	}
+	must.True(t, lost["impute"] < 0.99*lost["rescale"] && lost["impute"] < 0.95*lost["none"] && lost["auto"] < 1.01*lost["impute"], "events that lack numbers lose %v", lost)
 }
 
 // numberConfig returns settings for regression.
@@ -62,14 +61,11 @@ func TestImputedRegression(t *testing.T) {
 		for range 500 {
 			e := s.next()
 			got, want := l.Predict(e), m.Score(e, make([]float64, 1))[0]
-			if math.Abs(got.Scores[0]-want) > 1e-9*max(1, math.Abs(want)) {
-				t.Fatalf("%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
-			}
+			must.Require(t, math.Abs(got.Scores[0]-want) <= 1e-9*max(1, math.Abs(want)), "%s: Predict says %v, the snapshot %v", name, got.Scores[0], want)
 			by := model.ScoreVariance(m, e)
 			low, high := m.Interval(m.Value(want), by)
-			if width := high - low; !(width > 0) || !(math.Abs(got.Low-low)+math.Abs(got.High-high) <= 1e-9*width) {
-				t.Fatalf("%s: Predict says %v to %v, the snapshot %v to %v", name, got.Low, got.High, low, high)
-			}
+			width := high - low
+			must.Require(t, width > 0 && math.Abs(got.Low-low)+math.Abs(got.High-high) <= 1e-9*width, "%s: Predict says %v to %v, the snapshot %v to %v", name, got.Low, got.High, low, high)
 			if by.Range == 0 {
 				d := e.Target - m.Value(want)
 				sum, n, squares = sum+d, n+1, squares+d*d
@@ -147,9 +143,7 @@ func TestImputedClasses(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if filled < 20 || !shared {
-			t.Errorf("%d events have numbers imputed, classes share an output: %v", filled, shared)
-		}
+		must.True(t, filled >= 20 && shared, "%d events have numbers imputed, classes share an output: %v", filled, shared)
 	}
 }
 

@@ -158,12 +158,10 @@ func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]sour
 func TestOrdinaryAmount(t *testing.T) {
 	each(t, func(t *testing.T, _ int, s source) {
 		for seed := range uint64(2) {
-			if all := s.follow(t, seed, 12_000, 0, nil); !(all.loss <= 0.48) {
-				t.Errorf("seed %d: log-loss %.3f", seed, all.loss)
-			}
-			if first := s.follow(t, seed, 500, 0, nil); !(first.loss <= 0.6) {
-				t.Errorf("seed %d: log-loss %.3f of the first 500", seed, first.loss)
-			}
+			all := s.follow(t, seed, 12_000, 0, nil)
+			must.True(t, all.loss <= 0.48, "seed %d: log-loss %.3f", seed, all.loss)
+			first := s.follow(t, seed, 500, 0, nil)
+			must.True(t, first.loss <= 0.6, "seed %d: log-loss %.3f of the first 500", seed, first.loss)
 		}
 	}, fieldSources("ordinary", ordinary, 3))
 }
@@ -186,9 +184,7 @@ func TestOneOutlier(t *testing.T) {
 						s.change(e, func(float64) float64 { return outlier })
 					}
 				}).loss
-				if !(got <= 1.1*clean+0.01) {
-					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", outlier, at, got, clean)
-				}
+				must.True(t, got <= 1.1*clean+0.01, "%g at %d: log-loss %.3f, clean %.3f", outlier, at, got, clean)
 			}
 		}
 	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
@@ -247,9 +243,8 @@ func TestExtremeSequences(t *testing.T) {
 			if (i+k)%2 > 0 && !longtest.Asked() {
 				continue
 			}
-			if got := s.follow(t, 1, n, from, sequences[name]); !(got.error <= clean.error+s.limit) || !(got.loss < 2*clean.loss) {
-				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
-			}
+			got := s.follow(t, 1, n, from, sequences[name])
+			must.True(t, got.error <= clean.error+s.limit && got.loss < 2*clean.loss, "%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 		}
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
@@ -293,9 +288,8 @@ func TestHeavyTails(t *testing.T) {
 				if (i+seed+k)%2 > 0 && !longtest.Asked() {
 					continue
 				}
-				if got := s.follow(t, uint64(seed), 8000, 0, nil); !(got.loss <= 0.56) {
-					t.Errorf("%s, sigma %v, seed %d: log-loss %.3f", s.name, sigma, seed, got.loss)
-				}
+				got := s.follow(t, uint64(seed), 8000, 0, nil)
+				must.True(t, got.loss <= 0.56, "%s, sigma %v, seed %d: log-loss %.3f", s.name, sigma, seed, got.loss)
 			}
 		}
 	}
@@ -416,9 +410,7 @@ func TestOneWrongEventOfGreatWeight(t *testing.T) {
 				if at < 0 {
 					clean = wrong
 				}
-				if wrong > clean+0.6 {
-					t.Errorf("%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
-				}
+				must.True(t, wrong <= clean+0.6, "%s, %d classes, at %d: %.2f %% wrong, without %.2f", rule, classes, at, wrong, clean)
 			}
 		}
 	}
@@ -505,18 +497,14 @@ func TestNothingOverflows(t *testing.T) {
 								}
 							}
 							for _, f := range l.Learn(e, nil).Scores {
-								if math.IsNaN(f) || math.IsInf(f, 0) {
-									t.Fatalf("event %d scores %v", i, f)
-								}
+								must.Require(t, !math.IsNaN(f) && !math.IsInf(f, 0), "event %d scores %v", i, f)
 							}
 						}
 						blocks, err := l.Snapshot().Blocks()
 						if err == nil {
 							_, err = online.Restore(c, blocks)
 						}
-						if err != nil {
-							t.Error(err)
-						}
+						must.True(t, err == nil, "%v", err)
 						if _, err := json.Marshal(l.Report()); err != nil {
 							t.Error(err)
 						}
@@ -574,17 +562,13 @@ func TestStandardizeAll(t *testing.T) {
 		dense.Learn(all, nil)
 	}
 	all, few := dense.Snapshot().Model(), sparse.Snapshot().Model()
-	if len(all.Scaler.Dense) != columns || len(few.Scaler.Dense) != 4 {
-		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
-	}
+	must.Require(t, len(all.Scaler.Dense) == columns && len(few.Scaler.Dense) == 4, "dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
 	// Over all events, with absent columns counted as 0, the statistics must be the same.
 	for d := range uint32(columns) {
 		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))
 		total := float64(n)
 		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
-		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
-			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
-		}
+		must.True(t, math.Abs(mean-b[1]) <= 1e-9*math.Abs(b[1]) && math.Abs(m2-b[2]) <= 1e-9*b[2], "column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
 		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
 			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 		}
@@ -596,9 +580,8 @@ func TestStandardizeAll(t *testing.T) {
 		off += (a - b) * (a - b)
 		square += b * b
 	}
-	if relative := math.Sqrt(off / square); !(relative < 0.02) {
-		t.Errorf("scores are off by %.3g of their size", relative)
-	}
+	relative := math.Sqrt(off / square)
+	must.True(t, relative < 0.02, "scores are off by %.3g of their size", relative)
 	// The errors are also similar without the IRLS window.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
@@ -608,9 +591,7 @@ func TestStandardizeAll(t *testing.T) {
 		dense.Learn(all, nil)
 	}
 	a, b := sparse.Report().Window.MeanLogLoss(), dense.Report().Window.MeanLogLoss()
-	if a > b+0.03 {
-		t.Errorf("log-loss %v, dense %v", a, b)
-	}
+	must.True(t, a <= b+0.03, "log-loss %v, dense %v", a, b)
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
 
@@ -632,14 +613,11 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 			eventtest.Put(e, column, x)
 		}
 		l.Learn(e, nil)
-		if i == 9 && len(l.Snapshot().Model().Scaler.Dense) != 1 {
-			t.Fatal("no dense column after ten events")
-		}
+		must.Require(t, i != 9 || len(l.Snapshot().Model().Scaler.Dense) == 1, "no dense column after ten events")
 	}
 	m := l.Snapshot().Model()
-	if dense := m.Scaler.Dense; len(dense) != 0 {
-		t.Fatalf("dense columns: %d", dense)
-	}
+	dense := m.Scaler.Dense
+	must.Require(t, len(dense) == 0, "dense columns: %d", dense)
 	mean, squares := 0.0, 0.0
 	for _, x := range readings {
 		mean += x / float64(len(readings))
@@ -649,10 +627,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	}
 	row := m.Stats(m.Rows.Row(column))
 	want := 1 / (mean + 3*math.Sqrt(squares/float64(len(readings))))
-	if got := row[model.StatInverse]; math.Abs(got-want) > 1e-6*want {
-		t.Errorf("divided by %v, want %v", 1/got, 1/want)
-	}
-	if got := row[model.StatCenter]; got != 0 {
-		t.Errorf("center %v", got)
-	}
+	got := row[model.StatInverse]
+	must.True(t, math.Abs(got-want) <= 1e-6*want, "divided by %v, want %v", 1/got, 1/want)
+	must.Equal(t, row[model.StatCenter], 0, "center")
 }

@@ -68,12 +68,8 @@ func TestPresence(t *testing.T) {
 			l.Learn(a.next(), nil)
 		}
 		splines := l.Snapshot().Model().Scaler.Splines
-		if presence == "none" && splines != nil {
-			t.Fatalf("none: %+v", splines)
-		}
-		if presence == "auto" && (splines == nil || !slices.Equal(splines.Columns, []uint32{20}) || !slices.Equal(splines.Knots[0], model.Present())) {
-			t.Fatalf("auto: %+v, want one of column 20", splines)
-		}
+		must.Require(t, presence != "none" || splines == nil, "none: %+v", splines)
+		must.Require(t, presence != "auto" || splines != nil && slices.Equal(splines.Columns, []uint32{20}) && slices.Equal(splines.Knots[0], model.Present()), "auto: %+v, want one of column 20", splines)
 		errors[presence] = l.Report().Window.Error()
 		// The published model must also have the presence column, and explanations must name it.
 		m := l.Snapshot().Model()
@@ -81,20 +77,15 @@ func TestPresence(t *testing.T) {
 		for range 50 {
 			e := a2.next()
 			got := l.Snapshot().Model().Score(e, make([]float64, 1))
-			if want := alone(l.Learn(e, nil)).Scores; math.Abs(got[0]-want[0]) > 1e-9*(1+math.Abs(want[0])) {
-				t.Fatalf("%s: the model scores %v, the Learner %v", presence, got, want)
-			}
+			want := alone(l.Learn(e, nil)).Scores
+			must.Require(t, math.Abs(got[0]-want[0]) <= 1e-9*(1+math.Abs(want[0])), "%s: the model scores %v, the Learner %v", presence, got, want)
 		}
 		if presence == "auto" {
-			if name := m.Namer()(model.FirstBasisColumn); name != m.Namer()(20)+"@present" {
-				t.Errorf("it is named %s", name)
-			}
+			must.Equal(t, m.Namer()(model.FirstBasisColumn), m.Namer()(20)+"@present", "it is named")
 		}
 	}
 	// The smallest possible error is .1: the field is present with probability .2 in one class and 1 in the other.
-	if errors["auto"] > 0.13 || errors["none"] < 0.3 {
-		t.Errorf("errors %v", errors)
-	}
+	must.True(t, errors["auto"] <= 0.13 && errors["none"] >= 0.3, "errors %v", errors)
 }
 
 // TestPresenceOfManyRows checks that a learner with many rows after the first events adds no presence columns, before
@@ -124,12 +115,10 @@ func TestPresenceOfManyRows(t *testing.T) {
 					l = restart(t, config, l)
 				}
 			}
-			if rows := l.Report().Rows; rows < 4*1300 {
-				t.Fatalf("%d rows", rows)
-			}
-			if found := l.Snapshot().Model().Scaler.Splines != nil; found != c.found {
-				t.Errorf("%d words an event, saved at %d: presence %v", c.words, at, found)
-			}
+			rows := l.Report().Rows
+			must.Require(t, rows >= 4*1300, "%d rows", rows)
+			found := l.Snapshot().Model().Scaler.Splines != nil
+			must.True(t, found == c.found, "%d words an event, saved at %d: presence %v", c.words, at, found)
 		}
 	}
 }
@@ -166,13 +155,10 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 				want = score(l.Snapshot().Model(), e)
 			}
 		}
-		if got := alone(l.Learn(e, nil)).Scores; want != nil && !near(got, want, 1e-9) {
-			t.Errorf("event %d: Learn scored %v, the snapshot scores %v", i, got, want)
-		}
+		got := alone(l.Learn(e, nil)).Scores
+		must.True(t, want == nil || near(got, want, 1e-9), "event %d: Learn scored %v, the snapshot scores %v", i, got, want)
 	}
-	if l.Snapshot().Model().Scaler.Splines == nil {
-		t.Fatal("no presence was found")
-	}
+	must.Require(t, l.Snapshot().Model().Scaler.Splines != nil, "no presence was found")
 	l.same(t, "presence")
 	finite(t, l.Learner)
 }

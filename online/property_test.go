@@ -45,9 +45,8 @@ func TestWeightTwo(t *testing.T) {
 					twice.learn(e)
 				}
 				first, second := once.model(), twice.model()
-				if a, b := first.Intercept, second.Intercept; !slices.Equal(a, b) {
-					t.Errorf("%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
-				}
+				a, b := first.Intercept, second.Intercept
+				must.True(t, slices.Equal(a, b), "%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
 				for i := range first.Rows.Len() {
 					column, a := first.Rows.Column(i)
 					if b := second.Rows.Row(column); !slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]) {
@@ -83,9 +82,7 @@ func TestPoison(t *testing.T) {
 			}
 			scores := slices.Clone(l.learn(e))
 			for _, f := range scores {
-				if f-f != 0 {
-					t.Fatalf("event %d: score %v", i, f)
-				}
+				must.Require(t, f-f == 0, "event %d: score %v", i, f)
 			}
 			label := e.Label
 			switch i {
@@ -104,9 +101,7 @@ func TestPoison(t *testing.T) {
 				}
 			case 545:
 				e.Weight = math.Inf(1)
-				if l.learn(e) != nil {
-					t.Error("an infinite weight was learned")
-				}
+				must.True(t, l.learn(e) == nil, "an infinite weight was learned")
 			}
 			calmScores := calm.learn(s2.Next())
 			if i > 800 {
@@ -118,12 +113,9 @@ func TestPoison(t *testing.T) {
 				}
 			}
 		}
-		if wrong > calmWrong+calmWrong/4+10 {
-			t.Errorf("%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
-		}
-		if r := l.Report(); r.Refused != 6 || r.Events != n+1 {
-			t.Errorf("%d refused and %d learned", r.Refused, r.Events)
-		}
+		must.True(t, wrong <= calmWrong+calmWrong/4+10, "%d of 400 wrong after the poison, %d without any", wrong, calmWrong)
+		r := l.Report()
+		must.True(t, r.Refused == 6 && r.Events == n+1, "%d refused and %d learned", r.Refused, r.Events)
 		finite(t, l.Learner)
 	}
 	for _, s := range settings(t, 6, longtest.Asked()) {
@@ -171,9 +163,7 @@ func TestPasses(t *testing.T) {
 		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
 			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
 		}
-		if was.Layout.Scale != is.Layout.Scale {
-			t.Errorf("%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
-		}
+		must.True(t, was.Layout.Scale == is.Layout.Scale, "%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
 	}
 }
 
@@ -246,9 +236,8 @@ func TestFixedPoint(t *testing.T) {
 			for d := range w {
 				w[d] = published.Weight(uint32(d), 0)
 			}
-			if got := objective(w, published.Intercept[0]); got > best*1.002+1e-9 {
-				t.Errorf("%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
-			}
+			got := objective(w, published.Intercept[0])
+			must.True(t, got <= best*1.002+1e-9, "%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
 		}
 	}
 }
@@ -304,11 +293,8 @@ func TestNoisyGradientByBound(t *testing.T) {
 	}
 	for bound, want := range map[string]online.NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
 		noisy, clean := scores(bound, "true"), scores(bound, "false")
-		if same(noisy, clean) {
-			t.Errorf("%s: both gradients are one", bound)
-		}
-		if got := scores(bound, online.AutoGradient); !same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
-			t.Errorf("%s: auto is not %s", bound, want)
-		}
+		must.True(t, !same(noisy, clean), "%s: both gradients are one", bound)
+		got := scores(bound, online.AutoGradient)
+		must.True(t, same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]), "%s: auto is not %s", bound, want)
 	}
 }

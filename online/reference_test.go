@@ -166,24 +166,20 @@ func TestReference(t *testing.T) {
 				}
 				x[columns] = 1
 				want := r.score(x)
-				if got := l.scores(e)[0]; math.Abs(got-want) > c.tolerance {
-					t.Fatalf("event %d: predicted %v, want %v", i, got, want)
-				}
+				got := l.scores(e)[0]
+				must.Require(t, math.Abs(got-want) <= c.tolerance, "event %d: predicted %v, want %v", i, got, want)
 				told := l.Learn(e, nil)
-				if got := alone(told).Scores[0]; math.Abs(got-want) > c.tolerance {
-					t.Fatalf("event %d: score %v, want %v", i, got, want)
-				}
+				got = alone(told).Scores[0]
+				must.Require(t, math.Abs(got-want) <= c.tolerance, "event %d: score %v, want %v", i, got, want)
 				r.learn(x, y)
 				logLoss += math.Log1p(math.Exp(-y * told.Scores[0]))
 			}
-			if got := l.Report().Total; math.Abs(got.LogLoss-logLoss) > 1e-6 {
-				t.Errorf("log-loss %v, want %v", got.LogLoss, logLoss)
-			}
+			got := l.Report().Total
+			must.True(t, math.Abs(got.LogLoss-logLoss) <= 1e-6, "log-loss %v, want %v", got.LogLoss, logLoss)
 			snapshot := l.model()
 			for d := range uint32(columns) {
-				if got := snapshot.Weight(d, 0); math.Abs(got-r.published[d]) > c.tolerance {
-					t.Errorf("weight %d is %v, want %v", d, got, r.published[d])
-				}
+				got := snapshot.Weight(d, 0)
+				must.True(t, math.Abs(got-r.published[d]) <= c.tolerance, "weight %d is %v, want %v", d, got, r.published[d])
 			}
 		})
 	}
@@ -231,9 +227,8 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				f += weight(int(i)) * value[j]
 			}
 			y := float64(2*e.Label - 1)
-			if got := alone(l.Learn(e, nil)).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
-				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, n, got, f)
-			}
+			got := alone(l.Learn(e, nil)).Scores[0]
+			must.Require(t, math.Abs(got-f) <= 1e-6*(1+math.Abs(f)), "intercept %s, event %d: score %v, want %v", intercept, n, got, f)
 			for j, i := range index {
 				g := -y / (1 + math.Exp(y*f)) * value[j]
 				sigma := (math.Sqrt(squares[i]+g*g) - math.Sqrt(squares[i])) / eta
@@ -313,18 +308,14 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					a[i] += beta * (w - a[i])
 				}
 			}
-			if tt.name == "small share" && !(lazily < -320) {
-				t.Fatalf("the coefficient has only come to 1e%.0f: that needs no bringing back to 1", lazily)
-			}
+			must.Require(t, tt.name != "small share" || lazily < -320, "the coefficient has only come to 1e%.0f: that needs no bringing back to 1", lazily)
 			m := l.Snapshot().Model()
 			for i, want := range a {
 				got := m.Intercept[0]
 				if i < d {
 					got = m.Weight(uint32(i), 0)
 				}
-				if math.Abs(got-want) > 1e-9 {
-					t.Errorf("weight %d: average %v, want %v", i, got, want)
-				}
+				must.True(t, math.Abs(got-want) <= 1e-9, "weight %d: average %v, want %v", i, got, want)
 			}
 		})
 	}
@@ -399,14 +390,11 @@ func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 	}
 	m := l.Snapshot().Model()
 	for d, want := range append(c.Weights, c.Intercept) {
-		if got := m.Weight(uint32(d), 0); math.Abs(got-want) > 1e-9 {
-			t.Errorf("weight %d = %v, want %v", d, got, want)
-		}
+		got := m.Weight(uint32(d), 0)
+		must.True(t, math.Abs(got-want) <= 1e-9, "weight %d = %v, want %v", d, got, want)
 	}
 	if want := c.ProgressiveLogLoss; want != 0 {
-		if math.Abs(logLoss-want) > 1e-9 {
-			t.Errorf("progressive log-loss %v, want %v", logLoss, want)
-		}
+		must.True(t, math.Abs(logLoss-want) <= 1e-9, "progressive log-loss %v, want %v", logLoss, want)
 	}
 }
 
@@ -485,15 +473,10 @@ func TestSlidingWindow(t *testing.T) {
 					if loss == "t-logistic:1.5" {
 						within = 0.1
 					}
-					if !(off[0] < within) {
-						t.Errorf("a window of everything is off by %.3g", off[0])
-					}
-					if !(off[1] < off[2]) {
-						t.Errorf("off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
-					}
-					if f := all.Report().RefreshFailures + slides.Report().RefreshFailures; f > 0 {
-						t.Errorf("%d refreshes failed", f)
-					}
+					must.True(t, off[0] < within, "a window of everything is off by %.3g", off[0])
+					must.True(t, off[1] < off[2], "off by %.3g with a window of 200, by %.3g with one of 40", off[1], off[2])
+					f := all.Report().RefreshFailures + slides.Report().RefreshFailures
+					must.True(t, f <= 0, "%d refreshes failed", f)
 				})
 			}
 		}

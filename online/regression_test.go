@@ -51,13 +51,11 @@ func TestRegressionLearned(t *testing.T) {
 							model = l.Snapshot().Model()
 						}
 						want := scoresOf(l, e)[0]
-						if got := alone(l.Learn(e, nil)).Scores[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) && i > 40 {
-							t.Fatalf("event %d: Learn says %v, Score %v", i, got, want)
-						}
+						got := alone(l.Learn(e, nil)).Scores[0]
+						must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)) || i <= 40, "event %d: Learn says %v, Score %v", i, got, want)
 						if i%500 == 499 {
-							if got := model.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
-								t.Fatalf("event %d: the published model says %v, the learner %v", i, got, want)
-							}
+							got := model.Score(e, make([]float64, 1))[0]
+							must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "event %d: the published model says %v, the learner %v", i, got, want)
 							snapshot := l.Snapshot().Model()
 							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; math.Abs(got-want) > 1e-14*math.Abs(want) { // the sums have another order
 								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
@@ -97,12 +95,8 @@ func TestRegressionLearned(t *testing.T) {
 func TestRegressionRefuses(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
-	if _, err := online.New(c, event.NewSchema(8, nil, 2)); err == nil {
-		t.Error("numbers with a schema of classes")
-	}
-	if _, err := online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real)); err == nil {
-		t.Error("classes with a schema of numbers")
-	}
+	must.Fails(t, must.Err(online.New(c, event.NewSchema(8, nil, 2))), "numbers with a schema of classes")
+	must.Fails(t, must.Err(online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real))), "classes with a schema of numbers")
 	l := numberLearner(t, c)
 	if alone(l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil)).Scores != nil || alone(l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil)).Scores != nil || l.Report().Refused != 2 {
 		t.Error("a target that is not finite, or beyond 1e30, is learned")
@@ -155,9 +149,8 @@ func TestRegressionIsEquivariant(t *testing.T) {
 						}
 						f.Target = unit[0]*f.Target + unit[1]
 						if i > 0 && (i < 20 || i%35 == 0) {
-							if got, want := predicted(other, f), unit[0]*predicted(plain, e)+unit[1]; math.Abs(got-want) > tolerance*unit[0] {
-								t.Fatalf("event %d: %v, want %v", i, got, want)
-							}
+							got, want := predicted(other, f), unit[0]*predicted(plain, e)+unit[1]
+							must.Require(t, math.Abs(got-want) <= tolerance*unit[0], "event %d: %v, want %v", i, got, want)
 						}
 						plain.Learn(e, nil)
 						other.Learn(f, nil)
@@ -232,9 +225,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 						in += 1.0 / 2000
 					}
 				}
-				if off > 0.27 || in < 0.86 || in > 0.95 {
-					t.Errorf("MAE %.3f, coverage %.3f; want .24 and .9", off, in)
-				}
+				must.True(t, off <= 0.27 && in >= 0.86 && in <= 0.95, "MAE %.3f, coverage %.3f; want .24 and .9", off, in)
 			})
 		}
 	}
@@ -262,9 +253,7 @@ func TestTargetsThatChange(t *testing.T) {
 			e := numberEvent(r)
 			off += math.Abs(factor*e.Target-predicted(l, e)) / 1000
 		}
-		if off > 0.26*factor {
-			t.Errorf("targets %v times as large: MAE %v", factor, off)
-		}
+		must.True(t, off <= 0.26*factor, "targets %v times as large: MAE %v", factor, off)
 	}
 	for _, often := range []int{10, 40} {
 		l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = "squared", "auto" })), rand.New(rand.NewPCG(7, 8))
@@ -275,9 +264,8 @@ func TestTargetsThatChange(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if got, want := predicted(l, numberEvent(r)), 100/float64(often); math.Abs(got-want) > 0.5*want {
-			t.Errorf("one sale of 100 in %d: %v predicted", often, got)
-		}
+		got, want := predicted(l, numberEvent(r)), 100/float64(often)
+		must.True(t, math.Abs(got-want) <= 0.5*want, "one sale of 100 in %d: %v predicted", often, got)
 	}
 }
 
@@ -299,9 +287,8 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 					l.Learn(e, nil)
 				}
 				m := l.Snapshot().Model()
-				if got := m.Missing.Policies[2].Largest(); missing == "auto" && got != model.MissingImpute {
-					t.Errorf("%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
-				}
+				got := m.Missing.Policies[2].Largest()
+				must.True(t, missing != "auto" || got == model.MissingImpute, "%s: events that lack three tenths are answered by %s, where filling in halves the error", lossName, got)
 				for _, fraction := range []float64{0, 0.1, 0.3} {
 					t.Run(fmt.Sprintf("%s/%s/learned with %v/%v", lossName, missing, learned, fraction), func(t *testing.T) {
 						in := 0.0
@@ -313,9 +300,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 							}
 						}
 						in /= 3000
-						if !(in > 0.87 && in < 0.93) {
-							t.Errorf("%.3f of the targets lie within their interval", in)
-						}
+						must.True(t, in > 0.87 && in < 0.93, "%.3f of the targets lie within their interval", in)
 					})
 				}
 			}

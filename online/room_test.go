@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
 )
@@ -40,9 +41,7 @@ func fill(t *testing.T, l *online.Learner) int {
 		if r := l.Refusal(crowded(n, n%2)); r != nil {
 			return n
 		}
-		if l.Learn(crowded(n, n%2), nil).Scores == nil {
-			t.Fatalf("event %d is refused", n)
-		}
+		must.Require(t, l.Learn(crowded(n, n%2), nil).Scores != nil, "event %d is refused", n)
 	}
 	t.Fatal("none is refused")
 	return 0
@@ -63,9 +62,7 @@ func TestColumnRefused(t *testing.T) {
 	e := crowded(last, 1)
 	for i, label := range []int{1, event.Unlabeled} {
 		e.Label = label
-		if l.Learn(e, nil).Scores != nil || e.Refused != nil {
-			t.Errorf("event %d is learned", i)
-		}
+		must.True(t, l.Learn(e, nil).Scores == nil && e.Refused == nil, "event %d is learned", i)
 	}
 	m := l.Report()
 	by := m.RefusedBy[event.ReasonMemory]
@@ -73,13 +70,10 @@ func TestColumnRefused(t *testing.T) {
 		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
 	}
 	e.Weight = 0
-	if l.Refusal(e) != nil || l.Learn(e, nil).Scores == nil {
-		t.Error("an event of no weight, which is not learned, is refused")
-	}
+	must.True(t, l.Refusal(e) == nil && l.Learn(e, nil).Scores != nil, "an event of no weight, which is not learned, is refused")
 	known := crowded(0, 0)
-	if got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores; got == nil || !slices.Equal(got, want) || l.Report().Events != other.Report().Events {
-		t.Errorf("known columns are told %v, want %v", got, want)
-	}
+	got, want := l.Learn(known, nil).Scores, other.Learn(known, nil).Scores
+	must.True(t, got != nil && slices.Equal(got, want) && l.Report().Events == other.Report().Events, "known columns are told %v, want %v", got, want)
 	fits := crowded(last, 0)
 	n := rows - 100*last
 	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
@@ -100,14 +94,11 @@ func TestClassRefused(t *testing.T) {
 		l.Schema().Classes = append(l.Schema().Classes, "again", "fire")
 		e := crowded(0, len(l.Schema().Classes)-1)
 		r := l.Refusal(e)
-		if r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
-			t.Fatalf("of %d classes: %v", len(classes), r)
-		}
+		must.Require(t, r != nil && r.Reason == event.ReasonMemory && strings.HasPrefix(r.Detail, `class "fire": `), "of %d classes: %v", len(classes), r)
 		again := restart(t, l.Config(), l)
 		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
-			if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
-				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
-			}
+			a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores
+			must.True(t, slices.Equal(a, b) && (a == nil) == (i%4 == 0 || i == 2), "of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 		}
 		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 {
 			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
@@ -115,9 +106,8 @@ func TestClassRefused(t *testing.T) {
 		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, again))
 		c := l.Config()
 		c.MaxMemory *= 20
-		if again = restart(t, c, l); again.Learn(e, nil).Scores == nil || outputs(again) != len(l.Schema().Classes) {
-			t.Errorf("of %d classes: refused under a larger bound", len(classes))
-		}
+		again = restart(t, c, l)
+		must.True(t, again.Learn(e, nil).Scores != nil && outputs(again) == len(l.Schema().Classes), "of %d classes: refused under a larger bound", len(classes))
 	}
 }
 
@@ -134,13 +124,10 @@ func TestFarFromBound(t *testing.T) {
 	}
 	sameState(t, "with a limit that nothing reaches", rest(near), rest(far))
 	sameState(t, "without a limit", rest(near), rest(none))
-	if none.Learn(crowded(last, 0), nil).Scores == nil || far.Learn(crowded(last, 0), nil).Scores == nil {
-		t.Error("refused without need")
-	}
+	must.True(t, none.Learn(crowded(last, 0), nil).Scores != nil && far.Learn(crowded(last, 0), nil).Scores != nil, "refused without need")
 	e := crowded(0, 0)
-	if n := testing.AllocsPerRun(100, func() { far.Refusal(e) }); n > 0 {
-		t.Errorf("the question allocates %v times", n)
-	}
+	n := testing.AllocsPerRun(100, func() { far.Refusal(e) })
+	must.True(t, n <= 0, "the question allocates %v times", n)
 }
 
 // TestBoundIsKept checks that the memory limit is in the checkpoint, for readers without a configuration. Changing it
@@ -150,11 +137,9 @@ func TestBoundIsKept(t *testing.T) {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")
 		l.Learn(crowded(0, 0), nil)
 		blocks := blocksOf(t, l)
-		if c, err := online.ReadConfig(blocks); err != nil || c.MaxMemory != bound {
-			t.Errorf("kept %d of %d: %v", c.MaxMemory, bound, err)
-		}
-		if _, err := online.Restore(online.DefaultConfig(), blocks); err != nil {
-			t.Error(err)
-		}
+		c, err := online.ReadConfig(blocks)
+		must.True(t, err == nil && c.MaxMemory == bound, "kept %d of %d: %v", c.MaxMemory, bound, err)
+		_, err = online.Restore(online.DefaultConfig(), blocks)
+		must.True(t, err == nil, "%v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -119,12 +120,10 @@ func TestIntervalsCover(t *testing.T) {
 				held++
 			}
 		}
-		if held /= 4000; math.Abs(held-want) > 0.04 {
-			t.Errorf("coverage %v: intervals hold %v", coverage, held)
-		}
-		if got := l.Report().Sets; (got == nil) != (coverage == 0) {
-			t.Errorf("coverage %v: told of sets %+v", coverage, got)
-		}
+		held /= 4000
+		must.True(t, math.Abs(held-want) <= 0.04, "coverage %v: intervals hold %v", coverage, held)
+		got := l.Report().Sets
+		must.True(t, (got == nil) == (coverage == 0), "coverage %v: told of sets %+v", coverage, got)
 	}
 }
 
@@ -156,9 +155,7 @@ func TestIntervalsByValue(t *testing.T) {
 			if i >= 6000 {
 				p := l.Predict(e)
 				value, low, high := p.Value, p.Low, p.High
-				if !(low <= value && value <= high) {
-					t.Fatalf("%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
-				}
+				must.Require(t, low <= value && value <= high, "%s: %v lies outside its interval from %v to %v", lossName, value, low, high)
 				answers = append(answers, answer{value, low <= e.Target && e.Target <= high})
 			}
 			l.Learn(e, nil)
@@ -176,9 +173,7 @@ func TestIntervalsByValue(t *testing.T) {
 					in += 1 / float64(len(part))
 				}
 			}
-			if in < 0.86 || in > 0.95 {
-				t.Errorf("%s: quarter %d of the values: coverage %.3f", lossName, q+1, in)
-			}
+			must.True(t, in >= 0.86 && in <= 0.95, "%s: quarter %d of the values: coverage %.3f", lossName, q+1, in)
 		}
 	}
 }
@@ -194,9 +189,8 @@ func TestIntervalContainsItsValue(t *testing.T) {
 			e.Target = float64(3 * i)
 			m := l.model()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])
-			if low, high := m.Interval(value, model.MissingVariance{}); i > 1 && !(low <= value && value <= high) {
-				t.Fatalf("%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)
-			}
+			low, high := m.Interval(value, model.MissingVariance{})
+			must.Require(t, i <= 1 || low <= value && value <= high, "%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)
 			l.Learn(e, nil)
 		}
 	}
@@ -211,9 +205,8 @@ func TestSetsOtherCoverage(t *testing.T) {
 		c := l.c
 		c.Coverage, c.Calibrate = coverage, map[float64]string{0.9: "auto", 0.6: "on", 0: "off"}[coverage]
 		l = l.restoredWith(c)
-		if again := l.Report().Sets; (again != nil) != (coverage == 0.6) {
-			t.Errorf("coverage %v: it begins with sets %+v", coverage, again)
-		}
+		again := l.Report().Sets
+		must.True(t, (again != nil) == (coverage == 0.6), "coverage %v: it begins with sets %+v", coverage, again)
 		if p := l.Predict(s.Next()); p.Learned != l.Report().Events {
 			t.Errorf("components of %d events, of %d", p.Learned, l.Report().Events)
 		}
@@ -221,8 +214,6 @@ func TestSetsOtherCoverage(t *testing.T) {
 			l.Learn(s.Next(), nil)
 		}
 		sets, link := l.model().Sets, l.model().Link
-		if (sets == nil) != (coverage == 0) || sets != nil && sets.Coverage != coverage || (link == nil) != (coverage != 0.6) {
-			t.Errorf("coverage %v: sets %+v, link %+v", coverage, sets, link)
-		}
+		must.True(t, (sets == nil) == (coverage == 0) && (sets == nil || sets.Coverage == coverage) && (link == nil) == (coverage != 0.6), "coverage %v: sets %+v, link %+v", coverage, sets, link)
 	}
 }

@@ -81,9 +81,8 @@ func TestSettingsAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) || made == nil || !strings.HasPrefix(made.Error(), "learner: ") {
 			t.Errorf("case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
 		}
-		if key := (*event.KeyError)(nil); test.want == "noisy_gradient" && (!errors.As(err, &key) || key.Key != test.want) {
-			t.Errorf("case %d: %v has no key", i, err)
-		}
+		key := (*event.KeyError)(nil)
+		must.True(t, test.want != "noisy_gradient" || errors.As(err, &key) && key.Key == test.want, "case %d: %v has no key", i, err)
 	}
 	for _, change := range []func(*online.Config){gradient("dropout-descent", "true"), gradient("dropout-descent", "false"), gradient("ftrl", "auto"), gradient("auto", "auto")} {
 		if c := with(change); c.Check() != nil {
@@ -99,17 +98,14 @@ func TestFingerprintInOtherWords(t *testing.T) {
 	s := event.NewSchema(4, nil, 2)
 	was := online.FingerprintOf(c, s)
 	c.Loss, c.IRLSWindow = "logistic", 0
-	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) > 0 {
-		t.Errorf("in other words: %q", diff)
-	}
+	diff := online.FingerprintOf(c, s).Diff(was)
+	must.True(t, len(diff) <= 0, "in other words: %q", diff)
 	c.LearningRate = math.Pi
-	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) != 1 {
-		t.Errorf("another rate: %q", diff)
-	}
+	diff = online.FingerprintOf(c, s).Diff(was)
+	must.True(t, len(diff) == 1, "another rate: %q", diff)
 	was["gone"] = "x"
-	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) != 2 {
-		t.Errorf("a key that is unknown: %q", diff)
-	}
+	diff = online.FingerprintOf(c, s).Diff(was)
+	must.True(t, len(diff) == 2, "a key that is unknown: %q", diff)
 }
 
 // TestBounds checks that the numbers in every optimizer are finite at the limits of the learning rate and the cost.
@@ -161,20 +157,15 @@ func TestPreset(t *testing.T) {
 	short.Preset = "quadratic-noising"
 	long.Optimizer, long.Loss, long.Noise, long.IRLSBatch, long.IRLSWindow = "dropout-descent", "logistic:quadratic-noising", "dropout:0.5", 200, 1000
 	schema := func() *event.Schema { return event.NewSchema(10, []string{"a", "b"}, 2) }
-	if diff := online.FingerprintOf(short, schema()).Diff(online.FingerprintOf(long, schema())); len(diff) > 0 {
-		t.Error(diff)
-	}
+	diff := online.FingerprintOf(short, schema()).Diff(online.FingerprintOf(long, schema()))
+	must.True(t, len(diff) <= 0, "%v", diff)
 	l := must.Get(online.New(short, schema()))(t)
 	long.Preset = short.Preset
-	if got := l.Config(); !reflect.DeepEqual(got, long) {
-		t.Errorf("the learner has %+v", got)
-	}
+	got := l.Config()
+	must.True(t, reflect.DeepEqual(got, long), "the learner has %+v", got)
 	short.IRLSBatch, short.Noise = 100, "dropout:0.3"
-	if got := short.WithPreset(); got.IRLSBatch != 100 || got.Noise != "dropout:0.3" || got.IRLSWindow != 1000 {
-		t.Errorf("keys that are set: %+v", got)
-	}
+	got = short.WithPreset()
+	must.True(t, got.IRLSBatch == 100 && got.Noise == "dropout:0.3" && got.IRLSWindow == 1000, "keys that are set: %+v", got)
 	short.Preset = "cubic"
-	if err := short.Check(); err == nil || !strings.Contains(err.Error(), `preset "cubic": want quadratic-noising`) {
-		t.Error(err)
-	}
+	must.ErrorContains(t, short.Check(), `preset "cubic": want quadratic-noising`)
 }

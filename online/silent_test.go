@@ -7,6 +7,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -74,17 +75,14 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 			without := silentLoss(t, c, classes, groups)
 			c.SilentMissing, c.SilentGroups = 0.5, groups
 			with := silentLoss(t, c, classes, groups)
-			if !(with < 0.97*without) {
-				t.Errorf("%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
-			}
+			must.True(t, with < 0.97*without, "%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
 			c.Optimizer = "auto" // correcting experts also learn from silently masked copies
 			most := 0.995 * with
 			if classes == 0 {
 				most = 1.01 * with
 			}
-			if corrected := silentLoss(t, c, classes, groups); !(corrected < most) {
-				t.Errorf("%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
-			}
+			corrected := silentLoss(t, c, classes, groups)
+			must.True(t, corrected < most, "%d classes, groups %v: corrected it loses %.4f, else %.4f", classes, groups, corrected, with)
 		}
 	}
 }
@@ -106,7 +104,6 @@ func TestDeadValues(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	dead := l.Snapshot().Model().Dead
-	if x, known := dead.Of(2); !known || x < 40 || x > 80 {
-		t.Errorf("a dead number reads %v, known %v", x, known)
-	}
+	x, known := dead.Of(2)
+	must.True(t, known && x >= 40 && x <= 80, "a dead number reads %v, known %v", x, known)
 }

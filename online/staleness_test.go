@@ -15,6 +15,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/rows"
@@ -161,9 +162,8 @@ func TestStalePredictions(t *testing.T) {
 					} else if j == 3 {
 						born = 1000
 					}
-					if age := n - 1 - born; age < staleness.Ages[j-1]*9/10 || age > staleness.Ages[j-1]*11/10 {
-						t.Fatalf("event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
-					}
+					age := n - 1 - born
+					must.Require(t, age >= staleness.Ages[j-1]*9/10 && age <= staleness.Ages[j-1]*11/10, "event %d is answered at age %d, and no model is so old", n, staleness.Ages[j-1])
 					old[j].add(l, held[born], e)
 				}
 				if n%1000 == 0 {
@@ -171,9 +171,7 @@ func TestStalePredictions(t *testing.T) {
 				}
 			}
 			got := l.Report().ByAge
-			if len(got) != 1+len(staleness.Ages) {
-				t.Fatalf("%d ages", len(got))
-			}
+			must.Require(t, len(got) == 1+len(staleness.Ages), "%d ages", len(got))
 			fresh[0].compare(t, "at age 0", l.schema.Target != loss.Sign, got[0].Error, got[0].LogLoss, got[0].Deviance)
 			for j, r := range got[1:] {
 				old[1+j].compare(t, fmt.Sprint("at age ", r.Age), l.schema.Target != loss.Sign, r.Error, r.LogLoss, r.Deviance)
@@ -235,9 +233,7 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	}
 	blocks := l.blocks()
 	for _, b := range blocks {
-		if b.Name != staleness.Block && bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)) {
-			t.Errorf("there is a block %s", b.Name)
-		}
+		must.True(t, b.Name == staleness.Block || !bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)), "there is a block %s", b.Name)
 	}
 }
 
@@ -317,9 +313,7 @@ func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w health.Warning) bool { return w.Kind == health.WarnStale }
 		a, b := slices.ContainsFunc(l.Warnings(nil, false), is), slices.ContainsFunc(l.savedWarnings(nil), is)
-		if a != b {
-			t.Errorf("the learner warns: %v, what is saved of it: %v", a, b)
-		}
+		must.True(t, a == b, "the learner warns: %v, what is saved of it: %v", a, b)
 		return a
 	}
 	l := learnTurning(t, 1000)
@@ -327,10 +321,7 @@ func TestStaleWeights(t *testing.T) {
 	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
 		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
 	}
-	if math.Abs(*r.ConstantLogLoss-math.Log(2)) > 0.02 || math.Abs(*r.ConstantError-0.5) > 0.15 {
-		t.Errorf("the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
-	}
-	if still := learnTurning(t, 1e6); stale(still) {
-		t.Error("a stream that stays as it is has useless weights")
-	}
+	must.True(t, math.Abs(*r.ConstantLogLoss-math.Log(2)) <= 0.02 && math.Abs(*r.ConstantError-0.5) <= 0.15, "the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
+	still := learnTurning(t, 1e6)
+	must.True(t, !stale(still), "a stream that stays as it is has useless weights")
 }

@@ -88,9 +88,8 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 			return fmt.Sprint(out)
 		},
 	} {
-		if a, b := fmt.Sprint(say(came)), fmt.Sprint(say(nulls)); a != b {
-			t.Errorf("%s: %.300s\nas null %.300s", name, a, b)
-		}
+		a, b := fmt.Sprint(say(came)), fmt.Sprint(say(nulls))
+		must.True(t, a == b, "%s: %.300s\nas null %.300s", name, a, b)
 	}
 }
 
@@ -121,21 +120,17 @@ func TestStuck(t *testing.T) {
 		m := l.Snapshot().Model()
 		if m.Faults != nil {
 			null := m.Declare(e, &event.Example{})
-			if got := alone(l.Predict(null)).Scores[0]; got != p {
-				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
-			}
-			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.NullIsValue != nil {
-				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.NullIsValue)
-			}
+			got := alone(l.Predict(null)).Scores[0]
+			must.Require(t, got == p, "event %d: %v, of an event with nulls %v", n, p, got)
+			found++
+			must.Require(t, len(null.Missing) == len(m.StuckFields(e)) && m.Missing.NullIsValue == nil, "event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.NullIsValue)
 		}
 		l.Learn(e, nil)
 	}
-	if on := stuckAlarms(l); found < 300 || len(on) != 1 || *on[0].Value != 0 || on[0].SinceEvent != 1701 {
-		t.Errorf("after %d events with stuck fields %+v", found, on)
-	}
-	if a := l.Alarms(0); a.Changes != 3 || len(a.Latest) != 3 || a.Latest[0].SinceEvent != 1501 || a.Latest[1].SinceEvent != 1701 {
-		t.Errorf("alarms %+v", a.Latest)
-	}
+	on := stuckAlarms(l)
+	must.True(t, found >= 300 && len(on) == 1 && *on[0].Value == 0 && on[0].SinceEvent == 1701, "after %d events with stuck fields %+v", found, on)
+	a := l.Alarms(0)
+	must.True(t, a.Changes == 3 && len(a.Latest) == 3 && a.Latest[0].SinceEvent == 1501 && a.Latest[1].SinceEvent == 1701, "alarms %+v", a.Latest)
 }
 
 // stuckAlarms returns the alarms about stuck fields.
@@ -171,12 +166,10 @@ func TestStuckIsNotLearned(t *testing.T) {
 			before = stats()
 		}
 	}
-	if after := stats(); !slices.Equal(before, after) || before[model.StatCount] > 2100 {
-		t.Errorf("a stuck field's statistics were %v and are %v", before, after)
-	}
-	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.NullIsValue != nil {
-		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.NullIsValue)
-	}
+	after := stats()
+	must.True(t, slices.Equal(before, after) && before[model.StatCount] <= 2100, "a stuck field's statistics were %v and are %v", before, after)
+	m := l.Snapshot().Model().Missing
+	must.True(t, slices.Contains(m.Usual, 1) && m.NullIsValue == nil, "fields %v are usual, %v usually null", m.Usual, m.NullIsValue)
 }
 
 func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *learner {
@@ -194,9 +187,8 @@ func TestStuckSetting(t *testing.T) {
 		for range n {
 			e := s.Next()
 			l.Learn(e, nil)
-			if a, b := slices.Clone(alone(logs.Learn(e, nil)).Scores), alone(off.Learn(e, nil)).Scores; !slices.Equal(a, b) {
-				t.Fatal("an alarm alone changes what is learned")
-			}
+			a, b := slices.Clone(alone(logs.Learn(e, nil)).Scores), alone(off.Learn(e, nil)).Scores
+			must.Require(t, slices.Equal(a, b), "an alarm alone changes what is learned")
 		}
 	}
 	feed(2000)
@@ -205,9 +197,8 @@ func TestStuckSetting(t *testing.T) {
 	if h := logs.Report().Health; h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.model().Faults != nil {
 		t.Errorf("log: %+v", h.Fields[0])
 	}
-	if h := off.Report().Health; h.Raised != 0 || off.model().Faults != nil {
-		t.Errorf("off: %+v", h)
-	}
+	h := off.Report().Health
+	must.True(t, h.Raised == 0 && off.model().Faults == nil, "off: %+v", h)
 	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "this value counts as missing") || *h.Fields[0].Alarms[0].Value != 0.125 || l.model().Faults == nil {
 		t.Errorf("missing: %+v", h.Fields[0])
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/health"
 	"blankout/online/synthetic"
@@ -51,13 +52,11 @@ func TestPriorWarning(t *testing.T) {
 	if w := warnings(l, true); len(w) > 0 || l.Report().Prior.Event != 2000 || l.Report().Prior.LogLoss >= l.Report().Prior.Frequencies {
 		t.Fatalf("a good stream: %v, %+v", w, l.Report().Prior)
 	}
-	if got := l.Report().Prior.Frequencies; math.Abs(got-math.Ln2) > 2e-3 {
-		t.Errorf("the loss of two equal shares is %v", got)
-	}
+	got := l.Report().Prior.Frequencies
+	must.True(t, math.Abs(got-math.Ln2) <= 2e-3, "the loss of two equal shares is %v", got)
 	learn(2000/2, 50)
-	if w := warnings(l, true); len(w) > 0 {
-		t.Errorf("in the middle of a block: %v", w)
-	}
+	w := warnings(l, true)
+	must.True(t, len(w) <= 0, "in the middle of a block: %v", w)
 	restored := l.restored()
 	for range 2 {
 		again := *source
@@ -69,13 +68,10 @@ func TestPriorWarning(t *testing.T) {
 		}
 		l, restored = restored, l
 	}
-	if !slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)) {
-		t.Error("a restored learner warns of something else")
-	}
+	must.True(t, slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)), "a restored learner warns of something else")
 	learn(4*2000, 1)
-	if w := warnings(l, false); len(w) > 0 {
-		t.Errorf("afterwards: %v", w)
-	}
+	w = warnings(l, false)
+	must.True(t, len(w) <= 0, "afterwards: %v", w)
 }
 
 // TestPriorNoFalseAlarm checks that there is no false warning with importance weights, or with a loss whose scores are
@@ -97,9 +93,8 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		if w := l.Warnings(nil, true); len(w) > 0 {
-			t.Errorf("%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
-		}
+		w := l.Warnings(nil, true)
+		must.True(t, len(w) <= 0, "%s %s %v: %v", c.Loss, c.Optimizer, c.ClassWeight, w)
 	}
 }
 
@@ -188,25 +183,18 @@ func TestStreamWarnings(t *testing.T) {
 			got := l.Warnings(settings, c.final)
 			// TestPriorWarning tests the warning about the class frequencies.
 			got = slices.DeleteFunc(got, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
-			if !slices.Equal(kinds(got), c.want) {
-				t.Fatalf("%v, want %v", got, c.want)
-			}
+			must.Require(t, slices.Equal(kinds(got), c.want), "%v, want %v", got, c.want)
 			text := ""
 			for _, w := range got {
 				text += w.Text + "\n"
 			}
-			if !strings.Contains(text, c.saying) || strings.ContainsRune(text, 0x1b) {
-				t.Errorf("%q, want %q", text, c.saying)
-			}
-			if saved := kinds(l.savedWarnings(settings)); c.final && !slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want) {
-				t.Errorf("saved: %v, want %v", saved, c.want)
-			}
+			must.True(t, strings.Contains(text, c.saying) && !strings.ContainsRune(text, 0x1b), "%q, want %q", text, c.saying)
+			saved := kinds(l.savedWarnings(settings))
+			must.True(t, !c.final || slices.Equal(slices.DeleteFunc(saved, func(kind string) bool { return kind == health.WarnPrior }), c.want), "saved: %v, want %v", saved, c.want)
 			restored := l.restored()
 			again := restored.Warnings(settings, c.final)
 			again = slices.DeleteFunc(again, func(w health.Warning) bool { return w.Kind == health.WarnPrior })
-			if !slices.Equal(again, got) {
-				t.Errorf("restored: %v, before %v", again, got)
-			}
+			must.True(t, slices.Equal(again, got), "restored: %v, before %v", again, got)
 		})
 	}
 }
@@ -235,17 +223,11 @@ func TestNumbersAsText(t *testing.T) {
 	of := func(list []health.Warning) []health.Warning {
 		return slices.DeleteFunc(list, func(w health.Warning) bool { return w.Kind != health.WarnText })
 	}
-	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	if got := of(l.savedWarnings(nil)); !slices.Equal(got, want) {
-		t.Errorf("a checkpoint: %q", got)
-	}
+	must.EqualSlices(t, of(l.Warnings(nil, false)), want)
+	must.EqualSlices(t, of(l.savedWarnings(nil)), want, "a checkpoint")
 	s.Names.Add(1000, []byte("zip=0,1"))
 	l.SetSchema(s.View())
-	if got := of(l.Warnings(nil, false)); !slices.Equal(got, want) {
-		t.Errorf("later %q", got)
-	}
+	must.EqualSlices(t, of(l.Warnings(nil, false)), want, "later")
 }
 
 // TestOddTime checks that a time in a wrong unit gives a warning with the field and the value, also after a restart.
@@ -267,9 +249,7 @@ func TestOddTime(t *testing.T) {
 				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
 			}
 			for _, w := range w {
-				if w.Kind == health.WarnTime && !(strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10))) {
-					t.Error(w.Text)
-				}
+				must.True(t, w.Kind != health.WarnTime || strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10)), "%v", w.Text)
 			}
 		}
 		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), health.WarnTime) {
@@ -302,9 +282,8 @@ func TestUndeclared(t *testing.T) {
 		config := online.DefaultConfig()
 		c.change(&config)
 		l := start(t, config, s)
-		if got := kinds(l.Warnings(nil, true)); slices.Contains(got, health.WarnUndeclared) {
-			t.Errorf("%s, before any event: %v", c.name, got)
-		}
+		got := kinds(l.Warnings(nil, true))
+		must.True(t, !slices.Contains(got, health.WarnUndeclared), "%s, before any event: %v", c.name, got)
 		for i := range 50 {
 			l.Learn(&event.Example{Label: i % 2, Weight: 1, Field: []uint16{fields[i%len(fields)]}, Features: event.Vec{Index: []uint32{uint32(1 + i%7)}, Value: []float64{1}}}, nil)
 		}
@@ -314,9 +293,7 @@ func TestUndeclared(t *testing.T) {
 				text = w.Text
 			}
 		}
-		if !strings.HasPrefix(text, c.want) || (text == "") != (c.want == "") {
-			t.Errorf("%s: %q", c.name, text)
-		}
+		must.True(t, strings.HasPrefix(text, c.want) && (text == "") == (c.want == ""), "%s: %q", c.name, text)
 	}
 }
 
@@ -348,9 +325,7 @@ func TestRateWarnings(t *testing.T) {
 					got = w.Text
 				}
 			}
-			if (got == "") != (x.want == "") || !strings.Contains(got, x.want) {
-				t.Errorf("%s, rate %v, %s: warning %q, want one of %q", x.noise, x.rate, name, got, x.want)
-			}
+			must.True(t, (got == "") == (x.want == "") && strings.Contains(got, x.want), "%s, rate %v, %s: warning %q, want one of %q", x.noise, x.rate, name, got, x.want)
 		}
 	}
 }

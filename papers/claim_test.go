@@ -70,18 +70,14 @@ func TestShown(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || back != shown(d) || back.String() != d.String() {
-			t.Errorf("%v is %s, and back %v, %v", d, data, back, err)
-		}
+		must.True(t, err == nil && back == shown(d) && back.String() == d.String(), "%v is %s, and back %v, %v", d, data, back, err)
 	}
 	if d := shown(Difference{0.344, 0.151, 0.523}); d.Difference != (Difference{0.34, 0.15, 0.52}) {
 		t.Errorf("shown: %v", d)
 	}
 	var d Shown
 	for _, text := range []string{"", "1 2", "+1 [x, 2]", "1 2 3 4"} {
-		if d.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%q is a difference", text)
-		}
+		must.True(t, d.UnmarshalText([]byte(text)) != nil, "%q is a difference", text)
 	}
 	if p := above("", Difference{0.01, 0.004, 0.02}, 0); p.verdict() != Undecided {
 		t.Errorf("an interval that begins at a printed zero: %s", p.verdict())
@@ -117,25 +113,20 @@ func TestIndex(t *testing.T) {
 		"|  | c | +1.00 to +2.00 | 2 of 2 hold; weakest: x +1.00 [+0.50, +1.50] | **reproduced** | 2 of 2 inside |\n",
 		"|  | d | +2.00 | +1.00 [+0.50, +1.50] | **not comparable** | – |\n",
 	} {
-		if !strings.Contains(papers, want) {
-			t.Errorf("the index lacks %q:\n%s", want, papers)
-		}
+		must.True(t, strings.Contains(papers, want), "the index lacks %q:\n%s", want, papers)
 	}
 	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") || strings.Contains(own, "| a |") {
 		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, "text", "results.md")); err != nil || string(page) != r.Markdown() {
-		t.Errorf("results.md: %v\n%s", err, page)
-	}
+	page, err := os.ReadFile(filepath.Join(dir, "text", "results.md"))
+	must.True(t, err == nil && string(page) == r.Markdown(), "results.md: %v\n%s", err, page)
 	// Verdicts of an earlier protocol must not be shown.
 	now, old := []byte(`"protocol":3`), []byte(`"protocol":2`)
-	if papers, _ = index(bytes.Replace(data, now, old, 1)); !strings.Contains(papers, "earlier version") || strings.Contains(papers, "Wager") {
-		t.Errorf("the index of old results:\n%s", papers)
-	}
+	papers, _ = index(bytes.Replace(data, now, old, 1))
+	must.True(t, strings.Contains(papers, "earlier version") && !strings.Contains(papers, "Wager"), "the index of old results:\n%s", papers)
 	var back Result
-	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
-		t.Errorf("claims come back as %+v, %v", back.Claims, err)
-	}
+	err = json.Unmarshal(data, &back)
+	must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "claims come back as %+v, %v", back.Claims, err)
 }
 
 // TestClaimTable checks that equal claims about several data sets share a row. If a claim has several parts, the table
@@ -151,12 +142,8 @@ func TestClaimTable(t *testing.T) {
 		claims[i].conclude()
 	}
 	want := "| claim | here | there |\n|---|---|---|\n| a | **yes** -3.00 [-5.00, -0.20] | open -1.00 [-2.00, +2.00] |\n| b | **no** +2.00 [+1.00, +3.00] | – |\n"
-	if got := claimTable(claims); got != want {
-		t.Errorf("%s; want\n%s", got, want)
-	}
-	if got := claims[1].here(true); got != "1 of 3 hold; weakest: z +2.00 [+1.00, +3.00]" {
-		t.Error(got)
-	}
+	must.Equal(t, claimTable(claims), want)
+	must.Equal(t, claims[1].here(true), "1 of 3 hold; weakest: z +2.00 [+1.00, +3.00]")
 }
 
 // TestPublished checks that the files in docs/results follow from the numbers stored next to them. If the interval of a
@@ -167,19 +154,13 @@ func TestPublished(t *testing.T) {
 	for _, e := range experiments {
 		r := must.Get(readResult(filepath.Join(published, e.Name, "results.json")))(t)
 		page := must.Get(os.ReadFile(filepath.Join(published, e.Name, "results.md")))(t)
-		if string(page) != r.Markdown() || r.Protocol != protocol {
-			t.Errorf("%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
-		}
+		must.True(t, string(page) == r.Markdown() && r.Protocol == protocol, "%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
 		for _, c := range r.Claims {
 			again := c
 			again.conclude()
-			if !reflect.DeepEqual(again, c) {
-				t.Errorf("%s: %q is %s, %+v; its numbers say %s, %+v", e.Name, c.Claim, c.Verdict, c.Printed, again.Verdict, again.Printed)
-			}
+			must.True(t, reflect.DeepEqual(again, c), "%s: %q is %s, %+v; its numbers say %s, %+v", e.Name, c.Claim, c.Verdict, c.Printed, again.Verdict, again.Printed)
 			for _, p := range c.Parts {
-				if c.Verdict == Undecided && p.Paper != nil && !p.inside() && p.holds(p.Here.Difference) == Undecided {
-					t.Errorf("%s: %q is undecided, and its interval excludes the paper", e.Name, c.Claim)
-				}
+				must.True(t, c.Verdict != Undecided || p.Paper == nil || p.inside() || p.holds(p.Here.Difference) != Undecided, "%s: %q is undecided, and its interval excludes the paper", e.Name, c.Claim)
 			}
 		}
 		must.Do(t, os.Mkdir(filepath.Join(dir, e.Name), 0o777))
@@ -187,15 +168,12 @@ func TestPublished(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, e.Name, "results.json"), data, 0o666)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	must.Do(t, Index(dir))
 	for _, name := range []string{"README.md", ownClaims} {
 		want := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
-		if got, err := os.ReadFile(filepath.Join(published, name)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what index writes: %v", name, err)
-		}
+		got, err := os.ReadFile(filepath.Join(published, name))
+		must.True(t, err == nil && bytes.Equal(got, want), "%s is not what index writes: %v", name, err)
 	}
 }

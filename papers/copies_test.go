@@ -43,22 +43,17 @@ func TestCorruption(t *testing.T) {
 				if x.reads != nil && v == -7 {
 					continue
 				}
-				if alive[column] = true; v != copied.Features.Value[0] && x.reads == nil || x.survivor != 0 && v != x.survivor {
-					t.Fatalf("%s: a survivor reads %g", name, v)
-				}
+				alive[column] = true
+				must.Require(t, (v == copied.Features.Value[0] || x.reads != nil) && (x.survivor == 0 || v == x.survivor), "%s: a survivor reads %g", name, v)
 			}
 			n := 0
 			for i, a := range alive {
 				if a {
 					n++
 				}
-				if x.grouping != nil && a != alive[i/8*8] {
-					t.Fatalf("%s: column %d does not die with its group", name, i)
-				}
+				must.Require(t, x.grouping == nil || a == alive[i/8*8], "%s: column %d does not die with its group", name, i)
 			}
-			if x.reads != nil && len(copied.Features.Index) != columns || copied.Label != 1 {
-				t.Fatalf("%s: %+v", name, copied)
-			}
+			must.Require(t, (x.reads == nil || len(copied.Features.Index) == columns) && copied.Label == 1, "%s: %+v", name, copied)
 			if n == columns {
 				whole++
 				return nil
@@ -80,9 +75,7 @@ func TestCorruption(t *testing.T) {
 		for _, n := range rates {
 			total += n
 		}
-		if total != 20 || len(rates) != len(x.rates) || whole == 1 != x.whole {
-			t.Errorf("%s: copies by rate %v, %d whole", name, rates, whole)
-		}
+		must.True(t, total == 20 && len(rates) == len(x.rates) && whole == 1 == x.whole, "%s: copies by rate %v, %d whole", name, rates, whole)
 		d := must.Get(x.data(Binary(), nil, []event.Example{e}))(t)
 		sum := 0.0
 		for i := range d.Rows() {
@@ -103,9 +96,7 @@ func TestCorruption(t *testing.T) {
 		noise loss.Noise
 		want  string
 	}{{silent(0.5), "silent:0.5"}, {silentGroup(0.5), "silent-group:0.5"}} {
-		if x.noise.String() != x.want {
-			t.Errorf("%v, want %s", x.noise, x.want)
-		}
+		must.True(t, x.noise.String() == x.want, "%v, want %s", x.noise, x.want)
 	}
 }
 
@@ -151,25 +142,21 @@ func testExactDropout(t *testing.T, d *batch.Data, rows [][]uint32, scale, q flo
 		}
 		f := d.Row(i).Dot(w) + w[7]
 		want += e - float64(i%2)*f
-		if math.Abs(got[i]-e) > 1e-8*(1+e) {
-			t.Errorf("q = %g, row %d: %.12g, by all masks %.12g", q, i, got[i], e)
-		}
+		must.True(t, math.Abs(got[i]-e) <= 1e-8*(1+e), "q = %g, row %d: %.12g, by all masks %.12g", q, i, got[i], e)
 	}
 	for _, x := range w[:7] {
 		want += 0.01 * x * x
 	}
 	grad := make([]float64, len(w))
-	if value := o.ValueGrad(w, grad); math.Abs(value-want) > 1e-7*(1+want) {
-		t.Errorf("q = %g: %.12g, by all masks %.12g", q, value, want)
-	}
+	value := o.ValueGrad(w, grad)
+	must.True(t, math.Abs(value-want) <= 1e-7*(1+want), "q = %g: %.12g, by all masks %.12g", q, value, want)
 	for c := range w {
 		at := append([]float64(nil), w...)
 		at[c] += 1e-5
 		up := o.ValueGrad(at, nil)
 		at[c] -= 2e-5
-		if slope := (up - o.ValueGrad(at, nil)) / 2e-5; math.Abs(slope-grad[c]) > 1e-6 {
-			t.Errorf("q = %g: gradient %d is %.9g, by differences %.9g", q, c, grad[c], slope)
-		}
+		slope := (up - o.ValueGrad(at, nil)) / 2e-5
+		must.True(t, math.Abs(slope-grad[c]) <= 1e-6, "q = %g: gradient %d is %.9g, by differences %.9g", q, c, grad[c], slope)
 	}
 }
 
@@ -197,9 +184,8 @@ func TestPoissonPenalty(t *testing.T) {
 		}
 		want -= math.Exp(row.Dot(w) + w[3])
 	}
-	if got := poissonPenalty(d, w, q); math.Abs(got-want) > 1e-12*want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	got := poissonPenalty(d, w, q)
+	must.True(t, math.Abs(got-want) <= 1e-12*want, "%v, want %v", got, want)
 }
 
 // TestEqualLoss checks that penalties are compared at equal negative log-likelihood, whatever the steps of training
@@ -210,16 +196,14 @@ func TestEqualLoss(t *testing.T) {
 	}
 	trace := []penaltyTrace{at(400, 1), at(100, 1), at(25, 0.25), at(90, 7), at(20, 0.2)}
 	for _, c := range []struct{ logLoss, want float64 }{{500, 1}, {400, 1}, {200, 1}, {100, 1}, {50, 0.5}, {25, 0.25}, {1, 0.2}} {
-		if got := ratioAt(trace, c.logLoss); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("at %g: %g, want %g", c.logLoss, got, c.want)
-		}
+		got := ratioAt(trace, c.logLoss)
+		must.True(t, math.Abs(got-c.want) <= 1e-12, "at %g: %g, want %g", c.logLoss, got, c.want)
 	}
 	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
 		t.Errorf("near until %g", got)
 	}
-	if got := nearUntil(trace[:2], 800, 200); got < 200 || got > 202.1 {
-		t.Errorf("near to the end: %g", got)
-	}
+	got := nearUntil(trace[:2], 800, 200)
+	must.True(t, got >= 200 && got <= 202.1, "near to the end: %g", got)
 }
 
 // TestZScores checks that each column has mean 0 and variance 1, with absent values as 0.
@@ -232,8 +216,7 @@ func TestZScores(t *testing.T) {
 		}
 		must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: x}))
 	}
-	d, _, err := zScores(b.Data(Binary()))
-	must.Do(t, err)
+	d, _ := must.Get2(zScores(b.Data(Binary())))(t)
 	sum, squares := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)

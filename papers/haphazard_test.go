@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blankout/internal/must"
@@ -33,19 +32,14 @@ func TestTwentyLines(t *testing.T) {
 		x := must.Get(readMasks(fmt.Sprintf("samples/haphazard/%s.p%d.gz", c.set, c.percent), set))(t)
 		r := must.Get(method.result(t.Context(), x))(t)
 		got := fmt.Sprintf("BA %.2f %.2f  errors %d  AUC %.2f  nats %.4f", r.Accuracy, r.AtRate, r.Wrong, r.AUC, r.LogLoss)
-		if got != c.want || r.All.Mean != 0 {
-			t.Errorf("%s .%d: %s, want %s; %v", c.set, c.percent, got, c.want, r.All)
-		}
+		must.True(t, got == c.want && r.All.Mean == 0, "%s .%d: %s, want %s; %v", c.set, c.percent, got, c.want, r.All)
 	}
 }
 
 // TestHaphazardPublished checks the published numbers: 13 sets at three probabilities, nine methods.
 func TestHaphazardPublished(t *testing.T) {
-	methods, cells, err := readPublished()
-	must.Do(t, err)
-	if len(methods) != 9 || len(cells) != 39 {
-		t.Fatalf("%d methods, %d cells", len(methods), len(cells))
-	}
+	methods, cells := must.Get2(readPublished())(t)
+	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
 	for _, c := range cells {
 		if c.Set == "german" && c.Percent == 50 && (methods[c.best()] != "OVFM" || c.Accuracy[c.best()] != 57.09) {
 			t.Errorf("german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
@@ -72,12 +66,9 @@ func TestAuxDropMasks(t *testing.T) {
 				if math.IsNaN(v) {
 					continue
 				}
-				if seen[j]++; v != float64(x.labels[i]) {
-					t.Fatalf("event %d has the value %v and the label %d", i, v, x.labels[i])
-				}
-				if task.Present == 0 && j > 10*i/n {
-					t.Fatalf("feature %d is present in event %d of %d", j+1, i+1, n)
-				}
+				seen[j]++
+				must.Require(t, v == float64(x.labels[i]), "event %d has the value %v and the label %d", i, v, x.labels[i])
+				must.Require(t, task.Present != 0 || j <= 10*i/n, "feature %d is present in event %d of %d", j+1, i+1, n)
 			}
 		}
 		for j, count := range seen {
@@ -102,8 +93,7 @@ func TestBadStreams(t *testing.T) {
 		path := filepath.Join(dir, name)
 		f := must.Get(os.Create(path))(t)
 		w := gzip.NewWriter(f)
-		_, err := w.Write([]byte(text))
-		must.Do(t, err)
+		_ = must.Get(w.Write([]byte(text)))(t)
 		must.Do(t, w.Close())
 		must.Do(t, f.Close())
 		return path
@@ -116,9 +106,7 @@ func TestBadStreams(t *testing.T) {
 		good + "1,1,inf\n": `:4: value 2 is "inf"`,
 		"label,x0\n1,2\n":  "want events of both classes",
 	} {
-		if _, err := readHaphazard(write("bad.csv.gz", text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		must.ErrorContains(t, must.Err(readHaphazard(write("bad.csv.gz", text))), want, text)
 	}
 	for text, want := range map[string]string{
 		"11\n1\n":      ":2: want 2 lines of 2 zeros and ones",
@@ -126,8 +114,6 @@ func TestBadStreams(t *testing.T) {
 		"11\n":         "1 lines for 2 events",
 		"11\n12\n":     ":2: want 2 lines",
 	} {
-		if _, err := readMasks(write("bad.p50.gz", text), set); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		must.ErrorContains(t, must.Err(readMasks(write("bad.p50.gz", text), set)), want, text)
 	}
 }

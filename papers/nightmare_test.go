@@ -76,9 +76,8 @@ func TestTune(t *testing.T) {
 	}
 	// At the two levels above 0.5, method a has two more mistakes than b on the first image, and the same number of
 	// mistakes on the second image.
-	if d := c.less(got[0], got[1], 0.5); d.Mean != 50 {
-		t.Errorf("difference %v, want 50", d)
-	}
+	d := c.less(got[0], got[1], 0.5)
+	must.True(t, d.Mean == 50, "difference %v, want 50", d)
 }
 
 // TestUpdateColumns checks the three presentations. Surviving pixels are scaled as in training, or are unchanged. In
@@ -105,9 +104,8 @@ func TestUpdateColumns(t *testing.T) {
 	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
 		t.Error("a lit pixel that lives is dark")
 	}
-	if got := columnMeans(images, mnistPixels); got[0] != 1 || got[1] != 0 || len(got) != mnistPixels {
-		t.Errorf("means %v, want 1 of the first pixel", got)
-	}
+	got := columnMeans(images, mnistPixels)
+	must.True(t, got[0] == 1 && got[1] == 0 && len(got) == mnistPixels, "means %v, want 1 of the first pixel", got)
 }
 
 // TestChains checks that each contender follows the contender with the level before and the same cost. Only a contender
@@ -118,9 +116,8 @@ func TestChains(t *testing.T) {
 	for i, x := range contenders {
 		if x.follows {
 			follows++
-			if before := contenders[i-1]; before.method != x.method || before.batch.Cost != x.batch.Cost || before.batch.Noise == x.batch.Noise {
-				t.Errorf("%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
-			}
+			before := contenders[i-1]
+			must.True(t, before.method == x.method && before.batch.Cost == x.batch.Cost && before.batch.Noise != x.batch.Noise, "%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
 		}
 	}
 	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // number of levels after the first, by cost
@@ -143,9 +140,7 @@ func TestChains(t *testing.T) {
 		for i := range w[0] {
 			w[0][i] = 0.5
 		}
-		if _, _, err := x.train(t.Context(), Binary(), d, examples, &w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, must.Err2(x.train(t.Context(), Binary(), d, examples, &w)))
 		far := 0.0
 		for i, v := range exact.Problems[0].W {
 			far = max(far, math.Abs(v-w[0][i]))
@@ -172,9 +167,7 @@ func TestWords(t *testing.T) {
 	}
 	w := must.Get(learnWords(t.Context(), s, c, images))(t)
 	again, err := learnWords(t.Context(), &Setting{Seed: 1, Threads: 1}, c, images)
-	if err != nil || !slices.Equal(w.half, again.half) {
-		t.Errorf("other words on one thread: %v", err)
-	}
+	must.True(t, err == nil && slices.Equal(w.half, again.half), "other words on one thread: %v", err)
 	places := 0
 	for at := 0; at <= cifarSide-c.Side; at += c.Stride {
 		places++
@@ -187,14 +180,10 @@ func TestWords(t *testing.T) {
 		}
 		all := 0.0
 		for k := range c.Words {
-			if sum := dense[k] + dense[c.Words+k] + dense[2*c.Words+k] + dense[3*c.Words+k]; sum != dense[4*c.Words+k] {
-				t.Errorf("image %d, word %d: %g in the quarters, %g in the whole", i, k, sum, dense[4*c.Words+k])
-			}
+			must.Equal(t, dense[k]+dense[c.Words+k]+dense[2*c.Words+k]+dense[3*c.Words+k], dense[4*c.Words+k], "image", i, "word", k)
 			all += dense[4*c.Words+k]
 		}
-		if all != float64(places*places) {
-			t.Errorf("image %d: %g words in %d patches", i, all, places*places)
-		}
+		must.True(t, all == float64(places*places), "image %d: %g words in %d patches", i, all, places*places)
 	}
 	// Test k-means alone. For three clouds it must find the three means, and the nearest mean of every point.
 	x := mat.NewDense(300, 2, nil)
@@ -215,15 +204,12 @@ func TestWords(t *testing.T) {
 				best = k
 			}
 		}
-		if got := closest(centers, half, p); got != best {
-			t.Fatalf("point %v: center %d, want %d", p, got, best)
-		}
+		got := closest(centers, half, p)
+		must.Require(t, got == best, "point %v: center %d, want %d", p, got, best)
 	}
 	slices.Sort(first)
 	for k, m := range first {
-		if math.Abs(m-10*float64(k)) > 0.5 {
-			t.Errorf("centers %v, want 0, 10 and 20", first)
-		}
+		must.True(t, math.Abs(m-10*float64(k)) <= 0.5, "centers %v, want 0, 10 and 20", first)
 	}
 }
 
@@ -243,17 +229,11 @@ func TestFigureOfNightmares(t *testing.T) {
 	for _, claim := range s.result.Claims {
 		if !claim.Own {
 			count[claim.Claim]++
-			if claim.Where != shownAs[asIs] || claim.Paper == "" {
-				t.Errorf("a claim of the paper: %+v", claim)
-			}
+			must.True(t, claim.Where == shownAs[asIs] && claim.Paper != "", "a claim of the paper: %+v", claim)
 		}
 	}
-	if len(count) != 4 {
-		t.Errorf("claims of the paper, and how often: %v", count)
-	}
+	must.True(t, len(count) == 4, "claims of the paper, and how often: %v", count)
 	for statement, n := range count {
-		if n != 1 {
-			t.Errorf("%q is %d claims of the paper", statement, n)
-		}
+		must.True(t, n == 1, "%q is %d claims of the paper", statement, n)
 	}
 }

@@ -40,28 +40,20 @@ func TestAll(t *testing.T) {
 				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
 			}
 			for _, c := range r.Claims {
-				if c.Verdict != NotDecided || c.Why == "" || c.Claim == "" {
-					t.Errorf("the size quick decides a claim: %+v", c)
-				}
+				must.True(t, c.Verdict == NotDecided && c.Why != "" && c.Claim != "", "the size quick decides a claim: %+v", c)
 			}
 			for _, table := range r.Tables {
 				for _, row := range table.Rows {
-					if len(row) != len(table.Columns) {
-						t.Fatalf("table %q: a row of %d in %d columns: %v", table.Title, len(row), len(table.Columns), row)
-					}
+					must.Require(t, len(row) == len(table.Columns), "table %q: a row of %d in %d columns: %v", table.Title, len(row), len(table.Columns), row)
 				}
 			}
 			before := files(t, out)
 			again := Options{Size: Quick, Out: out, Seed: 1, Threads: 1, Progress: func(p Status) {
-				if p.Done != p.Reused {
-					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
-				}
+				must.True(t, p.Done == p.Reused, "cell %d of %d has been computed again", p.Done, p.Known)
 			}}
 			must.Get(Run(t.Context(), e, again))(t)
 			for name, data := range files(t, out) {
-				if !bytes.Equal(data, before[name]) {
-					t.Errorf("%s is another one after the second run", name)
-				}
+				must.True(t, bytes.Equal(data, before[name]), "%s is another one after the second run", name)
 			}
 		})
 	}
@@ -72,9 +64,7 @@ func TestAll(t *testing.T) {
 	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))(t)
 	own := must.Get(os.ReadFile(filepath.Join(dir, ownClaims)))(t)
 	for _, e := range All() {
-		if !strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)") {
-			t.Errorf("the index does not know %s", e.Name)
-		}
+		must.True(t, strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)"), "the index does not know %s", e.Name)
 	}
 }
 
@@ -122,25 +112,20 @@ func TestResume(t *testing.T) {
 		_, err := Run(t.Context(), counting(&computed, failAt), Options{Size: Default, Out: out, Seed: seed})
 		return err
 	}
-	if err := run(2, 1); err == nil || !strings.Contains(err.Error(), "counting: told to") {
-		t.Fatalf("error %v", err)
-	}
-	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
-		t.Fatalf("after a failure: computed %v, %v", computed, err)
-	}
+	err := run(2, 1)
+	must.Require(t, err != nil && strings.Contains(err.Error(), "counting: told to"), "error %v", err)
+	err = run(-1, 1)
+	must.Require(t, err == nil && len(computed) == 1 && computed[0] == 2, "after a failure: computed %v, %v", computed, err)
 	name := filepath.Join(out, "cells.jsonl")
 	data := must.Get(os.ReadFile(name))(t)
 	must.Do(t, os.WriteFile(name, data[:len(data)-7], 0o666))
-	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
-		t.Fatalf("after a kill: computed %v, %v", computed, err)
-	}
-	if err := run(-1, 2); err != nil || len(computed) != 3 {
-		t.Fatalf("with another seed: computed %v, %v", computed, err)
-	}
+	err = run(-1, 1)
+	must.Require(t, err == nil && len(computed) == 1 && computed[0] == 2, "after a kill: computed %v, %v", computed, err)
+	err = run(-1, 2)
+	must.Require(t, err == nil && len(computed) == 3, "with another seed: computed %v, %v", computed, err)
 	must.Do(t, os.WriteFile(name, []byte("{}\nnonsense\n"), 0o666))
-	if err := run(-1, 1); err == nil || !strings.Contains(err.Error(), "cells.jsonl:2:") {
-		t.Fatalf("damaged cells: error %v", err)
-	}
+	err = run(-1, 1)
+	must.Require(t, err != nil && strings.Contains(err.Error(), "cells.jsonl:2:"), "damaged cells: error %v", err)
 }
 
 // TestCancel checks that a canceled run reports the cancellation, and that its cells are stored.
@@ -165,12 +150,9 @@ func TestCancel(t *testing.T) {
 		t.Fatalf("error %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(out, "cells.jsonl"))
-	if n := bytes.Count(data, []byte("\n")); err != nil || n < 5 || n > 8 {
-		t.Errorf("%d cells, %v", n, err)
-	}
-	if _, err := os.Stat(filepath.Join(out, "results.json")); err == nil {
-		t.Error("there are results")
-	}
+	n := bytes.Count(data, []byte("\n"))
+	must.True(t, err == nil && n >= 5 && n <= 8, "%d cells, %v", n, err)
+	must.Fails(t, must.Err(os.Stat(filepath.Join(out, "results.json"))), "there are results")
 }
 
 // TestDecisive checks that claims are decided only by complete data sets.
@@ -187,23 +169,18 @@ func TestDecisive(t *testing.T) {
 	}}
 	for size, want := range map[Size]Verdict{Quick: NotDecided, Default: Reproduced, Full: Reproduced} {
 		r, err := Run(t.Context(), e, Options{Size: size, Out: out})
-		if err != nil || r.Claims[0].Verdict != want {
-			t.Errorf("%s: %+v, %v", size, r, err)
-		}
+		must.True(t, err == nil && r.Claims[0].Verdict == want, "%s: %+v, %v", size, r, err)
 		if c := r.Claims[3]; size != Quick && (c.Verdict != NotComparable || c.Why != "another place" || c.Printed != Printed{}) || size == Quick && c.Verdict != NotDecided {
 			t.Errorf("%s: %+v, of an experiment that is not the paper's", size, c)
 		}
-		if why := [2]string{r.Claims[0].Why, r.Claims[1].Why}; size != Quick && why != [2]string{"", "they are two"} {
-			t.Errorf("%s: why %q", size, why)
-		}
+		why := [2]string{r.Claims[0].Why, r.Claims[1].Why}
+		must.True(t, size == Quick || why == [2]string{"", "they are two"}, "%s: why %q", size, why)
 		data, err := os.ReadFile(filepath.Join(out, "results.json"))
 		var back Result
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
-			t.Errorf("results.json: %+v, %v", back, err)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "results.json: %+v, %v", back, err)
 		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || strings.Contains(text, "hidden") {
 			t.Errorf("results.md:\n%s", text)
 		}
@@ -216,9 +193,7 @@ func TestDecisive(t *testing.T) {
 func TestMissingFolder(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Run(t.Context(), quadraticPenalty, Options{Size: Default, Data: dir, Out: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), dir+": there is no folder news_athr, which experiment quadratic-penalty needs") {
-		t.Errorf("error %v", err)
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), dir+": there is no folder news_athr, which experiment quadratic-penalty needs"), "error %v", err)
 }
 
 // TestLeast checks that Least returns the setting with the lowest loss. Equal losses are decided by the lower tie, then
@@ -226,35 +201,23 @@ func TestMissingFolder(t *testing.T) {
 func TestLeast(t *testing.T) {
 	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
 	of := func(i int) Held { return settings[i] }
-	if got := Least(len(settings), nil, of); got != 3 {
-		t.Errorf("%d is the least", got)
-	}
-	if got := Least(len(settings), func(i int) bool { return i == 5 }, of); got != 5 {
-		t.Errorf("%d is the least of those wanted", got)
-	}
-	if got := Least(len(settings), func(i int) bool { return false }, of); got != -1 {
-		t.Errorf("%d of none", got)
-	}
+	must.Equal(t, Least(len(settings), nil, of), 3, "is the least")
+	must.Equal(t, Least(len(settings), func(i int) bool { return i == 5 }, of), 5, "is the least of those wanted")
+	must.Equal(t, Least(len(settings), func(i int) bool { return false }, of), -1, "of none")
 }
 
 // TestPoints checks the names, settings and order of the points of a grid. The last axis must vary fastest.
 func TestPoints(t *testing.T) {
 	m := Method{Name: "x", Config: batch.DefaultConfig(), Grid: []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}}}
 	points, err := m.Points()
-	if err != nil || len(points) != 4 {
-		t.Fatal(len(points), err)
-	}
+	must.Require(t, err == nil && len(points) == 4, "%v %v", len(points), err)
 	for i, want := range []string{"c = 1, q = 0.3", "c = 1, q = 0.5", "c = 10, q = 0.3", "c = 10, q = 0.5"} {
 		p := points[i]
-		if p.Name != want || len(p.Values) != 2 || fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) != want {
-			t.Errorf("%+v, want %s", p, want)
-		}
+		must.True(t, p.Name == want && len(p.Values) == 2 && fmt.Sprintf("c = %g, q = %s", p.Settings.Cost, strings.TrimPrefix(p.Settings.Noise, "dropout:")) == want, "%+v, want %s", p, want)
 	}
 	for _, axis := range []Axis{{"c", []string{"-1"}}, {"c", []string{"x"}}, {"colour", []string{"1"}}} {
 		m.Grid = []Axis{axis}
-		if _, err := m.Points(); err == nil {
-			t.Errorf("%+v is accepted", axis)
-		}
+		must.Fails(t, must.Err(m.Points()), axis, "is accepted")
 	}
 }
 
@@ -275,18 +238,14 @@ func TestSelectMachine(t *testing.T) {
 	m.Kernel.Kept = &svm.KeptGram{}
 	all := must.Get(selectMachine(t.Context(), d, d, m, axes, 1))(t)
 	again := must.Get(selectMachine(t.Context(), d, d, m, axes, 3))(t)
-	if len(all) != 24 || all[1].name != "keep = 0.5, drop-q = 0, epochs = 2, c = 10" {
-		t.Fatalf("%d machines, the second %s", len(all), all[1].name)
-	}
+	must.Require(t, len(all) == 24 && all[1].name == "keep = 0.5, drop-q = 0, epochs = 2, c = 10", "%d machines, the second %s", len(all), all[1].name)
 	for i, x := range all {
 		alone := x.Kernel
 		alone.Kept = nil
 		fit := must.Get(svm.Train(t.Context(), d, x.Config, alone))(t)
-		if want := 100 * fit.TrainError(d); math.Abs(x.Loss-want) > 1e-9 || again[i].Held != x.Held {
-			t.Errorf("%s: error %v, alone %v; with three threads %v", x.name, x.Held, want, again[i].Held)
-		}
+		want := 100 * fit.TrainError(d)
+		must.True(t, math.Abs(x.Loss-want) <= 1e-9 && again[i].Held == x.Held, "%s: error %v, alone %v; with three threads %v", x.name, x.Held, want, again[i].Held)
 	}
-	if best := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]; best.Loss > 5 {
-		t.Errorf("the best, %s, has an error of %v %%", best.name, best.Loss)
-	}
+	best := all[Least(len(all), nil, func(i int) Held { return all[i].Held })]
+	must.True(t, best.Loss <= 5, "the best, %s, has an error of %v %%", best.name, best.Loss)
 }

@@ -55,13 +55,11 @@ func TestMcNemar(t *testing.T) {
 				inside++
 			}
 		}
-		if fraction := float64(inside) / runs; fraction < 0.935 {
-			t.Errorf("%+v: the interval holds the difference in %g of the runs", c, fraction)
-		}
+		fraction := float64(inside) / runs
+		must.True(t, fraction >= 0.935, "%+v: the interval holds the difference in %g of the runs", c, fraction)
 	}
-	if d := mcNemar(make(mistakes, 100), make(mistakes, 100)); d.Below(0) != Undecided || d.Above(0) != Undecided || d.Mean != 0 || d.High > 3 {
-		t.Errorf("methods that are equal: %v", d)
-	}
+	d := mcNemar(make(mistakes, 100), make(mistakes, 100))
+	must.True(t, d.Below(0) == Undecided && d.Above(0) == Undecided && d.Mean == 0 && d.High <= 3, "methods that are equal: %v", d)
 }
 
 // TestIntervals checks that Student's interval contains the mean as often as its confidence level requires. The
@@ -103,20 +101,16 @@ func TestIntervals(t *testing.T) {
 			t.Errorf("%s: the interval holds the standard deviation in %g of the runs", name, fraction)
 		}
 	}
-	if d := standardDeviation([]float64{2, 2, 2, 2, 2, 2}); d != (Difference{}) {
-		t.Errorf("of equal values %v", d)
-	}
-	if d := pairedT([]float64{1}); d.Below(0) != Undecided || d.Above(0) != Undecided {
-		t.Errorf("one run decides: %v", d)
-	}
+	must.Equal(t, standardDeviation([]float64{2, 2, 2, 2, 2, 2}), (Difference{}), "of equal values")
+	d := pairedT([]float64{1})
+	must.True(t, d.Below(0) == Undecided && d.Above(0) == Undecided, "one run decides: %v", d)
 	// The printed correlation of table 3 in the thesis is -0.613.
 	var fraction, dropped []float64
 	for _, set := range dropSets {
 		fraction, dropped = append(fraction, set.epochs[0]), append(dropped, set.epochs[1]*set.epochs[2])
 	}
-	if c := correlation(fraction, dropped); math.Abs(c.Mean+0.6126) > 5e-5 || math.Abs(c.Low+0.8781) > 1e-3 || math.Abs(c.High+0.0598) > 1e-3 {
-		t.Errorf("correlation %v of the printed table", c)
-	}
+	c := correlation(fraction, dropped)
+	must.True(t, math.Abs(c.Mean+0.6126) <= 5e-5 && math.Abs(c.Low+0.8781) <= 1e-3 && math.Abs(c.High+0.0598) <= 1e-3, "correlation %v of the printed table", c)
 }
 
 // TestVerdicts checks that a claim is decided if its limit is outside the interval, and undecided if its limit is
@@ -143,9 +137,7 @@ func TestVerdicts(t *testing.T) {
 		{[]Verdict{Reproduced, Undecided}, Undecided},
 		{[]Verdict{Undecided, NotReproduced, Reproduced}, NotReproduced},
 	} {
-		if got := Every(c.parts...); got != c.want {
-			t.Errorf("%v: %s, want %s", c.parts, got, c.want)
-		}
+		must.Equal(t, Every(c.parts...), c.want, c.parts)
 	}
 }
 
@@ -158,14 +150,10 @@ func TestChoose(t *testing.T) {
 			tried[i] = true
 			return Held{Loss: losses[i]}, nil
 		})
-		if err != nil || got != 2 {
-			t.Errorf("%d threads: chose %d, %v", threads, got, err)
-		}
+		must.True(t, err == nil && got == 2, "%d threads: chose %d, %v", threads, got, err)
 	}
 	for i := range tried {
-		if !tried[i] {
-			t.Errorf("setting %d was not tried", i)
-		}
+		must.True(t, tried[i], "setting %d was not tried", i)
 	}
 }
 
@@ -175,9 +163,7 @@ func TestChosenOnTheOthers(t *testing.T) {
 	// Setting 1 has the best mean only because of fold 0.
 	folds := []dropFold{{Plain: []float64{50, 99}}, {Plain: []float64{60, 58}}, {Plain: []float64{70, 69}}}
 	best, atBest, each := bestOfFolds(folds, 3, func(f *dropFold) []float64 { return f.Plain })
-	if best != 1 || math.Abs(atBest-(99+58+69)/3.0) > 1e-9 || !slices.Equal(each, []float64{50, 58, 69}) {
-		t.Errorf("setting %d at %v; by fold %v", best, atBest, each)
-	}
+	must.True(t, best == 1 && math.Abs(atBest-(99+58+69)/3.0) <= 1e-9 && slices.Equal(each, []float64{50, 58, 69}), "setting %d at %v; by fold %v", best, atBest, each)
 }
 
 // TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
@@ -198,9 +184,7 @@ func TestRepeats(t *testing.T) {
 			r.Seconds = 0
 			results[i] = must.Get(json.Marshal(r))(t)
 		}
-		if !bytes.Equal(results[0], results[1]) {
-			t.Errorf("%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
-		}
+		must.True(t, bytes.Equal(results[0], results[1]), "%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
 	}
 }
 
@@ -225,9 +209,8 @@ func TestSmaller(t *testing.T) {
 				}
 			}
 		}
-		if got := smaller(a, b); math.Abs(got-want/float64(len(a)*len(b))) > 1e-12 {
-			t.Fatalf("%v below %v: %g, want %g", a, b, got, want/float64(len(a)*len(b)))
-		}
+		got := smaller(a, b)
+		must.Require(t, math.Abs(got-want/float64(len(a)*len(b))) <= 1e-12, "%v below %v: %g, want %g", a, b, got, want/float64(len(a)*len(b)))
 	}
 }
 
@@ -237,9 +220,8 @@ func TestConstantError(t *testing.T) {
 		labels []int
 		want   float64
 	}{{[]int{1, 1, 1, 0}, 25}, {[]int{0, 0, 1, 0, 0}, 20}, {[]int{2, 0, 1, 2, 1, 2, 0, 2, 1, 0}, 60}} {
-		if got := constantError(len(c.labels), func(i int) int { return c.labels[i] }); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%v: %g, want %g", c.labels, got, c.want)
-		}
+		got := constantError(len(c.labels), func(i int) int { return c.labels[i] })
+		must.True(t, math.Abs(got-c.want) <= 1e-12, "%v: %g, want %g", c.labels, got, c.want)
 	}
 }
 
@@ -247,14 +229,11 @@ func TestConstantError(t *testing.T) {
 func TestAmazonFolds(t *testing.T) {
 	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
 	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
-		if got := folds.others(f); !slices.Equal(got, want) {
-			t.Errorf("without fold %d: %v, want %v", f, got, want)
-		}
+		must.EqualSlices(t, folds.others(f), want, "without fold", f)
 	}
 	examples := []event.Example{{Label: 5}, {Label: 6}, {Label: 7}}
-	if got := pick(examples, []int{2, 0}); len(got) != 2 || got[0].Label != 7 || got[1].Label != 5 {
-		t.Errorf("picked %v", got)
-	}
+	got := pick(examples, []int{2, 0})
+	must.True(t, len(got) == 2 && got[0].Label == 7 && got[1].Label == 5, "picked %v", got)
 }
 
 // TestUnigrams checks that the unigrams end at the first pair of a vocabulary. If there is no vocabulary, the number of
@@ -263,16 +242,13 @@ func TestUnigrams(t *testing.T) {
 	dir := t.TempDir()
 	s := &Setting{dir: dir}
 	must.Do(t, os.Mkdir(filepath.Join(dir, "news"), 0o777))
-	if n, err := s.unigrams("news", 7); n != 7 || err != nil {
-		t.Errorf("without a vocabulary: %d, %v", n, err)
-	}
-	if n, err := s.unigrams("news", 0); err == nil || !strings.Contains(err.Error(), "vocab.txt.gz") {
-		t.Errorf("without a vocabulary and samples: %d, %v", n, err)
-	}
+	n, err := s.unigrams("news", 7)
+	must.True(t, n == 7 && err == nil, "without a vocabulary: %d, %v", n, err)
+	n, err = s.unigrams("news", 0)
+	must.True(t, err != nil && strings.Contains(err.Error(), "vocab.txt.gz"), "without a vocabulary and samples: %d, %v", n, err)
 	writeVocabulary(t, s.Path("news", "vocab.txt.gz"), "the\nof\ngraph\nof_the\nthe_graph\n")
-	if n, err := s.unigrams("news", 7); n != 3 || err != nil {
-		t.Errorf("%d unigrams, %v", n, err)
-	}
+	n, err = s.unigrams("news", 7)
+	must.True(t, n == 3 && err == nil, "%d unigrams, %v", n, err)
 }
 
 func writeVocabulary(t *testing.T, path, words string) {
@@ -313,21 +289,14 @@ func TestXGraph(t *testing.T) {
 	})
 	rows := s.result.Tables[0].Rows
 	at := slices.IndexFunc(rows, func(row []any) bool { return row[0] == "XGraph" })
-	if at < 0 || !slices.Contains(rows[at], any(83.10)) {
-		t.Errorf("the table has no XGraph, or not the paper's: %v", rows)
-	}
-	if strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph") {
-		t.Error("a set that is there is called unavailable")
-	}
+	must.True(t, at >= 0 && slices.Contains(rows[at], any(83.10)), "the table has no XGraph, or not the paper's: %v", rows)
+	must.True(t, !strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph"), "a set that is there is called unavailable")
 	// A different copy of the set must have different cells.
 	before := must.Get(s.taken(xGraph))(t)
 	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
-	if after, err := s.taken(xGraph); err != nil || after == before {
-		t.Errorf("fingerprints %q and %q, %v", before, after, err)
-	}
-	if !strings.Contains(string(cellsOf(t, s)), `"Set":"XGraph","Split":0,"Method":"L2","Data":"`+before) {
-		t.Error("the cells of the set do not depend on its data")
-	}
+	after, err := s.taken(xGraph)
+	must.True(t, err == nil && after != before, "fingerprints %q and %q, %v", before, after, err)
+	must.True(t, strings.Contains(string(cellsOf(t, s)), `"Set":"XGraph","Split":0,"Method":"L2","Data":"`+before), "the cells of the set do not depend on its data")
 }
 
 // TestKitchen checks that the kitchen and DVD reviews are used once their folders exist. Claims about kitchen, which is
@@ -348,16 +317,12 @@ func TestKitchen(t *testing.T) {
 	if len(own["kitchen"]) != 4 || slices.Contains(own["kitchen"], true) || len(own["DVDs"]) != 4 || slices.Contains(own["DVDs"], false) || len(own) != 2 {
 		t.Errorf("claims of the other sets, and whether they are ours: %v", own)
 	}
-	if levels := s.result.Tables[2]; levels.Title != "Test error (%) by dropout level, kitchen" || !reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows) {
-		t.Errorf("equal reviews have other errors: %q %v", levels.Title, levels.Rows)
-	}
-	if notes := strings.Join(s.result.Notes, "\n"); strings.Contains(notes, "not available") {
-		t.Errorf("a set that is there is called unavailable: %s", notes)
-	}
+	levels := s.result.Tables[2]
+	must.True(t, levels.Title == "Test error (%) by dropout level, kitchen" && reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows), "equal reviews have other errors: %q %v", levels.Title, levels.Rows)
+	notes := strings.Join(s.result.Notes, "\n")
+	must.True(t, !strings.Contains(notes, "not available"), "a set that is there is called unavailable: %s", notes)
 	must.Do(t, os.Remove(s.Path("amazon_kitchen", "test.svm.gz")))
-	if err := amazon.Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz") {
-		t.Errorf("half a set: %v", err)
-	}
+	must.ErrorContains(t, amazon.Run(t.Context(), s), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz", "half a set")
 }
 
 // TestBoosting checks that the results of tools/quality/sensors.py appear in the tables.
@@ -379,9 +344,7 @@ func TestBoosting(t *testing.T) {
 	}
 	want := []any{"elec2, in order, features dead: test error, %", []any{"gradient boosting", "missing values as they are", "", nil, "10.0 (0.0)", "21.0 (1.0)"},
 		"Test error, %, mean over 30, 50 and 70 % dead", []any{"gradient boosting", "missing values as they are", 15.0, nil, nil}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("rows %v, want %v", got, want)
-	}
+	must.True(t, reflect.DeepEqual(got, want), "rows %v, want %v", got, want)
 }
 
 // TestPrivatePairs compares NBSVM on two inputs. One has all pairs. The other omits the pairs that occur in a single
@@ -441,13 +404,10 @@ func TestPrivatePairs(t *testing.T) {
 			t.Fatalf("document %d: %d private pairs, %d are left out", i, told.private[i], whole.all.Row(i).Len()-told.all.Row(i).Len())
 		}
 		left += told.private[i]
-		if a, b := whole.all.Row(i).Dot(want), told.all.Row(i).Dot(got); i >= documents/2 && math.Abs(a-b) > 1e-4 {
-			t.Errorf("document %d: score %g with the pairs counted, %g with all", i, b, a)
-		}
+		a, b := whole.all.Row(i).Dot(want), told.all.Row(i).Dot(got)
+		must.True(t, i < documents/2 || math.Abs(a-b) <= 1e-4, "document %d: score %g with the pairs counted, %g with all", i, b, a)
 	}
-	if left < documents {
-		t.Errorf("%d private pairs try nothing", left)
-	}
+	must.True(t, left >= documents, "%d private pairs try nothing", left)
 }
 
 // TestNoisyData checks that the order of examples is the same with right and with wrong labels, and that the true
@@ -465,30 +425,22 @@ func TestNoisyData(t *testing.T) {
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
 	for i := range right.truth {
-		if right.truth[i] != wrong.truth[i] || right.examples[i].Label != right.truth[i] {
-			t.Fatalf("row %d: another order", i)
-		}
+		must.Require(t, right.truth[i] == wrong.truth[i] && right.examples[i].Label == right.truth[i], "row %d: another order", i)
 		if wrong.all.Label(i) != wrong.truth[i] {
 			flipped++
 		}
 	}
-	if flipped < 30 || flipped > 70 || right.held != 150 {
-		t.Errorf("%d of 500 labels are wrong, %d rows choose", flipped, right.held)
-	}
+	must.True(t, flipped >= 30 && flipped <= 70 && right.held == 150, "%d of 500 labels are wrong, %d rows choose", flipped, right.held)
 	tested := make([]int, 500)
 	for k := range 10 {
 		in, out := right.fold(k, 10)
-		if len(in)+len(out) != 350 {
-			t.Errorf("fold %d: %d and %d rows", k, len(in), len(out))
-		}
+		must.True(t, len(in)+len(out) == 350, "fold %d: %d and %d rows", k, len(in), len(out))
 		for _, row := range out {
 			tested[row]++
 		}
 	}
 	for i, n := range tested {
-		if (i < 150) != (n == 0) || n > 1 {
-			t.Errorf("row %d is tested %d times", i, n)
-		}
+		must.True(t, (i < 150) == (n == 0) && n <= 1, "row %d is tested %d times", i, n)
 	}
 }
 
@@ -512,9 +464,8 @@ func TestRareDraws(t *testing.T) {
 				t.Fatalf("one draw %t, features %g and %g", shared, row.At(0), row.At(9))
 			}
 		}
-		if moment := square / float64(50*d.Rows()); math.Abs(moment-1) > 0.05 || signals != 4000 {
-			t.Errorf("one draw %t: second moment %g, %d signals", shared, moment, signals)
-		}
+		moment := square / float64(50*d.Rows())
+		must.True(t, math.Abs(moment-1) <= 0.05 && signals == 4000, "one draw %t: second moment %g, %d signals", shared, moment, signals)
 	}
 }
 
@@ -523,9 +474,7 @@ func TestSpikes(t *testing.T) {
 	for i := range 30 {
 		xi = append(xi, 0.3+0.01*float64(i))
 	}
-	if got := spikes(xi); !slices.Equal(got, []float64{0.1, 0.8}) {
-		t.Errorf("spikes at %v", got)
-	}
+	must.EqualSlices(t, spikes(xi), []float64{0.1, 0.8}, "spikes")
 }
 
 // TestChosenWithUnlabeled checks that level and penalty are chosen again, from the whole grid, if unlabeled documents
@@ -557,16 +506,12 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
 		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))(t)
 		without, with := got[textDropout].Model, got[textFree].Model
-		if without.Alpha != 0 || !slices.Contains(c.Alphas, with.Alpha) || with.Bound != without.Bound {
-			t.Fatalf("division %d: %v without unlabeled documents, %v with them", split, without, with)
-		}
+		must.Require(t, without.Alpha == 0 && slices.Contains(c.Alphas, with.Alpha) && with.Bound == without.Bound, "division %d: %v without unlabeled documents, %v with them", split, without, with)
 		if with.Noise != without.Noise || with.L2 != without.L2 {
 			other++
 		}
 	}
-	if other == 0 {
-		t.Error("level and penalty with unlabeled documents are always those without")
-	}
+	must.True(t, other != 0, "level and penalty with unlabeled documents are always those without")
 }
 
 // TestDivisions checks that the standard error of a gain is computed from its differences by division. A document must
@@ -579,21 +524,15 @@ func TestDivisions(t *testing.T) {
 	}
 	// The gains are 50, 0 and 50 points. The accuracies vary more than their difference does.
 	scores := [][]textScore{score(mistakes{1, 1}, mistakes{1, 0}), score(mistakes{0, 0}, mistakes{0, 0}), score(mistakes{1, 0}, mistakes{0, 0})}
-	if got := byDivision(scores, textDropout, textFree); got != "+33.33 (16.67)" {
-		t.Errorf("gain %s", got)
-	}
-	if got := byDivision(scores[:1], textDropout, textFree); got != "+50.00" {
-		t.Errorf("gain of one division %s", got)
-	}
+	must.Equal(t, byDivision(scores, textDropout, textFree), "+33.33 (16.67)", "gain")
+	must.Equal(t, byDivision(scores[:1], textDropout, textFree), "+50.00", "gain of one division")
 	// Document 7 is tested in all three divisions, and has a better prediction in two of them.
 	d := byDocument(scores, [][]int{{3, 7}, {7, 4}, {7, 5}}, textDropout, textFree)
-	if want := 100 * (0 + 2./3 + 0 + 0) / 4; math.Abs(d.Mean-want) > 1e-9 || d.Low >= d.Mean {
-		t.Errorf("difference by document %v, want %g", d, want)
-	}
+	want := 100 * (0 + 2./3 + 0 + 0) / 4
+	must.True(t, math.Abs(d.Mean-want) <= 1e-9 && d.Low < d.Mean, "difference by document %v, want %g", d, want)
 	table := gains([]string{"made"}, map[string][][]textScore{"made": scores})
-	if row := table.Rows[0]; len(row) != len(table.Columns) || row[1] != 3 || row[3] != "+33.33 (16.67)" {
-		t.Errorf("row %v", row)
-	}
+	row := table.Rows[0]
+	must.True(t, len(row) == len(table.Columns) && row[1] == 3 && row[3] == "+33.33 (16.67)", "row %v", row)
 }
 
 // TestWholeSets checks that a set is used whole once the store has all its cells of that size. It checks figures 3 and
@@ -621,9 +560,7 @@ func TestWholeSets(t *testing.T) {
 				at = append(at, i)
 			}
 		}
-		if len(at) <= skip {
-			t.Fatalf("%d cells of kind %s with %s", len(at), kind, from)
-		}
+		must.Require(t, len(at) > skip, "%d cells of kind %s with %s", len(at), kind, from)
 		for _, i := range at[:len(at)-skip] {
 			lines[i] = strings.Replace(lines[i], from, to, 1)
 		}
@@ -666,14 +603,10 @@ func TestMistakesText(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, &back)
 		}
-		if err != nil || !slices.Equal(back, m) {
-			t.Fatalf("%v is %s, and back %v, %v", m, data, back, err)
-		}
+		must.Require(t, err == nil && slices.Equal(back, m), "%v is %s, and back %v, %v", m, data, back, err)
 	}
 	var m mistakes
 	for _, text := range []string{"", "8:", "9:AA", "x:AA", "-1:", "8:A?"} {
-		if err := m.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is read as %v", text, m)
-		}
+		must.Fails(t, m.UnmarshalText([]byte(text)), text, "is read as", m)
 	}
 }

@@ -55,9 +55,7 @@ func TestConfusionAndSamples(t *testing.T) {
 		}
 	}
 	total := runner.Status().Learner.Total
-	if all != 900 || wrong != total.Wrong {
-		t.Errorf("%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
-	}
+	must.True(t, all == 900 && wrong == total.Wrong, "%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
 	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
 		t.Errorf("samples: %+v", m.Samples)
 	}
@@ -90,9 +88,7 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 			"[...document.querySelectorAll('#confusion, #aside')].every(e => e.getBoundingClientRect().right <= innerWidth)": true,
 		})
 		b.value(t, "document.querySelector('#try-form [data-group=sides]').click()")
-		if got := b.value(t, "[...document.querySelectorAll('#try-form .off')].map(e => e.textContent).join(' ')"); got != "left right" {
-			t.Errorf("switched off: %v", got)
-		}
+		must.Equal(t, b.value(t, "[...document.querySelectorAll('#try-form .off')].map(e => e.textContent).join(' ')"), "left right", "switched off")
 		b.until(t, "/Missing: left, right/.test(document.querySelector('#try-answer').innerText)", true)
 		b.picture(t, "aside-"+l.name)
 	})
@@ -126,12 +122,9 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	mouse("mouseMoved", place(.6))
 	mouse("mouseReleased", place(.6))
 	b.until(t, chosen, "none")
-	if part := b.value(t, shown).(float64); part > .45*all || part < .15*all {
-		t.Errorf("a drag over .3 of the chart shows %v ms of %v", part, all)
-	}
-	if same := b.value(t, "plots['chart-error'].plot.scales.x.min === plots['chart-loss'].plot.scales.x.min"); same != true {
-		t.Error("the other charts show another span")
-	}
+	part := b.value(t, shown).(float64)
+	must.True(t, part <= .45*all && part >= .15*all, "a drag over .3 of the chart shows %v ms of %v", part, all)
+	must.Equal(t, b.value(t, "plots['chart-error'].plot.scales.x.min === plots['chart-loss'].plot.scales.x.min"), true, "the other charts show another span")
 	for clicks := range 2 {
 		at := place(.5)
 		at["clickCount"] = clicks + 1
@@ -139,9 +132,8 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 		mouse("mouseReleased", at)
 	}
 	b.until(t, chosen, "All")
-	if again := b.value(t, shown).(float64); again < all {
-		t.Errorf("after a double click %v ms are shown, were %v", again, all)
-	}
+	again := b.value(t, shown).(float64)
+	must.True(t, again >= all, "after a double click %v ms are shown, were %v", again, all)
 
 	b.serverGone = true
 	must.Do(t, server.Close(t.Context()))

@@ -214,8 +214,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 func (b *browser) value(t *testing.T, expression string) any {
 	t.Helper()
 	result := b.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
-	if thrown, ok := result["exceptionDetails"]; ok {
-		t.Fatalf("%s: %v", expression, thrown)
-	}
+	thrown, ok := result["exceptionDetails"]
+	must.Require(t, !ok, "%s: %v", expression, thrown)
 	return result["result"].(map[string]any)["value"]
 }

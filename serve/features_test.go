@@ -43,18 +43,12 @@ func TestFeatures(t *testing.T) {
 		Watched int
 	}
 	text := decoded(t, &got, "GET", url+"/v1/features?limit=2", "")
-	if got.Events != 4000 || got.Alarms != 1 || got.Raised != 1 || got.Watched != 3 || len(got.Fields) != 2 || len(got.Changes) != 1 {
-		t.Fatalf("%s", text)
-	}
+	must.Require(t, got.Events == 4000 && got.Alarms == 1 && got.Raised == 1 && got.Watched == 3 && len(got.Fields) == 2 && len(got.Changes) == 1, "%s", text)
 	f := got.Fields[0]
-	if f.Field != "vibration" || f.Missing.Now != 1 || f.Missing.Usual > 0.001 || f.Mean == nil || f.ErrorWithout == nil || math.Abs(*f.ErrorWithout-*f.Alarms[0].ErrorAfter) > 0.1 {
-		t.Errorf("%s", text)
-	}
+	must.True(t, f.Field == "vibration" && f.Missing.Now == 1 && f.Missing.Usual <= 0.001 && f.Mean != nil && f.ErrorWithout != nil && math.Abs(*f.ErrorWithout-*f.Alarms[0].ErrorAfter) <= 0.1, "%s", text)
 	a := f.Alarms[0]
 	want := fmt.Sprintf("vibration missing in 100 %% since 2023-11-14T23:03:20Z (usually 0 %%); error forecast %.1f -> %.1f %%; it is null", *a.ErrorBefore, *a.ErrorAfter)
-	if a.Text != want || a.SinceEvent != 3001 || *a.ErrorBefore > 15 || *a.ErrorAfter < 30 {
-		t.Errorf("%+v\nwant %s", a, want)
-	}
+	must.True(t, a.Text == want && a.SinceEvent == 3001 && *a.ErrorBefore <= 15 && *a.ErrorAfter >= 30, "%+v\nwant %s", a, want)
 	for _, bad := range []string{"x", "-1", "1e3"} {
 		answers(t, 400, "limit=", "GET", url+"/v1/features?limit="+bad, "")
 	}
@@ -86,15 +80,9 @@ func TestFieldMetricsAreLimited(t *testing.T) {
 	service.Status = func() *run.Status { return &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}} }
 	url := start(t, serve.DefaultConfig(), service)
 	status, text, _ := call(t, "GET", url+"/metrics", "")
-	if status != 200 || !strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`) {
-		t.Fatalf("%d %.300s", status, text)
-	}
-	if n := strings.Count(text, "blankout_field_missing_ratio{"); n != 20 {
-		t.Errorf("%d series, want those of 10 fields now and usually", n)
-	}
+	must.Require(t, status == 200 && strings.Contains(text, `blankout_field_alarms{kind="missing"} 50`), "%d %.300s", status, text)
+	must.Equal(t, strings.Count(text, "blankout_field_missing_ratio{"), 20, "series, want those of 10 fields now and usually")
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "blankout_field_") && len(line) > 300 {
-			t.Errorf("a line of %d bytes", len(line))
-		}
+		must.True(t, !strings.HasPrefix(line, "blankout_field_") || len(line) <= 300, "a line of %d bytes", len(line))
 	}
 }

@@ -67,9 +67,8 @@ func TestHosts(t *testing.T) {
 	for _, host := range []string{"http://learner", "learner:80", "[::1]", "a b"} {
 		config := serve.DefaultConfig()
 		config.Hosts = []string{host}
-		if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "hosts: ") {
-			t.Errorf("%q: %v", host, err)
-		}
+		err := config.Check()
+		must.True(t, err != nil && strings.HasPrefix(err.Error(), "hosts: "), "%q: %v", host, err)
 	}
 }
 
@@ -92,9 +91,7 @@ func TestPoorTokens(t *testing.T) {
 			}
 			err := config.Check()
 			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // the file's random name may contain "1234"
-			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(text, from+": ") || !strings.Contains(text, want) || strings.Contains(text, "1234")) {
-				t.Errorf("%s %q: %v", from, token, err)
-			}
+			must.True(t, (err == nil) == (want == "") && (err == nil || strings.HasPrefix(text, from+": ") && strings.Contains(text, want) && !strings.Contains(text, "1234")), "%s %q: %v", from, token, err)
 		}
 	}
 }
@@ -122,20 +119,15 @@ func TestClientCertificates(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	if status, err := get(clients.Pair(t, "client")); status != 200 || err != nil {
-		t.Errorf("with a certificate: %d, %v", status, err)
-	}
+	status, err := get(clients.Pair(t, "client"))
+	must.True(t, status == 200 && err == nil, "with a certificate: %d, %v", status, err)
 	for name, pairs := range map[string][]tls.Certificate{"no certificate": nil, "another authority's": {streamtest.NewAuthority(t).Pair(t, "client")}} {
-		if status, err := get(pairs...); err == nil {
-			t.Errorf("%s: %d", name, status)
-		}
+		status, err := get(pairs...)
+		must.True(t, err != nil, "%s: %d", name, status)
 	}
 	config.ClientCAFile = config.KeyFile
-	if _, err := serve.Start(config, serve.Service{}, nil); err == nil || !strings.Contains(err.Error(), "client_ca_file") {
-		t.Errorf("a file without a certificate: %v", err)
-	}
+	must.ErrorContains(t, must.Err(serve.Start(config, serve.Service{}, nil)), "client_ca_file", "a file without a certificate")
 	config.CertFile, config.KeyFile, config.Address = "", "", "127.0.0.1:0"
-	if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "client_ca_file: ") {
-		t.Errorf("without TLS: %v", err)
-	}
+	err = config.Check()
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "client_ca_file: "), "without TLS: %v", err)
 }

@@ -54,7 +54,7 @@ type happened struct {
 	started             bool
 	stopped             bool
 	drifts, fieldAlarms uint64
-	lead                string // name of the learner with the lead, if there are several
+	leader              string // name of the leader, if there are several
 }
 
 // open continues from the history in a file, if the file exists. If the file contains no valid history, open returns an
@@ -124,9 +124,9 @@ func (h *history) note(s *run.Status) {
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
 		drifts: s.DriftAlarms, fieldAlarms: s.FieldAlarms,
 	}
-	for i := range s.Contest {
-		if s.Contest[i].Lead {
-			now.lead = s.Contest[i].Name
+	for i := range s.Challengers {
+		if s.Challengers[i].Leader {
+			now.leader = s.Challengers[i].Name
 		}
 	}
 	before := h.last
@@ -149,8 +149,8 @@ func (h *history) note(s *run.Status) {
 			add("field", "%s", text)
 		}
 	}
-	if now.lead != before.lead && before.lead != "" {
-		add("promoted", "%s is now the leader, before it was %s", now.lead, before.lead)
+	if now.leader != before.leader && before.leader != "" {
+		add("promoted", "%s is now the leader, before it was %s", now.leader, before.leader)
 	}
 	if now.stopped && !before.stopped && now.started {
 		add("stop", "stopped")

@@ -26,8 +26,8 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 		{func() {}, ""},
 		{func() { status.Started = time.Unix(1, 0) }, "start "},
 		{func() { status.DriftAlarms = 2 }, "start drift "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "a"}, Lead: true}} }, "start drift "},
-		{func() { status.Contest = []run.ContenderStatus{{Standing: run.Standing{Name: "b"}, Lead: true}} }, "start drift promoted "},
+		{func() { status.Challengers = []run.ChallengerStatus{{Standing: run.Standing{Name: "a"}, Leader: true}} }, "start drift "},
+		{func() { status.Challengers = []run.ChallengerStatus{{Standing: run.Standing{Name: "b"}, Leader: true}} }, "start drift promoted "},
 		{func() { status.NotReady = "stopped" }, "start drift promoted stop "},
 	} {
 		step.change()
@@ -41,9 +41,7 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 		status.DriftAlarms++
 		h.note(status)
 	}
-	if len(h.Marks) != historyMarks || h.Marks[0].Kind != "drift" {
-		t.Errorf("%d marks, the oldest %q: the oldest is forgotten where there are too many", len(h.Marks), h.Marks[0].Kind)
-	}
+	must.True(t, len(h.Marks) == historyMarks && h.Marks[0].Kind == "drift", "%d marks, the oldest %q: the oldest is forgotten where there are too many", len(h.Marks), h.Marks[0].Kind)
 }
 
 // TestHistoryHalves checks that a full history drops every other point and doubles the interval. Its points must always
@@ -56,13 +54,11 @@ func TestHistoryHalves(t *testing.T) {
 		records++
 		h.tick(c)
 		every := uint64(max(h.Every, 1))
-		if n := uint64(len(h.Points)); n != records/every {
-			t.Fatalf("after %d ticks there are %d points at an interval of %d", records, n, every)
-		}
+		n := uint64(len(h.Points))
+		must.Require(t, n == records/every, "after %d ticks there are %d points at an interval of %d", records, n, every)
 		for i, p := range h.Points {
-			if want := every * uint64(i+1); p.Records != want {
-				t.Fatalf("after %d ticks, at an interval of %d, point %d is of record %d, want %d", records, every, i, p.Records, want)
-			}
+			want := every * uint64(i+1)
+			must.Require(t, p.Records == want, "after %d ticks, at an interval of %d, point %d is of record %d, want %d", records, every, i, p.Records, want)
 		}
 	}
 	must.Equal(t, h.Every, 8, "the interval of 5 times as many ticks as points")

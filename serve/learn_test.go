@@ -144,12 +144,8 @@ func TestUnknownParameters(t *testing.T) {
 			body := string(must.Get(io.ReadAll(response.Body))(t))
 			response.Body.Close()
 			status := response.StatusCode
-			if status != 404 && (status != 400 || !strings.Contains(body, `unknown parameter \"explian\"`)) {
-				t.Errorf("%s %s: %d %s", method, path, status, body)
-			}
-			if status == 404 && operation.OperationID == "learn" {
-				t.Errorf("%s is not served", path)
-			}
+			must.True(t, status == 404 || status == 400 && strings.Contains(body, `unknown parameter \"explian\"`), "%s %s: %d %s", method, path, status, body)
+			must.True(t, status != 404 || operation.OperationID != "learn", "%s is not served", path)
 		}
 	}
 	answers(t, 400, "unknown parameter", "POST", url+"/v1/learn?predict=1&Labels=1", `{"x":1}`)

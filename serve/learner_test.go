@@ -32,9 +32,7 @@ func TestPageRequests(t *testing.T) {
 	var newest struct{ Format, Event, Label string }
 	get("/v1/newest", &newest)
 	// The newest valid event is the 400th, the last of the file.
-	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
-		t.Errorf("the newest event: %+v", newest)
-	}
+	must.True(t, newest.Format == "json" && newest.Label == "label" && strings.Contains(newest.Event, `"word":"yes4","x":0}`), "the newest event: %+v", newest)
 	answers(t, 200, `"class":"yes"`, "POST", url+"/v1/predict", newest.Event)
 	var measures struct {
 		Classes     []string
@@ -56,9 +54,7 @@ func TestPageRequests(t *testing.T) {
 	// confusion matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
-		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
-			t.Errorf("thresholds do not go down: %+v after %+v", x, last)
-		}
+		must.True(t, x.Score < last.Score && x.Positives >= last.Positives && x.Negatives >= last.Negatives, "thresholds do not go down: %+v after %+v", x, last)
 		area += (x.Negatives - last.Negatives) * (x.Positives + last.Positives) / 2
 		if x.Score > 0 && (x.Positives > b.Confusion[1][1] || x.Negatives > b.Confusion[0][1]) {
 			t.Errorf("from score %v on %v and %v, the confusion matrix has %v", x.Score, x.Positives, x.Negatives, b.Confusion)
@@ -91,9 +87,8 @@ func TestPageRequests(t *testing.T) {
 			larger++
 		}
 	}
-	if w := largest.Outputs[0].Weights[0]; larger != 2 || !strings.HasPrefix(w.Feature, "word=") || (w.Weight > 0) != strings.HasPrefix(w.Feature, "word=yes") {
-		t.Errorf("%d weights are larger than the third; %+v", larger, largest)
-	}
+	w := largest.Outputs[0].Weights[0]
+	must.True(t, larger == 2 && strings.HasPrefix(w.Feature, "word=") && (w.Weight > 0) == strings.HasPrefix(w.Feature, "word=yes"), "%d weights are larger than the third; %+v", larger, largest)
 }
 
 // TestPageFiles checks that the page uses only this server. The server must serve the page's files and no other files.
@@ -105,18 +100,16 @@ func TestPageFiles(t *testing.T) {
 		if status != 200 || !strings.Contains(text, want) || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") || header.Get("ETag") == "" {
 			t.Errorf("%s: %d %v %.100s", path, status, header, text)
 		}
-		if kind := header.Get("Content-Type"); !strings.HasPrefix(kind, "text/") || strings.HasSuffix(path, ".js") && !strings.Contains(kind, "javascript") {
-			t.Errorf("%s is sent as %q", path, kind)
-		}
+		kind := header.Get("Content-Type")
+		must.True(t, strings.HasPrefix(kind, "text/") && (!strings.HasSuffix(path, ".js") || strings.Contains(kind, "javascript")), "%s is sent as %q", path, kind)
 		if status, text, _ := call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag")); status != 304 || text != "" {
 			t.Errorf("%s again: %d %.100s", path, status, text)
 		}
 		answers(t, 200, "", "GET", url+path, "", "Range", "bytes=9-1")
 	}
 	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
-		if status, text, _ := call(t, "GET", url+path, ""); status != 404 || !strings.HasPrefix(text, `{"error":`) {
-			t.Errorf("%s: %d %.100s", path, status, text)
-		}
+		status, text, _ := call(t, "GET", url+path, "")
+		must.True(t, status == 404 && strings.HasPrefix(text, `{"error":`), "%s: %d %.100s", path, status, text)
 	}
 }
 
@@ -135,9 +128,8 @@ func TestHistorySurvives(t *testing.T) {
 			Marks  []struct{ Kind, Text string }
 		}
 		data := must.Get(os.ReadFile(name))(t)
-		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Points) < round || kept.Points[len(kept.Points)-1].Records != 404 {
-			t.Fatalf("round %d: %v %s", round, err, data)
-		}
+		err := json.Unmarshal(data, &kept)
+		must.Require(t, err == nil && len(kept.Points) >= round && kept.Points[len(kept.Points)-1].Records == 404, "round %d: %v %s", round, err, data)
 		kinds := ""
 		for _, m := range kept.Marks {
 			kinds += m.Kind + " "
@@ -198,13 +190,11 @@ func TestPageInputsInBrowser(t *testing.T) {
 	// The highest threshold predicts almost nothing as positive, the lowest threshold everything.
 	b.until(t, "document.querySelector('#threshold').hidden", false)
 	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
-	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {
-		t.Errorf("from the lowest score on: %s", text)
-	}
+	text := fmt.Sprint(b.value(t, slide+"(1e9)"))
+	must.True(t, strings.Contains(text, "recall 100.0 %") && strings.Contains(text, "error 50.0 %"), "from the lowest score on: %s", text)
 	b.value(t, "document.querySelector('#threshold-best').click()")
-	if text := fmt.Sprint(b.value(t, "document.querySelector('#threshold-table').innerText")); !strings.Contains(text, "error 2.") && !strings.Contains(text, "error 1.") && !strings.Contains(text, "error 0.") {
-		t.Errorf("at the cheapest threshold: %s", text)
-	}
+	text = fmt.Sprint(b.value(t, "document.querySelector('#threshold-table').innerText"))
+	must.True(t, strings.Contains(text, "error 2.") || strings.Contains(text, "error 1.") || strings.Contains(text, "error 0."), "at the cheapest threshold: %s", text)
 	b.value(t, "document.querySelector('#ranges button[data-range=\"60\"]').click()")
 	b.until(t, "document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
 	b.picture(t, "touched")

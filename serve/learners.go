@@ -15,11 +15,11 @@ import (
 	"blankout/internal/measure"
 )
 
-// LearnerReport compares one of several learners of a stream with the leading learner. GET /v1/learners uses the same
+// LearnerReport compares one of several learners of a stream with the leader. GET /v1/learners uses the same
 // JSON names.
 type LearnerReport struct {
 	Name    string `json:"name"`
-	Lead    bool   `json:"lead"`
+	Leader  bool   `json:"leader"`
 	Promote string `json:"promote"` // "auto" or "manual"
 	Begun   uint64 `json:"begun"`   // number of records before the first record that it learned
 	Events  uint64 `json:"events"`  // number of events learned
@@ -32,7 +32,7 @@ type LearnerReport struct {
 	RMSE          *float64 `json:"rmse,omitempty"`
 	RecentMAE     *float64 `json:"recent_mae,omitempty"`
 	RecentRMSE    *float64 `json:"recent_rmse,omitempty"`
-	// Compared is the loss of the learner minus the loss of the leading learner; nil for the leading learner itself.
+	// Compared is the loss of the learner minus the loss of the leader; nil for the leader itself.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
@@ -47,9 +47,9 @@ type Comparison struct {
 
 // LearnerReports returns the reports about several learners in a Status, or nil if there is only one learner.
 func LearnerReports(s *run.Status) (out []LearnerReport) {
-	for i := range s.Contest {
-		x := &s.Contest[i]
-		r := LearnerReport{Name: x.Name, Lead: x.Lead, Promote: x.Promote, Begun: x.Begun, Events: x.Learner.Events}
+	for i := range s.Challengers {
+		x := &s.Challengers[i]
+		r := LearnerReport{Name: x.Name, Leader: x.Leader, Promote: x.Promote, Begun: x.Begun, Events: x.Learner.Events}
 		if n := x.Learner.Numbers; n != nil {
 			r.MAE, r.RMSE = measure.Defined(n.Total.MAE()), measure.Defined(n.Total.RMSE())
 			r.RecentMAE, r.RecentRMSE = measure.Defined(n.Window.MAE()), measure.Defined(n.Window.RMSE())
@@ -57,17 +57,17 @@ func LearnerReports(s *run.Status) (out []LearnerReport) {
 			r.Error, r.LogLoss = measure.Defined(100*x.Learner.Total.Error()), measure.Defined(x.Learner.Total.MeanLogLoss())
 			r.RecentError, r.RecentLogLoss = measure.Defined(100*x.Learner.Window.Error()), measure.Defined(x.Learner.Window.MeanLogLoss())
 		}
-		if !x.Lead {
-			r.Compared = CompareWithLead(&x.Paired, x.Window)
+		if !x.Leader {
+			r.Compared = CompareWithLeader(&x.Paired, x.Window)
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-// CompareWithLead returns the comparison of a learner with the leading learner, in windows of the given number of
+// CompareWithLeader returns the comparison of a learner with the leader, in windows of the given number of
 // records.
-func CompareWithLead(p *measure.Paired, window uint64) *Comparison {
+func CompareWithLeader(p *measure.Paired, window uint64) *Comparison {
 	return &Comparison{p.Total.Report(), p.From, window, p.Window.Report(), p.Before.Report()}
 }
 
@@ -106,8 +106,8 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	err := t.service.Promote(ctx, asked.Name)
 	switch {
 	case err == nil:
-		reply(w, http.StatusOK, map[string]string{"lead": asked.Name})
-	case errors.As(err, new(*run.UnknownContenderError)):
+		reply(w, http.StatusOK, map[string]string{"leader": asked.Name})
+	case errors.As(err, new(*run.UnknownChallengerError)):
 		fail(w, http.StatusNotFound, err.Error(), "name")
 	case ctx.Err() != nil:
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not yet the leader in a checkpoint: see GET /v1/learners", asked.Name), r.URL.Path)

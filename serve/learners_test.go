@@ -31,7 +31,7 @@ func TestLearners(t *testing.T) {
 	slow := online.DefaultConfig()
 	slow.LearningRate = 1e-4
 	other := must.Get(online.New(slow, r.Schema))(t)
-	r.Contest = &run.Contest{Contenders: []*run.Contender{
+	r.Challengers = &run.Challengers{All: []*run.Challenger{
 		{Learner: r.Learner, Standing: run.Standing{Name: run.Champion, Promote: "manual", Window: 10_000}},
 		{Learner: other, Standing: run.Standing{Name: "slow", Promote: run.PromoteAuto, Window: 10_000}},
 	}}
@@ -62,7 +62,7 @@ func TestLearners(t *testing.T) {
 		{`{"name":"fast"}`, http.StatusNotFound, `no learner \"fast\": want one of [\"learner\" \"slow\"]`},
 		{`{}`, http.StatusBadRequest, "NAME"},
 		{`{`, http.StatusBadRequest, "NAME"},
-		{`{"name":"slow"}`, http.StatusOK, `{"lead":"slow"}`},
+		{`{"name":"slow"}`, http.StatusOK, `{"leader":"slow"}`},
 	} {
 		answers(t, x.want, x.text, "POST", url+"/v1/promote", x.body)
 	}
@@ -72,7 +72,7 @@ func TestLearners(t *testing.T) {
 	answers(t, http.StatusConflict, "", "POST", url+"/v1/promote", `{"name":"learner"}`)
 	var list struct{ Learners []serve.LearnerReport }
 	body := decoded(t, &list, "GET", url+"/v1/learners", "")
-	if l := list.Learners; len(l) != 2 || l[0].Name != "learner" || l[0].Lead || !l[1].Lead || l[1].Promote != "auto" || l[1].Compared != nil ||
+	if l := list.Learners; len(l) != 2 || l[0].Name != "learner" || l[0].Leader || !l[1].Leader || l[1].Promote != "auto" || l[1].Compared != nil ||
 		l[0].Events != 24_345 || l[0].Compared == nil || l[0].Compared.From < 6000 || l[0].Compared.From > 20_000 || l[0].Compared.Difference == nil || !(*l[0].Compared.Difference < 0) {
 		t.Errorf("%s", body)
 	}
@@ -88,9 +88,8 @@ func TestLearners(t *testing.T) {
 		body := decoded(t, &place, "GET", url+"/v1/model/offsets"+query, "")
 		must.True(t, place.Learner == want && place.Events == 24_345, "%q: %s", name, body)
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
-		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
-			t.Errorf("%q: %d, %v", name, status, err)
-		}
+		m, err := served.Decode([]byte(file))
+		must.True(t, status == 200 && err == nil && m.Learner == want, "%q: %d, %v", name, status, err)
 		answers(t, http.StatusNotModified, "", "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag"))
 		if status, _, _ := call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag")); (status == http.StatusNotModified) != (want == "learner") {
 			t.Errorf("the tag of %q is that of learner: %d", name, status)
@@ -105,16 +104,14 @@ func TestLearners(t *testing.T) {
 	}
 	answers(t, http.StatusNotFound, "", "POST", url+"/v1/predict?name=x", `{"x":3}`)
 	_, metrics, _ := call(t, "GET", url+"/metrics", "")
-	must.Contains(t, metrics, `blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`,
+	must.Contains(t, metrics, `blankout_challenger_leader{learner="slow"} 1`, `blankout_challenger_leader{learner="learner"} 0`,
 		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `)
-	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
-		t.Error("the lead is compared with itself")
-	}
+	must.True(t, !strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`), "the leader is compared with itself")
 	b := browse(t)
 	b.eachLook(t, url, "document.querySelectorAll('#learners-table tr').length === 3", func(t *testing.T, l look) {
 		b.shows(t, map[string]any{
 			"document.querySelector('#learners').hidden":                                                    false,
-			"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (lead)",
+			"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (leader)",
 			"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24,345",
 			"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
 			"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                    "–",

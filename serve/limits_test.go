@@ -135,9 +135,8 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 			}
 			// io.ReadAll allocates five times the size of the body as its buffer grows. Rejecting the request must not
 			// need much more memory.
-			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
-				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
-			}
+			most := uint64(6*len(c.body) + 8<<20)
+			must.True(t, w.status != 413 || allocated <= most, "%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
 		})
 	}
 }
@@ -176,9 +175,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	if _, cut := ask(h, t.Context(), "", body, &w); cut || w.status != 200 || w.bytes < 15<<20 || writes < 100 {
 		t.Fatalf("%d in %d writes: %d %s", w.bytes, writes, w.status, w.first.String())
 	}
-	if most > before.HeapAlloc+4<<20 {
-		t.Errorf("%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
-	}
+	must.True(t, most <= before.HeapAlloc+4<<20, "%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
 }
 
 // TestDisconnectEndsPrediction checks that a prediction request stops when its client disconnects.
@@ -199,9 +196,7 @@ func unread(t *testing.T, url, request, body string) net.Conn {
 	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
 	c.(*net.TCPConn).SetReadBuffer(4096)
-	if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body)))
 	return c
 }
 
@@ -246,17 +241,15 @@ func TestUnreadModels(t *testing.T) {
 	for metric(t, url, "blankout_model_requests_active") != "4" {
 		time.Sleep(time.Millisecond)
 	}
-	if status, text, header := call(t, "GET", url+"/v1/model", ""); status != 503 || header.Get("Retry-After") == "" {
-		t.Errorf("a fifth at a time: %d %.100s", status, text)
-	}
+	status, text, header := call(t, "GET", url+"/v1/model", "")
+	must.True(t, status == 503 && header.Get("Retry-After") != "", "a fifth at a time: %d %.100s", status, text)
 	answers(t, 200, "", "GET", url+"/v1/model", "", "Accept", "application/json")
 	for metric(t, url, "blankout_model_requests_active") != "0" {
 		time.Sleep(10 * time.Millisecond)
 	}
 	must.Equal(t, metric(t, url, `blankout_model_requests_total{outcome="failed"}`), "4", "failed")
-	if m, err := served.Open(t.Context(), url, served.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
-		t.Errorf("%+v, %v", m, err)
-	}
+	m, err := served.Open(t.Context(), url, served.Options{})
+	must.True(t, err == nil && m.Model.(*model.Linear).Rows.Len() >= 10_000, "%+v, %v", m, err)
 }
 
 // slowly is a client that receives each part of a response after a delay. It receives nothing after the write deadline.
@@ -302,9 +295,7 @@ func TestSlowClientIsCutOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := &slowly{pause: c.pause}
 				_, err := serve.NewTaker(client, 10*time.Second, c.perSecond).Write(make([]byte, 100<<16))
-				if client.bytes != c.taken<<16 || (err == nil) != (c.taken == 100) {
-					t.Errorf("%d bytes were taken, %v", client.bytes, err)
-				}
+				must.True(t, client.bytes == c.taken<<16 && (err == nil) == (c.taken == 100), "%d bytes were taken, %v", client.bytes, err)
 			})
 		})
 	}
@@ -326,9 +317,7 @@ func TestContentEncoding(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
 	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
 		status, text, header := call(t, "POST", url+"/v1/predict", "{}", "Content-Encoding", coding)
-		if status != want || (status == 415) != (header.Get("Accept-Encoding") == "identity") {
-			t.Errorf("%q: %d %s", coding, status, text)
-		}
+		must.True(t, status == want && (status == 415) == (header.Get("Accept-Encoding") == "identity"), "%q: %d %s", coding, status, text)
 	}
 }
 
@@ -376,8 +365,7 @@ func TestConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
-	response, err := http.Get(url + "/v1/events") // this response stays in progress
-	must.Do(t, err)
+	response := must.Get(http.Get(url + "/v1/events"))(t) // this response stays in progress
 	defer response.Body.Close()
 	for i := range 40 {
 		c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)

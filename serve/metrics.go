@@ -93,7 +93,7 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a delayed label ([labels]).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
-	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending) or repeated (another event with the id waited).",
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (labels.max_pending) or repeated (the id waited already).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
@@ -108,15 +108,15 @@ var mainMetrics = []metric{
 			emit(float64(c.Late), "late")
 			emit(float64(c.Unmatched), "unmatched")
 		})},
-	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: an upper bound of the quantile, within a factor of two.",
+	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: a quantile, or up to twice it.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			for _, q := range []float64{0.5, 0.9, 0.99} {
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
-	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the learner with the lead, else 0 ([[challenger]]).",
-		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Lead); return &x })},
-	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner minus the lead's on the same events, over blocks of 1,000 records: log-loss, squared error or deviance. Total, or of the latest whole window.",
+	{"blankout_challenger_leader", gauge, []string{"learner"}, "1 for the leader, else 0 ([[challenger]]).",
+		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Leader); return &x })},
+	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner minus the leader's on the same events: log-loss, squared error or deviance. Total, or of the latest whole window.",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
 			if r.Compared == nil {
 				return nil, nil
@@ -161,7 +161,7 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_registry_failures_total", counter, nil, "Requests that the schema registry did not answer with a schema.",
 		fromRegistry(func(s registry.Status) float64 { return float64(s.Failures) })},
-	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time until it was learned.",
+	{"blankout_newest_event_age_seconds", gauge, nil, "Age of the newest event of the last batch when it was learned.",
 		one(func(v *view) float64 {
 			if v.status.NewestTime.IsZero() {
 				return math.NaN()
@@ -178,7 +178,7 @@ var mainMetrics = []metric{
 		bySpan(measure.Classes.MeanLogLoss)},
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or window, the recent ones.",
 		bySpan(measure.Classes.Error)},
-	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and on the same events by current weights.",
+	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and by current weights.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.ByAge {
 				if v.status.Learner.Numbers != nil || r.Error == nil {
@@ -193,7 +193,7 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights about age events old, minus the class frequencies' log-loss. Weights above 0 are useless to readers.",
+	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights about age events old, minus that of the class frequencies.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.ByAge {
 				if r.LogLoss != nil && r.ConstantLogLoss != nil {
@@ -237,11 +237,11 @@ var mainMetrics = []metric{
 			}
 			emit(max(since, 0))
 		}},
-	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Prediction requests: answered, failed (a bad request, or the client disconnected or read too slowly) or turned-away (too many at once).",
+	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Prediction requests: answered, failed or turned-away (too many at once).",
 		func(v *view, emit func(float64, ...string)) { v.requests.outcomes(emit) }},
 	{"blankout_predict_requests_active", gauge, nil, "Prediction requests in progress or waiting.",
 		one(func(v *view) float64 { return v.requests.active })},
-	{"blankout_model_requests_total", counter, []string{"outcome"}, "Requests for the model's file or weights, except by clients that already had it: answered, failed (the client disconnected or read too slowly) or turned-away (too many at once).",
+	{"blankout_model_requests_total", counter, []string{"outcome"}, "Requests for the model, except by clients that had it: answered, failed or turned-away (too many at once).",
 		func(v *view, emit func(float64, ...string)) { v.sent.outcomes(emit) }},
 	{"blankout_model_requests_active", gauge, nil, "Requests for the model in progress or waiting.",
 		one(func(v *view) float64 { return v.sent.active })},
@@ -259,7 +259,7 @@ var mainMetrics = []metric{
 				emit(float64(p.Lag), p.Topic, strconv.Itoa(int(p.Partition)))
 			}
 		})},
-	{"blankout_prediction_age_seconds", gauge, nil, "End-to-end age of the newest event of the last scored batch, from its timestamp until its prediction was acknowledged.",
+	{"blankout_prediction_age_seconds", gauge, nil, "Age of the newest event of the last scored batch when its prediction was acknowledged.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			if s.Scored > 0 {
 				emit(s.NewestAge.Seconds())
@@ -338,7 +338,7 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_validation_alarm", gauge, nil, "1 if the last validation found the live weights far from the exact ones or, under validate.policy alarm, a gap above max_gap.",
+	{"blankout_validation_alarm", gauge, nil, "1 if the last validation found the live weights far from the exact ones.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Alarm) })},
 	{"blankout_validation_gap_ratio", gauge, nil, "Live objective minus exact objective, relative to the exact one, at the last validation.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.RelativeGap)) })},
@@ -360,7 +360,7 @@ var mainMetrics = []metric{
 				emit(float64(v.group.Generation))
 			}
 		}},
-	{"blankout_shard_learning", gauge, []string{"shard"}, "Shards of this member: 1 if the shard is learned, 0 if it waits, for example for the process that holds its checkpoints.",
+	{"blankout_shard_learning", gauge, []string{"shard"}, "Shards of this member: 1 if the shard is learned, 0 if it waits.",
 		byShard(func(s *shards.ShardStatus, emit func(float64)) {
 			if s.Own {
 				emit(flag(s.NotReady == ""))
@@ -380,15 +380,15 @@ var mainMetrics = []metric{
 				emit(time.Since(s.At).Seconds())
 			}
 		})},
-	{"blankout_shard_damaged_models_total", counter, []string{"shard"}, "Published models of each shard that this member could not read. It uses the older one.",
+	{"blankout_shard_damaged_models_total", counter, []string{"shard"}, "Published models of each shard that this member could not read.",
 		byShard(func(s *shards.ShardStatus, emit func(float64)) { emit(float64(s.Damaged)) })},
-	{"blankout_shard_error_ratio", gauge, []string{"shard"}, "Fraction of a shard's own events that the answers of all shards predict wrongly, before the shard learns them.",
+	{"blankout_shard_error_ratio", gauge, []string{"shard"}, "Fraction of a shard's events that the group's answers predict wrongly.",
 		byShard(func(s *shards.ShardStatus, emit func(float64)) {
 			if s.Error != nil {
 				emit(*s.Error / 100)
 			}
 		})},
-	{"blankout_shard_own_weight_ratio", gauge, []string{"shard"}, "Fraction of a shard's own score in its answers; the mean of all shards has the rest.",
+	{"blankout_shard_own_weight_ratio", gauge, []string{"shard"}, "Weight of a shard's own score in its answers; the mean has the rest.",
 		byShard(func(s *shards.ShardStatus, emit func(float64)) { emit(s.OwnWeight) })},
 }
 
@@ -622,13 +622,13 @@ func (c *collector) view() *view {
 // MetricsTable returns the metrics as a Markdown table, for docs/reference.md.
 func MetricsTable() string {
 	var b strings.Builder
-	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	b.WriteString("| metric{labels} | meaning |\n|---|---|\n")
 	for _, m := range metrics {
-		kind := "gauge"
-		if m.kind == prometheus.CounterValue {
-			kind = "counter"
+		labels := ""
+		if len(m.labels) > 0 {
+			labels = "{" + strings.Join(m.labels, ",") + "}"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(m.labels, ", "), m.help)
+		fmt.Fprintf(&b, "| `%s`%s | %s |\n", m.name, labels, m.help)
 	}
 	return b.String()
 }

@@ -101,9 +101,8 @@ func TestServedAsForecast(t *testing.T) {
 			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means over the streams
 			check := func(what string, point int, forecast, served, most float64) {
 				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*online.ForecastMissing(point), forecast, served)
-				if t.Log(said); !(math.Abs(served-forecast) <= most) {
-					t.Error(said)
-				}
+				t.Log(said)
+				must.True(t, math.Abs(served-forecast) <= most, "%v", said)
 			}
 			for stream := range c.streams {
 				s := newTelemetry(17+stream, learned, c.classes, c.fields, c.words, c.null)
@@ -178,9 +177,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
 				wrong++
 			}
-			if (len(p.Missing) > 0) != (p.Rule != "") || len(p.Missing) > 0 && s.words {
-				t.Fatalf("missing %q, rule %q", p.Missing, p.Rule)
-			}
+			must.Require(t, (len(p.Missing) > 0) == (p.Rule != "") && (len(p.Missing) <= 0 || !s.words), "missing %q, rule %q", p.Missing, p.Rule)
 		}
 	}
 	return float64(wrong) / float64(n)
@@ -207,9 +204,8 @@ func TestMissingPredicted(t *testing.T) {
 		var answer struct{ Predictions []struct{ Scores []float64 } }
 		must.Do(t, json.Unmarshal([]byte(body), &answer))
 		scores[policy] = answer.Predictions[0].Scores[0]
-		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"missing_policy"`) || strings.Contains(body, `"missing"`) {
-			t.Errorf("nothing is missing: %s", body)
-		}
+		_, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`)
+		must.True(t, !strings.Contains(body, `"missing_policy"`) && !strings.Contains(body, `"missing"`), "nothing is missing: %s", body)
 	}
 	must.True(t, scores[model.MissingNone] != scores[model.MissingRescale], "both rules score the same")
 }

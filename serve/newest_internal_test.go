@@ -3,6 +3,7 @@ package serve
 import (
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -15,11 +16,8 @@ func TestObjectOf(t *testing.T) {
 		"1;2":                "",
 		"":                   "",
 	} {
-		if got := string(objectOf(c, []byte(line))); got != want {
-			t.Errorf("%q: %s, want %s", line, got, want)
-		}
+		must.Equal(t, string(objectOf(c, []byte(line))), want, line)
 	}
-	if got := objectOf(&record.Config{Format: "json", Columns: c.Columns, Separator: ";"}, []byte("1;2;3;4;5")); got != nil {
-		t.Errorf("%s", got)
-	}
+	got := objectOf(&record.Config{Format: "json", Columns: c.Columns, Separator: ";"}, []byte("1;2;3;4;5"))
+	must.True(t, got == nil, "%s", got)
 }

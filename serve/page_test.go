@@ -176,9 +176,8 @@ func TestWarningsInBrowser(t *testing.T) {
 	service.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
-	if kinds := len(runner.Status().Warnings); kinds != 2 {
-		t.Fatalf("%d warnings, want those of refused records and of a stray label", kinds)
-	}
+	kinds := len(runner.Status().Warnings)
+	must.Require(t, kinds == 2, "%d warnings, want those of refused records and of a stray label", kinds)
 	b.eachLook(t, url, "document.querySelectorAll('#warnings li').length === 2", func(t *testing.T, l look) {
 		for i, w := range runner.Status().Warnings {
 			li := fmt.Sprintf("document.querySelectorAll('#warnings li')[%d]", i)

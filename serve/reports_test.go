@@ -37,9 +37,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	again, foreign, err := serve.OpenReports(dir, 2)
-	if err != nil || len(foreign) != 1 || filepath.Base(foreign[0]) != "notes.json" {
-		t.Fatal(foreign, err)
-	}
+	must.Require(t, err == nil && len(foreign) == 1 && filepath.Base(foreign[0]) == "notes.json", "%v %v", foreign, err)
 	files, _ := filepath.Glob(filepath.Join(dir, "r*.json"))
 	must.Equal(t, len(files), 2, "kept files", files)
 

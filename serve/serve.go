@@ -18,7 +18,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"net/url"
 	"os"
 	"slices"
@@ -55,7 +54,6 @@ type Config struct {
 	CertFile       string        `toml:"cert_file"`
 	KeyFile        string        `toml:"key_file"`
 	ClientCAFile   string        `toml:"client_ca_file"`
-	Pprof          bool          `toml:"pprof"` // serve profiles under /debug/pprof
 	MaxBody        int64         `toml:"-"`
 	MaxPredicting  int           `toml:"-"`
 	ClientTimeout  time.Duration `toml:"-"`
@@ -121,7 +119,7 @@ type Service struct {
 	// Learner returns the newest model of the learner with the given name, or nil. The function itself is nil for a
 	// single learner.
 	Learner func(name string) *served.Model
-	// Promote makes the named learner the leading learner. It returns once a checkpoint contains the change; see
+	// Promote makes the named learner the leader. It returns once a checkpoint contains the change; see
 	// run.Runner.Promote. Nil disables such requests.
 	Promote func(ctx context.Context, name string) error
 	// Validate requests a validation. Nil disables such requests.
@@ -338,7 +336,7 @@ func newSite(c Config, s Service) *site {
 }
 
 func (t *site) handler() http.Handler {
-	c, s, models := t.config, t.service, t.models
+	s, models := t.service, t.models
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(t.collector, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -406,13 +404,6 @@ func (t *site) handler() http.Handler {
 			}
 			reply(w, http.StatusAccepted, map[string]string{"reports": "/v1/reports"})
 		})
-	}
-	if c.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	t.patterns = mux.patterns
 	return jsonErrors(mux.ServeMux)

@@ -48,9 +48,7 @@ func TestSplinesAreServed(t *testing.T) {
 	if spline.Feature != "x" {
 		spline = model.Curves[1]
 	}
-	if spline.Feature != "x" || len(spline.X) != 5 || len(spline.Added) != 1 || spline.Added[0].Class != "far" && spline.Added[0].Class != "near" {
-		t.Fatalf("%+v", spline)
-	}
+	must.Require(t, spline.Feature == "x" && len(spline.X) == 5 && len(spline.Added) == 1 && (spline.Added[0].Class == "far" || spline.Added[0].Class == "near"), "%+v", spline)
 	score := func(x float64) float64 {
 		var answer struct{ Predictions []served.Prediction }
 		text := decoded(t, &answer, "POST", url+"/v1/predict?explain=10", fmt.Sprintf(`{"x":%v,"y":3}`, x))

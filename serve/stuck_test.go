@@ -48,17 +48,13 @@ func TestStuck(t *testing.T) {
 		return got.Predictions[0]
 	}
 	stuck, null, moving := predict(`{"vibration":2.5,"load":1}`), predict(`{"vibration":null,"load":1}`), predict(`{"vibration":2.25,"load":1}`)
-	if fmt.Sprint(stuck.Stuck, stuck.Missing, null.Stuck, null.Missing, moving.Stuck, moving.Missing) != "[vibration] [vibration] [] [vibration] [] []" {
-		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
-	}
-	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
-		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
-	}
+	must.True(t, fmt.Sprint(stuck.Stuck, stuck.Missing, null.Stuck, null.Missing, moving.Stuck, moving.Missing) == "[vibration] [vibration] [] [vibration] [] []", "%+v\n%+v\n%+v", stuck, null, moving)
+	stuck.Stuck = nil
+	must.True(t, fmt.Sprint(stuck) == fmt.Sprint(null) && moving.Scores[0] != null.Scores[0], "%+v\n%+v\n%+v", stuck, null, moving)
 	// The model has seen the field, although the field's value counts as missing. So the event is not rejected for
 	// having only unseen features.
-	if p := predict(`{"vibration":2.5,"new":1}`); fmt.Sprint(p.Unseen, p.Stuck) != "[new] [vibration]" {
-		t.Errorf("%+v", p)
-	}
+	p := predict(`{"vibration":2.5,"new":1}`)
+	must.True(t, fmt.Sprint(p.Unseen, p.Stuck) == "[new] [vibration]", "%+v", p)
 	_, text, _ := call(t, "GET", url+"/v1/features", "")
 	must.Contains(t, text, `"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of its values repeat the one before)`, `"repeats":0`)
 	_, text, _ = call(t, "GET", url+"/metrics", "")

@@ -28,13 +28,9 @@ func TestUnseenFeatures(t *testing.T) {
 	must.Require(t, len(answer.Predictions) == 3, "%s", text)
 	for i, p := range answer.Predictions {
 		if i == 1 {
-			if p.Error != "the model has seen no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {
-				t.Errorf("a stranger: %+v", p)
-			}
+			must.True(t, p.Error == "the model has seen no feature of the event: new, newer=a" && p.Where == "event 1" && p.Class == "", "a stranger: %+v", p)
 			continue
 		}
-		if p.Error != "" || len(p.Probabilities) != 2 || math.Abs(p.Probabilities["yes"]+p.Probabilities["no"]-1) > 1e-12 {
-			t.Errorf("event %d: %+v", i, p)
-		}
+		must.True(t, p.Error == "" && len(p.Probabilities) == 2 && math.Abs(p.Probabilities["yes"]+p.Probabilities["no"]-1) <= 1e-12, "event %d: %+v", i, p)
 	}
 }

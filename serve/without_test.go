@@ -33,9 +33,8 @@ func TestWithout(t *testing.T) {
 	}
 	var g batch.Ablation
 	status, text := ask("?name=word")
-	if err := json.Unmarshal([]byte(text), &g); status != 200 || err != nil {
-		t.Fatalf("%d %v %s", status, err, text)
-	}
+	err := json.Unmarshal([]byte(text), &g)
+	must.Require(t, status == 200 && err == nil, "%d %v %s", status, err, text)
 	wrong := 0.0
 	for i := range 400 {
 		var answer struct{ Predictions []struct{ Class string } }

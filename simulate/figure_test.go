@@ -47,9 +47,7 @@ func TestFigure(t *testing.T) {
 				}
 			}
 			for ending, data := range files[0] {
-				if !bytes.Equal(data, files[1][ending]) {
-					t.Errorf("two drawings of one figure differ in %s", ending)
-				}
+				must.True(t, bytes.Equal(data, files[1][ending]), "two drawings of one figure differ in %s", ending)
 			}
 			picture, _ := must.Get2(image.Decode(bytes.NewReader(files[0][".png"])))(t)
 			found := map[color.NRGBA]int{}
@@ -59,9 +57,8 @@ func TestFigure(t *testing.T) {
 				}
 			}
 			for i, s := range f.Series {
-				if c := f.color(i); found[c] < 40 {
-					t.Errorf("series %q: %d pixels of its color", s.Name, found[c])
-				}
+				c := f.color(i)
+				must.True(t, found[c] >= 40, "series %q: %d pixels of its color", s.Name, found[c])
 			}
 			words := texts(t, files[0][".svg"])
 			want := append([]string{f.Title, f.X, f.Y}, f.Categories...)
@@ -72,9 +69,7 @@ func TestFigure(t *testing.T) {
 				want = append(want, m.Name)
 			}
 			for _, w := range want {
-				if !strings.Contains(words, w) {
-					t.Errorf("the figure does not say %q", w)
-				}
+				must.True(t, strings.Contains(words, w), "the figure does not say %q", w)
 			}
 		})
 	}
@@ -89,9 +84,7 @@ func texts(t *testing.T, svg []byte) string {
 		if err == io.EOF {
 			return out.String()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if c, ok := token.(xml.CharData); ok {
 			out.Write(c)
 		}
@@ -105,11 +98,7 @@ func TestFigureRefuses(t *testing.T) {
 		"0 upper bounds":          {Series: []Series{{Y: []float64{1, 2}, Low: []float64{1, 2}}}},
 		"has no place on a logar": {LogY: true, Series: []Series{{Y: []float64{1, 0}}}},
 	} {
-		if err := f.Save(base); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		must.ErrorContains(t, f.Save(base), want)
 	}
-	if err := new(Figure).SaveAs(base + ".gif"); err == nil {
-		t.Error("a figure without a known ending was saved")
-	}
+	must.Fails(t, new(Figure).SaveAs(base+".gif"), "a figure without a known ending was saved")
 }

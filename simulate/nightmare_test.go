@@ -113,9 +113,8 @@ func TestWorst(t *testing.T) {
 						x.Value[i] = 0
 					}
 				}
-				if got := margin(x, e.Label); math.Abs(got-want) > 1e-12 {
-					t.Fatalf("%d classes, K=%d, example %d: margin %g, the lowest is %g", classes, k, n, got, want)
-				}
+				got := margin(x, e.Label)
+				must.Require(t, math.Abs(got-want) <= 1e-12, "%d classes, K=%d, example %d: margin %g, the lowest is %g", classes, k, n, got, want)
 			}
 		}
 	}
@@ -134,17 +133,14 @@ func TestRandom(t *testing.T) {
 			x := examples[n].Features.Clone()
 			c.Vec(x, nil, n, repeat)
 			for i, d := range e.Dead {
-				if d != (x.Value[i] == 0) {
-					t.Fatalf("repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])
-				}
+				must.Require(t, d == (x.Value[i] == 0), "repetition %d, example %d: entry %d dead: %v, its corrupted value is %g", repeat, n, i, d, x.Value[i])
 				if all++; d {
 					dead++
 				}
 			}
 		}
-		if fraction := float64(dead) / float64(all); math.Abs(fraction-0.3) > 0.02 {
-			t.Errorf("a share of %g died", fraction)
-		}
+		fraction := float64(dead) / float64(all)
+		must.True(t, math.Abs(fraction-0.3) <= 0.02, "a share of %g died", fraction)
 	}
 }
 
@@ -210,9 +206,7 @@ func TestKill(t *testing.T) {
 		for _, d := range e.Dead {
 			dead += map[bool]string{true: "x", false: "."}[d]
 		}
-		if dead != c.dead || !slices.Equal(e.X.Value, want) || e.X.Check() != nil {
-			t.Errorf("%s, event %d: dead %s of %v, want %s of %v", c.nightmare, c.number, dead, e.X.Value, c.dead, want)
-		}
+		must.True(t, dead == c.dead && slices.Equal(e.X.Value, want) && e.X.Check() == nil, "%s, event %d: dead %s of %v, want %s of %v", c.nightmare, c.number, dead, e.X.Value, c.dead, want)
 	}
 }
 
@@ -225,13 +219,9 @@ func TestGroupsWithSplines(t *testing.T) {
 	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, splines.BasisColumn(0, 1)}, Value: []float64{0, 1, 1}}}
 	for e.Number = range 50 {
 		Groups{Fraction: 0.5}.Kill(&e)
-		if e.Dead[2] != e.Dead[0] {
-			t.Errorf("event %d: dead are %v", e.Number, e.Dead)
-		}
+		must.True(t, e.Dead[2] == e.Dead[0], "event %d: dead are %v", e.Number, e.Dead)
 	}
-	if n := e.grouping.Len(); n != 2 {
-		t.Errorf("%d groups, want g and that of column 2", n)
-	}
+	must.Equal(t, e.grouping.Len(), 2, "groups, want g and that of column 2")
 }
 
 // TestAdditive checks that the noise has the configured standard deviation, and is the same for every subject.
@@ -246,16 +236,13 @@ func TestAdditive(t *testing.T) {
 			x[i] = e.X
 		}
 		for i, v := range x[0].Value {
-			if v != x[1].Value[i] {
-				t.Fatal("other noise at the second time")
-			}
+			must.Require(t, v == x[1].Value[i], "other noise at the second time")
 			d := v - examples[n].Features.Value[i]
 			sum, square, all = sum+d, square+d*d, all+1
 		}
 	}
-	if mean, sd := sum/all, math.Sqrt(square/all); math.Abs(mean) > 0.02 || math.Abs(sd-0.7) > 0.02 {
-		t.Errorf("mean %g, deviation %g", mean, sd)
-	}
+	mean, sd := sum/all, math.Sqrt(square/all)
+	must.True(t, math.Abs(mean) <= 0.02 && math.Abs(sd-0.7) <= 0.02, "mean %g, deviation %g", mean, sd)
 }
 
 func TestParse(t *testing.T) {
@@ -267,15 +254,12 @@ func TestParse(t *testing.T) {
 			continue
 		}
 		again, err := Parse(n.String())
-		if err != nil || again != n {
-			t.Errorf("Parse(%q) writes itself as %q, which is %v, %v", s, n, again, err)
-		}
+		must.True(t, err == nil && again == n, "Parse(%q) writes itself as %q, which is %v, %v", s, n, again, err)
 	}
 	for _, s := range []string{"", "random", "random:1", "random:NaN", "worst:-1", "worst:x", "burst", "burst:1", "none:1", "group:", "block:0,0,0,1", "block:1,2",
 		"drift:1,2", "drift:x:1", "stuck:1", "noise:-1", "group:1@5-5", "group:1@50%-101%", "group:1@5", "group:1@5%-9", "nothing:1"} {
-		if n, err := Parse(s); err == nil {
-			t.Errorf("Parse(%q) = %v, want an error", s, n)
-		}
+		n, err := Parse(s)
+		must.True(t, err != nil, "Parse(%q) = %v, want an error", s, n)
 	}
 }
 
@@ -291,14 +275,11 @@ func TestParseFamily(t *testing.T) {
 		"group:1,2":            "[{group:1,2 NaN}]",
 	} {
 		f, err := ParseFamily(s)
-		if err != nil || fmt.Sprint(f.Levels) != want {
-			t.Errorf("ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
-		}
+		must.True(t, err == nil && fmt.Sprint(f.Levels) == want, "ParseFamily(%q) = %v, %v, want %s", s, f.Levels, err, want)
 	}
 	for _, s := range []string{"random:0..1/0.1", "random:0.5,x", "worst:1..0", "worst:0..9/0", "worst:0..1e9"} {
-		if f, err := ParseFamily(s); err == nil {
-			t.Errorf("ParseFamily(%q) = %v, want an error", s, f.Levels)
-		}
+		f, err := ParseFamily(s)
+		must.True(t, err != nil, "ParseFamily(%q) = %v, want an error", s, f.Levels)
 	}
 }
 
@@ -317,11 +298,8 @@ func TestWithNothing(t *testing.T) {
 		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
 	} {
 		f := must.Get(ParseFamily(s))(t)
-		if got := fmt.Sprint(f.WithNothing().Levels); got != want {
-			t.Errorf("%s has the levels %s, want %s", s, got, want)
-		}
+		must.Equal(t, fmt.Sprint(f.WithNothing().Levels), want, s, "has the levels")
 	}
-	if f := (Family{Name: "group:*"}).WithNothing(); f.Levels != nil {
-		t.Errorf("%+v", f)
-	}
+	f := (Family{Name: "group:*"}).WithNothing()
+	must.True(t, f.Levels == nil, "%+v", f)
 }

@@ -53,9 +53,7 @@ func TestRegressionClosedForm(t *testing.T) {
 	m, examples := numberStream("squared", 500, 1)
 	r := &Replay{Families: []Family{family(t, "random:0.4")}, Treatments: []Treatment{{Loss: model.LossDeclared}, {Loss: model.LossDeclared, Rescale: true}}, Repeat: repeat, Seed: 3}
 	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
-	if err != nil || !result.Numbers {
-		t.Fatal(result, err)
-	}
+	must.Require(t, err == nil && result.Numbers, "%v %v", result, err)
 	for i, scale := range []float64{1, 1 / (1 - d)} {
 		weight, want := 0.0, 0.0
 		for n := range examples {
@@ -77,12 +75,9 @@ func TestRegressionClosedForm(t *testing.T) {
 		}
 		mean, deviation := stat.MeanStdDev(squares, nil)
 		se := stat.StdErr(deviation, repeat)
-		if len(squares) != repeat || math.Abs(mean-want) > 3*se || se > 0.02*want {
-			t.Errorf("%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
-		}
-		if got, _, _ := meanAndBounds(p.Errors); float64(p.RMSE) != got || p.ClassErrors != nil {
-			t.Errorf("RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
-		}
+		must.True(t, len(squares) == repeat && math.Abs(mean-want) <= 3*se && se <= 0.02*want, "%s: mean squared error %g with a standard error of %g, expected %g", p.Nightmare, mean, se, want)
+		got, _, _ := meanAndBounds(p.Errors)
+		must.True(t, float64(p.RMSE) == got && p.ClassErrors == nil, "RMSE %g, the mean of the repetitions is %g", p.RMSE, got)
 	}
 }
 
@@ -121,9 +116,7 @@ func TestRegressionMeasures(t *testing.T) {
 				}
 			}
 			near := func(what string, got, want float64) {
-				if !(math.Abs(got-want) <= 1e-9*want) {
-					t.Errorf("%s, %s: %s %g, want %g", lossName, p.Nightmare, what, got, want)
-				}
+				must.True(t, math.Abs(got-want) <= 1e-9*want, "%s, %s: %s %g, want %g", lossName, p.Nightmare, what, got, want)
 			}
 			near("RMSE", float64(p.RMSE), math.Sqrt(squared[3]/weight[3]))
 			near("MAE", float64(p.MAE), absolute[3]/weight[3])
@@ -152,20 +145,15 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	var table, text bytes.Buffer
 	must.Do(t, first.WriteCSV(&table))
-	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted" {
-		t.Error(header)
-	}
+	header, _, _ := strings.Cut(table.String(), "\n")
+	must.True(t, header == "model,nightmare,severity,loss,rescale,repeats,rmse,low,high,mae,deleted", "%v", header)
 	must.Do(t, first.WriteTable(&text))
 	for _, want := range []string{"rmse", "mae", "+Inf"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in %s", want, &text)
-		}
+		must.True(t, strings.Contains(text.String(), want), "no %q in %s", want, &text)
 	}
 	encoded := must.Get(json.Marshal(first))(t)
 	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
-		if !bytes.Contains(encoded, []byte(want)) {
-			t.Errorf("no %s in %s", want, encoded)
-		}
+		must.True(t, bytes.Contains(encoded, []byte(want)), "no %s in %s", want, encoded)
 	}
 	if figures := first.Figures(); len(figures) != 4 || figures[1].Figure.Y != "RMSE" || figures[2].Figure.Y != "RMSE of 30 events" {
 		t.Errorf("%d figures, %q", len(figures), figures[1].Figure.Y)
@@ -175,10 +163,6 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	classes, more := stream(2, 60, 1)
 	_, err := r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
-	if err == nil || !strings.Contains(err.Error(), "m predicts numbers and c classes") {
-		t.Error(err)
-	}
-	if _, err := Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0); err == nil {
-		t.Error("mistakes of numbers")
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), "m predicts numbers and c classes"), "%v", err)
+	must.Fails(t, must.Err(Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0)), "mistakes of numbers")
 }

@@ -35,9 +35,7 @@ func TestReplay(t *testing.T) {
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other}}
 	result := must.Get(r.Run(context.Background(), subjects))(t)
-	if len(result.Curves) != 3*(2+2) {
-		t.Fatalf("%d curves", len(result.Curves))
-	}
+	must.Require(t, len(result.Curves) == 3*(2+2), "%d curves", len(result.Curves))
 	// Compare model b in the nightmare random:0.5, rescaled, with counts that use the masks of the corrupter.
 	p := result.Curves[3].Points[1]
 	for repeat := range 3 {
@@ -50,30 +48,23 @@ func TestReplay(t *testing.T) {
 				wrong++
 			}
 		}
-		if want := 100 * wrong / 600; math.Abs(p.Errors[repeat]-want) > 1e-9 {
-			t.Errorf("%s, repetition %d: error %g, want %g", p.Nightmare, repeat, p.Errors[repeat], want)
-		}
+		want := 100 * wrong / 600
+		must.True(t, math.Abs(p.Errors[repeat]-want) <= 1e-9, "%s, repetition %d: error %g, want %g", p.Nightmare, repeat, p.Errors[repeat], want)
 	}
-	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
-		t.Errorf("%+v", p)
-	}
+	mean, low, high := meanAndBounds(p.Errors)
+	must.True(t, p.Error == mean && *p.Low == low && *p.High == high && math.Abs(p.Deleted-50) <= 2, "%+v", p)
 	// The model from which the labels were computed can be wrong only on damaged events.
 	window := result.Curves[2*(2+2)].Points[0]
-	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
-		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)
-	}
+	got := window.Time
+	must.True(t, got[0] == 0 && got[2] == 0 && got[3] != 0 && got[5] != 0 && *window.Window == [2]int{300, 600}, "noise in the second half only: errors %v over time, window %v", got, window.Window)
 	var files [2]string
 	for i := range files {
 		files[i] = filepath.Join(t.TempDir(), "out")
 		r.Threads = 2 - i
 		again := must.Get(r.Run(context.Background(), subjects))(t)
-		if !reflect.DeepEqual(again, result) {
-			t.Error("another result at the second time")
-		}
+		must.True(t, reflect.DeepEqual(again, result), "another result at the second time")
 		names, err := again.Save(files[i])
-		if err != nil || len(names) != 2+2*4 {
-			t.Fatal(names, err)
-		}
+		must.Require(t, err == nil && len(names) == 2+2*4, "%v %v", names, err)
 		for _, name := range names {
 			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))(t)
 			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
@@ -86,9 +77,7 @@ func TestReplay(t *testing.T) {
 func TestMeanAndBounds(t *testing.T) {
 	// In R, t.test(c(1, 2, 4)) gives the 95 % interval from -1.4612 to 6.1279.
 	mean, low, high := meanAndBounds([]float64{1, 2, 4})
-	if math.Abs(mean-7.0/3) > 1e-12 || math.Abs(low+1.461249) > 1e-5 || math.Abs(high-6.127916) > 1e-5 {
-		t.Errorf("%g [%g, %g]", mean, low, high)
-	}
+	must.True(t, math.Abs(mean-7.0/3) <= 1e-12 && math.Abs(low+1.461249) <= 1e-5 && math.Abs(high-6.127916) <= 1e-5, "%g [%g, %g]", mean, low, high)
 }
 
 // TestDead checks a removed feature whose mean is far from 0. If it is declared missing it counts as its mean, and if
@@ -143,9 +132,8 @@ func TestDead(t *testing.T) {
 		}
 	}
 	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
-	if _, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("a group that nothing belongs to: %v", err)
-	}
+	_, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
+	must.True(t, err != nil && strings.Contains(err.Error(), "nobody"), "a group that nothing belongs to: %v", err)
 }
 
 // TestSilentLoss checks which subjects the report names. It names the subject with the largest increase of the error
@@ -169,9 +157,7 @@ func TestSilentLoss(t *testing.T) {
 		"a at random:0.5: 18.0 % error if features are dead, 10.0 % error if they are declared missing; learner.silent_missing = 0.5 learns for dead features",
 		"",
 	} {
-		if got := r.SilentLoss().String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, r.SilentLoss().String(), want)
 		if r.Curves = r.Curves[:3]; i == 1 {
 			r.Curves[2] = spline("a", false, dead, 9, 10.9, 20.9)
 		}
@@ -192,7 +178,5 @@ func TestSilentLoss(t *testing.T) {
 	}
 	r.Numbers = false
 	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, dead, 2, 21, 40)}
-	if got := r.SilentLoss().String(); got != "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, r.SilentLoss().String(), "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing")
 }

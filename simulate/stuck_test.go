@@ -57,11 +57,8 @@ func TestStuckFoundAndNot(t *testing.T) {
 		"group:x@50%-100% model declared", "group:x@50%-100% model declared, rescaled",
 		"stuck:x:13,14@50%-100% model not found", "stuck:x:13,14@50%-100% model found",
 	}
-	if !slices.Equal(names, want) {
-		t.Fatalf("%q", names)
-	}
+	must.Require(t, slices.Equal(names, want), "%q", names)
 	t.Log(errors)
-	if found := errors[want[1]]; found != errors[want[2]] || found > errors[want[0]]-10 {
-		t.Errorf("a model: %v", errors)
-	}
+	found := errors[want[1]]
+	must.True(t, found == errors[want[2]] && found <= errors[want[0]]-10, "a model: %v", errors)
 }

@@ -76,7 +76,7 @@ func allocates(f func()) uint64 {
 func TestResponsesWithWrongLengths(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
 		c := DefaultConnectConfig()
-		c.Brokers, c.ConnectTimeout = []string{liar(t, key)}, 300*time.Millisecond
+		c.Brokers, c.RequestTimeout = []string{liar(t, key)}, 300*time.Millisecond
 		var err error
 		took := allocates(func() { _, err = connect(t.Context(), c, []string{"t"}, nil) })
 		must.ErrorContains(t, err, "damaged", key)
@@ -150,14 +150,12 @@ func TestResponsesPassThrough(t *testing.T) {
 	}
 	for _, a := range answers {
 		got := make([]byte, 4+len(a.body))
-		if _, err := io.ReadFull(c, got); err != nil || string(got[4:]) != string(a.body) {
-			t.Fatalf("%v: %v, %q, want %q", a.key, err, got, a.body)
-		}
+		_, err := io.ReadFull(c, got)
+		must.Require(t, err == nil && string(got[4:]) == string(a.body), "%v: %v, %q, want %q", a.key, err, got, a.body)
 	}
 	token := make([]byte, 5)
-	if _, err := io.ReadFull(c, token); err != nil || string(token) != "token" {
-		t.Errorf("%v, %q behind a handshake without headers", err, token)
-	}
+	_, err := io.ReadFull(c, token)
+	must.True(t, err == nil && string(token) == "token", "%v, %q behind a handshake without headers", err, token)
 
 	x := new(fetchExchange)
 	x.set("t", 0, 0, 1000, time.Second, false)

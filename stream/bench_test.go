@@ -42,9 +42,7 @@ func BenchmarkFile(b *testing.B) {
 				for err == nil {
 					err = f.Next(b.Context(), &batch)
 				}
-				if err != io.EOF {
-					b.Fatal(err)
-				}
+				must.Require(b, err == io.EOF, "%v", err)
 				f.Close()
 			}
 		})

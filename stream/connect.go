@@ -35,10 +35,9 @@ import (
 // ConnectConfig holds the settings of a connection to a cluster.
 type ConnectConfig struct {
 	Brokers []string `toml:"brokers"` // host:port of one or more bootstrap brokers
-	// RequestTimeout limits every request to a broker, including connecting.
+	// RequestTimeout limits every request to a broker, including connecting, and the wait for a first response while
+	// brokers start.
 	RequestTimeout time.Duration `toml:"request_timeout"`
-	// ConnectTimeout limits the wait for a first response while brokers start.
-	ConnectTimeout time.Duration `toml:"connect_timeout"`
 	// MetadataInterval is the largest age of the cached leaders and partitions. It also limits one metadata request, so
 	// it should be at least 1 s.
 	MetadataInterval time.Duration `toml:"-"`
@@ -70,7 +69,6 @@ func DefaultConnectConfig() ConnectConfig {
 	return ConnectConfig{
 		Brokers:          []string{"127.0.0.1:9092"},
 		RequestTimeout:   10 * time.Second,
-		ConnectTimeout:   10 * time.Second,
 		MetadataInterval: 5 * time.Second,
 		SASL:             SASLConfig{PasswordEnv: "BLANKOUT_KAFKA_PASSWORD"},
 	}
@@ -90,11 +88,8 @@ func (c *ConnectConfig) check() error {
 			return event.KeyErrorf("brokers", "brokers: %q: want host:port", event.Address(b))
 		}
 	}
-	switch {
-	case c.RequestTimeout <= 0:
+	if c.RequestTimeout <= 0 {
 		return event.KeyErrorf("request_timeout", "request_timeout %v: want a positive time", c.RequestTimeout)
-	case c.ConnectTimeout <= 0:
-		return event.KeyErrorf("connect_timeout", "connect_timeout %v: want a positive time", c.ConnectTimeout)
 	}
 	if err := c.TLS.check(); err != nil {
 		return err
@@ -228,7 +223,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	}
 	k.client = &kafka.Client{Addr: k.addr, Timeout: c.RequestTimeout, Transport: k.transport}
 
-	ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
 	defer cancel()
 	err = k.retry(ctx, "connecting to "+k.names, func() error {
 		_, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
@@ -236,7 +231,8 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	})
 	if err != nil {
 		k.close()
-		if i := slices.IndexFunc(c.Brokers, func(b string) bool { return errors.Is(err, os.ErrDeadlineExceeded) && speaksHTTP(b) }); i >= 0 {
+		late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+		if i := slices.IndexFunc(c.Brokers, func(b string) bool { return late && speaksHTTP(b) }); i >= 0 {
 			err = fmt.Errorf("%w; %s speaks HTTP and is not a Kafka broker: set kafka.brokers", err, c.Brokers[i])
 		}
 		return nil, err

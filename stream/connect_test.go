@@ -54,7 +54,7 @@ func TestSecurity(t *testing.T) {
 		tls     TLSConfig
 		sasl    SASLConfig
 		err     string
-		retried bool // retried until ConnectTimeout, because a broker might be starting
+		retried bool // retried until RequestTimeout, because a broker might be starting
 	}{
 		{"plain", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
 		{"scram 256", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
@@ -81,7 +81,7 @@ func TestSecurity(t *testing.T) {
 			edit := func(c *ConnectConfig) {
 				c.TLS, c.SASL = test.tls, test.sasl
 				if test.retried {
-					c.ConnectTimeout = time.Second
+					c.RequestTimeout = time.Second
 				}
 			}
 			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })

@@ -66,9 +66,8 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 			w.add(nil, values[at], int64(at), nil)
 		}
 		var err error
-		if response, err = w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1}); err != nil {
-			t.Fatal(err)
-		}
+		response, err = w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1})
+		must.Require(t, err == nil, "%v", err)
 	}
 	config := DefaultConsumerConfig()
 	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
@@ -234,9 +233,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Run(stage, func(b *testing.B) {
 			cycle := func() {
 				for _, e := range events {
-					if !json.Valid(e) {
-						b.Fatalf("no JSON: %s", e)
-					}
+					must.Require(b, json.Valid(e), "no JSON: %s", e)
 				}
 			}
 			switch stage {
@@ -311,9 +308,8 @@ func TestEventAllocatesNothing(t *testing.T) {
 		for range 6 {
 			cycle()
 		}
-		if n := testing.AllocsPerRun(5, cycle); n > c.most {
-			t.Errorf("%v allocations for 1500 events, with the covariance of %d columns", n, c.covarianceFields)
-		}
+		n := testing.AllocsPerRun(5, cycle)
+		must.True(t, n <= c.most, "%v allocations for 1500 events, with the covariance of %d columns", n, c.covarianceFields)
 	}
 }
 

@@ -103,9 +103,7 @@ func TestDeadLetterFile(t *testing.T) {
 	for i, line := range lines[1:] {
 		var got Letter
 		must.Do(t, json.Unmarshal([]byte(line), &got))
-		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
-			t.Errorf("line %d: %+v", i, got)
-		}
+		must.True(t, string(got.Value) == "\x00bad\n" && string(got.Key) == "k" && got.Offset == int64(i) && got.Time == 1000+int64(i) && got.Reason == "not-finite", "line %d: %+v", i, got)
 	}
 }
 
@@ -127,8 +125,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		name := filepath.Join(t.TempDir(), "letters", "dead.jsonl")
 		must.Do(t, os.Mkdir(filepath.Dir(name), 0o700))
 		var said bytes.Buffer
-		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
-		must.Do(t, err)
+		d := must.Get(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil))))(t)
 		add := func(offset int64) {
 			must.Do(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
 		}
@@ -171,9 +168,8 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 		must.ErrorContains(t, d.Flush(t.Context()), dir, "a file stands where the directory was")
 	}
 	must.Do(t, errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()))
-	if data, err := os.ReadFile(name); err != nil || strings.Count(string(data), "\n") != 1 {
-		t.Errorf("%q, %v", data, err)
-	}
+	data, err := os.ReadFile(name)
+	must.True(t, err == nil && strings.Count(string(data), "\n") == 1, "%q, %v", data, err)
 }
 
 // TestDeadLetterTooLarge checks that a letter that is too large for its topic is cut and marked as truncated. A large
@@ -218,9 +214,8 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	f := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 	err := errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
-	if info, _ := os.Stat(name); err != nil || info.Size() < maxLetterBytes {
-		t.Fatal(err)
-	}
+	info, _ := os.Stat(name)
+	must.Require(t, err == nil && info.Size() >= maxLetterBytes, "%v", err)
 	line, err := os.ReadFile(name)
 	if want := fmt.Sprintf(`,"truncated":%d,`, maxLetterBytes+1); err != nil || !bytes.Contains(line[:300], []byte(want)) {
 		t.Errorf("%v: %s, want %s", err, line[:300], want)
@@ -245,15 +240,13 @@ func TestDeadLettersAreSmall(t *testing.T) {
 		if i%2 == 1 {
 			r.Value = fmt.Appendf(nil, "label%d |a b c", i)
 		}
-		if err := decoder.Decode(t.Context(), r, &e); err != nil || e.Refused == nil || len(e.Refused.Detail) > 450 {
-			t.Fatalf("%v, %v", err, e.Refused)
-		}
+		err := decoder.Decode(t.Context(), r, &e)
+		must.Require(t, err == nil && e.Refused != nil && len(e.Refused.Detail) <= 450, "%v, %v", err, e.Refused)
 		must.Do(t, d.Add(t.Context(), "some-topic", 0, &e))
 	}
 	must.Do(t, d.Flush(t.Context()))
-	if size := b.cluster.PartitionInfo("dead", 0).NumBytes; size > 40*n {
-		t.Errorf("%d letters take %d bytes", n, size)
-	}
+	size := b.cluster.PartitionInfo("dead", 0).NumBytes
+	must.True(t, size <= 40*n, "%d letters take %d bytes", n, size)
 }
 
 func TestDeadLetterErrors(t *testing.T) {
@@ -325,9 +318,8 @@ func TestLetters(t *testing.T) {
 			}
 		}
 		must.Do(t, letters.Close())
-		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
-			t.Errorf("%q, want %q", wrong, want)
-		}
+		want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]
+		must.True(t, len(wrong) == 1 && wrong[0] == want, "%q, want %q", wrong, want)
 		must.Require(t, len(got) == len(examples), "%d letters", len(got))
 		for i, e := range examples {
 			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
@@ -335,9 +327,7 @@ func TestLetters(t *testing.T) {
 			if len(want.Value) > maxLetterBytes {
 				want.Value, want.Truncated, partial = want.Value[:maxLetterBytes], maxLetterBytes+1, "it was cut to fit the size limit"
 			}
-			if !reflect.DeepEqual(got[i], want) || got[i].Partial() != partial {
-				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)
-			}
+			must.True(t, reflect.DeepEqual(got[i], want) && got[i].Partial() == partial, "%v letter %d: %.200v, want %.200v", c, i, got[i], want)
 		}
 	}
 }
@@ -355,9 +345,7 @@ func TestParseHeaders(t *testing.T) {
 	got, err := parseHeaders(rec.headers)
 	must.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
 	for n := range rec.headers {
-		if _, err := parseHeaders(rec.headers[:n]); err == nil {
-			t.Errorf("%d of %d bytes are taken for all", n, len(rec.headers))
-		}
+		must.Fails(t, must.Err(parseHeaders(rec.headers[:n])), n, "of", len(rec.headers), "bytes are taken for all")
 	}
 	for _, lie := range [][]byte{binary.AppendVarint(nil, 1<<40), binary.AppendVarint(nil, -1)} {
 		must.Fails(t, must.Err(parseHeaders(lie)), "headers", lie)

@@ -202,12 +202,10 @@ func TestHandMadeResponses(t *testing.T) {
 				end = test.log.stable
 			}
 			must.Equal(t, c.position["t/0"], end, "position", c.position)
-			if n := len(test.log.batches); test.log.fetches > n+4 {
-				t.Errorf("%d fetches for %d batches", test.log.fetches, n)
-			}
-			if r := c.Stats().Retries; len(r) > 0 {
-				t.Errorf("retries %v", r)
-			}
+			n := len(test.log.batches)
+			must.True(t, test.log.fetches <= n+4, "%d fetches for %d batches", test.log.fetches, n)
+			r := c.Stats().Retries
+			must.True(t, len(r) <= 0, "retries %v", r)
 			c.Close()
 		})
 	}
@@ -251,9 +249,8 @@ func TestCorruptBatch(t *testing.T) {
 			case test.err != "" && (!errors.As(err, &corrupt) || corrupt.Offset != 1 || !strings.Contains(err.Error(), test.err)):
 				t.Errorf("error %v, want a CorruptBatchError at offset 1 with %q", err, test.err)
 			}
-			if _, again := c.until(1); again != err {
-				t.Errorf("the error after %v is %v", err, again)
-			}
+			_, again := c.until(1)
+			must.True(t, again == err, "the error after %v is %v", err, again)
 			must.Equal(t, c.Stats().Retries["corrupt-batch"], test.retries, "retries")
 			c.Close()
 		})
@@ -293,9 +290,8 @@ func TestStaleEnd(t *testing.T) {
 		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
 			t.Errorf("late %v: %q, %v", late, values(records), err)
 		}
-		if n := c.Stats().Retries; n["end-before-offset"] == 0 || n["offset-reset"] > 0 {
-			t.Errorf("late %v: %v", late, n)
-		}
+		n := c.Stats().Retries
+		must.True(t, n["end-before-offset"] != 0 && n["offset-reset"] <= 0, "late %v: %v", late, n)
 		c.Close()
 	}
 }
@@ -360,9 +356,7 @@ func TestOutOfRange(t *testing.T) {
 			}
 			var out *OffsetOutOfRangeError
 			if test.policy == "fail" {
-				if !errors.As(err, &out) || *out != (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end, ""}) {
-					t.Errorf("error %v", err)
-				}
+				must.True(t, errors.As(err, &out) && *out == (OffsetOutOfRangeError{"t", 0, test.from, test.start, test.end, ""}), "error %v", err)
 			} else if err != nil {
 				t.Errorf("error %v", err)
 			}
@@ -380,8 +374,7 @@ func TestOutOfRange(t *testing.T) {
 // startCluster starts a cluster of n brokers.
 func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
 	t.Helper()
-	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
-	must.Do(t, err)
+	c := must.Get(kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...))(t)
 	t.Cleanup(c.Close)
 	return &Embedded{c}
 }
@@ -424,9 +417,8 @@ func TestLeaderMoves(t *testing.T) {
 	b := startCluster(t, 3, 1)
 	c := steady(t, b, 300, func(*ConnectConfig) {}, func(round int) {
 		if round%6 == 0 {
-			if err := b.cluster.MoveTopicPartition("t", 0, int32(round/6%3)); err != nil {
-				t.Error(err)
-			}
+			err := b.cluster.MoveTopicPartition("t", 0, int32(round/6%3))
+			must.True(t, err == nil, "%v", err)
 		}
 	})
 	if n := c.Stats().Retries["not-leader"]; n == 0 {
@@ -518,9 +510,8 @@ func TestHungBroker(t *testing.T) {
 			time.AfterFunc(500*time.Millisecond, n.hang.Unlock)
 		}
 	})
-	if s := c.Stats(); s.Retries["timeout"] == 0 || s.Partitions[0].Failing != "" {
-		t.Errorf("stats %+v", s)
-	}
+	s := c.Stats()
+	must.True(t, s.Retries["timeout"] != 0 && s.Partitions[0].Failing == "", "stats %+v", s)
 	n.hang.Lock()
 	defer n.hang.Unlock()
 	streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing == "timeout" }, "Failing")
@@ -572,9 +563,7 @@ func TestNewPartitions(t *testing.T) {
 	// Records written before the consumer sees the new partitions are read too.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
-	if err != nil || len(records) != 100 || len(c.position) != 3 {
-		t.Errorf("%d records of %v, %v", len(records), c.position, err)
-	}
+	must.True(t, err == nil && len(records) == 100 && len(c.position) == 3, "%d records of %v, %v", len(records), c.position, err)
 
 	// Repeat with a partition that was added while no consumer was running.
 	from := streamtest.From("t", 0, c.position["t/0"])
@@ -590,9 +579,7 @@ func TestCommit(t *testing.T) {
 	o.At("t", 1, 4)
 	must.Do(t, c.Commit(t.Context(), "g", o))
 	info := b.cluster.GroupInfo("g")
-	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
-		t.Errorf("%+v", info)
-	}
+	must.True(t, info != nil && info.Commits["t"][0].Offset == 17 && info.Commits["t"][1].Offset == 4, "%+v", info)
 }
 
 // TestFirstCommit checks that the first commit waits until a new cluster has elected the coordinator of the group.
@@ -613,9 +600,8 @@ func TestFirstCommit(t *testing.T) {
 	})
 	o := streamtest.From("t", 0, 17)
 	must.Do(t, c.Commit(t.Context(), "g", o))
-	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
-		t.Errorf("%v, %+v", refusals, info)
-	}
+	info := b.cluster.GroupInfo("g")
+	must.True(t, len(refusals) <= 0 && info != nil && info.Commits["t"][0].Offset == 17, "%v, %+v", refusals, info)
 	refusals = []int16{30} // error code: not authorized, so waiting does not help
 	must.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
 }
@@ -627,12 +613,9 @@ func TestWrongProtocol(t *testing.T) {
 	address := server.Listener.Addr().String()
 	for tls, want := range map[bool]string{false: "speaks HTTP and is not a Kafka broker", true: "the broker does not speak TLS on this port"} {
 		c := DefaultConsumerConfig()
-		c.Brokers, c.Topics, c.TLS.Enabled, c.ConnectTimeout = []string{address}, []string{"t"}, tls, time.Second
-		c.RequestTimeout = time.Second / 4
+		c.Brokers, c.Topics, c.TLS.Enabled, c.RequestTimeout = []string{address}, []string{"t"}, tls, time.Second/4
 		_, err := connect(t.Context(), c.ConnectConfig, c.Topics, nil)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), address) {
-			t.Errorf("tls %v: %v", tls, err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), address), "tls %v: %v", tls, err)
 	}
 }
 
@@ -661,9 +644,8 @@ func TestReadAhead(t *testing.T) {
 	}
 	for i := 0; ; i++ {
 		k := i % len(ring)
-		if now := print(&ring[k]); now != copies[k] {
-			t.Fatalf("batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
-		}
+		now := print(&ring[k])
+		must.Require(t, now == copies[k], "batch %d changed while others were filled:\n%s\n%s", i-3, copies[k], now)
 		if err := c.Next(t.Context(), &ring[k]); err == io.EOF {
 			break
 		} else if err != nil {

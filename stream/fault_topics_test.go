@@ -123,9 +123,8 @@ func TestRecreatedTopic(t *testing.T) {
 	produce(t, b, "t", nil, numbered(150)...)
 
 	var anew *TopicRecreatedError
-	if _, err := tryConsume(t, b, "t", from, nil); !errors.As(err, &anew) || anew.Offset != 100 || anew.Was != from[0].TopicID {
-		t.Errorf("%v", err)
-	}
+	_, err := tryConsume(t, b, "t", from, nil)
+	must.True(t, errors.As(err, &anew) && anew.Offset == 100 && anew.Was == from[0].TopicID, "%v", err)
 	for policy, n := range map[string]int{"earliest": 150, "latest": 0} {
 		if got := consume(t, b, "t", from, func(c *ConsumerConfig) { c.OutOfRange = policy }).all(); len(got) != n {
 			t.Errorf("%s: %d records", policy, len(got))
@@ -181,16 +180,14 @@ func FuzzMetadata(f *testing.F) {
 func TestTopicCreatedLate(t *testing.T) {
 	b := startBroker(t, map[string]int32{"other": 1})
 	var missing *TopicMissingError
-	if _, err := tryConsume(t, b, "t", nil, nil); !errors.As(err, &missing) || missing.Topic != "t" {
-		t.Errorf("%v", err)
-	}
+	_, err := tryConsume(t, b, "t", nil, nil)
+	must.True(t, errors.As(err, &missing) && missing.Topic == "t", "%v", err)
 	var making sync.WaitGroup
 	defer making.Wait()
 	making.Go(func() {
 		time.Sleep(20 * time.Millisecond)
-		if err := b.cluster.CreateTopic("t", 2, nil); err != nil {
-			t.Error(err)
-		}
+		err := b.cluster.CreateTopic("t", 2, nil)
+		must.True(t, err == nil, "%v", err)
 	})
 	c := must.Get(tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false }))(t)
 	making.Wait()
@@ -210,9 +207,7 @@ func TestClockJumps(t *testing.T) {
 	records := consume(t, b, "t", nil, nil).all()
 	must.Require(t, len(records) == len(messages), "%d records", len(records))
 	for i, r := range records {
-		if r.offset != int64(i) || r.time != messages[i].Time {
-			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)
-		}
+		must.True(t, r.offset == int64(i) && r.time == messages[i].Time, "record %d: %+v, want time %d", i, r, messages[i].Time)
 	}
 	// Reading from a time on starts at the first record at or after that time, and includes all later offsets.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()

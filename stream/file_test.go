@@ -202,9 +202,7 @@ func TestFileSkip(t *testing.T) {
 	whole, sum, err := readAll(path, c, 0, 0)
 	must.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
 	again, sumAgain, err := readAll(path, c, 3, 0)
-	if err != nil || strings.Join(again, "\n") != strings.Join(whole, "\n") || sum != sumAgain {
-		t.Fatal("reading ahead gives other examples", err)
-	}
+	must.Require(t, err == nil && strings.Join(again, "\n") == strings.Join(whole, "\n") && sum == sumAgain, "reading ahead gives other examples %v", err)
 	for from := int64(0); from < 5100; from += 83 {
 		rest, _ := must.Get2(readAll(path, c, 0, from))(t)
 		at := 0
@@ -220,9 +218,7 @@ func TestFileSkip(t *testing.T) {
 			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
 		}
 	}
-	if _, _, err := readAll(path, c, 0, 1e6); err == nil || !strings.Contains(err.Error(), "before line 1000001") {
-		t.Error("skipped past the end:", err)
-	}
+	must.ErrorContains(t, must.Err2(readAll(path, c, 0, 1e6)), "before line 1000001", "skipped past the end:")
 }
 
 // TestFileAhead checks that lines decoded on any number of threads equal sequentially decoded lines, including classes,
@@ -253,9 +249,7 @@ func TestFileAhead(t *testing.T) {
 		want, sum := must.Get2(readAll(path, c, 0, 0))(t)
 		for _, threads := range []int{1, 2, 5} {
 			got, again, err := readAll(path, c, threads, 0)
-			if err != nil || sum != again || !slices.Equal(got, want) {
-				t.Fatalf("file %d, %d threads: %d examples instead of %d, sum %d instead of %d: %v", i, threads, len(got), len(want), again, sum, err)
-			}
+			must.Require(t, err == nil && sum == again && slices.Equal(got, want), "file %d, %d threads: %d examples instead of %d, sum %d instead of %d: %v", i, threads, len(got), len(want), again, sum, err)
 		}
 	}
 }
@@ -282,17 +276,14 @@ func TestStandardInput(t *testing.T) {
 		}
 		var b event.Batch
 		ctx, cancel := context.WithCancel(context.Background())
-		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 2 || b.Topic != "stdin" {
-			t.Fatalf("%v, %d examples of %s", err, len(b.Examples), b.Topic)
-		}
+		err := f.Next(ctx, &b)
+		must.Require(t, err == nil && len(b.Examples) == 2 && b.Topic == "stdin", "%v, %d examples of %s", err, len(b.Examples), b.Topic)
 		io.WriteString(out, ":1\n")
-		if err := f.Next(ctx, &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Offset != 2 {
-			t.Fatalf("%v, %d examples", err, len(b.Examples))
-		}
+		err = f.Next(ctx, &b)
+		must.Require(t, err == nil && len(b.Examples) == 1 && b.Examples[0].Offset == 2, "%v, %d examples", err, len(b.Examples))
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := f.Next(ctx, &b); !errors.Is(err, context.Canceled) {
-			t.Fatal("canceled:", err)
-		}
+		err = f.Next(ctx, &b)
+		must.Require(t, errors.Is(err, context.Canceled), "canceled: %v", err)
 		out.Close()
 		must.Do(t, f.Close())
 	}
@@ -312,9 +303,7 @@ func TestRecords(t *testing.T) {
 		text = append(text, line)
 	}
 	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), record.DefaultConfig(), 0, 0)
-	if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("%v\n got %s\nwant %s", err, got, want)
-	}
+	must.True(t, err == nil && strings.Join(got, "\n") == strings.Join(want, "\n"), "%v\n got %s\nwant %s", err, got, want)
 }
 
 func allBytes() string {
@@ -332,9 +321,8 @@ func records(t *testing.T, path string) (out []string) {
 	for {
 		var r record.Record
 		if err := in.Next(&r); err == io.EOF {
-			if read, size := in.Progress(); read != size {
-				t.Errorf("%s: read %d of %d bytes", path, read, size)
-			}
+			read, size := in.Progress()
+			must.True(t, read == size, "%s: read %d of %d bytes", path, read, size)
 			return out
 		} else if err != nil {
 			t.Fatal(err)
@@ -406,9 +394,8 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 			t.Fatal(err)
 		}
 		for i := range b.Examples {
-			if e := &b.Examples[i]; e.Refused != nil || e.Features.Len() != 1 {
-				t.Errorf("%+v", e)
-			}
+			e := &b.Examples[i]
+			must.True(t, e.Refused == nil && e.Features.Len() == 1, "%+v", e)
 			offsets = append(offsets, b.Examples[i].Offset)
 		}
 		if n := len(b.Examples); n > 0 && b.Next != b.Examples[n-1].Offset+1 {
@@ -427,9 +414,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	defer f.Close()
 	f.decoder = &away{f.decoder, -1}
 	offsets, broken := offsetsOf(t, f.Next)
-	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
-		t.Errorf("a file: broken off %d times, offsets %v", broken, offsets)
-	}
+	must.True(t, len(offsets) == 20 && offsets[19] == 19 && broken != 0, "a file: broken off %d times, offsets %v", broken, offsets)
 
 	b := startBroker(t, map[string]int32{"t": 1})
 	for range 5 {
@@ -442,9 +427,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	consumer := must.Get(NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil))(t)
 	defer consumer.Close()
 	offsets, broken = offsetsOf(t, consumer.Next)
-	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
-		t.Errorf("a topic: broken off %d times, offsets %v", broken, offsets)
-	}
+	must.True(t, len(offsets) == 20 && offsets[19] == 19 && broken != 0, "a topic: broken off %d times, offsets %v", broken, offsets)
 }
 
 // TestSkipBehindLongLine checks that reading after a line that was too long skips the rest of that line.
@@ -521,9 +504,7 @@ func FuzzFile(f *testing.F) {
 			}
 			for i := range b.Examples {
 				e := &b.Examples[i]
-				if e.Offset <= last || e.Refused == nil && (e.Features.Check() != nil || e.Features.Len() > 100) {
-					t.Fatalf("offset %d after %d: %+v", e.Offset, last, e)
-				}
+				must.Require(t, e.Offset > last && (e.Refused != nil || e.Features.Check() == nil && e.Features.Len() <= 100), "offset %d after %d: %+v", e.Offset, last, e)
 				last = e.Offset
 			}
 		}
@@ -540,9 +521,7 @@ func TestEndlessFile(t *testing.T) {
 			c := record.DefaultConfig()
 			c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
 			f, err := OpenFile("/dev/zero", c, c.Schema())
-			if err != nil {
-				t.Fatal(format, err)
-			}
+			must.Require(t, err == nil, "%v %v", format, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			if threads > 0 {
 				f.Ahead(threads, nil)
@@ -560,9 +539,8 @@ func TestEndlessFile(t *testing.T) {
 		c := record.DefaultConfig()
 		c.Format, c.Columns, c.MaxBytes = format, []string{"label"}, 1<<16
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if _, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), event.Offsets{{Topic: "/dev/zero", Next: 7}}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s, stepping over what was learned: %v", format, err)
-		}
+		_, err := (Input{Where: "/dev/zero", Record: c}).Open(ctx, c.Schema(), event.Offsets{{Topic: "/dev/zero", Next: 7}})
+		must.True(t, errors.Is(err, context.DeadlineExceeded), "%s, stepping over what was learned: %v", format, err)
 		cancel()
 	}
 }

@@ -179,9 +179,8 @@ func TestProduceConsume(t *testing.T) {
 			partition := map[string]int32{} // partition by key
 			last := map[string]int64{}
 			for _, r := range records {
-				if p, ok := partition[r.key]; ok && p != r.partition {
-					t.Errorf("key %s in partitions %d and %d", r.key, p, r.partition)
-				}
+				p, ok := partition[r.key]
+				must.True(t, !ok || p == r.partition, "key %s in partitions %d and %d", r.key, p, r.partition)
 				partition[r.key] = r.partition
 				must.True(t, r.time > last[r.key], "key %s: time %d after %d", r.key, r.time, last[r.key])
 				last[r.key] = r.time
@@ -189,9 +188,7 @@ func TestProduceConsume(t *testing.T) {
 			}
 			must.Equal(t, len(seen), len(want), "different values")
 			stats := c.Stats()
-			if stats.Records != 2000 || len(stats.Partitions) != 3 || stats.Fetches == 0 || stats.Bytes == 0 {
-				t.Errorf("stats %+v", stats)
-			}
+			must.True(t, stats.Records == 2000 && len(stats.Partitions) == 3 && stats.Fetches != 0 && stats.Bytes != 0, "stats %+v", stats)
 			for _, p := range stats.Partitions {
 				must.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
 			}
@@ -229,9 +226,7 @@ func TestConsumeFrom(t *testing.T) {
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) { c.Start, c.RequestTimeout = test.start, time.Second })
 			if test.err {
 				var out *OffsetOutOfRangeError
-				if !errors.As(err, &out) || out.Offset != test.from || out.Start != 0 || out.End != 10 {
-					t.Fatalf("error %v", err)
-				}
+				must.Require(t, errors.As(err, &out) && out.Offset == test.from && out.Start == 0 && out.End == 10, "error %v", err)
 				return
 			}
 			must.Do(t, err)
@@ -277,9 +272,8 @@ func TestConsumeBetween(t *testing.T) {
 		})
 	}
 	var out *OffsetOutOfRangeError
-	if _, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "offset:201" }); !errors.As(err, &out) || out.Offset != 201 {
-		t.Errorf("a start beyond the end: %v", err)
-	}
+	_, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "offset:201" })
+	must.True(t, errors.As(err, &out) && out.Offset == 201, "a start beyond the end: %v", err)
 }
 
 func TestConsumeTail(t *testing.T) {
@@ -306,7 +300,7 @@ func TestConsumerErrors(t *testing.T) {
 	}{
 		{"no such topic", func(c *ConsumerConfig) { c.Topics = []string{"other"} }, `topic "other" does not exist`},
 		{"no such partition", func(c *ConsumerConfig) { c.Partitions = []int32{0, 7} }, "topic t has no partition 7"},
-		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.ConnectTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond }, "connection refused"},
+		{"no broker", func(c *ConsumerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond }, "connection refused"},
 		{"no port", func(c *ConsumerConfig) { c.Brokers = []string{"localhost"} }, "want host:port"},
 		{"policy", func(c *ConsumerConfig) { c.OutOfRange = "skip" }, "out_of_range"},
 		{"start", func(c *ConsumerConfig) { c.Start = "timestamp:yesterday" }, "start"},
@@ -382,9 +376,7 @@ func TestUnlabeledTopic(t *testing.T) {
 			p := offsets.At(batch.Topic, batch.Partition, batch.Next)
 			for i := range batch.Examples {
 				e := &batch.Examples[i]
-				if e.Refused != nil || (e.Label == event.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
-					t.Errorf("%s: %+v", batch.Topic, e)
-				}
+				must.True(t, e.Refused == nil && (e.Label == event.Unlabeled) == (batch.Topic == "untold") && e.Features.Len() == 2, "%s: %+v", batch.Topic, e)
 				must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 				counted[batch.Topic]++
 				n++
@@ -396,9 +388,7 @@ func TestUnlabeledTopic(t *testing.T) {
 		}
 		must.Do(t, err)
 	}
-	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
-		t.Errorf("%v, %+v", counted, offsets)
-	}
+	must.True(t, counted["told"] == 30 && counted["untold"] == 30 && len(offsets) == 3, "%v, %+v", counted, offsets)
 	must.Equal(t, fmt.Sprint(schema.Classes), "[good bad]", "classes")
 	config.UnlabeledTopics = []string{"told"}
 	must.ErrorContains(t, config.Check(), "unlabeled_topics")
@@ -439,7 +429,6 @@ func TestLagWhileNothingIsRead(t *testing.T) {
 		must.Require(t, ctx.Err() == nil, "the end is not found")
 		time.Sleep(5 * time.Millisecond)
 	}
-	if p := c.Stats().Partitions[0]; p.Lag != 3100 {
-		t.Errorf("%+v", p)
-	}
+	p := c.Stats().Partitions[0]
+	must.True(t, p.Lag == 3100, "%+v", p)
 }

@@ -35,9 +35,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 				refused++
 			}
 		}
-		if err != nil || len(lines) != 20_000 || refused != 1 || !strings.HasPrefix(lines[11], "12: syntax: a.csv:13: byte 3: ") {
-			t.Errorf("%v: %d records, %d refused: %s", err, len(lines), refused, lines[11])
-		}
+		must.True(t, err == nil && len(lines) == 20_000 && refused == 1 && strings.HasPrefix(lines[11], "12: syntax: a.csv:13: byte 3: "), "%v: %d records, %d refused: %s", err, len(lines), refused, lines[11])
 	}
 }
 
@@ -146,9 +144,7 @@ func TestSourceName(t *testing.T) {
 				}
 				// Encode and decode the offsets as in a checkpoint.
 				text, err := json.Marshal(offsets)
-				if err != nil || json.Unmarshal(text, &offsets) != nil || len(offsets) != 1 {
-					t.Fatalf("%q: sources %s, %v", path, text, err)
-				}
+				must.Require(t, err == nil && json.Unmarshal(text, &offsets) == nil && len(offsets) == 1, "%q: sources %s, %v", path, text, err)
 				f.Close()
 			}
 		}
@@ -190,17 +186,14 @@ func TestReplacedFile(t *testing.T) {
 			}
 			return n, nil
 		}
-		if n, err := read(); n != 2 || err != nil {
-			t.Errorf("%s: %d records, %v", test.name, n, err)
-		}
+		n, err := read()
+		must.True(t, n == 2 && err == nil, "%s: %d records, %v", test.name, n, err)
 		must.Do(t, os.WriteFile(path, []byte(test.other), 0o600))
 		var replaced *ReplacedError
-		if _, err := read(); !errors.As(err, &replaced) {
-			t.Errorf("%s, %q in place of %q: %v", test.name, test.other, test.first, err)
-		}
+		_, err = read()
+		must.True(t, errors.As(err, &replaced), "%s, %q in place of %q: %v", test.name, test.other, test.first, err)
 		must.Do(t, os.WriteFile(path, []byte(test.first+test.grown), 0o600))
-		if n, err := read(); n != 1 || err != nil {
-			t.Errorf("%s, grown: %d records, %v", test.name, n, err)
-		}
+		n, err = read()
+		must.True(t, n == 1 && err == nil, "%s, grown: %d records, %v", test.name, n, err)
 	}
 }

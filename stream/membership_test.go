@@ -185,9 +185,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	g.join("d", false)
 	g.join("e", false)
 	got := g.settle(5, 4)
-	if strings.Count(got, ":1") != 4 || strings.Count(got, ":0") != 1 {
-		t.Errorf("five members of four partitions: %s", got)
-	}
+	must.True(t, strings.Count(got, ":1") == 4 && strings.Count(got, ":0") == 1, "five members of four partitions: %s", got)
 	standby := got[strings.Index(got, ":0")-1:][:1]
 	leaver := "a"
 	if standby == leaver {
@@ -232,9 +230,8 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	must.Fails(t, must.Err(m.Next(short)), "joining without a response")
 	cancel()
 	n.hang.Unlock()
-	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
-		t.Errorf("%+v, %v", g, err)
-	}
+	g, err = m.Next(t.Context())
+	must.True(t, err == nil && len(g.Partitions) == 3, "%+v, %v", g, err)
 	must.Do(t, m.Leave(t.Context()))
 }
 
@@ -265,9 +262,8 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	cutting.Wait()
 	before := g.rounds["a"]
 	time.Sleep(time.Second) // time for four heartbeats
-	if g.settle(2, 6); g.rounds["a"] != before {
-		t.Error("a rebalance without a cause")
-	}
+	g.settle(2, 6)
+	must.True(t, g.rounds["a"] == before, "a rebalance without a cause")
 	must.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
 }
 
@@ -358,27 +354,21 @@ func TestMembershipRefused(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for group := b.cluster.GroupInfo("g"); group == nil || group.State != "Stable"; group = b.cluster.GroupInfo("g") {
-		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("the other program has not joined: %+v", group)
-		}
+		time.Sleep(10 * time.Millisecond)
+		must.Require(t, ctx.Err() == nil, "the other program has not joined: %+v", group)
 	}
 	m := newMembership(t, memberConfig(t, b, nil))
-	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program uses this group name") {
-		t.Errorf("beside another program: %v", err)
-	}
+	must.ErrorContains(t, must.Err(m.Next(ctx)), "another program uses this group name", "beside another program")
 	must.Do(t, m.Leave(ctx))
-	if _, err := NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} })); err == nil || !strings.Contains(err.Error(), "create it") {
-		t.Errorf("without the topic: %v", err)
-	}
+	must.ErrorContains(t, must.Err(NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} }))), "create it", "without the topic")
 	for _, edit := range []func(*MembershipConfig){
 		func(c *MembershipConfig) { c.Group = "" },
 		func(c *MembershipConfig) { c.Topics = nil },
 		func(c *MembershipConfig) { c.SessionTimeout = 0 },
 		func(c *MembershipConfig) { c.RebalanceTimeout = c.SessionTimeout - 1 },
 	} {
-		if c := memberConfig(t, b, edit); c.Check() == nil {
-			t.Errorf("%+v passes", c)
-		}
+		c := memberConfig(t, b, edit)
+		must.True(t, c.Check() != nil, "%+v passes", c)
 	}
 }
 
@@ -416,18 +406,15 @@ func TestSticky(t *testing.T) {
 			member := fmt.Sprint("m", i)
 			least, most = min(least, len(given[member])), max(most, len(given[member]))
 			for _, p := range given[member] {
-				if other, ok := seen[p]; ok {
-					t.Fatalf("%v is given to %s and %s", p, other, member)
-				}
+				other, ok := seen[p]
+				must.Require(t, !ok, "%v is given to %s and %s", p, other, member)
 				seen[p] = member
 				if slices.Contains(owned[member], p) {
 					kept++
 				}
 			}
 		}
-		if len(seen) != count || most > least+1 {
-			t.Fatalf("%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
-		}
+		must.Require(t, len(seen) == count && most <= least+1, "%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
 		if honest { // no partition is claimed twice, so every claim within the limit can be kept
 			var sizes []int
 			for i := range n {
@@ -448,9 +435,7 @@ func TestSticky(t *testing.T) {
 				}
 				could += min(has, quota)
 			}
-			if kept != could {
-				t.Fatalf("%d partitions stay where they were, %d could: %v of %v", kept, could, given, owned)
-			}
+			must.Require(t, kept == could, "%d partitions stay where they were, %d could: %v of %v", kept, could, given, owned)
 		}
 	}
 }
@@ -476,9 +461,7 @@ func TestDistributeShards(t *testing.T) {
 				owner[p.Partition%3] = member
 			}
 		}
-		if n != len(all) {
-			t.Errorf("%d of %d partitions are given", n, len(all))
-		}
+		must.True(t, n == len(all), "%d of %d partitions are given", n, len(all))
 		return owner
 	}
 	given, units := c.distribute(all, map[string][]TopicPartition{"x": nil, "y": nil})
@@ -491,12 +474,9 @@ func TestDistributeShards(t *testing.T) {
 			moved++
 		}
 	}
-	if units != 3 || moved != 1 {
-		t.Errorf("%d shards, %d moved to a third member", units, moved)
-	}
+	must.True(t, units == 3 && moved == 1, "%d shards, %d moved to a third member", units, moved)
 	more["u"] = nil
 	last, _ := c.distribute(all, more)
-	if of(last); len(last["u"]) > 0 {
-		t.Errorf("a fourth member gets %v", last["u"])
-	}
+	of(last)
+	must.True(t, len(last["u"]) <= 0, "a fourth member gets %v", last["u"])
 }

@@ -141,20 +141,14 @@ func TestParquetFile(t *testing.T) {
 		all, s, err := readParquet(t, path, nil)
 		must.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
-			if e.Offset != int64(i) || e.Label != i%2 || e.Refused != nil || len(e.Missing) != map[bool]int{true: 1}[i%5 == 4] || len(e.Features.Index) != 2-len(e.Missing) {
-				t.Fatalf("event %d: %+v", i, e)
-			}
-			if i%5 != 4 && !slices.Contains(e.Features.Value, float64(i)) {
-				t.Fatalf("event %d: %+v", i, e)
-			}
+			must.Require(t, e.Offset == int64(i) && e.Label == i%2 && e.Refused == nil && len(e.Missing) == map[bool]int{true: 1}[i%5 == 4] && len(e.Features.Index) == 2-len(e.Missing), "event %d: %+v", i, e)
+			must.Require(t, i%5 == 4 || slices.Contains(e.Features.Value, float64(i)), "event %d: %+v", i, e)
 		}
 		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
 			t.Errorf("fields %+v", s.Fields)
 		}
 		rest, _, err := readParquet(t, path, event.Offsets{{Topic: path, Next: 777}})
-		if err != nil || len(rest) != 223 || rest[0].Offset != 777 || rest[0].Fingerprint != all[777].Fingerprint {
-			t.Errorf("going on: %d events, %v", len(rest), err)
-		}
+		must.True(t, err == nil && len(rest) == 223 && rest[0].Offset == 777 && rest[0].Fingerprint == all[777].Fingerprint, "going on: %d events, %v", len(rest), err)
 	}
 }
 
@@ -194,9 +188,7 @@ func TestParquetDamaged(t *testing.T) {
 		broken[at+i] ^= 0x5a
 	}
 	n, err := read("broken.parquet", broken)
-	if err == nil || n == 2000 || !strings.Contains(err.Error(), "broken.parquet") || !strings.Contains(err.Error(), "row ") {
-		t.Errorf("%d events, %v", n, err)
-	}
+	must.True(t, err != nil && n != 2000 && strings.Contains(err.Error(), "broken.parquet") && strings.Contains(err.Error(), "row "), "%d events, %v", n, err)
 	t.Log(n, err)
 }
 
@@ -267,12 +259,9 @@ func TestParquetAmplifiers(t *testing.T) {
 			p.Close()
 		}
 		runtime.ReadMemStats(&after)
-		if took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data)); took > most {
-			t.Errorf("%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
-		}
-		if n != c.rows || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %d rows, %v", c.name, n, err)
-		}
+		took, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(c.data))
+		must.True(t, took <= most, "%s: %d bytes took %d, want %d at most", c.name, len(c.data), took, most)
+		must.True(t, n == c.rows && (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%s: %d rows, %v", c.name, n, err)
 	}
 }
 
@@ -289,9 +278,8 @@ func TestParquetPageSize(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		must.ErrorIs(t, checkPage(file, 0, head, codec.CompressionCodec()), errPageSize, codec)
-		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 40<<20 {
-			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
-		}
+		runtime.ReadMemStats(&after)
+		must.True(t, after.TotalAlloc-before.TotalAlloc <= 40<<20, "%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
 		head.packed = false
 		must.Do(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
 	}
@@ -378,9 +366,8 @@ func TestParquetLengths(t *testing.T) {
 				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // some positions give an error
 				p.Close()
 			}
-			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
-				t.Fatalf("a length at byte %d of %d: %d MB were allocated", i+shift, len(data), (after.TotalAlloc-before.TotalAlloc)>>20)
-			}
+			runtime.ReadMemStats(&after)
+			must.Require(t, after.TotalAlloc-before.TotalAlloc <= 64<<20, "a length at byte %d of %d: %d MB were allocated", i+shift, len(data), (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 	}
 }
@@ -403,9 +390,8 @@ func TestParquetLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b.Examples {
-				if r := b.Examples[i].Refused; r != nil {
-					t.Error(r)
-				}
+				r := b.Examples[i].Refused
+				must.True(t, r == nil, "%v", r)
 			}
 		}
 	}

@@ -96,9 +96,7 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	must.Do(t, p.Write(t.Context(), Message{Value: []byte("a")}))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
 	must.Fails(t, p.Flush(t.Context()), "Flush without an acknowledgement")
-	if err := p.Write(t.Context(), Message{Value: []byte("refused")}); err == nil {
-		t.Error("Write takes a record while an earlier batch fails")
-	}
+	must.Fails(t, p.Write(t.Context(), Message{Value: []byte("refused")}), "Write takes a record while an earlier batch fails")
 	must.Equal(t, p.Acknowledged(), 0, "acknowledged")
 	down.Remove()
 	must.Do(t, p.Write(t.Context(), Message{Value: []byte("b")}))
@@ -130,9 +128,7 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 	must.Do(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
-	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
-		t.Errorf("error %v", err)
-	}
+	must.True(t, errors.Is(err, kafka.MessageSizeTooLarge) && strings.Contains(err.Error(), "max.message.bytes of topic t"), "error %v", err)
 	must.Fails(t, p.Close(), "Close with a record that was not written")
 }
 
@@ -164,12 +160,10 @@ func TestRateAndProgress(t *testing.T) {
 		must.Do(t, p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}))
 	}
 	must.Do(t, p.Flush(t.Context()))
-	if d := time.Since(start); d < 200*time.Millisecond {
-		t.Errorf("41 records at 200 a second took %v", d)
-	}
-	if n := len(progress); n < 4 || progress[n-1] != [2]uint64{41, 123} {
-		t.Errorf("progress %v: want a batch every 20 ms", progress)
-	}
+	d := time.Since(start)
+	must.True(t, d >= 200*time.Millisecond, "41 records at 200 a second took %v", d)
+	n := len(progress)
+	must.True(t, n >= 4 && progress[n-1] == [2]uint64{41, 123}, "progress %v: want a batch every 20 ms", progress)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p.config.Rate = 0.001
@@ -183,7 +177,7 @@ func TestProducerErrors(t *testing.T) {
 		"does not exist":     func(c *ProducerConfig) { c.Topic = "other" },
 		"compression":        func(c *ProducerConfig) { c.Compression = "rar" },
 		"rate":               func(c *ProducerConfig) { c.Rate = -1 },
-		"connection refused": func(c *ProducerConfig) { c.Brokers, c.ConnectTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond },
+		"connection refused": func(c *ProducerConfig) { c.Brokers, c.RequestTimeout = []string{"127.0.0.1:1"}, 500*time.Millisecond },
 	} {
 		config := DefaultProducerConfig()
 		config.Brokers, config.Topic = b.Brokers(), "t"

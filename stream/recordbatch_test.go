@@ -3,7 +3,6 @@ package stream
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -64,9 +63,7 @@ func TestBatchWriter(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatalf("codec %d: %v", codec, err)
-			}
+			must.Require(t, err == nil, "codec %d: %v", codec, err)
 			key, _ := protocol.ReadAll(r.Key)
 			value, _ := protocol.ReadAll(r.Value)
 			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))
@@ -109,9 +106,8 @@ func TestParseBatchErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
-	if _, rest, err := parseBatch(append(slices.Clone(good), 1, 2, 3)); err != nil || len(rest) != 3 {
-		t.Errorf("good batch: %v, %d bytes after it", err, len(rest))
-	}
+	_, rest, err := parseBatch(append(slices.Clone(good), 1, 2, 3))
+	must.True(t, err == nil && len(rest) == 3, "good batch: %v, %d bytes after it", err, len(rest))
 }
 
 func pack(t testing.TB, codec int8, data []byte) []byte {
@@ -132,18 +128,12 @@ func TestUnpack(t *testing.T) {
 				continue // kafka-go writes no batch
 			}
 			got, err := u.unpack(codec, pack(t, codec, data))
-			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
-			}
+			must.True(t, err == nil && bytes.Equal(got, data), "codec %d, %d bytes: got %d, %v", codec, len(data), len(got), err)
 		}
 		packed := pack(t, codec, long)
-		if _, err := u.unpack(codec, packed[:len(packed)/2]); err == nil {
-			t.Errorf("codec %d: half of the data unpacks", codec)
-		}
+		must.Fails(t, must.Err(u.unpack(codec, packed[:len(packed)/2])), "codec", codec, "half of the data unpacks")
 		bomb := pack(t, codec, make([]byte, 8<<20+1))
-		if _, err := u.unpack(codec, bomb); !errors.Is(err, errUnpacked) {
-			t.Errorf("codec %d: %d bytes that unpack to more than the limit: %v", codec, len(bomb), err)
-		}
+		must.ErrorIs(t, must.Err(u.unpack(codec, bomb)), errUnpacked, "codec", codec, len(bomb), "bytes that unpack to more than the limit")
 	}
 	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("bare snappy block: %v", err)
@@ -179,9 +169,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 		to := must.Get(c.decoding.read(t.Context(), &b, buf))(t)
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Offset < last || e.Offset >= to || to > buf.next {
-				t.Fatalf("offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
-			}
+			must.Require(t, e.Offset >= last && e.Offset < to && to <= buf.next, "offset %d after %d, next %d of %d", e.Offset, last, to, buf.next)
 			last = e.Offset + 1
 			g := got{offset: e.Offset, time: e.Time, key: string(e.Key), refused: e.Refused}
 			if e.Refused == nil {
@@ -300,9 +288,8 @@ func FuzzResponse(f *testing.F) {
 		x.set("t", 0, next, 1, 1, true)
 		x.version, x.body = 11, b
 		var r fetchResponse
-		if err := x.parse(&r); err == nil && len(r.records) > len(b) {
-			t.Errorf("%d bytes of records in a response of %d", len(r.records), len(b))
-		}
+		err := x.parse(&r)
+		must.True(t, err != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))
 	})
 }
 

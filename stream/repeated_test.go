@@ -61,9 +61,7 @@ func TestRepeated(t *testing.T) {
 					first = e.Offset
 				}
 				if e.Refused != nil {
-					if e.Refused.Reason != event.ReasonRepeated || len(e.Key) == 0 || e.Features.Len() > 0 || e.Label != event.Unlabeled || e.Weight != 0 || e.Fingerprint == 0 {
-						t.Fatalf("%+v", e)
-					}
+					must.Require(t, e.Refused.Reason == event.ReasonRepeated && len(e.Key) != 0 && e.Features.Len() <= 0 && e.Label == event.Unlabeled && e.Weight == 0 && e.Fingerprint != 0, "%+v", e)
 					repeats = append(repeats, e.Offset)
 				}
 			}
@@ -77,9 +75,7 @@ func TestRepeated(t *testing.T) {
 		c := consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow, c.BatchRecords = window, 37 })
 		got, _, next, _ := read(c, start)
 		i, _ := slices.BinarySearch(want, start)
-		if !slices.Equal(got, want[i:]) || next != n {
-			t.Errorf("from %d: %d repeats up to %d, want %d", start, len(got), next, len(want[i:]))
-		}
+		must.True(t, slices.Equal(got, want[i:]) && next == n, "from %d: %d repeats up to %d, want %d", start, len(got), next, len(want[i:]))
 		c.Close()
 	}
 	// Every record is returned without dedup_window.
@@ -92,9 +88,7 @@ func TestRepeated(t *testing.T) {
 	var from event.Offsets
 	from.At("t", 0, 0).Next = 1234
 	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow = window }), 1234)
-	if first != 1234 || len(got) == 0 || !slices.Equal(got[len(got)-1:], want[len(want)-1:]) {
-		t.Errorf("with a log that starts at 1200: from %d: %v", first, got)
-	}
+	must.True(t, first == 1234 && len(got) != 0 && slices.Equal(got[len(got)-1:], want[len(want)-1:]), "with a log that starts at 1200: from %d: %v", first, got)
 }
 
 // TestRepeatedAtTheEdge checks that an event is repeated if its key appeared exactly one window earlier, but not if it
@@ -119,7 +113,5 @@ func TestRepeatedMemory(t *testing.T) {
 	for i := range int64(100_000) {
 		r.of(fmt.Appendf(nil, "%d", i), i)
 	}
-	if len(r.last) > 1001 || len(r.queue) > 4100 || cap(r.queue) > 10_000 {
-		t.Errorf("%d keys, %d of %d in the queue", len(r.last), len(r.queue), cap(r.queue))
-	}
+	must.True(t, len(r.last) <= 1001 && len(r.queue) <= 4100 && cap(r.queue) <= 10_000, "%d keys, %d of %d in the queue", len(r.last), len(r.queue), cap(r.queue))
 }

@@ -34,7 +34,5 @@ func TestStopIsNotLogged(t *testing.T) {
 		}
 		return kafka.LeaderNotAvailable
 	})
-	if err != nil || tries != 2 || strings.Count(log.String(), "level=WARN msg=asking attempt=1") != 1 {
-		t.Errorf("%v after %d tries; logged: %s", err, tries, &log)
-	}
+	must.True(t, err == nil && tries == 2 && strings.Count(log.String(), "level=WARN msg=asking attempt=1") == 1, "%v after %d tries; logged: %s", err, tries, &log)
 }

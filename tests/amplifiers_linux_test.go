@@ -162,7 +162,7 @@ func TestAmplifiers(t *testing.T) {
 	runProgram(t, "", program, "train", "-d", few, "-o", model)
 	commands := map[string][]string{
 		"corrupt": {"--noise", "dropout:0.5", "-o", filepath.Join(dir, "copies.svm")}, "predict": {"-m", model, "--delete-groups", "0.3", "--groups", "every:2"},
-		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.connect_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},
+		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.request_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},
 		"simulate": {"-m", model, "--nightmare", "random:0.5", "--repeat", "1", "-o", filepath.Join(dir, "simulation")},
 		"train":    {"--solver", "online", "-o", filepath.Join(dir, "a.model")},
 		"validate": {"-m", model},
@@ -170,9 +170,7 @@ func TestAmplifiers(t *testing.T) {
 	help := must.Get(exec.Command(program, "help").CombinedOutput())(t)
 	for _, line := range regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}`).FindAllStringSubmatch(string(help), -1) {
 		text, _ := exec.Command(program, line[1], "--help").CombinedOutput()
-		if commands[line[1]] == nil && bytes.Contains(text, []byte("-d, --data")) {
-			t.Errorf("command %s reads events and is not among those that amplifiers are given to", line[1])
-		}
+		must.True(t, commands[line[1]] != nil || !bytes.Contains(text, []byte("-d, --data")), "command %s reads events and is not among those that amplifiers are given to", line[1])
 	}
 	run := func(t *testing.T, name string, a amplifier) {
 		t.Helper()
@@ -220,9 +218,8 @@ func within(t *testing.T, a amplifier, little, much int64) {
 	if longtest.Race { // the race detector keeps shadow memory of allocations
 		allowed += 64 << 20
 	}
-	if most := little + 64<<20 + 8*int64(len(a.data)) + allowed; much > most {
-		t.Errorf("%s, %d bytes: took %d MB, of few events %d MB, want %d MB at most", a.name, len(a.data), much>>20, little>>20, most>>20)
-	}
+	most := little + 64<<20 + 8*int64(len(a.data)) + allowed
+	must.True(t, much <= most, "%s, %d bytes: took %d MB, of few events %d MB, want %d MB at most", a.name, len(a.data), much>>20, little>>20, most>>20)
 }
 
 // TestDecodeAmplifier runs in a child process of TestAmplifiers. It decodes its input as a record of a format that

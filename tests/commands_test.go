@@ -55,9 +55,8 @@ func TestCommandsAgree(t *testing.T) {
 				train := []string{"train", "--solver", "online", "-q", "--json", "-d", run.file, "-o", path, "--threads", run.threads}
 				must.Do(t, json.Unmarshal(runProgram(t, dir, program, append(train, args...)...), &told))
 				for name, want := range byHand {
-					if got, _ := told[name].(float64); !(math.Abs(got-want) <= 1e-9*(1+math.Abs(want))) {
-						t.Errorf("%s: %s is %v, by hand %v", run.name, name, told[name], want)
-					}
+					got, _ := told[name].(float64)
+					must.True(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "%s: %s is %v, by hand %v", run.name, name, told[name], want)
 				}
 				blocks := modelBlocks(t, path)
 				if first == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // challengerTables configures two challengers. One challenger has its own columns, including the field x that
-// determines the label. This challenger becomes the leading learner.
+// determines the label. This challenger becomes the leader.
 const challengerTables = `
 [learner]
 noise = "none"
@@ -48,15 +48,15 @@ func newContest(t *testing.T, program, broker string) *learner {
 	return l
 }
 
-func (l *learner) lead(t *testing.T) string {
+func (l *learner) leader(t *testing.T) string {
 	t.Helper()
 	data, _, _ := l.state(t)
 	file := must.Get(checkpoint.Decode(data))(t)
-	return must.Get(run.ReadContest(file.Blocks))(t).Lead
+	return must.Get(run.ReadChallengers(file.Blocks))(t).Leader
 }
 
 // TestCrashChallengers runs several learners of one stream. It kills the program often, before and after a challenger
-// takes the lead automatically. The final state must have the same bytes as without kills.
+// becomes the leader automatically. The final state must have the same bytes as without kills.
 func TestCrashChallengers(t *testing.T) {
 	kills := crashKills(t)
 	program := buildProgram(t)
@@ -67,8 +67,8 @@ func TestCrashChallengers(t *testing.T) {
 	reference.finish(t)
 	took := time.Since(begin)
 	reference.expect(t, "one")
-	if lead := reference.lead(t); lead != "better" {
-		t.Fatalf("%s has the lead\n%s", lead, reference.log())
+	if leader := reference.leader(t); leader != "better" {
+		t.Fatalf("%s is the leader\n%s", leader, reference.log())
 	}
 	killRounds(t, (kills+1)/2, took, func(int) *learner { return newContest(t, program, address) }, func(_ int, l *learner) { l.check(t, "one", reference) })
 	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
@@ -90,20 +90,18 @@ func killPromoted(t *testing.T, l *learner) {
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
-	if status, text := promote("nobody"); status != http.StatusNotFound || !strings.Contains(text, "alike") {
-		t.Errorf("nobody: %d %s", status, text)
-	}
+	status, text := promote("nobody")
+	must.True(t, status == http.StatusNotFound && strings.Contains(text, "alike"), "nobody: %d %s", status, text)
 	if status, text := promote("alike"); status != http.StatusOK {
 		t.Fatalf("%d %s\n%s", status, text, l.log())
 	}
 	must.Do(t, c.Process.Kill())
 	_ = c.Wait()
-	if lead := l.lead(t); lead != "alike" {
-		t.Fatalf("%s has the lead after the kill", lead)
-	}
+	leader := l.leader(t)
+	must.Require(t, leader == "alike", "%s is the leader after the kill", leader)
 	l.flags = append(flags, "--max-events=1")
 	l.finish(t)
-	must.Equal(t, l.lead(t), "alike", "the lead after the restart")
+	must.Equal(t, l.leader(t), "alike", "the leader after the restart")
 }
 
 // TestCrashAtPromotion kills the program between a promotion and the checkpoint of the promotion. After the restart the

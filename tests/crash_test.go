@@ -203,9 +203,7 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	err := l.live(t, 0, nil)
 	l.env = l.env[:len(l.env)-1]
 	place, what, _ := strings.Cut(point, "=")
-	if strings.HasPrefix(what, "kill") && err == nil && !optional {
-		t.Errorf("%s: the place was not reached", point)
-	}
+	must.True(t, !strings.HasPrefix(what, "kill") || err != nil || optional, "%s: the place was not reached", point)
 	if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
 		t.Errorf("%s: the log does not report the failure: %v\n%s", point, err, l.log())
 	}
@@ -331,12 +329,9 @@ func (l *learner) expect(t *testing.T, topic string) {
 	}
 	want := crashTopics[topic]
 	refused := (want.records-6)/crashRefused + 1
-	if len(offsets) != int(want.partitions) || records != uint64(want.records) || events != uint64(want.records-refused) {
-		t.Fatalf("%s: %+v, %d events", topic, offsets, events)
-	}
-	if n := len(l.deadLetters(t)); n != refused {
-		t.Fatalf("%s: %d dead letters", topic, n)
-	}
+	must.Require(t, len(offsets) == int(want.partitions) && records == uint64(want.records) && events == uint64(want.records-refused), "%s: %+v, %d events", topic, offsets, events)
+	n := len(l.deadLetters(t))
+	must.Require(t, n == refused, "%s: %d dead letters", topic, n)
 }
 
 // countOf returns the number in an environment variable, or otherwise if the variable is not set.
@@ -463,9 +458,8 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "short", reference)
 	_, _, events := l.state(t)
-	if got := look("at the end"); got != events || versions["topic"] == 0 || versions["topic"] != versions["file"] {
-		t.Errorf("published %d of %d events, versions %v", got, events, versions)
-	}
+	got := look("at the end")
+	must.True(t, got == events && versions["topic"] != 0 && versions["topic"] == versions["file"], "published %d of %d events, versions %v", got, events, versions)
 }
 
 // crashRefreshing kills the program during an IRLS step, between two outputs. The checkpoint must hold the state before
@@ -492,17 +486,14 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	reference := both()
 	reference.finish(t)
 	_, want, wantEvents := reference.state(t)
-	if len(want) != 4 || wantEvents != 46_000-uint64(len(reference.deadLetters(t))) {
-		t.Fatalf("%+v, %d events", want, wantEvents)
-	}
+	must.Require(t, len(want) == 4 && wantEvents == 46_000-uint64(len(reference.deadLetters(t))), "%+v, %d events", want, wantEvents)
 	l := both()
 	for _, what := range []string{"checkpoint.rename=kill@3", "checkpoint.write=kill@4", "run.commit=kill@5"} {
 		l.failAt(t, what, false)
 	}
 	l.finish(t)
-	if _, got, events := l.state(t); !slices.Equal(got, want) || events != wantEvents {
-		t.Errorf("counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
-	}
+	_, got, events := l.state(t)
+	must.True(t, slices.Equal(got, want) && events == wantEvents, "counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Errorf("%d different dead letters, want %d", len(got), len(want))
 	}
@@ -548,9 +539,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	second := exec.Command(program, "run", "-f", filepath.Join(l.dir, "blankout.toml"))
 	out, err := second.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")) {
-		t.Errorf("a second learner: %v\n%s", err, out)
-	}
+	must.True(t, err != nil && bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")), "a second learner: %v\n%s", err, out)
 	must.Do(t, first.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())

@@ -106,12 +106,9 @@ func TestExactIsTrain(t *testing.T) {
 			} {
 				must.Do(t, json.Unmarshal([]byte(text), to), text)
 			}
-			if !now.Verified || now.Records != uint64(test.records) || now.Gap < 1e-3*now.Exact.Objective {
-				t.Errorf("report %+v", now)
-			}
-			if got := now.Exact.Objective; math.Abs(got/trained.Objective-1) > 1e-8 {
-				t.Errorf("validate %.12g, train %.12g", got, trained.Objective)
-			}
+			must.True(t, now.Verified && now.Records == uint64(test.records) && now.Gap >= 1e-3*now.Exact.Objective, "report %+v", now)
+			got := now.Exact.Objective
+			must.True(t, math.Abs(got/trained.Objective-1) <= 1e-8, "validate %.12g, train %.12g", got, trained.Objective)
 			t.Logf("live %.12g, exact %.12g, train %.12g", now.Live.Objective, now.Exact.Objective, trained.Objective)
 		})
 	}

@@ -119,18 +119,14 @@ func TestFormats(t *testing.T) {
 		writeFormat(t, current)
 	}
 	dirs, err := filepath.Glob(filepath.Join("testdata", "format*"))
-	if err != nil || len(dirs) != checkpoint.Version {
-		t.Fatalf("%d directories of files for %d format versions, %v", len(dirs), checkpoint.Version, err)
-	}
+	must.Require(t, err == nil && len(dirs) == checkpoint.Version, "%d directories of files for %d format versions, %v", len(dirs), checkpoint.Version, err)
 	for _, dir := range dirs {
 		want := readScores(t, dir)
 		must.Require(t, len(want) >= 4, "%v", want)
 		for name, scores := range want {
 			path := filepath.Join(dir, name+".blankout")
 			for i, got := range formatScores(t, path) {
-				if !slices.EqualFunc(got, scores[i], func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }) {
-					t.Errorf("%s: event %d: %v, was %v", path, i, got, scores[i])
-				}
+				must.True(t, slices.EqualFunc(got, scores[i], func(a, b float64) bool { return math.Abs(a-b) <= 1e-12*max(1, math.Abs(b)) }), "%s: event %d: %v, was %v", path, i, got, scores[i])
 			}
 			newer := must.Get(os.ReadFile(path))(t)
 			at := len(checkpoint.Magic)
@@ -157,16 +153,13 @@ func goOn(t *testing.T, path string) {
 	config := formatConfig()
 	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
 	l, offsets := state.Learner, state.Offsets
-	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Report().Events != 250 {
-		t.Fatalf("%s: %v, %v", path, offsets, err)
-	}
+	must.Require(t, err == nil && len(offsets) == 1 && offsets[0].Next == 250 && l.Report().Events == 250, "%s: %v, %v", path, offsets, err)
 	decoder := must.Get(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
 	must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))
 	for range 200 { // until after the next IRLS step
 		l.Learn(&e, nil)
 	}
-	if m := l.Report(); m.Events != 450 || m.RefreshFailures > 0 {
-		t.Errorf("%s: gone on with: %+v", path, m)
-	}
+	m := l.Report()
+	must.True(t, m.Events == 450 && m.RefreshFailures <= 0, "%s: gone on with: %+v", path, m)
 }

@@ -175,9 +175,8 @@ func frozenRuns(f *frozen) {
 		for _, last := range []string{"900", "1000", "0"} {
 			f.learnInto(parts, two, []string{"--max-events", last}, settings)
 		}
-		if a, b := stateHash(t, whole), stateHash(t, parts); a != b {
-			t.Errorf("%s: a run stopped twice has state %s, one run has %s", more, b, a)
-		}
+		a, b := stateHash(t, whole), stateHash(t, parts)
+		must.True(t, a == b, "%s: a run stopped twice has state %s, one run has %s", more, b, a)
 	}
 
 	// The commands that read a checkpoint are tested too.

@@ -37,9 +37,8 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		t.Skip("no file system may be mounted here: ", err)
 	}
 	defer func() {
-		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		err := syscall.Unmount(disk, syscall.MNT_DETACH)
+		must.True(t, err == nil, "%v", err)
 	}()
 	address := freePorts(t, 1)[0]
 	l.flags = append(l.flags, "--set=http.address="+address)

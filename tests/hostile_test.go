@@ -139,8 +139,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	decoder := must.Get(record.NewDecoder(c, schema))(t)
 	learner := must.Get(online.New(online.DefaultConfig(), schema))(t)
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
-	letters, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil)
-	must.Do(t, err)
+	letters := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil))(t)
 	defer letters.Close()
 	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, State: run.State{Learner: learner}, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}
@@ -231,13 +230,9 @@ func testHostile(t *testing.T, named bool) {
 				if name == "refused" {
 					continue
 				}
-				if !bytes.Equal(state[name], calm[name]) {
-					t.Errorf("block %s is another with hostile records in between", name)
-				}
+				must.True(t, bytes.Equal(state[name], calm[name]), "block %s is another with hostile records in between", name)
 			}
-			if bytes.Contains(state["model"], []byte("evil")) || bytes.Contains(state["names"], []byte("evil")) {
-				t.Error("the model remembers a hostile record")
-			}
+			must.True(t, !bytes.Contains(state["model"], []byte("evil")) && !bytes.Contains(state["names"], []byte("evil")), "the model remembers a hostile record")
 			lines := 0
 			for line := range bytes.Lines(dead) {
 				var letter struct{ Reason event.Reason }
@@ -245,9 +240,7 @@ func testHostile(t *testing.T, named bool) {
 				want[letter.Reason]--
 				lines++
 			}
-			if lines != n-first || slices.ContainsFunc(slices.Collect(maps.Values(want)), func(n uint64) bool { return n != 0 }) {
-				t.Errorf("%d dead letters for %d hostile records: %v", lines, n-first, want)
-			}
+			must.True(t, lines == n-first && !slices.ContainsFunc(slices.Collect(maps.Values(want)), func(n uint64) bool { return n != 0 }), "%d dead letters for %d hostile records: %v", lines, n-first, want)
 		})
 	}
 	must.Equal(t, len(reasons), 10, "reasons")

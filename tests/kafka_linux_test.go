@@ -104,9 +104,7 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 			return out, err
 		}
 		for _, e := range b.Examples {
-			if e.Offset < next[b.Partition] {
-				t.Errorf("partition %d: offset %d after %d", b.Partition, e.Offset, next[b.Partition])
-			}
+			must.True(t, e.Offset >= next[b.Partition], "partition %d: offset %d after %d", b.Partition, e.Offset, next[b.Partition])
 			next[b.Partition] = e.Offset + 1
 			out = append(out, fmt.Sprintf("%d/%d:%s", b.Partition, e.Offset, d.values[e.Label]))
 		}
@@ -236,9 +234,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 		if slices.Equal(got, want) {
 			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got  %q\nwant %q after compaction", got, want)
-		}
+		must.Require(t, !time.Now().After(deadline), "got  %q\nwant %q after compaction", got, want)
 		time.Sleep(200 * time.Millisecond)
 	}
 	// Read from every offset, with one batch per fetch.
@@ -264,9 +260,8 @@ func (k *kafkaTest) logStart(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
 	from := streamtest.From(topic, 0, 1)
 	var out *stream.OffsetOutOfRangeError
-	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &out) || out.Offset != 1 || out.Start != 3 || out.End != 5 {
-		t.Errorf("error %v", err)
-	}
+	_, _, err := k.consumer(t, topic, from, nil)
+	must.True(t, errors.As(err, &out) && out.Offset == 1 && out.Start == 3 && out.End == 5, "error %v", err)
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "earliest" }), "0/3:d", "0/4:e")
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "latest" }))
 
@@ -311,9 +306,7 @@ func (k *kafkaTest) security(t *testing.T) {
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) })
 		write(t, p, test.name)
 		got := k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-		if len(got) != i+1 || got[i] != fmt.Sprintf("0/%d:%s", i, test.name) {
-			t.Errorf("%s: got %q", test.name, got)
-		}
+		must.True(t, len(got) == i+1 && got[i] == fmt.Sprintf("0/%d:%s", i, test.name), "%s: got %q", test.name, got)
 	}
 }
 
@@ -356,8 +349,7 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	topic := k.topic(t, 1)
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = []string{k.plain}
-	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t))
-	must.Do(t, err)
+	d := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t)))(t)
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
 	must.Do(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
@@ -403,9 +395,8 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	var got []string
 	more := func(n int) {
 		part, err := read(t, c, d, n)
-		if got = append(got, part...); err != nil {
-			t.Fatalf("after %d records: %v", len(got), err)
-		}
+		got = append(got, part...)
+		must.Require(t, err == nil, "after %d records: %v", len(got), err)
 	}
 	for _, disturb := range []func(){
 		func() { k.stop(t); k.start(t) },
@@ -473,9 +464,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 func (k *kafkaTest) joined(t *testing.T) {
 	kills := countOf(t, "BLANKOUT_CRASH_LABELS", 24)
 	forever := "-1" // the events are from 2023
-	if _, err := k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers")))
 	fillJoin(t, []string{k.plain}, 4_000)
 	crashJoin(t, buildProgram(t), k.plain, kills)
 }
@@ -486,8 +475,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
-	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)})
-	must.Do(t, err)
+	p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)}))(t)
 	defer p.Close()
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -506,9 +494,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		must.Do(t, p.Publish(t.Context(), m))
 		time.Sleep(150 * time.Millisecond) // gives the broker time to roll segments and compact
 		read := must.Get(served.Open(t.Context(), where, options))(t, "version", version)
-		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
-			t.Errorf("read version %d after %d", read.Version, version)
-		}
+		must.True(t, read.Version == version && read.Model.(*model.Linear).Weight(550, 0) == weights[550] && read.Model.(*model.Linear).Rows.Len() == 1000, "read version %d after %d", read.Version, version)
 		if f == nil {
 			f = must.Get(served.Follow(t.Context(), where, options))(t)
 			defer f.Close()
@@ -554,9 +540,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 			}
 		}
 		n := 100 * (round + 1)
-		if len(out) != 3*n || classes[`"class":"yes"`] != n || classes[`"class":"no"`] != n || classes[`"error":"`] != n {
-			t.Errorf("round %d: %d predictions, %v", round, len(out), classes)
-		}
+		must.True(t, len(out) == 3*n && classes[`"class":"yes"`] == n && classes[`"class":"no"`] == n && classes[`"error":"`] == n, "round %d: %d predictions, %v", round, len(out), classes)
 	}
 }
 
@@ -595,9 +579,8 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
 	details, err := k.admin.ListTopics(t.Context(), topic)
 	id := details[topic].ID
-	if is := base64.RawURLEncoding.EncodeToString(id[:]); err != nil || is != anew.Is {
-		t.Errorf("id %s, the broker's admin says %s, %v", anew.Is, is, err)
-	}
+	is := base64.RawURLEncoding.EncodeToString(id[:])
+	must.True(t, err == nil && is == anew.Is, "id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	var from event.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
 	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {
@@ -635,8 +618,6 @@ func (k *kafkaTest) repeated(t *testing.T) {
 				}
 			}
 		}
-		if err != io.EOF || strings.Join(got, " ") != want {
-			t.Errorf("from %d: %v, %v, want %s", start, got, err, want)
-		}
+		must.True(t, err == io.EOF && strings.Join(got, " ") == want, "from %d: %v, %v, want %s", start, got, err, want)
 	}
 }

@@ -281,9 +281,7 @@ func (b *kafkaBroker) await(t *testing.T) {
 			t.Fatalf("the broker ended: %v", b.process.ProcessState)
 		case <-time.After(50 * time.Millisecond):
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the broker is not ready: %v", err)
-		}
+		must.Require(t, !time.Now().After(deadline), "the broker is not ready: %v", err)
 	}
 }
 
@@ -309,9 +307,8 @@ func (b *kafkaBroker) ready(ctx context.Context) error {
 
 func (b *kafkaBroker) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := b.process.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
+	err := b.process.Process.Signal(signal)
+	must.True(t, err == nil || errors.Is(err, os.ErrProcessDone), "%v", err)
 	<-b.exited
 	b.process = nil
 }

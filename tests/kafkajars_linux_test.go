@@ -31,7 +31,6 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	}
 	// If the user requests it, the download is attempted.
 	must.ErrorContains(t, must.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
-	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
-		t.Errorf("asked, mvn was called with %q", text)
-	}
+	text, _ := os.ReadFile(called)
+	must.True(t, strings.Contains(string(text), "dependency:copy-dependencies"), "asked, mvn was called with %q", text)
 }

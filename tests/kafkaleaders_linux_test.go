@@ -28,9 +28,7 @@ func TestKafkaLeaders(t *testing.T) {
 	admin := kadm.NewClient(client)
 	const topic = "one"
 	enough := "2" // in-sync replicas of three, so that no acknowledged record is lost
-	if _, err := admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 3, map[string]*string{"min.insync.replicas": &enough}, topic); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 3, map[string]*string{"min.insync.replicas": &enough}, topic)))
 
 	program := buildProgram(t)
 	bootstrap := fmt.Sprintf("--set=kafka.brokers=%s", strings.Join(brokers, ","))
@@ -76,14 +74,12 @@ func TestKafkaLeaders(t *testing.T) {
 			order := []int32{int32(b.node%3 + 1), int32((b.node+1)%3 + 1), int32(b.node)}
 			var plan kadm.AlterPartitionAssignmentsReq
 			plan.Assign(topic, 0, order)
-			if _, err := admin.AlterPartitionAssignments(t.Context(), plan); err != nil {
-				t.Error(err)
-			}
+			_, err := admin.AlterPartitionAssignments(t.Context(), plan)
+			must.True(t, err == nil, "%v", err)
 			var which kadm.TopicsSet
 			which.Add(topic, 0)
-			if _, err := admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which); err != nil {
-				t.Error(err)
-			}
+			_, err = admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which)
+			must.True(t, err == nil, "%v", err)
 			return func() {}
 		}},
 		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},

@@ -43,9 +43,7 @@ func TestKafkaShardsBrokers(t *testing.T) {
 	client := streamtest.Client(t, brokers, kgo.RequestTimeoutOverhead(2*time.Second))
 	admin := kadm.NewClient(client)
 	enough := "2" // in-sync replicas of three, so that no acknowledged record is lost
-	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events")))
 	crashShards(t, brokers, nil, partitions, kills,
 		func(r *rand.Rand) (string, func()) { moveLeaders(t, admin); return "leaders moved", func() {} },
 		func(r *rand.Rand) (string, func()) {
@@ -69,9 +67,7 @@ func moveLeaders(t *testing.T, admin *kadm.Client) {
 	for _, topic := range topics {
 		for _, p := range topic.Partitions {
 			order := slices.DeleteFunc(slices.Clone(p.Replicas), func(node int32) bool { return node == p.Leader })
-			if len(order) == len(p.Replicas) || len(order) == 0 {
-				t.Fatalf("%s/%d: its leader is %d of %v", topic.Topic, p.Partition, p.Leader, p.Replicas)
-			}
+			must.Require(t, len(order) != len(p.Replicas) && len(order) != 0, "%s/%d: its leader is %d of %v", topic.Topic, p.Partition, p.Leader, p.Replicas)
 			plan.Assign(topic.Topic, p.Partition, append(order, p.Leader))
 			which.Add(topic.Topic, p.Partition)
 		}

@@ -155,9 +155,7 @@ func TestLearnOverHTTP(t *testing.T) {
 	next, again := int64(0), 0
 	var text strings.Builder
 	for _, p := range all {
-		if p.First != next {
-			t.Fatalf("a request begins with event %d, the one before ended at %d", p.First, next)
-		}
+		must.Require(t, p.First == next, "a request begins with event %d, the one before ended at %d", p.First, next)
 		if p.Again {
 			again++
 		}
@@ -177,26 +175,21 @@ func TestLearnOverHTTP(t *testing.T) {
 		terminate()
 		_, offsets, events = l.state(t)
 	}
-	if events != uint64(next) || offsets[0].Next != next || offsets[0].Records != uint64(next) {
-		t.Fatalf("%d events were acknowledged, and %d learned: %+v", next, events, offsets)
-	}
+	must.Require(t, events == uint64(next) && offsets[0].Next == next && offsets[0].Records == uint64(next), "%d events were acknowledged, and %d learned: %+v", next, events, offsets)
 	file := filepath.Join(l.dir, "events.jsonl")
 	must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
 	run.Dir = t.TempDir() // a directory without a configuration
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if got, want := l.exported(t, "checkpoints"), l.exported(t, "other"); !bytes.Equal(got, want) {
-		t.Error("the weights are not those of a learner that read the events from a file")
-	}
+	out, err := run.CombinedOutput()
+	must.Require(t, err == nil, "%v: %s", err, out)
+	got, want := l.exported(t, "checkpoints"), l.exported(t, "other")
+	must.True(t, bytes.Equal(got, want), "the weights are not those of a learner that read the events from a file")
 	t.Logf("%d kills, %d events in %d requests, %d of them acknowledged when they came again", kills, next, len(all), again)
 }
 
 func (l *learner) exported(t *testing.T, model string) []byte {
 	t.Helper()
-	out, err := exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output()
-	must.Do(t, err)
+	out := must.Get(exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output())(t)
 	return out
 }
 
@@ -277,9 +270,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		answer := must.Get(http.Post(l.url+c.query, "application/json", strings.NewReader(c.body)))(t)
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(text), c.want) {
-			t.Errorf("%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
-		}
+		must.True(t, err == nil && answer.StatusCode == c.status && strings.Contains(string(text), c.want), "%.40q: status %d, %s (%v), want %d and %s", c.body, answer.StatusCode, text, err, c.status, c.want)
 	}
 	var many strings.Builder
 	for i := range 150 {
@@ -297,8 +288,6 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		c := exec.Command(l.program, append([]string{"run", "--set", "checkpoint.directory=" + filepath.Join(l.dir, "none")}, args...)...)
 		c.Dir = t.TempDir()
 		out, err := c.CombinedOutput()
-		if err == nil || c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "learn") {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
+		must.True(t, err != nil && c.ProcessState.ExitCode() == 2 && strings.Contains(string(out), "learn"), "%v: %v: %s", args, err, out)
 	}
 }

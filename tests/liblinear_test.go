@@ -95,9 +95,7 @@ func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost 
 	r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 	value := o.ValueGrad(theirs, nil)
 	t.Logf("%s: ours %.10g (gap %.2g), theirs %.10g", name, r.Objective, r.Gap, value)
-	if !r.Converged || value < r.Objective-r.Gap || math.Abs(value-r.Objective) > 1e-4*r.Objective {
-		t.Errorf("%s: their weights reach %.10g, ours %.10g with a gap of %.2g", name, value, r.Objective, r.Gap)
-	}
+	must.True(t, r.Converged && value >= r.Objective-r.Gap && math.Abs(value-r.Objective) <= 1e-4*r.Objective, "%s: their weights reach %.10g, ours %.10g with a gap of %.2g", name, value, r.Objective, r.Gap)
 }
 
 type oracleSet struct {

@@ -75,9 +75,7 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 	must.Do(t, f.Close())
 	args = append([]string{"-s", "0", "-e", "1e-6", "-c", fmt.Sprint(cost)}, append(args, f.Name(), filepath.Join(dir, "model"))...)
 	out, err := exec.Command(tool, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", what, err, out)
-	}
+	must.Require(t, err == nil, "%s: %v: %s", what, err, out)
 	m := libsvmObjective.FindSubmatch(out)
 	must.Require(t, m != nil, "%s: no objective in %s", what, out)
 	theirs := must.Get(strconv.ParseFloat(string(m[1]), 64))(t)

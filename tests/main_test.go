@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // programs holds the programs that tests have requested, each built once.
@@ -56,9 +57,8 @@ func buildProgram(t testing.TB, flags ...string) string {
 	if longtest.Race && !slices.Contains(flags, "-race") {
 		command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", command, err, out)
-	}
+	out, err := command.CombinedOutput()
+	must.Require(t, err == nil, "%v: %v\n%s", command, err, out)
 	programs.byFlags[key] = path
 	return path
 }

@@ -52,14 +52,11 @@ func TestNemesis(t *testing.T) {
 		t.Skip("set BLANKOUT_NEMESIS=10m, say, or make nemesis TIME=10m")
 	}
 	length, err := time.ParseDuration(text)
-	if err != nil || length < time.Minute {
-		t.Fatalf("BLANKOUT_NEMESIS=%q: want a duration of at least 1m", text)
-	}
+	must.Require(t, err == nil && length >= time.Minute, "BLANKOUT_NEMESIS=%q: want a duration of at least 1m", text)
 	seed := uint64(1)
 	if text := os.Getenv("BLANKOUT_NEMESIS_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("BLANKOUT_NEMESIS_SEED=%q: want a number", text)
-		}
+		seed, err = strconv.ParseUint(text, 10, 64)
+		must.Require(t, err == nil, "BLANKOUT_NEMESIS_SEED=%q: want a number", text)
 	}
 	n := newNemesis(t, seed)
 	n.start(t)
@@ -184,9 +181,8 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		plain, proxied = append(plain, b.plain), append(proxied, strconv.Quote(b.proxy))
 	}
 	var err error
-	if n.direct, err = kgo.NewClient(kgo.SeedBrokers(plain...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	n.direct, err = kgo.NewClient(kgo.SeedBrokers(plain...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second))
+	must.Require(t, err == nil, "%v", err)
 	t.Cleanup(n.direct.Close)
 	n.admin = kadm.NewClient(n.direct)
 	enough, forever, compact := "2", "-1", "compact"
@@ -446,9 +442,8 @@ func (n *nemesis) immutable(t *testing.T, on bool) {
 		if _, err := os.Stat(dir); err != nil {
 			continue
 		}
-		if out, err := exec.Command("chattr", flag, dir).CombinedOutput(); err != nil && on {
-			t.Errorf("chattr: %v\n%s", err, out)
-		}
+		out, err := exec.Command("chattr", flag, dir).CombinedOutput()
+		must.True(t, err == nil || !on, "chattr: %v\n%s", err, out)
 	}
 }
 
@@ -496,9 +491,8 @@ func (n *nemesis) start(t *testing.T) {
 // end sends a signal to the program, and records the signal and the time.
 func (n *nemesis) end(t *testing.T, s syscall.Signal) {
 	n.asked, n.askedAt = s.String(), time.Now()
-	if err := n.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
+	err := n.process.Process.Signal(s)
+	must.True(t, err == nil || errors.Is(err, os.ErrProcessDone), "%v", err)
 }
 
 func (n *nemesis) say(format string, args ...any) {
@@ -824,9 +818,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	spoilt := map[string]bool{}
 	var want event.Offsets
 	for _, r := range records {
-		if keys[string(r.Key)] && n.lost.Load() == 0 {
-			t.Errorf("record %s was written twice", r.Key)
-		}
+		must.True(t, !keys[string(r.Key)] || n.lost.Load() != 0, "record %s was written twice", r.Key)
 		keys[string(r.Key)] = true
 		if key, ok := n.acked[r.Partition][r.Offset]; ok && key != string(r.Key) {
 			t.Errorf("partition %d offset %d holds record %s, acknowledged was %s", r.Partition, r.Offset, r.Key, key)
@@ -839,9 +831,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		p.Next, p.Records, p.Sum = r.Offset+1, p.Records+1, p.Sum+record.Fingerprint(r.Offset, r.Key, r.Value)
 	}
 	for partition, left := range n.acked {
-		if len(left) > 0 {
-			t.Errorf("partition %d: %d acknowledged records are not in the log", partition, len(left))
-		}
+		must.True(t, len(left) <= 0, "partition %d: %d acknowledged records are not in the log", partition, len(left))
 	}
 	// Every record in the log was learned once or is a dead letter.
 	state, offsets, events := n.state(t)
@@ -849,9 +839,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	for i := range got {
 		got[i].TopicID = ""
 	}
-	if !slices.Equal(got, want) || events != uint64(len(records)-len(spoilt)) {
-		t.Errorf("the learner counted %+v and learned %d\nthe log holds %+v and %d", got, events, want, len(records)-len(spoilt))
-	}
+	must.True(t, slices.Equal(got, want) && events == uint64(len(records)-len(spoilt)), "the learner counted %+v and learned %d\nthe log holds %+v and %d", got, events, want, len(records)-len(spoilt))
 	dead := map[string]bool{}
 	for _, r := range n.read(t, "dead") {
 		headers := map[string]string{}
@@ -879,9 +867,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}
 	reference.finish(t)
 	undisturbed, theirs, learned := reference.state(t)
-	if !slices.Equal(offsets, theirs) || events != learned {
-		t.Errorf("the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
-	}
+	must.True(t, slices.Equal(offsets, theirs) && events == learned, "the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
 	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
 		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	}
@@ -894,9 +880,8 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 // state returns the learner's state, read from the disk of this run.
 func (n *nemesis) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	l := &learner{dir: n.disk}
-	if names, err := checkpoint.List(n.checkpoints()); err != nil || len(names) == 0 {
-		t.Fatalf("checkpoints %v: %v", names, err)
-	}
+	names, err := checkpoint.List(n.checkpoints())
+	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v", names, err)
 	return l.state(t)
 }
 

@@ -64,8 +64,6 @@ func TestPredictionsSurviveKills(t *testing.T) {
 		}
 	}
 	want := crashTopics["three"].records
-	if len(times) != want || len(refused) != (want+crashRefused-6)/crashRefused {
-		t.Errorf("%d of %d events predicted, %d refused", len(times), want, len(refused))
-	}
+	must.True(t, len(times) == want && len(refused) == (want+crashRefused-6)/crashRefused, "%d of %d events predicted, %d refused", len(times), want, len(refused))
 	t.Logf("%d kills: %d predictions of %d events, in %v", kills, total, want, time.Since(began).Round(time.Millisecond))
 }

@@ -22,9 +22,7 @@ func TestReadmeFigures(t *testing.T) {
 		must.Require(t, ok, "README shows no demo")
 		shown, _, _ = strings.Cut(shown, "```")
 		out, err := exec.Command(buildProgram(t), "demo").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		must.Require(t, err == nil, "%v\n%s", err, out)
 		rate := regexp.MustCompile(`  [0-9,.]+(k|M)?/s`)
 		said := rate.ReplaceAllString(string(out), "")
 		for line := range strings.Lines(shown) {

@@ -129,9 +129,8 @@ func TestRandomSettings(t *testing.T) {
 		alone, stopped := newLearner(t, program, "127.0.0.1:1", "none"), newLearner(t, program, "127.0.0.1:1", "none")
 		alone.flags = flags
 		if err := alone.live(t, 0, nil); err != nil {
-			if log := alone.log(); strings.Contains(log, "panic") || !strings.Contains(log, "[learner]") {
-				t.Errorf("%v: %v\n%s", flags, err, log)
-			}
+			log := alone.log()
+			must.True(t, !strings.Contains(log, "panic") && strings.Contains(log, "[learner]"), "%v: %v\n%s", flags, err, log)
 			refused++
 			continue
 		}

@@ -35,8 +35,7 @@ func TestCrashShards(t *testing.T) {
 	if longtest.Asked() {
 		kills = 12
 	}
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	must.Do(t, err)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond)))(t)
 	t.Cleanup(broker.Close)
 	crashShards(t, broker.ListenAddrs(), nil, 6, kills)
 }
@@ -44,8 +43,7 @@ func TestCrashShards(t *testing.T) {
 // TestCrashShardsInStore keeps the checkpoints in a store of objects, where a successor does not wait for a paused member.
 func TestCrashShardsInStore(t *testing.T) {
 	longtest.Only(t)
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	must.Do(t, err)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond)))(t)
 	t.Cleanup(broker.Close)
 	store := s3test.Start()
 	t.Cleanup(store.Close)
@@ -56,8 +54,7 @@ func TestCrashShardsInStore(t *testing.T) {
 // member begins anew.
 func TestShardsKilledEarly(t *testing.T) {
 	longtest.Only(t)
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	must.Do(t, err)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond)))(t)
 	t.Cleanup(broker.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -351,8 +348,7 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 func TestShardsWithLabels(t *testing.T) {
 	longtest.Only(t)
 	const partitions, events = 3, 6000
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events", "labels"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	must.Do(t, err)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events", "labels"), kfake.GroupMinSessionTimeout(100*time.Millisecond)))(t)
 	t.Cleanup(broker.Close)
 	r, at := rand.New(rand.NewPCG(1, 2)), time.Now().Add(-time.Hour)
 	write := map[string]func(id int, value []byte){}

@@ -56,9 +56,8 @@ func BenchmarkShards(b *testing.B) {
 			c := exec.Command(program, "run", "-f", file, "--until-end", "-q")
 			c.Dir = dir
 			began := time.Now()
-			if out, err := c.CombinedOutput(); err != nil {
-				b.Fatalf("%v\n%s", err, out)
-			}
+			out, err := c.CombinedOutput()
+			must.Require(b, err == nil, "%v\n%s", err, out)
 			report(b, c)
 			b.ReportMetric(float64(events)/time.Since(began).Seconds(), "events/s")
 		}

@@ -52,18 +52,13 @@ func TestStartFromAClone(t *testing.T) {
 		}
 		s.run(ports.Replace(commands), broker, page)
 	}
-	if len(background) > 0 || len(s.said) < 6 {
-		t.Errorf("docs/start.md lacks %v; it has %d blocks", background, len(s.said))
-	}
+	must.True(t, len(background) <= 0 && len(s.said) >= 6, "docs/start.md lacks %v; it has %d blocks", background, len(s.said))
 	s.stop()
 	for _, said := range s.said {
-		if regexp.MustCompile(`(?i)"level":"(WARN|ERROR)"|\bwarning\b`).MatchString(said.String()) {
-			t.Errorf("a warning: %s", said)
-		}
+		must.True(t, !regexp.MustCompile(`(?i)"level":"(WARN|ERROR)"|\bwarning\b`).MatchString(said.String()), "a warning: %s", said)
 	}
-	if n := strings.Count(s.said[4].String()+s.said[5].String(), `"msg":"stopped","events":2000,`); n != 1 {
-		t.Errorf("the topic was learned %d times: %s", n, s.said)
-	}
+	n := strings.Count(s.said[4].String()+s.said[5].String(), `"msg":"stopped","events":2000,`)
+	must.True(t, n == 1, "the topic was learned %d times: %s", n, s.said)
 }
 
 // shell runs the code blocks of a document in one session.

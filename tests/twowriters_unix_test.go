@@ -57,9 +57,8 @@ func TestTwoWriters(t *testing.T) {
 				t.Errorf("the first learner: %v, want exit code 3", err)
 			}
 			// The first learner may notice the loss in the middle of a write. Then its message names the file.
-			if last := lastLine(first.log()); !strings.HasPrefix(last, "blankout: run: ") || !strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()) {
-				t.Errorf("the first learner said %s", last)
-			}
+			last := lastLine(first.log())
+			must.True(t, strings.HasPrefix(last, "blankout: run: ") && strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()), "the first learner said %s", last)
 			saved(second, 2)
 			second.stop(t, two)
 			if strings.Contains(second.log(), "could not") {
@@ -70,9 +69,8 @@ func TestTwoWriters(t *testing.T) {
 					t.Errorf("%s was changed: %v", file, err)
 				}
 			}
-			if files, _ := filepath.Glob(dir + ".bak/*.blankout"); len(files) != len(moved) {
-				t.Errorf("%d files were moved away, now they are %q", len(moved), files)
-			}
+			files, _ := filepath.Glob(dir + ".bak/*.blankout")
+			must.True(t, len(files) == len(moved), "%d files were moved away, now they are %q", len(moved), files)
 			second.flags = []string{"--until-end"}
 			second.finish(t)
 			reference := newLearner(t, program, broker.Brokers()[0], "short")

@@ -30,9 +30,7 @@ func readUnit(t *testing.T) systemdUnit {
 			unit[key] = value
 		}
 	}
-	if unit["Restart"] != "on-failure" {
-		t.Fatalf("Restart=%s: this test knows on-failure only", unit["Restart"])
-	}
+	must.Require(t, unit["Restart"] == "on-failure", "Restart=%s: this test knows on-failure only", unit["Restart"])
 	return unit
 }
 

@@ -40,9 +40,7 @@ func TestVersionsNeverGoBack(t *testing.T) {
 				continue
 			}
 			asked++
-			if now.Version < version || now.Version == version && now.Events != events {
-				t.Errorf("life %d: version %d of %d events after version %d of %d", life, now.Version, now.Events, version, events)
-			}
+			must.True(t, now.Version >= version && (now.Version != version || now.Events == events), "life %d: version %d of %d events after version %d of %d", life, now.Version, now.Events, version, events)
 			if now.Version > version {
 				seen++
 			}

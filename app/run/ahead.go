@@ -21,12 +21,12 @@ type ahead struct {
 
 type filledBatch struct {
 	*event.Batch
-	own []columns // columns by contender, see Contest.decode
+	own []columns // columns by learner, see Challengers.decode
 	err error
 }
 
-// readAhead starts a goroutine that reads a source and decodes the contenders' separate columns. contest may be nil.
-func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahead {
+// readAhead starts a goroutine that reads a source and decodes the learners' separate columns. challengers may be nil.
+func readAhead(ctx context.Context, source event.Source, challengers *Challengers) *ahead {
 	const batches = 3
 	ctx, stop := context.WithCancel(ctx)
 	a := &ahead{filled: make(chan filledBatch, batches), free: make(chan *event.Batch, batches), stop: stop, done: make(chan struct{})}
@@ -43,7 +43,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 			case <-ctx.Done():
 				return
 			}
-			err := next(ctx, source, contest, b, own)
+			err := next(ctx, source, challengers, b, own)
 			a.filled <- filledBatch{b, own[b], err} // never blocks, because the channel has capacity for all Batches
 			if err != nil {
 				return
@@ -54,15 +54,15 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 }
 
 // next converts a panic of a decoder to an error. Otherwise the panic would end the process without a save.
-func next(ctx context.Context, source event.Source, contest *Contest, b *event.Batch, own map[*event.Batch][]columns) (err error) {
+func next(ctx context.Context, source event.Source, challengers *Challengers, b *event.Batch, own map[*event.Batch][]columns) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading %s/%d after offset %d: panic: %v\n%s", b.Topic, b.Partition, b.Next, p, debug.Stack())
 		}
 	}()
-	if err := source.Next(ctx, b); err != nil || contest == nil {
+	if err := source.Next(ctx, b); err != nil || challengers == nil {
 		return err
 	}
-	own[b], err = contest.decode(ctx, b, own[b])
+	own[b], err = challengers.decode(ctx, b, own[b])
 	return err
 }

@@ -56,26 +56,20 @@ func TestValidateAuto(t *testing.T) {
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		if life > 0 {
-			if len(*reports) > 0 {
-				t.Errorf("life %d: validated twice a day", life)
-			}
+			must.True(t, len(*reports) <= 0, "life %d: validated twice a day", life)
 			continue
 		}
-		if kept = *reports; len(kept) != 1 {
-			t.Fatalf("%d reports of %d records", len(kept), n)
-		}
+		kept = *reports
+		must.Require(t, len(kept) == 1, "%d reports of %d records", len(kept), n)
 		r := kept[0]
 		if r.Source != "sample" || r.MeasuredOn != "sample" || r.Records < 10_000 || r.Read < 1500 || r.Read > r.Records/3 || r.Events+r.Holdout != int(r.Read) || r.Verified ||
 			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
 			t.Errorf("%+v", r)
 		}
-		if len(r.ByAge) < 3 || r.ByAge[2].Age != 1000 || !(r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100) {
-			t.Errorf("by age %+v", r.ByAge)
-		}
+		must.True(t, len(r.ByAge) >= 3 && r.ByAge[2].Age == 1000 && r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100, "by age %+v", r.ByAge)
 	}
-	if got, p := newest(t, dir); !bytes.Equal(got, want) {
-		t.Errorf("with validations it ends in another state, at %+v", p)
-	}
+	got, p := newest(t, dir)
+	must.True(t, bytes.Equal(got, want), "with validations it ends in another state, at %+v", p)
 }
 
 // TestValidateAutoWithLateLabels checks that "auto" does nothing with delayed labels, and logs this once.
@@ -90,9 +84,8 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s.Config.Fruitless = true
 	must.Do(t, s.Run(t.Context()))
-	if text := log.String(); strings.Count(text, "no validations: with delayed labels") != 1 || len(*reports) > 0 {
-		t.Errorf("%d reports; it says\n%s", len(*reports), text)
-	}
+	text := log.String()
+	must.True(t, strings.Count(text, "no validations: with delayed labels") == 1 && len(*reports) <= 0, "%d reports; it says\n%s", len(*reports), text)
 }
 
 // TestValidateEveryTime checks a schedule by number of records if validations are slow. A validation that becomes due
@@ -112,13 +105,10 @@ func TestValidateEveryTime(t *testing.T) {
 		return open(ctx, schema, from)
 	}
 	must.Do(t, s.Run(t.Context()))
-	if len(*reports) != n/every {
-		t.Errorf("%d reports of %d records, want one for each %d", len(*reports), n, every)
-	}
+	must.True(t, len(*reports) == n/every, "%d reports of %d records, want one for each %d", len(*reports), n, every)
 	for i, r := range *reports {
-		if due := uint64(i+1) * every; r.Records < due || r.Records >= due+50 || !r.Verified {
-			t.Errorf("report %d, due at %d records: of %d, verified %v", i, due, r.Records, r.Verified)
-		}
+		due := uint64(i+1) * every
+		must.True(t, r.Records >= due && r.Records < due+50 && r.Verified, "report %d, due at %d records: of %d, verified %v", i, due, r.Records, r.Verified)
 	}
 
 	// The number of waiting validations is limited: further validations are skipped, which is reported.

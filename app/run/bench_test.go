@@ -56,9 +56,7 @@ func BenchmarkSave(b *testing.B) {
 					saved, err = store.Save(checkpoint.Linear, blocks)
 					b.ReportMetric(float64(saved.Bytes), "B")
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				save += time.Since(begin)
 			}
 			b.ReportMetric(float64(pause.Microseconds())/1000/float64(b.N), "pause-ms/op")

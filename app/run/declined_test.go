@@ -63,9 +63,8 @@ func TestStopWithoutDeclined(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		must.Do(t, s.Run(ctx))
-		if names, err := checkpoint.List(dir); len(names) > 0 || err != nil {
-			t.Errorf("saved %v: %v", names, err)
-		}
+		names, err := checkpoint.List(dir)
+		must.True(t, len(names) <= 0 && err == nil, "saved %v: %v", names, err)
 	})
 }
 
@@ -77,12 +76,10 @@ func TestDeclinedFails(t *testing.T) {
 	s := crowding(t, dir, 400, at)
 	s.Config.Refused = run.PolicyFail
 	err := s.Run(t.Context())
-	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || refused.Refusal.Reason != event.ReasonMemory || string(refused.Refusal.Value) != "333" {
-		t.Errorf("%v", err)
-	}
-	if _, p := newest(t, dir); p.Next != 333 {
-		t.Errorf("saved at %+v", p)
-	}
+	refused := (*run.RefusedError)(nil)
+	must.True(t, errors.As(err, &refused) && refused.Offset == 333 && refused.Refusal.Reason == event.ReasonMemory && string(refused.Refusal.Value) == "333", "%v", err)
+	_, p := newest(t, dir)
+	must.True(t, p.Next == 333, "saved at %+v", p)
 	s.store.Close()
 	s = crowding(t, dir, 400, at)
 	must.Do(t, s.Run(t.Context()))

@@ -39,29 +39,24 @@ func TestHealthIsLogged(t *testing.T) {
 	log.Reset()
 	for _, until := range []int{2000, 4100, 4200, 4900} {
 		s := live(parts, until)
-		if h := s.Status().Learner.Health; h == nil || h.Alarms != min(until/4000, 1) {
-			t.Errorf("until %d: %+v", until, h)
-		}
+		h := s.Status().Learner.Health
+		must.True(t, h != nil && h.Alarms == min(until/4000, 1), "until %d: %+v", until, h)
 	}
 	s := live(parts, 8000)
-	if got := s.Status(); got.FieldAlarms != 0 || got.Learner.Health.Raised != 1 || got.Learner.Health.Alarms != 0 || len(got.Learner.Health.Changes) != 2 {
-		t.Errorf("%d, %+v", got.FieldAlarms, got.Learner.Health)
-	}
+	got := s.Status()
+	must.True(t, got.FieldAlarms == 0 && got.Learner.Health.Raised == 1 && got.Learner.Health.Alarms == 0 && len(got.Learner.Health.Changes) == 2, "%d, %+v", got.FieldAlarms, got.Learner.Health)
 	dead := `level=WARN msg="f3 missing in 100 % since 2023-11-14T22:13:23Z (usually 0 %); error forecast `
 	back := `level=INFO msg="back to normal: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); the alarm began at 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
 	for _, want := range []string{dead, back} {
-		if n := strings.Count(log.String(), want); n != 1 {
-			t.Errorf("%d times in the log: %s", n, want)
-		}
+		n := strings.Count(log.String(), want)
+		must.True(t, n == 1, "%d times in the log: %s", n, want)
 	}
 	if strings.Count(log.String(), "alarm=") != 2 {
 		t.Errorf("%s", log.String())
 	}
 	a, _ := newest(t, reference)
 	b, _ := newest(t, parts)
-	if !bytes.Equal(a, b) {
-		t.Error("the state differs from that of a run that was not stopped")
-	}
+	must.True(t, bytes.Equal(a, b), "the state differs from that of a run that was not stopped")
 }
 
 // TestManyAlarmsAreLogged checks that only a limited number of alarms is logged if very many fields die at once.
@@ -76,9 +71,8 @@ func TestManyAlarmsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
-	if h := s.Status().Learner.Health; h.Alarms != fields {
-		t.Fatalf("%+v", h)
-	}
+	h := s.Status().Learner.Health
+	must.Require(t, h.Alarms == fields, "%+v", h)
 	if n := strings.Count(log.String(), "alarm=missing"); n != 10 || !strings.Contains(log.String(), fmt.Sprint("more=", fields-10)) {
 		t.Errorf("%s", log.String())
 	}

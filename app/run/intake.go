@@ -44,7 +44,7 @@ type Intake struct {
 	Waits       func(e *event.Example, p *online.Prediction) error // see Runner.Waits
 
 	retry  retry               // nil means a single attempt
-	round  *round              // for the other contenders; nil for a single Learner
+	round  *round              // for the other learners; nil for a single Learner
 	kept   *validate.Reservoir // reservoir in checkpoints; may be nil
 	sample *validate.Sample    // may be nil
 	recent *recentRing         // may be nil

@@ -25,14 +25,10 @@ func TestTurnsDue(t *testing.T) {
 		for event := 1; event <= 3*turnsAfter*yieldEvery; event++ {
 			if turns.due(event) {
 				n++
-				if event != n*yieldEvery {
-					t.Fatalf("round %d: turn %d is due after %d events", i, n, event)
-				}
+				must.Require(t, event == n*yieldEvery, "round %d: turn %d is due after %d events", i, n, event)
 			}
 		}
-		if n != want {
-			t.Errorf("round %d: %d turns, want %d", i, n, want)
-		}
+		must.True(t, n == want, "round %d: %d turns, want %d", i, n, want)
 	}
 }
 

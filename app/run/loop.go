@@ -22,7 +22,7 @@ import (
 // loop is the state of one call of Run. It belongs to the goroutine that called Run.
 type loop struct {
 	*Runner
-	Validator *validate.Validator // initially the Runner's; later the validator of the contender with the lead
+	Validator *validate.Validator // initially the Runner's; later the validator of the leader
 
 	log       *slog.Logger
 	current   Status
@@ -208,14 +208,14 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	return ctx.Err()
 }
 
-// part processes a batch or a part of it. from is the part's index in the contenders' own columns.
+// part processes a batch or a part of it. from is the part's index in the learners' own columns.
 func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int) error {
 	var views []event.Batch
-	if l.Contest != nil {
-		for i := range l.Contest.Contenders {
-			views = append(views, l.Contest.seen(i, b, own, from))
+	if l.Challengers != nil {
+		for i := range l.Challengers.All {
+			views = append(views, l.Challengers.seen(i, b, own, from))
 		}
-		b = &views[l.Contest.Lead]
+		b = &views[l.Challengers.Leader]
 	}
 	n, failed, err := l.intake.Admit(ctx, b)
 	if err != nil {
@@ -364,9 +364,9 @@ func (l *loop) freeze() *frozen {
 type frozen struct {
 	*online.Snapshot
 	offsets     event.Offsets
-	fingerprint online.Fingerprint // fingerprint of the lead, which a promotion changes
+	fingerprint online.Fingerprint // fingerprint of the leader, which a promotion changes
 	records     uint64             // number of counted records, including records before Run and in the current round
-	contest     *frozenContest     // contest for a checkpoint; nil for a single Learner
+	challengers *frozenChallengers // for a checkpoint; nil for a single Learner
 }
 
 // report publishes the Status. notReady is the value of Status.NotReady.
@@ -388,7 +388,7 @@ func (l *loop) report(notReady string) {
 		s.Labels, s.AtLearning = &counts, l.intake.atLearning()
 	}
 	s.Learner = l.Learner.Report()
-	s.Contest = l.contestStatus(&s.Learner)
+	s.Challengers = l.challengerStatus(&s.Learner)
 	s.FieldAlarms = s.Learner.Health.Raised - l.first.Fields
 	s.DriftAlarms = s.Learner.Drift.Alarms - l.first.Drift.Alarms
 	l.reported, l.unreported = time.Now(), false

@@ -1,6 +1,6 @@
 package run
 
-// This file promotes a contender to the lead.
+// This file promotes a learner to the leader.
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"blankout/online"
 )
 
-// UnknownContenderError reports that a Runner has no learner with the requested name.
-type UnknownContenderError struct {
+// UnknownChallengerError reports that a Runner has no learner with the requested name.
+type UnknownChallengerError struct {
 	Name  string
 	Names []string // names of the existing learners
 }
 
-func (e *UnknownContenderError) Error() string {
+func (e *UnknownChallengerError) Error() string {
 	return fmt.Sprintf("no learner %.40q: want one of %q", e.Name, e.Names)
 }
 
-// promotion is a request to promote a contender. done receives nil once a checkpoint has the change.
+// promotion is a request to promote a learner. done receives nil once a checkpoint has the change.
 type promotion struct {
 	name string
 	done chan<- error
@@ -57,14 +57,14 @@ func (p *promotions) take(ended error) []promotion {
 	return asked
 }
 
-// Promote promotes the contender with the given name, between two batches. It returns nil once a checkpoint has the
-// change. Any goroutine may call it while Run learns. It returns an *UnknownContenderError if the name is unknown.
+// Promote promotes the learner with the given name, between two batches. It returns nil once a checkpoint has the
+// change. Any goroutine may call it while Run learns. It returns an *UnknownChallengerError if the name is unknown.
 func (r *Runner) Promote(ctx context.Context, name string) error {
-	if r.Contest == nil {
+	if r.Challengers == nil {
 		return errors.New("there is only one learner: add others with [[challenger]]")
 	}
-	if names := r.Contest.names(); !slices.Contains(names, name) {
-		return &UnknownContenderError{name, names}
+	if names := r.Challengers.names(); !slices.Contains(names, name) {
+		return &UnknownChallengerError{name, names}
 	}
 	done := make(chan error, 1)
 	if err := r.promotions.add(promotion{name, done}); err != nil {
@@ -80,12 +80,12 @@ func (r *Runner) Promote(ctx context.Context, name string) error {
 
 // promoteAsked processes the requests of Promote.
 func (l *loop) promoteAsked() {
-	if l.Contest == nil {
+	if l.Challengers == nil {
 		return
 	}
 	asked := l.promotions.take(nil)
 	for _, p := range asked {
-		l.promote(slices.Index(l.Contest.names(), p.name), "asked for")
+		l.promote(slices.Index(l.Challengers.names(), p.name), "asked for")
 	}
 	if l.saver.promoting = append(l.saver.promoting, asked...); len(asked) > 0 {
 		l.saver.moved, l.saver.urgent = true, true
@@ -107,30 +107,30 @@ func (l *loop) endPromotions(err error) {
 	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
 }
 
-// untilWindow returns n. If a contender can be promoted automatically and a comparison window ends earlier, it returns
+// untilWindow returns n. If a learner can be promoted automatically and a comparison window ends earlier, it returns
 // the number of records until that end.
 func (l *loop) untilWindow(n int) int {
-	if l.Contest == nil || !slices.ContainsFunc(l.Contest.Contenders, func(x *Contender) bool { return x.auto() }) {
+	if l.Challengers == nil || !slices.ContainsFunc(l.Challengers.All, func(x *Challenger) bool { return x.auto() }) {
 		return n
 	}
-	for _, x := range l.Contest.Contenders {
+	for _, x := range l.Challengers.All {
 		n = int(min(uint64(n), x.Window-(l.before+l.records)%x.Window))
 	}
 	return n
 }
 
-// promoteBetter promotes the best contender with automatic promotion that has been better than the lead in two windows.
+// promoteBetter promotes the best learner with automatic promotion that has been better than the leader in two windows.
 // The second window has just ended.
 func (l *loop) promoteBetter() {
-	if l.Contest == nil {
+	if l.Challengers == nil {
 		return
 	}
 	best := -1
-	for i, x := range l.Contest.Contenders {
-		if i == l.Contest.Lead || !x.auto() || !x.Paired.Better(x.Window) {
+	for i, x := range l.Challengers.All {
+		if i == l.Challengers.Leader || !x.auto() || !x.Paired.Better(x.Window) {
 			continue
 		}
-		if best < 0 || x.Paired.Window.Mean < l.Contest.Contenders[best].Paired.Window.Mean {
+		if best < 0 || x.Paired.Window.Mean < l.Challengers.All[best].Paired.Window.Mean {
 			best = i
 		}
 	}
@@ -139,52 +139,52 @@ func (l *loop) promoteBetter() {
 	}
 }
 
-// promote promotes a contender. It changes no weight, and restarts the comparisons.
+// promote promotes a learner. It changes no weight, and restarts the comparisons.
 func (l *loop) promote(i int, why string) {
-	c, records := l.Contest, l.before+l.records
-	if i == c.Lead {
+	c, records := l.Challengers, l.before+l.records
+	if i == c.Leader {
 		return
 	}
-	was, lead := c.lead(), c.Contenders[i]
-	about := []any{"learner", lead.Name, "before", was.Name, "why", why, "records", records}
-	if d := lead.Paired.Total; d.Blocks > 1 {
+	was, leader := c.leader(), c.All[i]
+	about := []any{"learner", leader.Name, "before", was.Name, "why", why, "records", records}
+	if d := leader.Paired.Total; d.Blocks > 1 {
 		about = append(about, "difference", d.Mean, "standard_error", d.StandardError())
 	}
 	l.log.Warn("another learner is now the leader", about...)
-	c.Lead = i
-	for _, x := range c.Contenders {
+	c.Leader = i
+	for _, x := range c.All {
 		x.Paired = measure.NewPaired(records)
 	}
-	l.learnWith(lead.Learner)
-	l.saver.fingerprint = lead.Fingerprint
-	l.first, l.warned = lead.Learner.Alarms(math.MaxUint64), map[string]warned{}
+	l.learnWith(leader.Learner)
+	l.saver.fingerprint = leader.Fingerprint
+	l.first, l.warned = leader.Learner.Alarms(math.MaxUint64), map[string]warned{}
 	l.logged = l.first
 	l.intake.recent.clear()
-	l.takeValidator(lead)
+	l.takeValidator(leader)
 	l.saver.moved, l.unreported = true, true
 	l.publish()
 	_ = failpoint.Here("run.promoted")
 }
 
-// learnWith replaces the Learner of the loop and of the lead.
+// learnWith replaces the Learner of the loop and of the leader.
 func (l *loop) learnWith(x *online.Learner) {
 	l.Learner, l.intake.Learner = x, x
-	if l.Contest != nil {
-		l.Contest.lead().Learner = x
+	if l.Challengers != nil {
+		l.Challengers.leader().Learner = x
 	}
 }
 
-// takeValidator makes the lead's validator the current validator. It discards kept events, because the columns may
+// takeValidator makes the leader's validator the current validator. It discards kept events, because the columns may
 // differ.
-func (l *loop) takeValidator(lead *Contender) {
-	if lead.Validator == nil || l.Validator == nil {
+func (l *loop) takeValidator(leader *Challenger) {
+	if leader.Validator == nil || l.Validator == nil {
 		return
 	}
 	if l.validator.running() {
 		l.validator.cancel()
 	}
 	l.validator.waiting, l.validator.exact = nil, nil
-	l.Validator = lead.Validator
+	l.Validator = leader.Validator
 	if l.intake.kept != nil {
 		l.intake.kept, _ = validate.NewReservoir(l.Validator.Config.Reservoir, nil) // it can only fail while decoding
 	}
@@ -193,57 +193,57 @@ func (l *loop) takeValidator(lead *Contender) {
 	}
 }
 
-// beginContest gives the contenders Views of their Schemas, because the decoder reads ahead from now on.
-func (l *loop) beginContest() {
-	if l.Contest == nil {
+// beginChallengers gives the learners Views of their Schemas, because the decoder reads ahead from now on.
+func (l *loop) beginChallengers() {
+	if l.Challengers == nil {
 		return
 	}
-	for i, x := range l.Contest.Contenders {
-		if i != l.Contest.Lead {
+	for i, x := range l.Challengers.All {
+		if i != l.Challengers.Leader {
 			x.Learner.SetSchema(x.Learner.Schema().View())
 		}
 	}
 }
 
-// learnPart learns the first n events of a part with all contenders, or with the single Learner. views has the part as
-// each contender decodes it.
+// learnPart learns the first n events of a part with all learners, or with the single Learner. views has the part as
+// each learner decodes it.
 func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p *event.Position, views []event.Batch) error {
-	if l.Contest == nil {
+	if l.Challengers == nil {
 		return l.intake.Learn(ctx, b, n, p)
 	}
-	l.intake.round = l.Contest.begin(views, l.intake.Holdout, l.before+l.records)
+	l.intake.round = l.Challengers.begin(views, l.intake.Holdout, l.before+l.records)
 	defer func() { l.intake.round = nil }()
 	return l.intake.Learn(ctx, b, n, p)
 }
 
-// publish adds the models of the other contenders to the lead's model.
-func (c *Contest) publish(p *Published) {
+// publish adds the models of the other learners to the leader's model.
+func (c *Challengers) publish(p *Published) {
 	if c == nil {
 		return
 	}
-	p.Learner = c.lead().Name
-	for i, x := range c.Contenders {
-		if i != c.Lead {
+	p.Learner = c.leader().Name
+	for i, x := range c.All {
+		if i != c.Leader {
 			p.Others = append(p.Others, &Published{Linear: x.Learner.Snapshot().Model(), Version: p.Version, Offsets: p.Offsets, At: p.At, Learner: x.Name})
 		}
 	}
 }
 
-// ContenderStatus is the status of a contender, including its comparison with the lead. The comparison uses the
+// ChallengerStatus is the status of a learner, including its comparison with the leader. The comparison uses the
 // log-loss or, for regression, the squared error or deviance.
-type ContenderStatus struct {
+type ChallengerStatus struct {
 	Standing
-	Lead    bool
+	Leader  bool
 	Learner online.Report
 }
 
-func (l *loop) contestStatus(lead *online.Report) (out []ContenderStatus) {
-	if l.Contest == nil {
+func (l *loop) challengerStatus(leader *online.Report) (out []ChallengerStatus) {
+	if l.Challengers == nil {
 		return nil
 	}
-	for i, x := range l.Contest.Contenders {
-		s := ContenderStatus{Standing: x.Standing, Lead: i == l.Contest.Lead, Learner: *lead}
-		if !s.Lead {
+	for i, x := range l.Challengers.All {
+		s := ChallengerStatus{Standing: x.Standing, Leader: i == l.Challengers.Leader, Learner: *leader}
+		if !s.Leader {
 			s.Learner = x.Learner.Report()
 		}
 		out = append(out, s)

@@ -30,7 +30,7 @@ func (l *loop) publish() {
 	p, began := &l.publisher, time.Now()
 	state := l.freeze()
 	published := &Published{Linear: state.Model(), Version: l.FirstVersion + p.count, Offsets: state.offsets, At: began}
-	l.Contest.publish(published)
+	l.Challengers.publish(published)
 	l.published.Store(published)
 	p.count++
 	p.last, p.cost, p.next, p.news = began, time.Since(began), l.records+p.config.PublishEvents, false

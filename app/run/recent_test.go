@@ -23,18 +23,13 @@ func TestRecent(t *testing.T) {
 		r.recent.offer(&e)
 	}
 	got := r.Recent()
-	if len(got) != recentEvents {
-		t.Fatalf("%d events are kept", len(got))
-	}
+	must.Require(t, len(got) == recentEvents, "%d events are kept", len(got))
 	for i, e := range got {
-		if want := 10_000 - recentEvery*(recentEvents-i) + recentEvery - 1; e.Offset != int64(want) || e.Features.Value[0] != float64(want) || e.Label != 1 || e.Missing[0] != 2 {
-			t.Fatalf("event %d is %+v, want that of %d", i, e, want)
-		}
+		want := 10_000 - recentEvery*(recentEvents-i) + recentEvery - 1
+		must.Require(t, e.Offset == int64(want) && e.Features.Value[0] == float64(want) && e.Label == 1 && e.Missing[0] == 2, "event %d is %+v, want that of %d", i, e, want)
 	}
 	got[0].Features.Value[0] = -1
-	if r.Recent()[0].Features.Value[0] == -1 {
-		t.Error("what is handed out is no copy")
-	}
+	must.True(t, r.Recent()[0].Features.Value[0] != -1, "what is handed out is no copy")
 	e.Features = event.Vec{Index: make([]uint32, recentFeatures+1), Value: make([]float64, recentFeatures+1)}
 	e.Label = 1
 	for range recentEvery {
@@ -44,9 +39,7 @@ func TestRecent(t *testing.T) {
 		t.Error("a very large event is kept")
 	}
 	e.Features = event.Vec{Index: []uint32{3}, Value: []float64{1}}
-	if n := testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }); n != 0 {
-		t.Errorf("an event allocates %v times", n)
-	}
+	must.Equal(t, testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }), 0, "an event allocates")
 }
 
 // TestUnread checks that neither models nor events are copied if there are no readers.
@@ -57,8 +50,7 @@ func TestUnread(t *testing.T) {
 		l := newLoop(&Runner{State: State{Learner: learner}, unread: unread})
 		l.publish()
 		l.intake.example(&event.Batch{Examples: []event.Example{{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}}}, 0)
-		if published, kept := l.Published() != nil, len(l.Recent()); published == unread || kept != map[bool]int{false: 1}[unread] {
-			t.Errorf("unread %v: published %v, %d events kept", unread, published, kept)
-		}
+		published, kept := l.Published() != nil, len(l.Recent())
+		must.True(t, published != unread && kept == map[bool]int{false: 1}[unread], "unread %v: published %v, %d events kept", unread, published, kept)
 	}
 }

@@ -1,8 +1,8 @@
 // Package run implements the loop that learns from a stream, and its jobs.
 //
 // The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record.
-// A [Contest] has more learners of the same stream, which learn in addition to the lead (contest.go) and can replace it
-// (promote.go).
+// A [Challengers] has more learners of the same stream, which learn in addition to the leader (challengers.go) and
+// can replace it (promote.go).
 //
 // Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
 // the exact solution (validate.go). A job gets a frozen state and has no other access to the loop. Its result is
@@ -40,10 +40,10 @@ type Runner struct {
 	Config Config
 	Source event.Source
 	State
-	// Contest has additional learners of the stream; it may be nil. Run updates it. A Contest cannot be used together
+	// Challengers has additional learners of the stream; it may be nil. Run updates it. A Challengers cannot be used together
 	// with Labels.
-	Contest *Contest
-	Schema  *event.Schema // schema that the Source's decoder extends
+	Challengers *Challengers
+	Schema      *event.Schema // schema that the Source's decoder extends
 	// Fingerprint has the settings, besides the Learner's, that determine the meaning of the weights: how records
 	// become events. It is part of every checkpoint, and Resume compares it.
 	Fingerprint online.Fingerprint
@@ -180,7 +180,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Labels != nil && r.Validator != nil && r.Validator.Open != nil {
 		return errors.New("events that wait for labels are read again by OpenJoined")
 	}
-	if r.Labels != nil && r.Contest != nil {
+	if r.Labels != nil && r.Challengers != nil {
 		return errors.New("events that wait for labels are learned by one learner")
 	}
 	l := newLoop(r)
@@ -196,8 +196,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
 	l.Learner.SetSchema(l.Learner.Schema().View()) // a View, because the decoder reads ahead from now on
-	l.beginContest()
-	l.ahead = readAhead(ctx, l.Source, l.Contest)
+	l.beginChallengers()
+	l.ahead = readAhead(ctx, l.Source, l.Challengers)
 	err := l.learn(ctx)
 	if err == nil && ctx.Err() == nil && !r.Config.Fruitless {
 		err = l.fruitless()

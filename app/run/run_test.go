@@ -147,9 +147,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	t.Cleanup(func() { store.Close() })
 	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
 	file, refused, err := store.Load()
-	if len(refused) > 0 {
-		t.Fatal(refused)
-	}
+	must.Require(t, len(refused) <= 0, "%v", refused)
 	if errors.Is(err, checkpoint.ErrNone) {
 		schema := event.NewSchema(18, nil, 2)
 		schema.Names = event.NewNames(2000)
@@ -157,9 +155,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	} else if err == nil {
 		s.State, err = run.Resume(c, settings, file.Blocks)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.Schema = s.Learner.Schema()
 	s.source = newStream(s.Schema, s.Offsets, n, seed)
 	s.Source = s.source
@@ -203,16 +199,12 @@ func failSaves(r *run.Runner, text string, condition func() bool) {
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
 	names, err := checkpoint.List(dir)
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
+	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
 	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
 	position, ok := offsets.Lookup("t", 3)
-	if !ok {
-		t.Fatalf("no position in %v", offsets)
-	}
+	must.Require(t, ok, "no position in %v", offsets)
 	return data, position
 }
 
@@ -226,9 +218,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
 	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
-	if p.Next != records || p.Records != records {
-		t.Fatalf("ended at %+v", p)
-	}
+	must.Require(t, p.Next == records && p.Records == records, "ended at %+v", p)
 	seeds := uint64(3)
 	if longtest.Asked() {
 		seeds = 8
@@ -265,9 +255,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			}
 			err := s.Run(ctx)
 			cancel()
-			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
-				t.Fatal(err)
-			}
+			must.Require(t, err == nil || strings.HasSuffix(err.Error(), "dead"), "%v", err)
 			if s.Config.MaxEvents > 0 {
 				if _, p := newest(t, dir); p.Next != int64(stop) {
 					t.Errorf("seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
@@ -276,12 +264,8 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			s.store.Close()
 		}
 		got, p := newest(t, dir)
-		if !bytes.Equal(got, want) {
-			t.Errorf("seed %d: %d lives end in another state, at %+v", seed, lives, p)
-		}
-		if lives < 2 {
-			t.Errorf("seed %d: only one life", seed)
-		}
+		must.True(t, bytes.Equal(got, want), "seed %d: %d lives end in another state, at %+v", seed, lives, p)
+		must.True(t, lives >= 2, "seed %d: only one life", seed)
 	}
 }
 
@@ -344,15 +328,9 @@ func TestDeadLetters(t *testing.T) {
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
-		if status.Refused != 57 || status.DeadLetters[event.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
-			t.Errorf("%+v, stored %v", status, letters.stored)
-		}
-		if !slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") || !slices.Contains(reasons, "") {
-			t.Errorf("readiness: %q", reasons)
-		}
-		if n := status.Learned + status.Unlabeled + status.Refused; n != 400 {
-			t.Errorf("%d records counted", n)
-		}
+		must.True(t, status.Refused == 57 && status.DeadLetters[event.ReasonSyntax] == 57 && status.DeadLetterFailures == 5 && len(letters.stored) == 57, "%+v, stored %v", status, letters.stored)
+		must.True(t, slices.Contains(reasons, "dead letters cannot be stored: no acknowledgement") && slices.Contains(reasons, ""), "readiness: %q", reasons)
+		must.Equal(t, status.Learned+status.Unlabeled+status.Refused, 400, "records counted")
 	})
 }
 
@@ -366,9 +344,8 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		must.Do(t, s.Run(ctx))
-		if _, p := newest(t, dir); p.Next > 300 || p.Next < 250 {
-			t.Errorf("saved at %+v", p)
-		}
+		_, p := newest(t, dir)
+		must.True(t, p.Next <= 300 && p.Next >= 250, "saved at %+v", p)
 	})
 }
 
@@ -389,13 +366,9 @@ func TestDriftIsLogged(t *testing.T) {
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
 	d := s.Status().Learner.Drift
-	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= health.DriftAlarm {
-		t.Fatalf("%+v", d)
-	}
+	must.Require(t, d.Alarms != 0 && d.Event >= 3000 && d.Excess >= 0 && d.Excess < health.DriftAlarm, "%+v", d)
 	want := fmt.Sprintf(`level=WARN msg="the stream drifts: the loss of events has risen" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
-	if !strings.Contains(log.String(), want) {
-		t.Errorf("log without %s", want)
-	}
+	must.True(t, strings.Contains(log.String(), want), "log without %s", want)
 }
 
 // borrowing keeps the bytes of the last rejected record, which are only valid until the next read.
@@ -423,20 +396,17 @@ func TestRefusedFails(t *testing.T) {
 	s.Source = source
 	err := s.Run(t.Context())
 	clear(source.refused) // overwrite the bytes as the next read would
-	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
-		t.Errorf("%v, %+v", err, refused)
-	}
-	if _, p := newest(t, dir); p.Next != 333 {
-		t.Errorf("saved at %+v", p)
-	}
+	refused := (*run.RefusedError)(nil)
+	must.True(t, errors.As(err, &refused) && refused.Offset == 333 && err.Error() == "t/3 offset 333: record refused (syntax): spoilt" && string(refused.Refusal.Value) == "333", "%v, %+v", err, refused)
+	_, p := newest(t, dir)
+	must.True(t, p.Next == 333, "saved at %+v", p)
 	s.store.Close()
 	// The run continues from that record under another policy.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	must.Do(t, s.Run(t.Context()))
-	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
-		t.Errorf("saved at %+v", p)
-	}
+	_, p = newest(t, dir)
+	must.True(t, p.Next == 400 && p.Records == 400 && s.Status().Refused == 1, "saved at %+v", p)
 }
 
 // TestFruitless checks runs that have read everything but learned nothing, or rejected more than half of the records.
@@ -486,14 +456,12 @@ func TestFruitless(t *testing.T) {
 		}
 	}
 	s := start(t, t.TempDir(), 0, 1)
-	if err := s.Run(t.Context()); err == nil || err.Error() != "no event was read; no checkpoint was saved at the end" {
-		t.Errorf("no record at all: %v", err)
-	}
+	err := s.Run(t.Context())
+	must.True(t, err != nil && err.Error() == "no event was read; no checkpoint was saved at the end", "no record at all: %v", err)
 	s = start(t, t.TempDir(), 40, 1)
 	s.source.spoil = repeated
-	if err := s.Run(t.Context()); err != nil {
-		t.Errorf("records that are not at fault: %v", err)
-	}
+	err = s.Run(t.Context())
+	must.True(t, err == nil, "records that are not at fault: %v", err)
 }
 
 func TestSavesThatFail(t *testing.T) {
@@ -513,18 +481,13 @@ func TestSavesThatFail(t *testing.T) {
 		}
 		err := s.Run(t.Context())
 		if failures == 1000 {
-			if err == nil || !strings.Contains(err.Error(), "disk full") {
-				t.Errorf("the last save failed: %v", err)
-			}
+			must.True(t, err != nil && strings.Contains(err.Error(), "disk full"), "the last save failed: %v", err)
 			continue
 		}
-		if err != nil && calls > failures {
-			t.Errorf("%d failures: %v", failures, err)
-		}
+		must.True(t, err == nil || calls <= failures, "%d failures: %v", failures, err)
 		if err == nil {
-			if _, p := newest(t, dir); p.Next != records || s.Status().Save.Failed != uint64(failures) {
-				t.Errorf("%d failures: %+v, %+v", failures, p, s.Status().Save)
-			}
+			_, p := newest(t, dir)
+			must.True(t, p.Next == records && s.Status().Save.Failed == uint64(failures), "%d failures: %+v, %+v", failures, p, s.Status().Save)
 		}
 	}
 }
@@ -551,12 +514,10 @@ func TestFinalError(t *testing.T) {
 				}
 			}
 		}
-		if err := s.Run(t.Context()); !errors.Is(err, lost) || calls != at {
-			t.Errorf("%d saves, want %d: %v", calls, at, err)
-		}
-		if status := s.Status(); status.Save.Saved != uint64(at-1) || status.Save.Failed != 1 || status.NotReady != "stopped" {
-			t.Errorf("%+v, %s", status.Save, status.NotReady)
-		}
+		err := s.Run(t.Context())
+		must.True(t, errors.Is(err, lost) && calls == at, "%d saves, want %d: %v", calls, at, err)
+		status := s.Status()
+		must.True(t, status.Save.Saved == uint64(at-1) && status.Save.Failed == 1 && status.NotReady == "stopped", "%+v, %s", status.Save, status.NotReady)
 	}
 }
 
@@ -594,13 +555,10 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		s.Config.SaveEvents = 0
 		c.spoil(s.source)
 		err := s.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %v", name, err)
 		if c.saved == 0 {
-			if names, _ := checkpoint.List(dir); len(names) > 0 {
-				t.Errorf("%s: saved %v", name, names)
-			}
+			names, _ := checkpoint.List(dir)
+			must.True(t, len(names) <= 0, "%s: saved %v", name, names)
 		} else if _, p := newest(t, dir); p.Next < c.saved {
 			t.Errorf("%s: saved at %+v", name, p)
 		}
@@ -626,9 +584,8 @@ func TestPanicAwaitsSave(t *testing.T) {
 			e.Label = 1000
 		}
 	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "learning this record panics") || !ended {
-		t.Errorf("the save had ended: %v; %v", ended, err)
-	}
+	err := s.Run(t.Context())
+	must.True(t, err != nil && strings.Contains(err.Error(), "learning this record panics") && ended, "the save had ended: %v; %v", ended, err)
 }
 
 // TestShutdownTimeout checks that the program ends although a save hangs.
@@ -640,12 +597,8 @@ func TestShutdownTimeout(t *testing.T) {
 		s.Save = func(iter.Seq[event.Block]) (string, int64, error) { <-release; return "", 0, nil }
 		begin := time.Now()
 		err := s.Run(t.Context())
-		if took := time.Since(begin); took != s.Config.ShutdownTimeout {
-			t.Errorf("ended after %v", took)
-		}
-		if err == nil || !strings.Contains(err.Error(), "not written within 10s") {
-			t.Error(err)
-		}
+		must.Equal(t, time.Since(begin), s.Config.ShutdownTimeout, "ended after")
+		must.True(t, err != nil && strings.Contains(err.Error(), "not written within 10s"), "%v", err)
 		close(release)
 	})
 }
@@ -667,22 +620,17 @@ func TestSaveInterval(t *testing.T) {
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if status := s.Status(); status.Save.Saved != 1 || status.Save.CommitFailures != 1 || status.NotReady != "" {
-			t.Errorf("%+v", status)
-		}
-		if p, _ := committed.Lookup("t", 3); p.Next != 400 {
-			t.Errorf("committed %+v", committed)
-		}
-		if m := s.Model(); m == nil || m.Events == 0 {
-			t.Errorf("published %+v", m)
-		}
+		status := s.Status()
+		must.True(t, status.Save.Saved == 1 && status.Save.CommitFailures == 1 && status.NotReady == "", "%+v", status)
+		p, _ := committed.Lookup("t", 3)
+		must.True(t, p.Next == 400, "committed %+v", committed)
+		m := s.Model()
+		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if names, _ := checkpoint.List(dir); len(names) != 1 {
-			t.Errorf("%v: nothing had come since the first", names)
-		}
+		err := <-done
+		must.True(t, err == nil, "%v", err)
+		names, _ := checkpoint.List(dir)
+		must.True(t, len(names) == 1, "%v: nothing had come since the first", names)
 	})
 }
 
@@ -722,12 +670,9 @@ func TestBatchesWithoutExamples(t *testing.T) {
 	}
 	must.Do(t, s.Run(t.Context()))
 	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
-	if !slices.Equal(s.Offsets, want) {
-		t.Errorf("%+v", s.Offsets)
-	}
-	if p := s.Status().Partitions; p[0].Lag() != 1400 || p[1].Lag() != -1 {
-		t.Errorf("%+v", p)
-	}
+	must.True(t, slices.Equal(s.Offsets, want), "%+v", s.Offsets)
+	p := s.Status().Partitions
+	must.True(t, p[0].Lag() == 1400 && p[1].Lag() == -1, "%+v", p)
 	newest(t, dir)
 }
 
@@ -745,9 +690,7 @@ func TestResumeNamesTheDifference(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	blocks := slices.DeleteFunc(file.Blocks, func(b event.Block) bool { return b.Name == "offsets" })
-	if _, err := run.Resume(online.DefaultConfig(), settings, blocks); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
-		t.Errorf("a model: %v", err)
-	}
+	must.ErrorContains(t, must.Err(run.Resume(online.DefaultConfig(), settings, blocks)), "not a checkpoint", "a model")
 }
 
 // TestNoDeadLetters checks that a run under PolicyDeadLetter needs a destination.
@@ -765,9 +708,8 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, s.Run(t.Context()))
-	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
-		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
-	}
+	n := strings.Count(log.String(), "warning=no-labels")
+	must.True(t, n == 1 && len(s.Status().Warnings) == 1, "logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
 }
 
 // TestNoWarningsAtTheStart checks that a new run shows no warnings about the few events that have been learned so far.
@@ -779,14 +721,12 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 		s.Config.Fruitless = true
 		s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
 		s.source.passing = func(int) {
-			if w := s.Status().Warnings; len(w) > 0 {
-				t.Errorf("life %d: warnings while it begins: %v", life, w)
-			}
+			w := s.Status().Warnings
+			must.True(t, len(w) <= 0, "life %d: warnings while it begins: %v", life, w)
 		}
 		must.Do(t, s.Run(t.Context()))
-		if w := s.Status().Warnings; len(w) != 1 {
-			t.Errorf("life %d: warnings at the end: %v", life, w)
-		}
+		w := s.Status().Warnings
+		must.True(t, len(w) == 1, "life %d: warnings at the end: %v", life, w)
 		s.store.Close()
 	}
 }

@@ -26,7 +26,7 @@ type saver struct {
 	config      *Config
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
-	fingerprint online.Fingerprint // fingerprint of the lead
+	fingerprint online.Fingerprint // fingerprint of the leader
 	promoting   []promotion        // promotions that are not in a checkpoint yet
 
 	status    SaveStatus
@@ -73,7 +73,7 @@ func (l *loop) beginSave() {
 		return
 	}
 	state := l.freeze()
-	state.contest = l.Contest.freeze()
+	state.challengers = l.Challengers.freeze()
 	promoting := l.saver.promoting
 	l.saver.promoting = nil
 	var more []event.Block
@@ -239,7 +239,7 @@ func stateBlocks(s *frozen, more []event.Block) (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := s.contest.blocks()
+	others, err := s.challengers.blocks()
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +280,8 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 	return s, nil
 }
 
-// ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a contender (event.BlocksUnder
-// its ContenderPrefix).
+// ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a learner (event.BlocksUnder
+// its ChallengerPrefix).
 func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) (*online.Learner, error) {
 	was, err := ReadFingerprint(blocks)
 	if err != nil {

@@ -21,8 +21,8 @@ type Published struct {
 	Version uint64        // increases with each publication
 	Offsets event.Offsets // position up to which the stream is learned
 	At      time.Time
-	// Learner is the name of the contender, or "" for a single Learner. Others are the models of the contenders without
-	// the lead, at the same position.
+	// Learner is the name of the learner, or "" for a single Learner. Others are the models of the learners
+	// other than the leader, at the same position.
 	Learner string
 	Others  []*Published
 }
@@ -45,8 +45,8 @@ type Status struct {
 	// their events were learned.
 	Labels     *LabelCounts
 	AtLearning measure.Classes
-	// Contest compares the contenders, in the order of the configuration. It is nil for a single Learner.
-	Contest []ContenderStatus
+	// Challengers compares the learners, in the order of the configuration. It is nil for a single Learner.
+	Challengers []ChallengerStatus
 }
 
 // PartitionStatus is the position in one partition.

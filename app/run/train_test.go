@@ -35,9 +35,7 @@ func TestTraining(t *testing.T) {
 		slow.EndPass()
 	}
 	wantJ, wantError, _, err := slow.Evaluate(t.Context(), newStream(slow.Schema(), nil, n, 1), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, memory := range []int64{0, 50_000, 1 << 30} {
 		for _, threads := range []int{1, 3} {
 			l, opened := learner(), 0
@@ -47,15 +45,12 @@ func TestTraining(t *testing.T) {
 					return newStream(l.Schema(), nil, n, 1), nil
 				}}
 			got := must.Get(training.Run(t.Context()))(t)
-			if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
-				t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
-			}
+			must.Equal(t, map[bool]int{true: 1, false: 3}[memory == 1<<30], opened, "memory", memory, "opened")
 			if got.Passes != 2 || got.Learned+got.Unlabeled != n || got.Progressive.Weight >= slow.Report().Total.Weight {
 				t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
 			}
-			if want := l.Report().Noise; got.Noise.String() != want.String() || loss.LevelOf(want) == 0 {
-				t.Errorf("noise %v, want %v", got.Noise, want)
-			}
+			want := l.Report().Noise
+			must.True(t, got.Noise.String() == want.String() && loss.LevelOf(want) != 0, "noise %v, want %v", got.Noise, want)
 			l.EndPass()
 			if got.Objective != wantJ && math.Abs(got.Objective-wantJ) > 1e-9*wantJ || got.Error != wantError || !bytes.Equal(state(l), state(slow)) {
 				t.Errorf("memory %d, %d threads: J = %v, error %v; by hand %v, %v", memory, threads, got.Objective, got.Error, wantJ, wantError)

@@ -65,9 +65,8 @@ func TestValidateChangesNothing(t *testing.T) {
 	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabeled != uint64(n-held) {
 		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
 	}
-	if w := status.Holdout.Weight; !(w > float64(held)*0.8 && w <= float64(held)) || !(status.Holdout.MeanLogLoss() > 0) {
-		t.Errorf("holdout %+v of %d events", status.Holdout, held)
-	}
+	w := status.Holdout.Weight
+	must.True(t, w > float64(held)*0.8 && w <= float64(held) && status.Holdout.MeanLogLoss() > 0, "holdout %+v of %d events", status.Holdout, held)
 	schema := event.NewSchema(18, nil, 2)
 	schema.Names = event.NewNames(2000)
 	alone := must.Get(online.New(learnerConfig(), schema))(t)
@@ -89,13 +88,9 @@ func TestValidateChangesNothing(t *testing.T) {
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		v := s.Status().Validation
-		if int(v.Done) != len(*reports) || v.Done == 0 || v.Failed > 0 || v.Running || v.Last != (*reports)[len(*reports)-1] {
-			t.Errorf("life %d: %d reports, status %+v", life, len(*reports), v)
-		}
+		must.True(t, int(v.Done) == len(*reports) && v.Done != 0 && v.Failed <= 0 && !v.Running && v.Last == (*reports)[len(*reports)-1], "life %d: %d reports, status %+v", life, len(*reports), v)
 		for _, r := range *reports {
-			if !r.Verified || r.Coverage != 1 || r.MeasuredOn != "holdout" || !(r.Gap > 0) || *r.Certificate > 1e-6*r.Exact.Objective {
-				t.Errorf("life %d: %+v", life, r)
-			}
+			must.True(t, r.Verified && r.Coverage == 1 && r.MeasuredOn == "holdout" && r.Gap > 0 && *r.Certificate <= 1e-6*r.Exact.Objective, "life %d: %+v", life, r)
 		}
 	}
 	if got, p := newest(t, dir); !bytes.Equal(got, want) {
@@ -110,9 +105,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	s := start(t, dir, 400, 1)
 	reports := s.validating(400)
 	must.Do(t, s.Run(t.Context()))
-	if len(*reports) != 1 {
-		t.Fatalf("%d reports", len(*reports))
-	}
+	must.Require(t, len(*reports) == 1, "%d reports", len(*reports))
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	live := must.Get(model.ReadLinear(file.Blocks))(t)
@@ -121,9 +114,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	levels, largest := learner.Snapshot().Levels()
 	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)
 	want := (*reports)[0]
-	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
-		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
-	}
+	must.True(t, got.Live.Objective == want.Live.Objective && got.Exact.Objective == want.Exact.Objective && *got.Live.Error == *want.Live.Error, "from the file %+v\nbeside learning %+v", got, want)
 	// A log returns whole batches: the first batch begins before the requested position, and the last batch ends after
 	// the end of the range. Only the records within the range count.
 	exactly := s.Validator.Open
@@ -142,9 +133,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	s.Validator.Open, s.Validator.Config.Window = exactly, 0
 	// The solver starts from the earlier exact solution, so that it has nothing left to do.
 	again, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at, Earlier: exact})
-	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
-		t.Errorf("again: %+v, %v", again, err)
-	}
+	must.True(t, err == nil && math.Abs(again.Exact.Objective-got.Exact.Objective) <= 1e-6*got.Exact.Objective, "again: %+v, %v", again, err)
 	// Validate only a window. Then validate with a log that has lost its beginning.
 	s.Validator.Config.Window = 100
 	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
@@ -189,13 +178,9 @@ func TestReservoir(t *testing.T) {
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
 	kept := validate.ReadReservoir(file.Blocks)
-	if len(*reports) != 1 {
-		t.Fatalf("%d reports", len(*reports))
-	}
+	must.Require(t, len(*reports) == 1, "%d reports", len(*reports))
 	r := (*reports)[0]
-	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
-		t.Errorf("%+v", r)
-	}
+	must.True(t, r.Source == "reservoir" && r.Read == size && !r.Verified && r.Events+r.Holdout == size && r.Holdout >= size/12 && r.Coverage == float64(size)/n, "%+v", r)
 	// The scaled objective estimates the objective over all events. The losses have a mean of 10 and a deviation of
 	// 15.5, so the estimate from 350 events is off by about 8 %.
 	s.Validator.Open = func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
@@ -213,16 +198,12 @@ func TestReservoir(t *testing.T) {
 	s.Validator.Config.Reservoir, s.Validator.Open = size, nil
 	must.Do(t, s.Run(t.Context()))
 	data, _ = newest(t, one)
-	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(validate.ReadReservoir(file.Blocks), kept) {
-		t.Error("in one life it keeps others", err)
-	}
-	if last := s.Status().Validation.Last; last == nil || last.Source != "reservoir" {
-		t.Errorf("without a log: %+v", last)
-	}
+	file, err = checkpoint.Decode(data)
+	must.True(t, err == nil && bytes.Equal(validate.ReadReservoir(file.Blocks), kept), "in one life it keeps others %v", err)
+	last := s.Status().Validation.Last
+	must.True(t, last != nil && last.Source == "reservoir", "without a log: %+v", last)
 	s.Reservoir = []byte("not one")
-	if err := s.Run(t.Context()); err == nil {
-		t.Error("takes a broken reservoir")
-	}
+	must.Fails(t, s.Run(t.Context()), "takes a broken reservoir")
 }
 
 // TestValidateDelaysNothing checks that a failing or slow validation does not affect the run.
@@ -233,9 +214,8 @@ func TestValidateDelaysNothing(t *testing.T) {
 		return nil, errors.New("no broker")
 	}
 	must.Do(t, s.Run(t.Context()))
-	if v := s.Status().Validation; v.Failed == 0 || v.Done > 0 || v.Running {
-		t.Errorf("%+v", v)
-	}
+	v := s.Status().Validation
+	must.True(t, v.Failed != 0 && v.Done <= 0 && !v.Running, "%+v", v)
 
 	s = start(t, t.TempDir(), 1000, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -248,18 +228,14 @@ func TestValidateDelaysNothing(t *testing.T) {
 	s.source.end = nil
 	s.source.n = math.MaxInt // endless stream
 	must.Do(t, s.Run(ctx))
-	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
-		t.Errorf("given up: %+v", v)
-	}
+	v = s.Status().Validation
+	must.True(t, v.Failed+v.Done <= 0 && !v.Running, "given up: %+v", v)
 
 	s = start(t, t.TempDir(), 100, 1)
-	if err := s.Validate(); err == nil {
-		t.Error("a run without a Validator takes a request")
-	}
+	must.Fails(t, s.Validate(), "a run without a Validator takes a request")
 	s.validating(0)
-	if err := s.Validate(); err != nil {
-		t.Error(err)
-	}
+	err := s.Validate()
+	must.True(t, err == nil, "%v", err)
 	if err := s.Run(t.Context()); err != nil || s.Status().Validation.Done != 1 || s.Status().Validation.Failed != 0 { // there are no classes yet
 		t.Errorf("asked for: %+v, %v", s.Status().Validation, err)
 	}
@@ -268,9 +244,7 @@ func TestValidateDelaysNothing(t *testing.T) {
 	s.validating(0)
 	s.Config.KeepServing = true
 	must.Do(t, s.Run(t.Context()))
-	if err := s.Validate(); err == nil {
-		t.Errorf("a run whose events have ended takes a request: %v", err)
-	}
+	must.Fails(t, s.Validate(), "a run whose events have ended takes a request", err)
 }
 
 // lateRefusals sets the time of refused records to an hour after all other records.
@@ -293,9 +267,8 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	s.Source = lateRefusals{s.source}
 	must.Do(t, s.Run(t.Context()))
 	s.store.Close()
-	if got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298); got != want {
-		t.Errorf("newest event at %d, want %d", got, want)
-	}
+	got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298)
+	must.True(t, got == want, "newest event at %d, want %d", got, want)
 }
 
 // TestCountersBeginAtTheStart checks that the counts of a new run start at 0, without the counts in its checkpoint. The
@@ -320,9 +293,8 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 		s.store.Close()
 		now := s.Status()
 		if life == 0 {
-			if before = now; now.Refused == 0 || now.Learner.Mislabeled == 0 || len(now.Warnings) != 1 || now.Warnings[0].Kind != "refused" {
-				t.Fatalf("%d refused, warnings %v", now.Refused, now.Warnings)
-			}
+			before = now
+			must.Require(t, now.Refused != 0 && now.Learner.Mislabeled != 0 && len(now.Warnings) == 1 && now.Warnings[0].Kind == "refused", "%d refused, warnings %v", now.Refused, now.Warnings)
 		} else if now.Refused != 0 || now.Learner.Mislabeled <= before.Learner.Mislabeled {
 			t.Errorf("%d refused, %d mislabeled events after %d", now.Refused, now.Learner.Mislabeled, before.Learner.Mislabeled)
 		}

@@ -48,9 +48,8 @@ func TestExplainFew(t *testing.T) {
 	all, _ := explain(columns + 1)
 	must.Require(t, len(all) >= columns/2, "%v", len(all))
 	for _, most := range []int{1, 2, 3, 99, 100, 101, 150, 1000} {
-		if few, _ := explain(most); !reflect.DeepEqual(few, all[:most]) {
-			t.Errorf("the first %d: %+v", most, few)
-		}
+		few, _ := explain(most)
+		must.True(t, reflect.DeepEqual(few, all[:most]), "the first %d: %+v", most, few)
 	}
 	// Take the minimum of a few calls. A garbage collection empties the pool of buffers, and the next call allocates
 	// new buffers.
@@ -62,9 +61,8 @@ func TestExplainFew(t *testing.T) {
 		}
 		return least
 	}
-	if none, some := least(0), least(100); some > none+2<<20 {
-		t.Errorf("%d bytes were allocated to explain an event that takes %d without", some, none)
-	}
+	none, some := least(0), least(100)
+	must.True(t, some <= none+2<<20, "%d bytes were allocated to explain an event that takes %d without", some, none)
 }
 
 // TestExplainNames checks that an explanation names features of the event, even if other features share their column.
@@ -125,9 +123,7 @@ func TestExplainNames(t *testing.T) {
 		// The name of a numeric field is part of its crosses in every event.
 		for range 3 {
 			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
-			if err != nil || !slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }) {
-				t.Errorf("%+v, %v", p.Explanation, err)
-			}
+			must.True(t, err == nil && slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }), "%+v, %v", p.Explanation, err)
 		}
 		// The list of unseen features is limited.
 		many := []byte(`{"words":["x"`)
@@ -151,9 +147,8 @@ func TestExplainMissing(t *testing.T) {
 		a, b := r.NormFloat64(), r.NormFloat64()
 		label := a+b+0.5*r.NormFloat64() > 0
 		event := fmt.Sprintf(`{"label":"%t","a":%g,"b":%g,"c":%g,"d":%g}`, label, a, b, a+0.3*r.NormFloat64(), b+0.3*r.NormFloat64())
-		if err := decoder.Decode(t.Context(), record.Record{Value: []byte(event)}, &e); err != nil || e.Refused != nil {
-			t.Fatal(err, e.Refused)
-		}
+		err := decoder.Decode(t.Context(), record.Record{Value: []byte(event)}, &e)
+		must.Require(t, err == nil && e.Refused == nil, "%v %v", err, e.Refused)
 		l.Learn(&e, nil)
 	}
 	m := served.New(l.Snapshot().Model(), how)
@@ -167,12 +162,9 @@ func TestExplainMissing(t *testing.T) {
 		for _, fraction := range p.MixtureWeights {
 			fractions += fraction
 		}
-		if math.Abs(sum-p.Score) > 1e-12 {
-			t.Errorf("%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
-		}
-		if missing := strings.Contains(event, "null"); missing != (math.Abs(fractions-1) < 1e-12) || missing && p.MixtureWeights[p.MissingPolicy] < 1/3. {
-			t.Errorf("%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
-		}
+		must.True(t, math.Abs(sum-p.Score) <= 1e-12, "%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
+		missing := strings.Contains(event, "null")
+		must.True(t, missing == (math.Abs(fractions-1) < 1e-12) && (!missing || p.MixtureWeights[p.MissingPolicy] >= 1/3.), "%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
 		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
 			t.Errorf("%s: mixture weights %v without an explanation, %v", event, p.MixtureWeights, err)
 		}

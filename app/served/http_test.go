@@ -39,9 +39,7 @@ func TestPackedAnswer(t *testing.T) {
 	defer server.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	for range 2 {
-		if _, err := served.Open(t.Context(), server.URL, served.Options{}); err == nil || !strings.Contains(err.Error(), `compressed ("gzip")`) {
-			t.Errorf("got %.200v", err)
-		}
+		must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL, served.Options{})), `compressed ("gzip")`)
 	}
 	must.Equal(t, sent, 2)
 }
@@ -119,15 +117,12 @@ func TestTokenStays(t *testing.T) {
 		} else {
 			one.Start()
 		}
-		if _, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()}); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		_, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()})
+		must.True(t, err == nil, "%s: %v", c.name, err)
 		must.Equal(t, strings.Join(got, ", "), c.want, c.name)
 		one.Close()
 	}
 	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))
 	defer loop.Close()
-	if _, err := served.Open(t.Context(), loop.URL, served.Options{Client: loop.Client()}); err == nil || !strings.Contains(err.Error(), "10 redirects") {
-		t.Errorf("an endless redirect: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), loop.URL, served.Options{Client: loop.Client()})), "10 redirects", "an endless redirect")
 }

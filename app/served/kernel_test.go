@@ -3,7 +3,6 @@ package served_test
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"blankout/app/served"
@@ -48,8 +47,6 @@ func TestKernelModel(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
 		}
 	}
-	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
-		t.Errorf("an explanation: %v", err)
-	}
+	must.ErrorContains(t, must.Err(read.Predict([]byte("0 1:1"), 3)), "a kernel model (rbf:0.5, 2 support vectors) cannot say", "an explanation")
 	must.Equal(t, must.Get(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)
 }

@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,12 +72,9 @@ func TestSourcesAgree(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
-	must.Do(t, err)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
-	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
-		t.Errorf("without the token: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL(), served.Options{})), "401", "without the token")
 	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
 	saved := must.Get(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
 	var file bytes.Buffer
@@ -94,9 +90,8 @@ func TestSourcesAgree(t *testing.T) {
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
 		must.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
-		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
-		}
+		got.Version = 0
+		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", name, got, err, want)
 		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {
 			t.Errorf("%s: a spoilt event: %v", name, err)
 		}
@@ -106,13 +101,9 @@ func TestSourcesAgree(t *testing.T) {
 	sum := 0.0
 	for i, c := range all.Explanation {
 		sum += c.Score
-		if i > 0 && math.Abs(c.Score) > math.Abs(all.Explanation[i-1].Score) {
-			t.Errorf("%+v is out of order", c)
-		}
+		must.True(t, i <= 0 || math.Abs(c.Score) <= math.Abs(all.Explanation[i-1].Score), "%+v is out of order", c)
 	}
-	if err != nil || len(all.Explanation) < 3 || math.Abs(sum-all.Scores[0]) > 1e-12 {
-		t.Errorf("explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
-	}
+	must.True(t, err == nil && len(all.Explanation) >= 3 && math.Abs(sum-all.Scores[0]) <= 1e-12, "explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
 	for i := range file.Len() {
 		if i%97 == 0 {
 			if _, err := served.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
@@ -133,9 +124,8 @@ func TestRegression(t *testing.T) {
 	} {
 		m := served.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
 		p := must.Get(m.Predict([]byte("0 1:1"), 3))(t)
-		if got, _ := json.Marshal(p); string(got) != want {
-			t.Errorf("%s: %s, want %s", loss, got, want)
-		}
+		got, _ := json.Marshal(p)
+		must.True(t, string(got) == want, "%s: %s, want %s", loss, got, want)
 	}
 }
 
@@ -146,8 +136,7 @@ func TestFollow(t *testing.T) {
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler))
-	must.Do(t, err)
+	server := must.Get(serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, readAs(recordConfig))}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup
@@ -165,9 +154,7 @@ func TestFollow(t *testing.T) {
 						version := uint64(0)
 						for {
 							m, err := f.Model()
-							if err != nil || m.Version < version {
-								t.Errorf("version %d after %d, %v", m.Version, version, err)
-							}
+							must.True(t, err == nil && m.Version >= version, "version %d after %d, %v", m.Version, version, err)
 							version = m.Version
 							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
 								t.Error(err)

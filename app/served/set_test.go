@@ -47,9 +47,7 @@ func shardModel(t *testing.T, number int, weight float64, events uint64, classes
 func TestSet(t *testing.T) {
 	a, b := shardModel(t, 0, 2, 300, "no", "yes"), shardModel(t, 1, 1, 100, "yes", "no")
 	m := served.NewSet([]*served.Model{a, b})
-	if m.Events != 400 || m.Version != 21 || len(m.Shards()) != 2 || m.ShardOf(nil) != -1 {
-		t.Errorf("%d events, version %d", m.Events, m.Version)
-	}
+	must.True(t, m.Events == 400 && m.Version == 21 && len(m.Shards()) == 2 && m.ShardOf(nil) == -1, "%d events, version %d", m.Events, m.Version)
 	sigmoid := func(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
 	for key, want := range map[string]float64{
 		"":   (300*2 - 100*1) / 400., // b is sure of "no"
@@ -68,15 +66,11 @@ func TestSet(t *testing.T) {
 			t.Errorf("key %q: probability %v, want %v: %+v", key, got, sigmoid(z), p)
 		}
 	}
-	if m.ShardOf([]byte("k1")) == m.ShardOf([]byte("k3")) {
-		t.Error("both keys are of one shard")
-	}
-	if _, err := m.Predict([]byte(`{"x1":`), 0); !served.IsRefused(err) {
-		t.Errorf("an invalid event: %v", err)
-	}
-	if p := must.Get(m.Predict([]byte(`{"other":1}`), 0))(t); !p.OnlyUnseen {
-		t.Errorf("an event that no shard knows: %+v", p)
-	}
+	must.True(t, m.ShardOf([]byte("k1")) != m.ShardOf([]byte("k3")), "both keys are of one shard")
+	_, err := m.Predict([]byte(`{"x1":`), 0)
+	must.True(t, served.IsRefused(err), "an invalid event: %v", err)
+	p := must.Get(m.Predict([]byte(`{"other":1}`), 0))(t)
+	must.True(t, p.OnlyUnseen, "an event that no shard knows: %+v", p)
 }
 
 // TestMixtureOfClasses checks a class that one shard has never seen, a shard that knows no column of the event, and a
@@ -97,14 +91,12 @@ func TestMixtureOfClasses(t *testing.T) {
 			t.Errorf("class %s: %v, want %v", class, got, math.Exp(log)/sum)
 		}
 	}
-	if own := mixture.At(1); math.Abs(own.Chance("a")-own.Chance("b")) > 1e-12 || own.Chance("c") > .01 {
-		t.Errorf("the own shard says %+v", own)
-	}
+	own := mixture.At(1)
+	must.True(t, math.Abs(own.Chance("a")-own.Chance("b")) <= 1e-12 && own.Chance("c") <= .01, "the own shard says %+v", own)
 	numbers := served.NewMixture([]served.Opinion{{Value: 1, Events: 3, Known: true}, {Value: 5, Events: 1, Known: true}}, 1)
 	for a, want := range map[float64]float64{0: 2, 1: 5, .5: 3.5} {
-		if x := numbers.At(a); x.Value != want {
-			t.Errorf("own weight %v: %v, want %v", a, x.Value, want)
-		}
+		x := numbers.At(a)
+		must.True(t, x.Value == want, "own weight %v: %v, want %v", a, x.Value, want)
 	}
 }
 
@@ -132,28 +124,22 @@ func TestDirectoryOfShards(t *testing.T) {
 		t.Helper()
 		store := must.Get(checkpoint.Open(filepath.Join(dir, name), 2))(t)
 		defer store.Close()
-		kind, blocks, err := m.Blocks()
-		must.Do(t, err)
+		kind, blocks := must.Get2(m.Blocks())(t)
 		must.Get(store.Save(kind, blocks))(t)
 	}
 	save(shardModel(t, 1, 1, 100, "yes", "no"), "shard-1")
 	source := must.Get(served.NewSource(dir, served.Options{}))(t)
 	first := must.Get(source.Look(t.Context()))(t)
-	if shards := first.Shards(); len(shards) != 2 || shards[0] != nil || shards[1] == nil {
-		t.Fatalf("shards %v", shards)
-	}
+	shards := first.Shards()
+	must.Require(t, len(shards) == 2 && shards[0] == nil && shards[1] != nil, "shards %v", shards)
 	save(shardModel(t, 0, 2, 300, "no", "yes"), "shard-0")
 	m := must.Get(served.ReadFile(dir))(t)
-	if p := must.Get(m.Predict([]byte(`{"x1":1}`), 0))(t); p.Shards != 2 || p.Class != "yes" {
-		t.Errorf("%+v", p)
-	}
+	p := must.Get(m.Predict([]byte(`{"x1":1}`), 0))(t)
+	must.True(t, p.Shards == 2 && p.Class == "yes", "%+v", p)
 	save(shardModel(t, 1, 2, 300, "no", "yes"), "shard-0")
-	if _, err := served.ReadFile(dir); err == nil {
-		t.Error("a shard in the directory of another is read")
-	}
-	if _, err := served.ReadFile(filepath.Join(dir, "none")); err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("no directory: %v", err)
-	}
+	must.Fails(t, must.Err(served.ReadFile(dir)), "a shard in the directory of another is read")
+	_, err := served.ReadFile(filepath.Join(dir, "none"))
+	must.True(t, err != nil && !errors.Is(err, context.Canceled), "no directory: %v", err)
 }
 
 // TestHistogram checks that a Limit is exceeded as often as it should, also by numbers of another size, and that a
@@ -162,9 +148,7 @@ func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []float64{1e-6, 1, 1e6} {
 		var h served.Histogram
-		if !math.IsInf(h.Limit(.9), 1) {
-			t.Error("a limit without numbers")
-		}
+		must.True(t, math.IsInf(h.Limit(.9), 1), "a limit without numbers")
 		within := 0
 		const n = 20_000
 		for range n {
@@ -174,14 +158,12 @@ func TestHistogram(t *testing.T) {
 			}
 			h.Add(x, .999)
 		}
-		if got := float64(within) / n; math.Abs(got-.9) > .015 {
-			t.Errorf("size %v: %v of the numbers are within", size, got)
-		}
+		got := float64(within) / n
+		must.True(t, math.Abs(got-.9) <= .015, "size %v: %v of the numbers are within", size, got)
 		var again, both served.Histogram
 		must.Do(t, json.Unmarshal(must.Get(json.Marshal(&h))(t), &again))
-		if a, b := h.Limit(.9), again.Limit(.9); math.Abs(a-b) > 1e-9*a {
-			t.Errorf("limit %v comes back as %v", a, b)
-		}
+		a, b := h.Limit(.9), again.Limit(.9)
+		must.True(t, math.Abs(a-b) <= 1e-9*a, "limit %v comes back as %v", a, b)
 		both.Merge(nil)
 		both.Merge(&again)
 		must.True(t, reflect.DeepEqual(both, again), "merging with an empty one changes a histogram")

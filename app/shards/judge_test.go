@@ -80,9 +80,7 @@ func TestJudge(t *testing.T) {
 	for i := range 4 {
 		regression, delay := i%2 == 1, int64(i/2*300)
 		apart, alike := judged(t, 1, -1, regression, delay).Info(), judged(t, 1, 1, regression, delay).Info()
-		if apart.OwnWeight < .9 || alike.OwnWeight > .8 {
-			t.Errorf("regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
-		}
+		must.True(t, apart.OwnWeight >= .9 && alike.OwnWeight <= .8, "regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
 			if a.Number < 500 || a.Number > 720 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
@@ -106,9 +104,8 @@ func TestJudgeContinues(t *testing.T) {
 	if again.OwnWeight != was.OwnWeight || !reflect.DeepEqual(again.Losses, was.Losses) || !reflect.DeepEqual(again.Answered, was.Answered) || math.Abs(again.Own.Limit(.9)-was.Own.Limit(.9)) > 1e-9 {
 		t.Errorf("%+v, was %+v", again, was)
 	}
-	if first := NewJudge(shard, &served.ShardInfo{}).Info(); first.OwnWeight != .5 || first.Answered.Weight != 0 {
-		t.Errorf("%+v", first)
-	}
+	first := NewJudge(shard, &served.ShardInfo{}).Info()
+	must.True(t, first.OwnWeight == .5 && first.Answered.Weight == 0, "%+v", first)
 }
 
 // TestJudgeMeasuresFewer checks that fewer events are measured after the first ones, and more again after a drift alarm.

@@ -27,9 +27,7 @@ func TestCount(t *testing.T) {
 	} {
 		c := Config{Name: "g", Shards: x.shards}
 		n, err := c.Count(x.partitions, x.there)
-		if n != x.want || (err != nil) != (x.refused != "") || err != nil && !strings.Contains(err.Error(), x.refused) {
-			t.Errorf("%+v: %d shards, %v", x, n, err)
-		}
+		must.True(t, n == x.want && (err != nil) == (x.refused != "") && (err == nil || strings.Contains(err.Error(), x.refused)), "%+v: %d shards, %v", x, n, err)
 	}
 }
 
@@ -93,9 +91,8 @@ func TestMembers(t *testing.T) {
 		done := make(chan struct{})
 		running.Go(func() {
 			defer close(done)
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %s: %v", name, err)
-			}
+			err := m.Run(ctx)
+			must.True(t, err == nil, "member %s: %v", name, err)
 		})
 		return m, func() { cancel(); <-done }
 	}
@@ -118,9 +115,8 @@ func TestMembers(t *testing.T) {
 		t.Errorf("member a has %d shards in %+v", len(own), g)
 	}
 	var other *stream.ShardsError
-	if err := member("c", 2).Run(t.Context()); !errors.As(err, &other) || other.Theirs != 3 || other.Own != 2 {
-		t.Errorf("another number of shards: %v", err)
-	}
+	err := member("c", 2).Run(t.Context())
+	must.True(t, errors.As(err, &other) && other.Theirs == 3 && other.Own == 2, "another number of shards: %v", err)
 	stopA()
 	has(map[string]int{"a": 0, "b": 3})
 	stopB()
@@ -128,8 +124,7 @@ func TestMembers(t *testing.T) {
 	must.Do(t, o.bad)
 	broken := member("d", 3)
 	broken.Learn = func(context.Context, *Shard) error { return errors.New("the disk is full") }
-	if err := broken.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "shard-") || !strings.Contains(err.Error(), "the disk is full") {
-		t.Errorf("a shard that fails: %v", err)
-	}
+	err = broken.Run(t.Context())
+	must.True(t, err != nil && strings.Contains(err.Error(), "shard-") && strings.Contains(err.Error(), "the disk is full"), "a shard that fails: %v", err)
 	running.Wait()
 }

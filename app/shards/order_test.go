@@ -126,9 +126,7 @@ func TestOrderWaits(t *testing.T) {
 	must.EqualSlices(t, take(t, o, 5), []logged{two[0], one[0], one[1], two[1], one[2]}, "records")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := o.Next(ctx, &event.Batch{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after the last record: %v", err)
-	}
+	must.ErrorIs(t, o.Next(ctx, &event.Batch{}), context.DeadlineExceeded, "after the last record")
 }
 
 // TestOrderWaitsForBrokers checks that a partition holds up the others for longer than Idle while its log has records

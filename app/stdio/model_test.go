@@ -31,9 +31,8 @@ func TestModelIgnoresLabels(t *testing.T) {
 		c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
 		want := c.must(opLines, 0, 8, 1, `{"a":1,"b":2}`+"\n")
 		for _, label := range []string{`"never seen"`, `""`, `null`} {
-			if got := c.must(opLines, 0, 8, 1, `{"a":1,"b":2,"label":`+label+"}\n"); string(got) != string(want) {
-				t.Errorf("%v: the label %s changes the prediction", settings, label)
-			}
+			got := c.must(opLines, 0, 8, 1, `{"a":1,"b":2,"label":`+label+"}\n")
+			must.True(t, string(got) == string(want), "%v: the label %s changes the prediction", settings, label)
 		}
 	}
 }
@@ -52,17 +51,12 @@ func TestManyPredictionsPublish(t *testing.T) {
 	c.must(opClasses, 0, 7, 0, s.classes)
 	c.must(opRows, flagLearn|flagLabels, 7, len(s.rows), s.labels, uint64(0), s.flat())
 	c.must(opRows, 0, 7, publishFor-1, uint64(0), s.flat()[:3*(publishFor-1)])
-	if server.learners[7].model != nil {
-		t.Errorf("%d predictions publish a model", publishFor-1)
-	}
+	must.True(t, server.learners[7].model == nil, "%d predictions publish a model", publishFor-1)
 	c.must(opRows, 0, 7, publishFor, uint64(0), s.flat())
-	if server.learners[7].model == nil {
-		t.Errorf("%d predictions do not publish a model", publishFor)
-	}
+	must.True(t, server.learners[7].model != nil, "%d predictions do not publish a model", publishFor)
 	write.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	err := <-ended
+	must.True(t, err == nil, "%v", err)
 }
 
 // TestShards checks that the shards of a group answer as the program does, with the shard of a key, that they come back
@@ -118,12 +112,10 @@ func TestShards(t *testing.T) {
 		_, _, said := c.ask(opExport, 0, 8, 0, map[string]string{"format": format})
 		must.True(t, strings.Contains(string(said), `"unsupported"`) && strings.Contains(string(said), "shard=0"), "%s", said)
 	}
-	if status, _, said := c.ask(opLines, 0, 8, 1, "{}\n"); status != 2 {
-		t.Errorf("numbers of a set: %d %s", status, said)
-	}
+	status, _, said := c.ask(opLines, 0, 8, 1, "{}\n")
+	must.True(t, status == 2, "numbers of a set: %d %s", status, said)
 	for _, size := range []int{len(shardsMark), len(shardsMark) + 3, file.Len() - 1} {
-		if status, _, said := c.ask(opModel, 0, 9, 0, file.String()[:size]); status != 2 || !strings.Contains(string(said), `"damaged"`) {
-			t.Errorf("%d bytes: %d %s", size, status, said)
-		}
+		status, _, said := c.ask(opModel, 0, 9, 0, file.String()[:size])
+		must.True(t, status == 2 && strings.Contains(string(said), `"damaged"`), "%d bytes: %d %s", size, status, said)
 	}
 }

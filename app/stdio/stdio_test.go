@@ -17,6 +17,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // client sends requests to a Server as another program does.
@@ -38,9 +39,8 @@ func start(t testing.TB) *client {
 	}()
 	t.Cleanup(func() {
 		write.Close()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		err := <-ended
+		must.True(t, err == nil, "%v", err)
 	})
 	return &client{t: t, in: write, out: read}
 }
@@ -180,16 +180,14 @@ func TestFormsAreOne(t *testing.T) {
 	for i := range n {
 		got = append(got, c.must(opRows, learn|flagLabels, 3, 1, s.labels[i:i+1], uint64(0), s.rows[i])...)
 	}
-	if wide := got[len(got)-16*(n-10):]; !bytes.Equal(wide, want[len(want)-len(wide):]) {
-		t.Error("rows one by one are answered differently from rows at once")
-	}
+	wide := got[len(got)-16*(n-10):]
+	must.True(t, bytes.Equal(wide, want[len(want)-len(wide):]), "rows one by one are answered differently from rows at once")
 	half := n / 2
 	c.must(opRows, learn|flagLabels, 4, half, s.labels[:half], uint64(0), slices.Concat(s.rows[:half]...))
 	saved := c.must(opSave, 0, 4, 0)
 	for range 8 {
-		if again := c.must(opSave, 0, 4, 0); !bytes.Equal(again, saved) {
-			t.Fatal("saved twice it is not the same")
-		}
+		again := c.must(opSave, 0, 4, 0)
+		must.Require(t, bytes.Equal(again, saved), "saved twice it is not the same")
 	}
 	c.must(opClose, 0, 4, 0)
 	c.must(opLoad, 0, 4, 0, uint64(2), "[]", saved)
@@ -198,13 +196,11 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 4, n-half, s.labels[half:], uint64(0), slices.Concat(s.rows[half:]...))
 	model := c.must(opExport, 0, 0, 0, map[string]string{"format": "model"})
 	for l := range uint16(5) {
-		if other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"}); !bytes.Equal(other, model) {
-			t.Errorf("learner %d has another model", l)
-		}
+		other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"})
+		must.True(t, bytes.Equal(other, model), "learner %d has another model", l)
 		var i Inspection
-		if err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i); err != nil || i.Events != uint64(n) || !slices.Equal(i.Fields, s.names) || len(i.Classes) != 2 {
-			t.Errorf("learner %d: %+v, %v", l, i, err)
-		}
+		err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i)
+		must.True(t, err == nil && i.Events == uint64(n) && slices.Equal(i.Fields, s.names) && len(i.Classes) == 2, "learner %d: %+v, %v", l, i, err)
 	}
 }
 
@@ -221,29 +217,21 @@ func TestPredict(t *testing.T) {
 	live := c.must(opRows, 0, 7, n, uint64(0), s.flat())
 	c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
 	path := filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
-	model, err := served.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := must.Get(served.ReadFile(path))(t)
 	for l := uint16(8); l < 10; l++ {
 		c.must(opShape, 0, l, 0, s.names)
 		status, width, got := c.ask(opRows, 0, l, n, uint64(0), s.flat())
-		if status != 0 || width != 2 {
-			t.Fatalf("status %d, %d numbers: %s", status, width, got)
-		}
+		must.Require(t, status == 0 && width == 2, "status %d, %d numbers: %s", status, width, got)
 		near(t, got, live)
 		near(t, c.must(opRows, flagChoice, l, n, uint64(0), s.flat()), c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()))
 	}
 	for i, choice := 0, c.must(opRows, flagChoice, 7, n, uint64(0), s.flat()); i < n; i++ {
 		a, b := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i:])), math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8:]))
-		if got := math.Float64frombits(binary.LittleEndian.Uint64(choice[8*i:])); got == 1 != (b > a) {
-			t.Fatalf("event %d: class %v of the probabilities %v and %v", i, got, a, b)
-		}
+		got := math.Float64frombits(binary.LittleEndian.Uint64(choice[8*i:]))
+		must.Require(t, got == 1 == (b > a), "event %d: class %v of the probabilities %v and %v", i, got, a, b)
 	}
 	var told struct {
 		First   int
@@ -255,24 +243,17 @@ func TestPredict(t *testing.T) {
 	yes := slices.Index(told.Classes, "yes")
 	for i, line := range strings.Split(strings.TrimSpace(string(answers)), "\n") {
 		var a served.Prediction
-		if err := json.Unmarshal([]byte(line), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &a))
 		p, err := model.Predict([]byte(strings.Split(s.lines(false), "\n")[i]), 2)
-		if err != nil || math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) > 1e-9 || len(a.Explanation) != 2 {
-			t.Fatalf("event %d: %+v, in the program %+v, %v", i, a, p, err)
-		}
-		if got := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8*yes:])); math.Abs(got-a.Probabilities["yes"]) > 1e-9 {
-			t.Fatalf("event %d: %v as a number, %v as an answer", i, got, a.Probabilities["yes"])
-		}
+		must.Require(t, err == nil && math.Abs(p.Probabilities["yes"]-a.Probabilities["yes"]) <= 1e-9 && len(a.Explanation) == 2, "event %d: %+v, in the program %+v, %v", i, a, p, err)
+		got := math.Float64frombits(binary.LittleEndian.Uint64(live[16*i+8*yes:]))
+		must.Require(t, math.Abs(got-a.Probabilities["yes"]) <= 1e-9, "event %d: %v as a number, %v as an answer", i, got, a.Probabilities["yes"])
 	}
 }
 
 func near(t *testing.T, got, want []byte) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%d bytes, want %d", len(got), len(want))
-	}
+	must.Require(t, len(got) == len(want), "%d bytes, want %d", len(got), len(want))
 	for i := 0; i < len(got); i += 8 {
 		x, y := math.Float64frombits(binary.LittleEndian.Uint64(got[i:])), math.Float64frombits(binary.LittleEndian.Uint64(want[i:]))
 		if !(math.Abs(x-y) <= 1e-9) {
@@ -294,9 +275,8 @@ func TestRegression(t *testing.T) {
 	}
 	c.must(opRows, flagLearn|flagLabels|flagWeights, 0, len(x), y, slices.Repeat([]float64{1}, len(x)), uint64(0), x)
 	_, width, p := c.ask(opRows, 0, 0, 1, uint64(0), []float64{1})
-	if value := math.Float64frombits(binary.LittleEndian.Uint64(p)); width != 3 || math.Abs(value-23) > 0.5 {
-		t.Errorf("%d numbers, %v", width, value)
-	}
+	value := math.Float64frombits(binary.LittleEndian.Uint64(p))
+	must.True(t, width == 3 && math.Abs(value-23) <= 0.5, "%d numbers, %v", width, value)
 }
 
 // TestSparse learns sparse rows in which one column determines the class, and checks the predicted probabilities.
@@ -313,9 +293,8 @@ func TestSparse(t *testing.T) {
 	}
 	c.must(opSparse, flagLearn|flagLabels, 0, 500, labels, begins, columns, values)
 	p := c.must(opSparse, 0, 0, 2, []int64{0, 1, 2}, []int64{10, 11}, []float64{1, 1})
-	if a, b := math.Float64frombits(binary.LittleEndian.Uint64(p[8:])), math.Float64frombits(binary.LittleEndian.Uint64(p[24:])); !(a < 0.2 && b > 0.8) {
-		t.Errorf("probabilities %v and %v", a, b)
-	}
+	a, b := math.Float64frombits(binary.LittleEndian.Uint64(p[8:])), math.Float64frombits(binary.LittleEndian.Uint64(p[24:]))
+	must.True(t, a < 0.2 && b > 0.8, "probabilities %v and %v", a, b)
 }
 
 // TestErrors checks that an error names its event, and that the next request succeeds.
@@ -353,22 +332,17 @@ func TestErrors(t *testing.T) {
 		{'?', 0, 0, 0, nil, 2, "unknown operation"},
 	} {
 		status, _, text := c.ask(q.op, q.flags, q.learner, q.events, q.parts...)
-		if status != q.status || !strings.Contains(string(text), q.want) {
-			t.Errorf("%c: status %d, %s, want %d and %q", q.op, status, text, q.status, q.want)
-		}
+		must.True(t, status == q.status && strings.Contains(string(text), q.want), "%c: status %d, %s, want %d and %q", q.op, status, text, q.status, q.want)
 	}
 	c.must(opModel, 0, 2, 0, c.must(opExport, 0, 0, 0, map[string]string{"format": "model"}))
-	if status, _, text := c.ask(opLines, 0, 2, 1, `{"other":1}`); status != 1 || !strings.Contains(string(text), "other") {
-		t.Errorf("unseen: status %d, %s", status, text)
-	}
+	status, _, text := c.ask(opLines, 0, 2, 1, `{"other":1}`)
+	must.True(t, status == 1 && strings.Contains(string(text), "other"), "unseen: status %d, %s", status, text)
 	c.must(opLines, flagUnseen, 2, 1, `{"other":1}`)
-	if status, _, text := c.ask(opLines, flagLearn, 2, 1, `{"x":1,"label":"a"}`); status != 2 || !strings.Contains(string(text), "does not learn") {
-		t.Errorf("learning by a model: status %d, %s", status, text)
-	}
+	status, _, text = c.ask(opLines, flagLearn, 2, 1, `{"x":1,"label":"a"}`)
+	must.True(t, status == 2 && strings.Contains(string(text), "does not learn"), "learning by a model: status %d, %s", status, text)
 	var i Inspection
-	if err := json.Unmarshal(c.must(opInspect, 0, 0, 0), &i); err != nil || i.Events != 3 {
-		t.Errorf("%d events (%v), want the two and the one before one that was refused", i.Events, err)
-	}
+	err := json.Unmarshal(c.must(opInspect, 0, 0, 0), &i)
+	must.True(t, err == nil && i.Events == 3, "%d events (%v), want the two and the one before one that was refused", i.Events, err)
 }
 
 // TestOneEventAtATime checks that a request of one event costs one write and allocates nothing, whatever it asks for.
@@ -384,17 +358,9 @@ func TestOneEventAtATime(t *testing.T) {
 		binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
 		frames.Write(head)
 		frames.Write(body)
-		q, err := s.read(&frames)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := s.do(context.Background(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.write(&writes, q.number, a, nil); err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(s.read(&frames))(t)
+		a := must.Get(s.do(context.Background(), q))(t)
+		must.Do(t, s.write(&writes, q.number, a, nil))
 	}
 	ask(opNew, 0, 0, []byte("[]"))
 	ask(opShape, 0, 0, []byte(`["a","b","c"]`))

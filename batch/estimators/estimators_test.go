@@ -57,9 +57,7 @@ func TestSupportsSplines(t *testing.T) {
 			}
 		}
 	}
-	if refused < 20 {
-		t.Errorf("%d combinations are refused", refused)
-	}
+	must.True(t, refused >= 20, "%d combinations are refused", refused)
 }
 
 // TestBounds checks that every loss accepts the name of its default bound. A loss must reject the name of any bound
@@ -91,7 +89,5 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	fit, err := train("logistic", "mcf")
-	if err != nil || fit.Model.Loss != "logistic:mcf" {
-		t.Errorf("%v, %v", fit, err)
-	}
+	must.True(t, err == nil && fit.Model.Loss == "logistic:mcf", "%v, %v", fit, err)
 }

@@ -51,9 +51,8 @@ func TestValue(t *testing.T) {
 			want += worst
 		}
 		grad := make([]float64, 7)
-		if got := o.ValueGrad(w, grad); math.Abs(got-want) > 1e-12*want {
-			t.Errorf("K=%d: J = %v, by trying all deletions %v", k, got, want)
-		}
+		got := o.ValueGrad(w, grad)
+		must.True(t, math.Abs(got-want) <= 1e-12*want, "K=%d: J = %v, by trying all deletions %v", k, got, want)
 	}
 	checkKinkFree(t, d, y)
 }
@@ -88,9 +87,7 @@ func TestLargeK(t *testing.T) {
 		for i := range min(k, len(gains)) {
 			want += gains[len(gains)-1-i]
 		}
-		if math.Abs(loss-want) > 1e-12*(1+math.Abs(want)) || len(deleted) != min(k, len(gains)) || !slices.IsSorted(deleted) {
-			t.Errorf("K=%d: loss %v, want %v; %d deleted", k, loss, want, len(deleted))
-		}
+		must.True(t, math.Abs(loss-want) <= 1e-12*(1+math.Abs(want)) && len(deleted) == min(k, len(gains)) && slices.IsSorted(deleted), "K=%d: loss %v, want %v; %d deleted", k, loss, want, len(deleted))
 	}
 }
 
@@ -113,16 +110,13 @@ func TestReachesTheOptimum(t *testing.T) {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept
 					svm := must.Get(p.Solve(context.Background()))(t)
-					if math.Abs(svm.Primal-r.Objective) > 2e-6*svm.Primal {
-						t.Errorf("%s: J %v, SMO %v", what, r.Objective, svm.Primal)
-					}
+					must.True(t, math.Abs(svm.Primal-r.Objective) <= 2e-6*svm.Primal, "%s: J %v, SMO %v", what, r.Objective, svm.Primal)
 				}
 				// Subgradient descent from the solution finds no value below the bound.
 				w, grad := slices.Clone(r.W), make([]float64, len(r.W))
 				for step := range 300 {
-					if j := o.ValueGrad(w, grad); j < r.Objective-r.Gap*(1+1e-9)-1e-12 {
-						t.Fatalf("%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
-					}
+					j := o.ValueGrad(w, grad)
+					must.Require(t, j >= r.Objective-r.Gap*(1+1e-9)-1e-12, "%s: a point at %v, below the bound %v - %v", what, j, r.Objective, r.Gap)
 					for i, g := range grad {
 						w[i] -= 1e-3 / (math.Sqrt(batch.Dot(grad, grad)) * float64(step+1)) * g
 					}
@@ -135,18 +129,12 @@ func TestReachesTheOptimum(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	x, y := problems.Gaussian(43, 20, 3, false)
 	d := denseData(t, x, y)
-	if _, err := New(fdropProblem(d, y, 1, batch.FreeIntercept), -1); err == nil {
-		t.Error("K = -1 passed")
-	}
+	must.Fails(t, must.Err(New(fdropProblem(d, y, 1, batch.FreeIntercept), -1)), "K = -1 passed")
 	p := fdropProblem(d, y, 1, batch.FreeIntercept)
 	p.Penalty = batch.Ridge(3, 0, batch.FreeIntercept)
-	if _, err := New(p, 1); err == nil {
-		t.Error("no penalty passed")
-	}
+	must.Fails(t, must.Err(New(p, 1)), "no penalty passed")
 	p = fdropProblem(d, y, 0, batch.FreeIntercept)
-	if _, err := New(p, 1); err == nil {
-		t.Error("no cost passed")
-	}
+	must.Fails(t, must.Err(New(p, 1)), "no cost passed")
 	for i := range x {
 		x[i][0] *= 1e8
 	}
@@ -154,13 +142,9 @@ func TestBadInput(t *testing.T) {
 		o := must.Get(New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1))(t)
 		r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 		for _, w := range append(r.W, r.Objective, r.Gap) {
-			if w-w != 0 {
-				t.Errorf("%s: %+v", name, r)
-			}
+			must.True(t, w-w == 0, "%s: %+v", name, r)
 		}
-		if name == "one class" && r.Objective > 1e-12 {
-			t.Errorf("one class: %+v", r)
-		}
+		must.True(t, name != "one class" || r.Objective <= 1e-12, "one class: %+v", r)
 	}
 }
 
@@ -191,9 +175,7 @@ func TestObjectiveIsTheHinges(t *testing.T) {
 				w[i] = r.NormFloat64()
 			}
 			got, want := o.ValueGrad(w, make([]float64, 5)), of.ValueGrad(w, make([]float64, 5))
-			if math.Abs(got-want) > 1e-12*want {
-				t.Errorf("l2 %v: J = %v, of the hinge %v", l2, got, want)
-			}
+			must.True(t, math.Abs(got-want) <= 1e-12*want, "l2 %v: J = %v, of the hinge %v", l2, got, want)
 		}
 	}
 }

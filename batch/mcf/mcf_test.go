@@ -21,9 +21,7 @@ func TestGolden(t *testing.T) {
 			d := denseData(t, g.X, g.Y)
 			o, err := New(batch.Problem{Data: d, Y: g.Y, Noise: c.Noise(t), Kappa: 1, Intercept: batch.FreeIntercept,
 				Penalty: batch.Ridge(d.Columns(), c.Params.Lam, batch.FreeIntercept)}, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
 				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13}))(t)
 				want := append(append([]float64(nil), c.Weights...), c.Intercept)
@@ -48,9 +46,7 @@ func TestDerivatives(t *testing.T) {
 			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				w := make([]float64, o.Dim())
 				for i := range w {
 					w[i] = 0.5 * r.NormFloat64()
@@ -99,18 +95,12 @@ func TestBadInput(t *testing.T) {
 	for name, noise := range map[string]loss.Noise{"groups": loss.GroupDropout{Groups: 0.1}, "poisson of negatives": loss.Poisson{}} {
 		q := p
 		q.Noise = noise
-		if _, err := New(q, Logistic); err == nil {
-			t.Errorf("%s passed", name)
-		}
+		must.Fails(t, must.Err(New(q, Logistic)), name, "passed")
 	}
-	if _, err := New(p, "mcf"); err == nil {
-		t.Error("an unknown loss passed")
-	}
+	must.Fails(t, must.Err(New(p, "mcf")), "an unknown loss passed")
 	q := p
 	q.Weight = make([]float64, len(y))
-	if _, err := New(q, Logistic); err == nil {
-		t.Error("no weight at all passed")
-	}
+	must.Fails(t, must.Err(New(q, Logistic)), "no weight at all passed")
 	// Huge features with one class must give an error or finite numbers.
 	for i := range x {
 		x[i][0] *= 1e8
@@ -125,13 +115,10 @@ func TestBadInput(t *testing.T) {
 				continue
 			}
 			for _, w := range append(r.W, r.Objective) {
-				if w-w != 0 {
-					t.Fatalf("%s %s: %v", name, kind, r)
-				}
+				must.Require(t, w-w == 0, "%s %s: %v", name, kind, r)
 			}
-			if first := o.ValueGrad(make([]float64, o.Dim()), nil); r.Objective > first {
-				t.Errorf("%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
-			}
+			first := o.ValueGrad(make([]float64, o.Dim()), nil)
+			must.True(t, r.Objective <= first, "%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
 		}
 	}
 }
@@ -153,20 +140,16 @@ func TestGap(t *testing.T) {
 			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
 				t.Errorf("%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
 			}
-			if math.Abs(w[3]-want[3]) > 1e-4 {
-				t.Errorf("%s: the intercept goes to %v, want %v", kind, w[3], want[3])
-			}
+			must.True(t, math.Abs(w[3]-want[3]) <= 1e-4, "%s: the intercept goes to %v, want %v", kind, w[3], want[3])
 			w[0] += off
 			gap := o.Gap(w)
-			if missing := o.ValueGrad(w, nil) - best.Objective; !(gap >= missing-1e-12) {
-				t.Errorf("%s: a gap of %v where %v is missing", kind, gap, missing)
-			}
+			missing := o.ValueGrad(w, nil) - best.Objective
+			must.True(t, gap >= missing-1e-12, "%s: a gap of %v where %v is missing", kind, gap, missing)
 		}
 		p.Y = slices.Repeat([]float64{1}, len(y))
 		o = must.Get(New(p, kind))(t)
-		if gap := o.Gap(make([]float64, o.Dim())); !math.IsInf(gap, 1) {
-			t.Errorf("%s: a gap of %v with one class", kind, gap)
-		}
+		gap := o.Gap(make([]float64, o.Dim()))
+		must.True(t, math.IsInf(gap, 1), "%s: a gap of %v with one class", kind, gap)
 	}
 }
 
@@ -187,17 +170,12 @@ func TestLaplaceStaysInside(t *testing.T) {
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, b := range []float64{1e-3, 1, 4} {
 			o := must.Get(New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind))(t)
-			if v := o.ValueGrad([]float64{1.01 / b, 0, 0}, nil); !math.IsInf(v, 1) {
-				t.Errorf("%s, b %g: %g beyond the bound", kind, b, v)
-			}
+			v := o.ValueGrad([]float64{1.01 / b, 0, 0}, nil)
+			must.True(t, math.IsInf(v, 1), "%s, b %g: %g beyond the bound", kind, b, v)
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
 				r, err := batch.Solve(t.Context(), o, batch.Options{Solver: solver, Tol: 1e-9})
-				if err != nil {
-					t.Fatalf("%s, b %g, %s: %v", kind, b, solver, err)
-				}
-				if !r.Converged || !(math.Abs(r.W[0]) < 1/b) || !(r.W[0] > 0) {
-					t.Errorf("%s, b %g, %s: weights %v, converged %t", kind, b, solver, r.W, r.Converged)
-				}
+				must.Require(t, err == nil, "%s, b %g, %s: %v", kind, b, solver, err)
+				must.True(t, r.Converged && math.Abs(r.W[0]) < 1/b && r.W[0] > 0, "%s, b %g, %s: weights %v, converged %t", kind, b, solver, r.W, r.Converged)
 			}
 		}
 	}

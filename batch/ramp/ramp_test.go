@@ -25,27 +25,21 @@ func TestRamp(t *testing.T) {
 		solve := func(x [][]float64, y []float64, s float64) (*Objective, *batch.Result) {
 			o := must.Get(New(rampProblem(denseData(t, x, y), y, noise), s))(t)
 			r := must.Get(batch.Solve(ctx, o, opt))(t)
-			if got := o.ValueGrad(r.W, nil); got != r.Objective || !r.Converged {
-				t.Errorf("J %v, stated %v; converged %v", got, r.Objective, r.Converged)
-			}
+			got := o.ValueGrad(r.W, nil)
+			must.True(t, got == r.Objective && r.Converged, "J %v, stated %v; converged %v", got, r.Objective, r.Converged)
 			return o, r
 		}
 		// If the cut is far away, the solution equals the support vector machine.
 		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))(t)
 		svm := must.Get(batch.Solve(ctx, plain, opt))(t)
 		_, far := solve(x, y, -1e6)
-		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
-			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
-		}
+		must.True(t, math.Abs(far.Objective-svm.Objective) <= 1e-9*svm.Objective, "%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
 		// The ramp is the hinge with a cut, so J is below the hinge objective at the same weights.
 		o, r := solve(x, y, -0.2)
-		if hinge := plain.ValueGrad(r.W, nil); r.Objective >= hinge || r.Objective >= svm.Objective {
-			t.Errorf("%v: J %v, with the hinge %v, started from %v", noise, r.Objective, hinge, svm.Objective)
-		}
+		hinge := plain.ValueGrad(r.W, nil)
+		must.True(t, r.Objective < hinge && r.Objective < svm.Objective, "%v: J %v, with the hinge %v, started from %v", noise, r.Objective, hinge, svm.Objective)
 		_, count := o.split(r.W)
-		if count == 0 {
-			t.Errorf("%v: nothing lies beyond the cut", noise)
-		}
+		must.True(t, count != 0, "%v: nothing lies beyond the cut", noise)
 		off := append([]float64(nil), svm.W...) // the solution itself is at kinks
 		for i := range off {
 			off[i] *= 0.93
@@ -54,9 +48,8 @@ func TestRamp(t *testing.T) {
 		// The solution must be a fixed point: a search that the caller starts there must return it.
 		again := opt
 		again.Start = r.W
-		if next, err := batch.Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {
-			t.Errorf("%v: %v from its own answer %v (%v)", noise, next.Objective, r.Objective, err)
-		}
+		next, err := batch.Solve(ctx, o, again)
+		must.True(t, err == nil && math.Abs(next.Objective-r.Objective) <= 1e-9*r.Objective, "%v: %v from its own answer %v (%v)", noise, next.Objective, r.Objective, err)
 	}
 	// A far outlier changes the hinge's solution but not the ramp's.
 	o := must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))(t)
@@ -67,17 +60,12 @@ func TestRamp(t *testing.T) {
 	o = must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))(t)
 	opt.Start = before.W
 	after := must.Get(batch.Solve(ctx, o, opt))(t)
-	if off := problems.Relative(after.W, before.W); off > 0.05 {
-		t.Errorf("an outlier moves the weights by %v", off)
-	}
-	if _, err := New(rampProblem(denseData(t, x, y), y, nil), 1); err == nil {
-		t.Error("a cut at the margin passed")
-	}
+	off := problems.Relative(after.W, before.W)
+	must.True(t, off <= 0.05, "an outlier moves the weights by %v", off)
+	must.Fails(t, must.Err(New(rampProblem(denseData(t, x, y), y, nil), 1)), "a cut at the margin passed")
 	p := rampProblem(denseData(t, x, y), y, nil)
 	p.Loss = loss.LogisticChen{}
-	if _, err := New(p, 0); err == nil {
-		t.Error("the logistic loss passed")
-	}
+	must.Fails(t, must.Err(New(p, 0)), "the logistic loss passed")
 }
 
 // denseData returns the Data of a matrix, see problems.Dense.

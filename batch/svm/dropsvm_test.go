@@ -20,9 +20,7 @@ import (
 
 func TestDropSVMGolden(t *testing.T) {
 	files, err := filepath.Glob("../testdata/golden/*.json")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%d files of golden vectors, %v", len(files), err)
-	}
+	must.Require(t, err == nil && len(files) == 3, "%d files of golden vectors, %v", len(files), err)
 	total := 0
 	for _, file := range files {
 		raw := must.Get(os.ReadFile(file))(t)
@@ -52,42 +50,31 @@ func TestDropSVMGolden(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
 				d := denseData(t, g.X, g.Y, nil)
 				k := must.Get(Resolve(kernel.RBF{}, d))(t)
-				if sigma := k.(kernel.RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
-					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
-				}
+				sigma := k.(kernel.RBF).Sigma
+				must.True(t, math.Abs(sigma-c.Params.Sigma) <= 1e-12*sigma, "default width %v, want %v", sigma, c.Params.Sigma)
 				gram := must.Get(NewGram(k, d, 2))(t)
 				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))(t)
-				if dk.Jitter != 0 {
-					t.Errorf("jitter %v", dk.Jitter)
-				}
+				must.True(t, dk.Jitter == 0, "jitter %v", dk.Jitter)
 				for j, want := range c.Kbar {
-					if got := dk.Kbar.At(0, j); math.Abs(got-want) > 1e-9 {
-						t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
-					}
+					got := dk.Kbar.At(0, j)
+					must.Require(t, math.Abs(got-want) <= 1e-9, "Kbar(0, %d) = %v, want %v", j, got, want)
 				}
 				r := must.Get(batch.HingeDual(dk.Kbar, g.Y, constant(c.Params.C, len(g.Y))).Solve(t.Context()))(t)
 				gamma := dk.Expansion(r.Beta)
-				if math.Abs(r.Dual-c.Dual) > c.Tolerance*c.Dual || !r.Converged || r.Gap > 1e-6*c.Dual {
-					t.Errorf("dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
-				}
+				must.True(t, math.Abs(r.Dual-c.Dual) <= c.Tolerance*c.Dual && r.Converged && r.Gap <= 1e-6*c.Dual, "dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
 				support := 0
 				for i, b := range r.Beta {
 					if b != 0 {
 						support++
 					}
-					if f := batch.Dot(gram.Row(i), gamma) + r.Intercept; math.Abs(f-c.Decision[i]) > c.Tolerance*10 || math.Abs(f-r.Scores[i]) > 1e-9 {
-						t.Errorf("f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
-					}
+					f := batch.Dot(gram.Row(i), gamma) + r.Intercept
+					must.True(t, math.Abs(f-c.Decision[i]) <= c.Tolerance*10 && math.Abs(f-r.Scores[i]) <= 1e-9, "f(x_%d) = %v by expansion, %v by the dual, want %v", i, f, r.Scores[i], c.Decision[i])
 				}
-				if support != c.Support {
-					t.Errorf("%d support vectors, want %d", support, c.Support)
-				}
+				must.True(t, support == c.Support, "%d support vectors, want %d", support, c.Support)
 			})
 		}
 	}
-	if total != 6 {
-		t.Errorf("%d golden cases, want 6", total)
-	}
+	must.True(t, total == 6, "%d golden cases, want 6", total)
 }
 
 // TestDropSVMEpochsTendToTheClosedForm checks that the mean over sampled epochs approaches the closed form at the rate
@@ -108,14 +95,10 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 			}
 			off := math.Sqrt(diff / size)
 			if keep == 0 {
-				if off > 1e-12 {
-					t.Errorf("keep 0 is not random, yet %v off", off)
-				}
+				must.True(t, off <= 1e-12, "keep 0 is not random, yet %v off", off)
 				continue
 			}
-			if off > 2/math.Sqrt(float64(epochs)) || off > last/2 {
-				t.Errorf("keep %v, %d epochs: %v off, %v before", keep, epochs, off, last)
-			}
+			must.True(t, off <= 2/math.Sqrt(float64(epochs)) && off <= last/2, "keep %v, %d epochs: %v off, %v before", keep, epochs, off, last)
 			last = off
 		}
 	}
@@ -133,9 +116,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 		for _, s := range []DropSVM{{Q: 0, Keep: 0.5}, {Q: 0.3, Keep: 0.5}, {Q: 5, Keep: 0.9, Epochs: 3, Seed: 1}, {Q: 2, Keep: 1}, {Q: 0.1, Keep: 0}} {
 			what := fmt.Sprintf("%s %+v", k, s)
 			dk, err := s.Kernel(gram)
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			must.Require(t, err == nil, "%s: %v", what, err)
 			a := mat.NewDense(n, n, nil)
 			km := mat.NewDense(n, n, gram.data)
 			m := s.penalty(gram)
@@ -204,9 +185,8 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 			if c.intercept {
 				bb += 1e-3 * r.NormFloat64()
 			}
-			if v := value(g, bb); v < best {
-				t.Fatalf("%+v: %v nearby, below %v", c, v, best)
-			}
+			v := value(g, bb)
+			must.Require(t, v >= best, "%+v: %v nearby, below %v", c, v, best)
 		}
 	}
 }
@@ -225,12 +205,9 @@ func TestSquareTakesTheCost(t *testing.T) {
 	one := train(func(*batch.Config, *Config) {})
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
 	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the sample penalty
-	if slices.Equal(scoresOf(one, d), scoresOf(ten, d)) {
-		t.Error("the cost changes nothing")
-	}
-	if off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d)); off > 1e-9 || math.Abs(ten.Objective-10*weaker.Objective) > 1e-9*ten.Objective {
-		t.Errorf("cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
-	}
+	must.True(t, !slices.Equal(scoresOf(one, d), scoresOf(ten, d)), "the cost changes nothing")
+	off := problems.Relative(scoresOf(ten, d), scoresOf(weaker, d))
+	must.True(t, off <= 1e-9 && math.Abs(ten.Objective-10*weaker.Objective) <= 1e-9*ten.Objective, "cost 10 is %g from a tenth of the penalty; objectives %g and %g", off, ten.Objective, weaker.Objective)
 	const lambda = 0.3
 	ridge := train(func(c *batch.Config, k *Config) {
 		k.Drop.Q, k.Ridge, c.L2, c.Intercept = 0, true, lambda, batch.NoIntercept
@@ -248,22 +225,17 @@ func TestSquareTakesTheCost(t *testing.T) {
 		want[i] = batch.Dot(gram.Row(i), solution.RawVector().Data)
 		objective += (y[i]-want[i])*(y[i]-want[i]) + lambda*solution.AtVec(i)*want[i]
 	}
-	if off := problems.Relative(scoresOf(ridge, d), want); off > 1e-6 || math.Abs(ridge.Objective-objective) > 1e-9*objective {
-		t.Errorf("kernel ridge regression is %g away; objectives %g and %g", off, ridge.Objective, objective)
-	}
+	off = problems.Relative(scoresOf(ridge, d), want)
+	must.True(t, off <= 1e-6 && math.Abs(ridge.Objective-objective) <= 1e-9*objective, "kernel ridge regression is %g away; objectives %g and %g", off, ridge.Objective, objective)
 }
 
 func TestDropSVMRefusesBadSettings(t *testing.T) {
 	gram := &Gram{n: 1, data: []float64{1}}
 	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
-		if _, err := s.Kernel(gram); err == nil {
-			t.Errorf("%+v passed", s)
-		}
+		must.Fails(t, must.Err(s.Kernel(gram)), s, "passed")
 	}
 	zero := &Gram{n: 2, data: make([]float64, 4)}
-	if _, err := (DropSVM{Q: 1, Keep: .5}).Kernel(zero); err == nil {
-		t.Error("a kernel matrix of zeros passed")
-	}
+	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(zero)), "a kernel matrix of zeros passed")
 }
 
 // TestSyrk checks block products for matrix sizes just below, at and above the size of a block.
@@ -280,9 +252,7 @@ func TestSyrk(t *testing.T) {
 			for k := range n {
 				want += x[k*n+i] * x[k*n+j]
 			}
-			if math.Abs(got[i*n+j]-want) > 1e-11 || got[i*n+j] != got[j*n+i] {
-				t.Fatalf("n=%d: (x'x)(%d, %d) = %v, want %v", n, i, j, got[i*n+j], want)
-			}
+			must.Require(t, math.Abs(got[i*n+j]-want) <= 1e-11 && got[i*n+j] == got[j*n+i], "n=%d: (x'x)(%d, %d) = %v, want %v", n, i, j, got[i*n+j], want)
 		}
 	}
 }

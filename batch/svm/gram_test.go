@@ -21,9 +21,8 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
 		k := must.Get(kernel.Parse(name))(t)
-		if again, err := kernel.Parse(k.String()); err != nil || again != k {
-			t.Errorf("%s: reads back as %v, %v", name, again, err)
-		}
+		again, err := kernel.Parse(k.String())
+		must.True(t, err == nil && again == k, "%s: reads back as %v, %v", name, again, err)
 		k = must.Get(Resolve(k, d))(t)
 		g := must.Get(NewGram(k, d, 1))(t)
 		mean, pairs := 0.0, 0.0
@@ -77,40 +76,28 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 		for range 50 {
 			i, j := r.IntN(len(x)), r.IntN(len(x))
 			a, b := one.Row(i), one.Row(j) // a must stay valid after the call for b
-			if !slices.Equal(a, many.Row(i)) || !slices.Equal(b, many.Row(j)) || a[j] != b[i] {
-				t.Fatalf("%s: rows %d and %d differ with the number of threads", k, i, j)
-			}
+			must.Require(t, slices.Equal(a, many.Row(i)) && slices.Equal(b, many.Row(j)) && a[j] == b[i], "%s: rows %d and %d differ with the number of threads", k, i, j)
 		}
 		small := d.Subset(r.Perm(len(x))[:300])
 		g1 := must.Get(NewGram(k, small, 1))(t)
 		g4 := must.Get(NewGram(k, small, 4))(t)
-		if !slices.Equal(g1.data, g4.data) {
-			t.Fatalf("%s: Gram matrices differ with the number of threads", k)
-		}
+		must.Require(t, slices.Equal(g1.data, g4.data), "%s: Gram matrices differ with the number of threads", k)
 	}
 }
 
 func TestKernelRefusesBadInput(t *testing.T) {
 	for _, s := range []string{"", "linear:2", "poly", "poly:0", "poly:x", "rbf:0", "rbf:-1", "rbf:NaN", "rbf:", "chi2:Inf", "tanh"} {
-		if k, err := kernel.Parse(s); err == nil {
-			t.Errorf("kernel.Parse(%q) = %v", s, k)
-		}
+		k, err := kernel.Parse(s)
+		must.True(t, err != nil, "kernel.Parse(%q) = %v", s, k)
 	}
 	d := denseData(t, [][]float64{{1, 2}, {-1, 3}}, []float64{1, -1}, nil)
-	if _, err := Resolve(kernel.Chi2{Sigma: 1}, d); err == nil {
-		t.Error("chi2 took a negative feature")
-	}
+	must.Fails(t, must.Err(Resolve(kernel.Chi2{Sigma: 1}, d)), "chi2 took a negative feature")
 	huge := denseData(t, [][]float64{{1e200, 2}, {-1, 1e200}}, []float64{1, -1}, nil)
-	if _, err := NewGram(kernel.Polynomial{Degree: 3}, huge, 1); err == nil {
-		t.Error("an infinite kernel value passed")
-	}
-	if _, err := Resolve(kernel.RBF{}, huge); err == nil {
-		t.Error("an infinite width passed")
-	}
+	must.Fails(t, must.Err(NewGram(kernel.Polynomial{Degree: 3}, huge, 1)), "an infinite kernel value passed")
+	must.Fails(t, must.Err(Resolve(kernel.RBF{}, huge)), "an infinite width passed")
 	same := denseData(t, [][]float64{{1, 2}, {1, 2}}, []float64{1, -1}, nil)
-	if k, err := Resolve(kernel.RBF{}, same); err != nil || k != (kernel.RBF{Sigma: 1}) {
-		t.Errorf("identical examples: %v, %v", k, err)
-	}
+	k, err := Resolve(kernel.RBF{}, same)
+	must.True(t, err == nil && k == (kernel.RBF{Sigma: 1}), "identical examples: %v, %v", k, err)
 }
 
 // TestSMOMeetsTheOptimalityConditions checks every solution against the definition of the optimality conditions,
@@ -155,25 +142,17 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 					sum += got.Beta[i]
 					primal += 0.5*got.Beta[i]*(f-got.Intercept) + c[i]*max(0, margin)
 					tol := 1.1e-6 + 1e-9*math.Abs(f)
-					if alpha < 0 || alpha > c[i] || alpha < c[i] && margin > tol || alpha > 0 && margin < -tol {
-						t.Errorf("%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
-					}
+					must.True(t, alpha >= 0 && alpha <= c[i] && (alpha >= c[i] || margin <= tol) && (alpha <= 0 || margin >= -tol), "%s: example %d: alpha %v of %v at margin %v", what, i, alpha, c[i], margin)
 				}
-				if variant != "no intercept" && math.Abs(sum) > 1e-9*cost*float64(len(y)) {
-					t.Errorf("%s: sum of beta %v", what, sum)
-				}
-				if math.Abs(primal-got.Primal) > 1e-9*primal {
-					t.Errorf("%s: objective %v, stated %v", what, primal, got.Primal)
-				}
+				must.True(t, variant == "no intercept" || math.Abs(sum) <= 1e-9*cost*float64(len(y)), "%s: sum of beta %v", what, sum)
+				must.True(t, math.Abs(primal-got.Primal) <= 1e-9*primal, "%s: objective %v, stated %v", what, primal, got.Primal)
 				if first == nil {
 					first = got
 				}
 				if variant != "no intercept" && math.Abs(primal-first.Primal) > 2e-6*primal {
 					t.Errorf("%s: objective %v, %v with shrinking", what, primal, first.Primal)
 				}
-				if variant == "cached" && !slices.Equal(got.Beta, first.Beta) {
-					t.Errorf("%s: the cache changes the answer", what)
-				}
+				must.True(t, variant != "cached" || slices.Equal(got.Beta, first.Beta), "%s: the cache changes the answer", what)
 			}
 		}
 	}
@@ -185,30 +164,20 @@ func TestSMODegenerate(t *testing.T) {
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
 		g := must.Get(NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1))(t)
 		r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
-		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
-			t.Errorf("%s: %+v, %v", name, r, err)
-		}
+		must.True(t, err == nil && r.Intercept == y[0] && r.Converged && r.Primal == 0, "%s: %+v, %v", name, r, err)
 	}
 	// Both classes contain the same points and the matrix is singular, so the solution is w = 0.
 	y := []float64{1, -1, 1, -1}
 	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))(t)
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
-	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
-		t.Errorf("contradicting labels: %+v, %v", r, err)
-	}
-	if _, err := batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx); err == nil {
-		t.Error("a cost that is not a number passed")
-	}
-	if _, err := batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx); err == nil {
-		t.Error("a negative cost passed")
-	}
+	must.True(t, err == nil && r.Converged && math.Abs(r.Primal-4) <= 1e-9, "contradicting labels: %+v, %v", r, err)
+	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx)), "a cost that is not a number passed")
+	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx)), "a negative cost passed")
 	empty := &Gram{}
 	if r, err := batch.HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
 		t.Errorf("no example: %+v, %v", r, err)
 	}
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := batch.HingeDual(g, y, constant(1, 4)).Solve(canceled); err == nil {
-		t.Error("a canceled search gave an answer")
-	}
+	must.Fails(t, must.Err(batch.HingeDual(g, y, constant(1, 4)).Solve(canceled)), "a canceled search gave an answer")
 }

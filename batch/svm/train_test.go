@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -56,15 +55,11 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 				if !f.Converged || math.Abs(f.Objective-linear.Objective) > 2e-6*linear.Objective || f.Gap > 1e-6*f.Objective {
 					t.Errorf("%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
 				}
-				if f.Objective != kernel[0].Objective {
-					t.Errorf("%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
-				}
+				must.True(t, f.Objective == kernel[0].Objective, "%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
 			}
 			e := event.Example{Features: event.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
 			a, b := linear.Model.Score(&e, make([]float64, 1))[0], kernel[0].Model.Score(&e, make([]float64, 1))[0]
-			if math.Abs(a-b) > 1e-2 {
-				t.Errorf("%s: the kernel model scores %v, the linear one %v", what, b, a)
-			}
+			must.True(t, math.Abs(a-b) <= 1e-2, "%s: the kernel model scores %v, the linear one %v", what, b, a)
 		}
 	}
 }
@@ -94,17 +89,12 @@ func TestTrainManyClasses(t *testing.T) {
 			c.Multiclass, c.Threads = multiclass, 3
 			f := must.Get(Train(ctx, d, c, k))(t)
 			what := fmt.Sprintf("%s %+v", multiclass, k)
-			if !f.Converged || f.Model.Outputs != 3 {
-				t.Errorf("%s: %+v", what, f)
-			}
-			if e := f.TrainError(d); e > 0.05 {
-				t.Errorf("%s: error %v", what, e)
-			}
+			must.True(t, f.Converged && f.Model.Outputs == 3, "%s: %+v", what, f)
+			e := f.TrainError(d)
+			must.True(t, e <= 0.05, "%s: error %v", what, e)
 			c.Threads = 1
 			again := must.Get(Train(ctx, d, c, k))(t)
-			if !slices.Equal(scoresOf(again, d), scoresOf(f, d)) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
-				t.Errorf("%s: another answer with another number of threads", what)
-			}
+			must.True(t, slices.Equal(scoresOf(again, d), scoresOf(f, d)) && again.Objective == f.Objective && again.TrainError(d) == f.TrainError(d), "%s: another answer with another number of threads", what)
 		}
 	}
 }
@@ -125,19 +115,13 @@ func TestTrainRefuses(t *testing.T) {
 	} {
 		c, k := batch.DefaultConfig(), DefaultConfig()
 		set(&c, &k)
-		if _, err := Train(ctx, d, c, k); err == nil {
-			t.Errorf("%s passed", name)
-		}
+		must.Fails(t, must.Err(Train(ctx, d, c, k)), name, "passed")
 	}
 	one := denseData(t, x, constant(1, len(y)), nil)
-	if _, err := Train(ctx, one, batch.DefaultConfig(), DefaultConfig()); err == nil {
-		t.Error("one class passed")
-	}
+	must.Fails(t, must.Err(Train(ctx, one, batch.DefaultConfig(), DefaultConfig())), "one class passed")
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := Train(canceled, d, batch.DefaultConfig(), DefaultConfig()); err == nil {
-		t.Error("a canceled training gave a model")
-	}
+	must.Fails(t, must.Err(Train(canceled, d, batch.DefaultConfig(), DefaultConfig())), "a canceled training gave a model")
 }
 
 // scoresOf returns the scores of all rows of d.
@@ -163,9 +147,8 @@ func TestNewModelLeavesOut(t *testing.T) {
 	}
 	for i := range x {
 		want := 1 + batch.Dot(gram.Row(i), coef)
-		if got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]; math.Abs(got-want) > 1e-12 {
-			t.Errorf("score of row %d is %v, want %v", i, got, want)
-		}
+		got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]
+		must.True(t, math.Abs(got-want) <= 1e-12, "score of row %d is %v, want %v", i, got, want)
 	}
 }
 
@@ -203,9 +186,7 @@ func TestSetRefuses(t *testing.T) {
 		"want dropsvm": {"loss", "hinge"},
 	} {
 		c := DefaultConfig()
-		if err := c.Set(set[0], set[1]); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
+		must.ErrorContains(t, c.Set(set[0], set[1]), want, "error")
 	}
 }
 

@@ -42,15 +42,12 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 		for i, offset := range order {
 			if i == size/2 || i == size || i == n/2 {
 				met := r.met
-				if r = must.Get(NewReservoir(size, r.Encode()))(t); r.met != met {
-					t.Fatalf("restored after %d events it has met %d", i, r.met)
-				}
+				r = must.Get(NewReservoir(size, r.Encode()))(t)
+				must.Require(t, r.met == met, "restored after %d events it has met %d", i, r.met)
 			}
 			r.Offer("t", 0, event(offset))
 		}
-		if !bytes.Equal(r.Encode(), want.Encode()) {
-			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
-		}
+		must.True(t, bytes.Equal(r.Encode(), want.Encode()), "%s: other events than the %d with the smallest hashes", name, size)
 	}
 	// The hash does not depend on an event's time, so the sample is spread evenly over time. The mean offset of its
 	// events has a standard deviation of n/sqrt(12 size), which is 102.
@@ -58,9 +55,7 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	for _, k := range want.events {
 		mean += float64(k.Offset) / size
 	}
-	if mean < n/2-410 || mean > n/2+410 {
-		t.Errorf("the mean offset of the sample is %v of %d", mean, n)
-	}
+	must.True(t, mean >= n/2-410 && mean <= n/2+410, "the mean offset of the sample is %v of %d", mean, n)
 }
 
 func newReservoir(t *testing.T, size int) *Reservoir {
@@ -82,9 +77,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 		}
 		r = must.Get(NewReservoir(large, r.Encode()))(t)
 		below := r.below
-		if lost := at > small; lost != (below != math.MaxUint64) {
-			t.Errorf("after %d events the smallest hash let go is %d", at, below)
-		}
+		must.Equal(t, at > small, (below != math.MaxUint64), "after", at, "events the smallest hash let go is", below)
 		for i := at; i < n; i++ {
 			r.Offer("t", 0, event(i))
 		}
@@ -94,9 +87,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 				want++
 			}
 		}
-		if len(r.events) != min(want, large) {
-			t.Errorf("opened as a larger one after %d events: it keeps %d, want %d of %d", at, len(r.events), large, want)
-		}
+		must.True(t, len(r.events) == min(want, large), "opened as a larger one after %d events: it keeps %d, want %d of %d", at, len(r.events), large, want)
 	}
 }
 
@@ -122,9 +113,8 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 				again.limit = limit
 				r = again
 			}
-			if r.Offer("t", 0, event(offset)); r.bytes > limit {
-				t.Fatalf("%d bytes", r.bytes)
-			}
+			r.Offer("t", 0, event(offset))
+			must.Require(t, r.bytes <= limit, "%d bytes", r.bytes)
 		}
 		if want == nil {
 			want = r.Encode()
@@ -144,16 +134,12 @@ func TestReservoirOfRegression(t *testing.T) {
 	}
 	data := r.Encode()
 	again := must.Get(NewReservoir(5, data))(t)
-	if string(again.Encode()) != string(data) {
-		t.Error("what was read is not what was written")
-	}
-	if events := again.Events(); len(events) != 5 || events[0].Target != 0.5+float64(events[0].Offset) {
-		t.Errorf("read %+v", events)
-	}
+	must.True(t, string(again.Encode()) == string(data), "what was read is not what was written")
+	events := again.Events()
+	must.True(t, len(events) == 5 && events[0].Target == 0.5+float64(events[0].Offset), "read %+v", events)
 	for cut := range data {
-		if _, err := NewReservoir(5, data[:cut]); err == nil {
-			t.Fatalf("cut to %d of %d bytes and read", cut, len(data))
-		}
+		_, err := NewReservoir(5, data[:cut])
+		must.Require(t, err != nil, "cut to %d of %d bytes and read", cut, len(data))
 	}
 }
 
@@ -189,9 +175,7 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 		for _, chunk := range s.chunks {
 			total += cap(chunk)
 		}
-		if total > limit || total != s.bytes {
-			t.Fatalf("after %d events it takes up %d bytes, and counts %d", i, total, s.bytes)
-		}
+		must.Require(t, total <= limit && total == s.bytes, "after %d events it takes up %d bytes, and counts %d", i, total, s.bytes)
 		if i == 5000 {
 			early = s.Freeze()
 			for _, packed := range early.draw(n) {
@@ -211,30 +195,22 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 		if len(want.Features.Index) == 0 {
 			want.Features, e.Features, want.Field, e.Field = event.Vec{}, event.Vec{}, nil, nil
 		}
-		if partition != int32(e.Offset%4) || offset != e.Offset || !reflect.DeepEqual(clean(e), clean(want)) {
-			t.Fatalf("kept %+v\nwant %+v", e, want)
-		}
+		must.Require(t, partition == int32(e.Offset%4) && offset == e.Offset && reflect.DeepEqual(clean(e), clean(want)), "kept %+v\nwant %+v", e, want)
 		mean += float64(e.Offset) / float64(s.Len())
 		size += float64(e.Features.Len()) / float64(s.Len())
 	}
 	// The standard deviations of the two means are n/sqrt(12 k) and 11.5/sqrt(k), where the sample size k is about
 	// 2,000.
-	if mean < n/2-5*400 || mean > n/2+5*400 || size < 19.5-5*.26 || size > 19.5+5*.26 {
-		t.Errorf("mean offset %v of %d, mean length %v", mean, n, size)
-	}
+	must.True(t, mean >= n/2-5*400 && mean <= n/2+5*400 && size >= 19.5-5*.26 && size <= 19.5+5*.26, "mean offset %v of %d, mean length %v", mean, n, size)
 	if few := s.draw(500); len(few) < 400 || len(few) > 600 {
 		t.Errorf("draws %d for 500", len(few))
 	}
 	for i, packed := range early.draw(n) {
-		if !slices.Equal(packed, before[i]) {
-			t.Fatal("what was frozen has changed")
-		}
+		must.Require(t, slices.Equal(packed, before[i]), "what was frozen has changed")
 	}
 	s = NewSample(1000)
 	s.Offer("t", 0, &event.Example{Weight: 1, Features: event.Vec{Index: make([]uint32, 100), Value: make([]float64, 100)}})
-	if s.bytes > 1000 {
-		t.Error("one event alone takes up more than there is")
-	}
+	must.True(t, s.bytes <= 1000, "one event alone takes up more than there is")
 }
 
 // TestSampleStandsForTheStream checks that each half of a sample represents all learned events. An event must count by
@@ -262,12 +238,10 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	if d.Rows() < 300 || d.Rows() > s.Len()*45/100 {
 		t.Errorf("%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
 	}
-	if each := n / float64(d.Rows()); math.Abs(lightest-each) > 1e-9*each {
-		t.Errorf("an event stands for %v, want %v", lightest, each)
-	}
-	if want := 3.0 * n; math.Abs(sum-want) > 0.1*want {
-		t.Errorf("all of them stand for %v, want %v", sum, want)
-	}
+	each := n / float64(d.Rows())
+	must.True(t, math.Abs(lightest-each) <= 1e-9*each, "an event stands for %v, want %v", lightest, each)
+	want := 3.0 * n
+	must.True(t, math.Abs(sum-want) <= 0.1*want, "all of them stand for %v, want %v", sum, want)
 }
 
 // clean returns e with empty slices replaced by nil.

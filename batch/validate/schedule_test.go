@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blankout/batch"
+	"blankout/internal/must"
 )
 
 // TestAlarm checks that a gap above the limit raises an alarm under the policy alarm. A gap that could not be computed
@@ -23,16 +24,13 @@ func TestAlarm(t *testing.T) {
 		c.Policy = x.policy
 		s := Status{Alarm: !x.want, Running: true}
 		s.Take(c, Result{Report: &batch.Validation{RelativeGap: x.gap}}, slog.New(slog.DiscardHandler))
-		if s.Alarm != x.want || s.Running || s.Done != 1 || s.Last == nil {
-			t.Errorf("%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
-		}
+		must.True(t, s.Alarm == x.want && !s.Running && s.Done == 1 && s.Last != nil, "%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
 	}
 	for _, policy := range []string{"observe", "alarm"} { // for every policy
 		var s Status
 		c.Policy = policy
-		if s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler)); !s.Alarm {
-			t.Errorf("%s: a report that is an alarm raises none", policy)
-		}
+		s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler))
+		must.True(t, s.Alarm, "%s: a report that is an alarm raises none", policy)
 	}
 }
 
@@ -49,9 +47,7 @@ func TestSchedule(t *testing.T) {
 	}
 	s := NewSchedule(c, 0)
 	s.Begun(30)
-	if s.Due(39) || !s.Due(40) {
-		t.Error("after one at 30 the next is not due at 40")
-	}
+	must.True(t, !s.Due(39) && s.Due(40), "after one at 30 the next is not due at 40")
 }
 
 var day0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -81,26 +77,19 @@ func TestAutoSchedule(t *testing.T) {
 		return p
 	}
 	a := NewAuto(0, nil)
-	if a.Due(rich(9_999, 0), few) > 0 || a.Due(rich(10_000, 0), few) != 10_000 {
-		t.Fatal("the first is not due at 10,000 records")
-	}
+	must.Require(t, a.Due(rich(9_999, 0), few) <= 0 && a.Due(rich(10_000, 0), few) == 10_000, "the first is not due at 10,000 records")
 	a.Begun(rich(10_050, 0))
 	for _, x := range []struct {
 		records uint64
 		after   time.Duration
 		due     bool
 	}{{19_999, 48 * time.Hour, false}, {20_000, 23 * time.Hour, false}, {20_000, 24 * time.Hour, true}, {80_000, time.Hour, false}} {
-		if due := a.Due(rich(x.records, x.after), few) > 0; due != x.due {
-			t.Errorf("at %d records, %v after the first: due %v", x.records, x.after, due)
-		}
+		due := a.Due(rich(x.records, x.after), few) > 0
+		must.True(t, due == x.due, "at %d records, %v after the first: due %v", x.records, x.after, due)
 	}
 	a.Begun(rich(85_000, 30*time.Hour))
-	if a.Due(rich(159_999, 100*time.Hour), few) > 0 || a.Due(rich(160_000, 100*time.Hour), few) == 0 {
-		t.Error("after one at 85,000 records the next is not due at 160,000")
-	}
-	if NewAuto(0, nil).Due(Progress{Records: 50_000, Now: day0}, few) > 0 {
-		t.Error("due before anything was learned in this life")
-	}
+	must.True(t, a.Due(rich(159_999, 100*time.Hour), few) <= 0 && a.Due(rich(160_000, 100*time.Hour), few) != 0, "after one at 85,000 records the next is not due at 160,000")
+	must.True(t, NewAuto(0, nil).Due(Progress{Records: 50_000, Now: day0}, few) <= 0, "due before anything was learned in this life")
 }
 
 // TestAutoBudget checks that all validations together take at most 5 % of the processor time. A validation must use as
@@ -119,9 +108,7 @@ func TestAutoBudget(t *testing.T) {
 		if last == 0 {
 			cost = autoDear * 10 * time.Microsecond
 		}
-		if n < autoLeast || n > int(records) {
-			t.Fatalf("over %d of %d events", n, records)
-		}
+		must.Require(t, n >= autoLeast && n <= int(records), "over %d of %d events", n, records)
 		a.Begun(p)
 		a.Take(report(records, n, cost, after))
 		spent, last = spent+time.Duration(n)*cost, n
@@ -130,15 +117,11 @@ func TestAutoBudget(t *testing.T) {
 		if made == 1 {
 			most *= 1.2 // this validation cost more than the previous one predicted
 		}
-		if fraction > most {
-			t.Errorf("at %d records validations have taken %.3f of the time", records, fraction)
-		}
+		must.True(t, fraction <= most, "at %d records validations have taken %.3f of the time", records, fraction)
 		dearest = max(dearest, fraction)
 		made++
 	}
-	if last < 100_000 || made < 8 || dearest < autoFraction/2 {
-		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
-	}
+	must.True(t, last >= 100_000 && made >= 8 && dearest >= autoFraction/2, "%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
 	// The budget counts processor time beyond learning. Reports on events that are not from a sample do not use the
 	// budget.
 	p := at(20_000, each, 0)
@@ -148,22 +131,17 @@ func TestAutoBudget(t *testing.T) {
 	p.CPU *= 2
 	a = NewAuto(0, nil)
 	a.Take(&batch.Validation{Source: "log", Read: 10, Seconds: 1e9})
-	if p.Records = 40_000; a.Due(p, few) == 0 {
-		t.Error("what else the program does is not counted")
-	}
+	p.Records = 40_000
+	must.True(t, a.Due(p, few) != 0, "what else the program does is not counted")
 	// A validation needs enough events for each feature.
 	asked := 0
 	p = at(1_000_000, each, 0)
 	features := func() int { asked++; return 5_000 }
 	a = NewAuto(0, nil)
 	first, again := a.Due(p, features), a.Due(p, features)
-	if first > 0 || again > 0 || asked != 1 {
-		t.Errorf("over too few events for its features; asked %d times", asked)
-	}
+	must.True(t, first <= 0 && again <= 0 && asked == 1, "over too few events for its features; asked %d times", asked)
 	p.Sampled = autoLeast - 1
-	if NewAuto(0, nil).Due(p, few) > 0 {
-		t.Error("over fewer events than tell anything")
-	}
+	must.True(t, NewAuto(0, nil).Due(p, few) <= 0, "over fewer events than tell anything")
 }
 
 // TestAutoAfterRestart checks that the schedule after a restart continues from this learner's reports. It must use the
@@ -173,19 +151,16 @@ func TestAutoAfterRestart(t *testing.T) {
 	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},
 		report(41_000, 3000, 2*each, 0), report(70_000, 9000, time.Second, -time.Hour)}
 	a := NewAuto(100_000, reports)
-	if want := 4000*each + 3000*2*each; a.spent != want || a.each != each || !a.last.Equal(day0.Add(3*time.Hour)) || a.at != 160_000 {
-		t.Errorf("goes on from %+v, want %v spent", a, want)
-	}
+	want := 4000*each + 3000*2*each
+	must.True(t, a.spent == want && a.each == each && a.last.Equal(day0.Add(3*time.Hour)) && a.at == 160_000, "goes on from %+v, want %v spent", a, want)
 	// This process has learned only the last 1,000 of a million records, but the budget counts all records of the
 	// learner.
 	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
 	all := (999_000 + 2000) * each
-	if n := a.Due(p, few); n != int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {
-		t.Errorf("due over %d events", n)
-	}
-	if b := NewAuto(30_000, reports); *b != (Auto{at: autoFirst}) {
-		t.Errorf("reports of a learner before it count: %+v", b)
-	}
+	n := a.Due(p, few)
+	must.True(t, n == int((autoFraction*all.Seconds()-a.spent.Seconds())/each.Seconds()) && n >= 2000, "due over %d events", n)
+	b := NewAuto(30_000, reports)
+	must.True(t, *b == (Auto{at: autoFirst}), "reports of a learner before it count: %+v", b)
 }
 
 // TestConfigCheck checks that invalid settings are rejected with an error that names the setting. The limits of the
@@ -204,9 +179,8 @@ func TestConfigCheck(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		tt.edit(&c)
-		if err := c.Check(); (err == nil) != (tt.want == "") || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
-			t.Errorf("%+v: %v, want %q", c, err, tt.want)
-		}
+		err := c.Check()
+		must.True(t, (err == nil) == (tt.want == "") && (err == nil || strings.HasPrefix(err.Error(), tt.want)), "%+v: %v, want %q", c, err, tt.want)
 	}
 }
 
@@ -215,10 +189,7 @@ func TestAs(t *testing.T) {
 	c := DefaultConfig()
 	c.Holdout = 7
 	with := DefaultConfig()
-	if got, err := with.As(c.Fingerprint()); err != nil || got != c {
-		t.Errorf("got %+v, %v\nwant %+v", got, err, c)
-	}
-	if _, err := with.As(map[string]string{"holdout": "x"}); err == nil {
-		t.Error("holdout = x is taken")
-	}
+	got, err := with.As(c.Fingerprint())
+	must.True(t, err == nil && got == c, "got %+v, %v\nwant %+v", got, err, c)
+	must.Fails(t, must.Err(with.As(map[string]string{"holdout": "x"})), "holdout = x is taken")
 }

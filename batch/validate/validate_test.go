@@ -48,9 +48,8 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	t.Helper()
 	schema := event.NewSchema(12, nil, k)
 	for i := range k {
-		if _, ok := schema.Class(fmt.Append(nil, i)); !ok {
-			t.Fatal("class")
-		}
+		_, ok := schema.Class(fmt.Append(nil, i))
+		must.Require(t, ok, "class")
 	}
 	l := must.Get(online.New(c, schema))(t)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -151,9 +150,8 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
 				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			}
-			if splines := exact[1].Scaler.Splines; splines == nil || !slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }) {
-				t.Errorf("nothing tells that the third number is there: %+v", splines)
-			}
+			splines := exact[1].Scaler.Splines
+			must.True(t, splines != nil && slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }), "nothing tells that the third number is there: %+v", splines)
 		}
 	}
 }
@@ -168,17 +166,13 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	for round := range 2 {
 		problem := v.Problem(request)
 		problem.Tol = 1e-9
-		if problem.Start != request.Earlier {
-			t.Fatal("it begins elsewhere")
-		}
+		must.Require(t, problem.Start == request.Earlier, "it begins elsewhere")
 		evidence := batch.NewEvidence(request.Live)
 		for i := range all {
 			must.Do(t, evidence.Learned(&all[i], 1))
 		}
 		exact := must.Get(evidence.Exact(t.Context(), request.Live, problem))(t)
-		if (exact.Iterations <= 1) != (round == 1) {
-			t.Errorf("round %d: %d iterations", round, exact.Iterations)
-		}
+		must.True(t, (exact.Iterations <= 1) == (round == 1), "round %d: %d iterations", round, exact.Iterations)
 		request.Earlier = exact.Linear
 	}
 }
@@ -190,9 +184,8 @@ func TestValidationRests(t *testing.T) {
 	l, all, at := learned(t, c, 2, 1000)
 	v := validator(c, all)
 	v.Config.CPU = validate.DefaultConfig().CPU
-	if r, _, err := v.Validate(t.Context(), validate.RequestOf(l.Snapshot(), at)); err != nil || r.Pause == 0 {
-		t.Errorf("a validation has rested for %v s: %v", r.Pause, err)
-	}
+	r, _, err := v.Validate(t.Context(), validate.RequestOf(l.Snapshot(), at))
+	must.True(t, err == nil && r.Pause != 0, "a validation has rested for %v s: %v", r.Pause, err)
 }
 
 // TestNewestUnderDrift checks that the live weights are reported as better on the newest events if the stream has

@@ -38,7 +38,7 @@ const hereFile = "blankout.toml"
 // unless -f names a file.
 func (f *configFlags) addHere(c *cobra.Command) {
 	f.add(c)
-	c.Flags().Lookup("config").Usage = "configuration `FILE` (blankout config init writes one)\n[" + hereFile + " if there is one here]"
+	c.Flags().Lookup("config").Usage = "configuration `FILE`, see blankout config init\n[" + hereFile + " if there is one here]"
 }
 
 // findHere selects the blankout.toml of the working directory, if it exists and -f names no file. It reports whether it
@@ -53,7 +53,7 @@ func (f *configFlags) findHere() bool {
 }
 
 func (f *configFlags) add(c *cobra.Command) {
-	c.Flags().StringVarP(&f.file, "config", "f", "", "configuration `FILE` (blankout config init writes one)")
+	c.Flags().StringVarP(&f.file, "config", "f", "", "configuration `FILE`, see blankout config init")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "override one setting, as in --set learner.c=10 (`KEY=VALUE`)")
 	_ = c.MarkFlagFilename("config", "toml")
 }
@@ -166,8 +166,8 @@ how often it is missing. It drops fields that look like an id or a time.`,
 	f.BoolVar(&o.force, "force", false, "overwrite an existing file")
 	f.StringVar(&o.fromFile, "from-file", "", "draft from the first events of `FILE`")
 	f.StringVar(&o.fromTopic, "from-topic", "", "draft from the first events of `TOPIC` or kafka://HOST:PORT/TOPIC")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
-	f.StringVar(&o.topic, "topic", "", "`TOPIC` to learn from [kafka.topics]")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.StringVar(&o.topic, "topic", "", "`TOPIC` [kafka.topics]")
 	f.StringVar(&o.label, "label", "", "`FIELD` to predict [record.label]")
 	f.StringArrayVar(&o.set, "set", nil, "one setting, as in --set learner.half_life=50000 (`KEY=VALUE`)")
 	return c
@@ -322,7 +322,7 @@ that look like a time or an id. Such fields harm the model if they are features.
 	}
 	flags.addHere(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
-	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
+	c.Flags().StringVar(&sample, "sample", "", "name fields of `FILE` that look like a time or an id")
 	return c
 }
 

@@ -84,7 +84,7 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that holds the record's id; not a feature")
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "comma-separated `FIELD,…` that are not features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices start at 0")
-	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual JSON field is missing, an index of svmlight, VW or images is 0; zero: a JSON number is 0;\nmissing: a usual index is missing, see --missing-policy")
+	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual JSON field is missing, an index is 0; zero: a JSON number is 0; missing: a usual index is missing")
 	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{event.AbsentAuto, event.AbsentZero, event.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
 	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name, then fields or\ncolumns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "on an unusable record: fail, or skip and count it")

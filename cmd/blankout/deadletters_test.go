@@ -62,11 +62,9 @@ func TestReplay(t *testing.T) {
 	}
 	replay()
 	slices.Sort(want)
-	if got, _ := read("events"); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	got, _ := read("events")
+	must.True(t, slices.Equal(got, want), "got  %q\nwant %q", got, want)
 	replay("--to", "other")
-	if got, keyed := read("other"); len(got) != len(want) || len(keyed) != 1 {
-		t.Errorf("%d of %d records, a key in %d partitions", len(got), len(want), len(keyed))
-	}
+	got, keyed := read("other")
+	must.True(t, len(got) == len(want) && len(keyed) == 1, "%d of %d records, a key in %d partitions", len(got), len(want), len(keyed))
 }

@@ -24,7 +24,7 @@ type explainFlags struct {
 
 func (o *explainFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.form, "explain", "", "write each prediction with the contributions to its score, as text or json")
+	f.StringVar(&o.form, "explain", "", "explain each prediction, as text or json")
 	f.Lookup("explain").NoOptDefVal = "text"
 	f.IntVar(&o.top, "top", 20, "list this many contributions, the largest first; 0 lists all")
 	_ = c.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))

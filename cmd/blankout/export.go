@@ -152,15 +152,15 @@ settings, columns, names and groups of a model.`,
 	}
 	o.data.addForModel(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory, whose record settings apply")
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
 	f.StringVar(&o.deletes[0], "delete", "", "short for --noise dropout:`D`")
 	f.StringVar(&o.deletes[1], "delete-groups", "", "short for --noise group:`D`; with --delete for dropout:D+group:D")
 	f.IntVar(&o.copies, "copies", 1, "copies of every example")
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of the masks")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as JSON on standard output; needs -o")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
 

@@ -77,9 +77,7 @@ func TestExportsScore(t *testing.T) {
 			var e event.Example
 			next := func(i int) *event.Example {
 				must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e))
-				if e.Refused != nil {
-					t.Fatal(e.Refused)
-				}
+				must.Require(t, e.Refused == nil, "%v", e.Refused)
 				return &e
 			}
 			var b batch.Builder
@@ -87,9 +85,8 @@ func TestExportsScore(t *testing.T) {
 			for i := range 1500 {
 				e := next(i)
 				if c.exact {
-					if fit.Observe(e, schema); b.Add(e) != nil {
-						t.Fatal("the event does not fit")
-					}
+					fit.Observe(e, schema)
+					must.Require(t, b.Add(e) == nil, "the event does not fit")
 				} else {
 					learner.Learn(e, nil)
 				}
@@ -102,9 +99,8 @@ func TestExportsScore(t *testing.T) {
 				// Every training event must have the same score with the export as with the trained model.
 				for i := range d.Rows() {
 					x := d.Vec(i, event.Vec{})
-					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
-						t.Fatalf("event %d: %v", i, f)
-					}
+					f := m.ScoreVec(x, make([]float64, 1))
+					must.Require(t, !math.IsNaN(f[0]) && math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) <= 1e-12, "event %d: %v", i, f)
 				}
 			}
 			path := filepath.Join(t.TempDir(), "model")
@@ -127,22 +123,14 @@ func TestExportsScore(t *testing.T) {
 				for form, f := range forms {
 					got := f.score(present)
 					for k := range want {
-						if math.Abs(got[k]-want[k]) > 1e-12*max(1, math.Abs(want[k])) {
-							t.Fatalf("event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
-						}
+						must.Require(t, math.Abs(got[k]-want[k]) <= 1e-12*max(1, math.Abs(want[k])), "event %d, output %d: %s says %v, the model %v", i, k, form, got[k], want[k])
 					}
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
 			}
-			if want := !c.exact && (c.standardize == "auto" || c.standardize == "all"); bent != want {
-				t.Errorf("numbers that are bent: %v, want %v", bent, want)
-			}
-			if want := c.standardize != "none"; clipped != want {
-				t.Errorf("values beyond the clip: %v, want %v", clipped, want)
-			}
-			if want := c.format == "json" && c.standardize == "auto"; transformed != want {
-				t.Errorf("transformed values: %v, want %v", transformed, want)
-			}
+			must.Equal(t, !c.exact && (c.standardize == "auto" || c.standardize == "all"), bent, "numbers that are bent")
+			must.Equal(t, c.standardize != "none", clipped, "values beyond the clip")
+			must.Equal(t, c.format == "json" && c.standardize == "auto", transformed, "transformed values")
 			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
 				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
 			}
@@ -247,9 +235,8 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 
 func exportOf(t *testing.T, path, format string) []byte {
 	var out bytes.Buffer
-	if code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard); code != 0 {
-		t.Fatalf("export --format %s: exit code %d", format, code)
-	}
+	code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard)
+	must.Require(t, code == 0, "export --format %s: exit code %d", format, code)
 	return out.Bytes()
 }
 
@@ -302,9 +289,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 			continue
 		}
 		cells := strings.Split(line, "\t")
-		if len(cells) != len(heads) {
-			t.Fatalf("%q has not the columns %q", line, heads)
-		}
+		must.Require(t, len(cells) == len(heads), "%q has not the columns %q", line, heads)
 		var term formulaTerm
 		for i, cell := range cells[1:] {
 			if heads[i+1] == "absent" {

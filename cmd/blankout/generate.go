@@ -62,7 +62,7 @@ func (p *program) sampleCommand() *cobra.Command {
 		},
 	}
 	c.Flags().IntVarP(&n, "number", "n", 2000, "write `N` events; chargebacks are those of N payments")
-	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the events")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of all random draws")
 	return c
 }
 

@@ -38,32 +38,20 @@ func TestHealthOfFields(t *testing.T) {
 	run := []string{"run", "-d", "events.jsonl", "--set", "record.label=label", "--set", "record.time=at", "--set", "checkpoint.directory=checkpoints", "--set", "http.address=", "--max-events"}
 	dead := "vibration missing in 100 % since 2023-11-14T23:03:20Z (usually 0 %); error forecast "
 	_, log := blankout(append(run, "5000")...)
-	if strings.Count(log, dead) != 1 {
-		t.Errorf("the log: %s", log)
-	}
+	must.True(t, strings.Count(log, dead) == 1, "the log: %s", log)
 	out, _ := blankout("inspect", "checkpoints")
-	if !strings.Contains(out, dead) {
-		t.Errorf("inspect: %s", out)
-	}
+	must.True(t, strings.Contains(out, dead), "inspect: %s", out)
 	out, _ = blankout("inspect", "checkpoints", "--features")
-	if strings.Count(out, dead) != 2 || !strings.Contains(out, "\nchanges\n") || strings.Contains(out, "\x1b") || strings.Contains(out, "NaN") {
-		t.Errorf("inspect --features: %s", out)
-	}
+	must.True(t, strings.Count(out, dead) == 2 && strings.Contains(out, "\nchanges\n") && !strings.Contains(out, "\x1b") && !strings.Contains(out, "NaN"), "inspect --features: %s", out)
 	for _, want := range []string{" vibration numeric 1 0 ", ` level\x1b[2J numeric 0 0 `, " room categorical ", " 0.9998 true "} {
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
-			t.Errorf("inspect --features lacks %q: %s", want, out)
-		}
+		must.True(t, strings.Contains(strings.Join(strings.Fields(out), " "), want), "inspect --features lacks %q: %s", want, out)
 	}
 	var i struct{ Health *health.Health }
 	out, _ = blankout("inspect", "checkpoints", "--json")
-	if err := json.Unmarshal([]byte(out), &i); err != nil || i.Health.Alarms != 1 || i.Health.Fields[0].Alarms[0].SinceEvent != 3001 {
-		t.Errorf("inspect --json: %v %s", err, out)
-	}
+	err := json.Unmarshal([]byte(out), &i)
+	must.True(t, err == nil && i.Health.Alarms == 1 && i.Health.Fields[0].Alarms[0].SinceEvent == 3001, "inspect --json: %v %s", err, out)
 	_, log = blankout(append(run, "3000")...)
-	if strings.Contains(log, dead) || strings.Count(log, "back to normal: vibration missing in 0 % since 2023-11-14T23:5") != 1 {
-		t.Errorf("the log: %s", log)
-	}
-	if out, _ = blankout("inspect", "checkpoints"); strings.Contains(out, "\nhealth.fields.alarms\n") {
-		t.Errorf("inspect: %s", out)
-	}
+	must.True(t, !strings.Contains(log, dead) && strings.Count(log, "back to normal: vibration missing in 0 % since 2023-11-14T23:5") == 1, "the log: %s", log)
+	out, _ = blankout("inspect", "checkpoints")
+	must.True(t, !strings.Contains(out, "\nhealth.fields.alarms\n"), "inspect: %s", out)
 }

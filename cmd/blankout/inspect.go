@@ -74,10 +74,10 @@ errors are in percent.`,
 			return printText(p.stdout, i.Health, math.MaxInt)
 		},
 	}
-	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
+	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
-	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
+	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
 	return c
 }
 
@@ -250,7 +250,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
 		}
 		for _, x := range i.Learners {
-			if x.Lead {
+			if x.Leader {
 				i.Learner = x.Name
 			}
 		}

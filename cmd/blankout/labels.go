@@ -273,7 +273,7 @@ type joinFlags struct {
 }
 
 func (j *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined with the events of -d by --id\nsee [labels]; an event gets the last label within labels.max_delay")
+	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined by --id\nan event gets the last label within labels.max_delay")
 }
 
 // openJoined opens events joined with their labels.

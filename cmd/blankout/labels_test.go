@@ -139,17 +139,11 @@ func testAddedPartitions(t *testing.T, late bool) {
 	for err == nil {
 		err = read(whole, 10*time.Second)
 	}
-	if !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
+	must.Require(t, errors.Is(err, io.EOF), "%v", err)
 	n := join.Counts().LatePartitions
 	if late {
-		if n != 1 || !slices.Contains(live, "clicks/1@0") || !slices.Contains(live, "clicks/1@1") {
-			t.Errorf("%d late partitions, want 1; read %q", n, live)
-		}
+		must.True(t, n == 1 && slices.Contains(live, "clicks/1@0") && slices.Contains(live, "clicks/1@1"), "%d late partitions, want 1; read %q", n, live)
 		return
 	}
-	if len(order) < len(live) || !slices.Equal(live, order[:len(live)]) || n != 0 {
-		t.Errorf("%d late partitions, and the order differs:\n%q\n%q", n, live, order)
-	}
+	must.True(t, len(order) >= len(live) && slices.Equal(live, order[:len(live)]) && n == 0, "%d late partitions, and the order differs:\n%q\n%q", n, live, order)
 }

@@ -273,13 +273,10 @@ func TestDocs(t *testing.T) {
 				if strings.HasPrefix(line, "go build ") || d.page == "start.md" && (strings.HasPrefix(line, "export ") || line == "blankout broker") {
 					continue // building this program and starting a broker: the tests in tests/ run these commands from a clone
 				}
-				if commands++; !ran[line] {
-					t.Errorf("docs/%s: no line of %s runs %q", d.page, d.scripts, line)
-				}
+				commands++
+				must.True(t, ran[line], "docs/%s: no line of %s runs %q", d.page, d.scripts, line)
 			}
 		}
-		if commands < d.least {
-			t.Errorf("docs/%s: %d commands", d.page, commands)
-		}
+		must.True(t, commands >= d.least, "docs/%s: %d commands", d.page, commands)
 	}
 }

@@ -126,18 +126,18 @@ or for declared ones with --declared.
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\n.csv and .jsonl also get probabilities\n[id, class, probability on standard output]")
+	f.StringVarP(&o.out, "output", "o", "", "write the predictions to `FILE`: .csv or .jsonl with probabilities, else classes and scores\n[id, class, probability on standard output]")
 	f.Float64Var(&o.remove, "delete", 0, "delete each feature with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "delete each group of features with probability `D`")
 	f.BoolVar(&o.declared, "declared", false, "declare deleted features missing, see --missing-policy")
 	f.BoolVar(&o.rescale, "rescale", false, "drop deleted features and multiply the others by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.unknown, "unseen", "refuse", "on an example without known features: refuse, or answer\nanswer scores it as an example without features")
+	f.StringVar(&o.unknown, "unseen", "refuse", "on an example without known features: refuse, or answer as if it had none")
 	f.StringVar(&o.key, "key", "", "`FIELD` with the key of a record, for the shards of a group")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
-	f.Uint64Var(&o.seed, "seed", 0, "seed of the deletions")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of all random draws")
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
@@ -455,7 +455,7 @@ type missingFields struct {
 
 // addMissingFlag adds --missing-policy with the same usage text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute, fill or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, fill then predicts as if the event\nwere complete, auto mixes the policies")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute, fill or auto\nauto mixes the others")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

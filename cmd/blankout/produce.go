@@ -78,9 +78,9 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	}
 	settings.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records (- is standard input)")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
-	f.StringVar(&o.topic, "topic", "", "`TOPIC` instead of kafka.topics")
+	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records; - is standard input")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.StringVar(&o.topic, "topic", "", "`TOPIC` [kafka.topics]")
 	f.StringVar(&o.schema, "schema", "", "encode with the schema in `FILE`: .avsc, .proto or .json")
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")

@@ -36,9 +36,8 @@ func TestReadingsAtRestarts(t *testing.T) {
 	run := func(checkpoints string, more ...string) string {
 		var log bytes.Buffer
 		args := append([]string{"run", "-d", path, "--set", "http.address=", "--set", "checkpoint.directory=" + filepath.Join(dir, checkpoints), "--set", "checkpoint.keep=1"}, more...)
-		if code := execute(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
-			t.Fatalf("exit code %d\n%s", code, &log)
-		}
+		code := execute(t.Context(), args, strings.NewReader(""), &log, &log)
+		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
 		return log.String()
 	}
 	saved := func(checkpoints string) []byte {
@@ -49,16 +48,12 @@ func TestReadingsAtRestarts(t *testing.T) {
 	for text, want := range map[string]int{`field \"body\" is read as text`: 1, `field \"at\" is read as a time`: 1, "is read as": 2} {
 		must.Equal(t, strings.Count(said, text), want, text, said)
 	}
-	if !regexp.MustCompile(`error_percent_lately":[01]?\.`).MatchString(said) {
-		t.Errorf("too many errors:\n%s", said)
-	}
+	must.True(t, regexp.MustCompile(`error_percent_lately":[01]?\.`).MatchString(said), "too many errors:\n%s", said)
 	for _, n := range []string{"13", "29", "100", "250", "700", "1200"} {
 		said = run("parts", "--max-events", n)
 	}
 	must.Equal(t, strings.Count(said, "is read as"), 0, "of the last run, after it is final", said)
-	if !bytes.Equal(saved("parts"), saved("whole")) {
-		t.Error("after stops the checkpoint differs")
-	}
+	must.True(t, bytes.Equal(saved("parts"), saved("whole")), "after stops the checkpoint differs")
 }
 
 // TestAnswersNameLostFields checks that a line of run --answers names the fields that are null, and those that are stuck.
@@ -78,14 +73,11 @@ func TestAnswersNameLostFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	must.Do(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	var out, log bytes.Buffer
-	if code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, &log)
-	}
+	code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log)
+	must.Require(t, code == 0, "exit code %d\n%s", code, &log)
 	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, want := range map[int]string{1499: "}}", 1500: `}},"missing":["y"]}`, 2900: `"missing":["x","y"],"stuck":["x"]}`, 2901: `"missing":["x"],"stuck":["x"]}`} {
 		want = strings.Replace(want, "}}", "}", 1)
-		if !strings.HasSuffix(answers[i], want) {
-			t.Errorf("record %d: %s, want %s", i, answers[i], want)
-		}
+		must.True(t, strings.HasSuffix(answers[i], want), "record %d: %s, want %s", i, answers[i], want)
 	}
 }

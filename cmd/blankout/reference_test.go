@@ -31,18 +31,16 @@ var updateReference = flag.Bool("update-reference", false, "rewrite docs/referen
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
-		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`. A test compares it with the code.\n" +
+		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`.\n" +
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
-		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
+		"Names that end in `_total` are counters, all others gauges. Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
 		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t) + referenceResults(t)
 	if *updateReference {
 		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	have := must.Get(os.ReadFile(path))(t)
-	if string(have) != want {
-		t.Error("docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
-	}
+	must.True(t, string(have) == want, "docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
 }
 
 // cell returns text, escaped for a cell of a Markdown table.
@@ -55,9 +53,7 @@ func cell(text string) string {
 func referenceKeys(t *testing.T) string {
 	text := must.Get(os.ReadFile("../../config/blankout.toml"))(t)
 	_, body, ok := strings.Cut(string(text), "\n\n")
-	if !ok {
-		t.Fatal("config/blankout.toml has no first paragraph")
-	}
+	must.Require(t, ok, "config/blankout.toml has no first paragraph")
 	var out strings.Builder
 	out.WriteString("\n## Configuration keys\n\nWrite a key under its section in the TOML file, or give it as `--set section.key=value` or as\n" +
 		"`BLANKOUT_SECTION_KEY`. [Configure](configure.md) explains which keys you need.\n")
@@ -95,9 +91,7 @@ func referenceKeys(t *testing.T) string {
 		}
 	}
 	flush()
-	if keys < 100 {
-		t.Errorf("config/blankout.toml has %d keys", keys)
-	}
+	must.True(t, keys >= 100, "config/blankout.toml has %d keys", keys)
 	fmt.Fprintf(&out, "\n### [[challenger]]\n\n```toml\n%s\n```\n", "# "+strings.Join(comment, "\n# "))
 	return out.String()
 }
@@ -113,7 +107,7 @@ func referenceFlags() string {
 	visit = func(c *cobra.Command) {
 		name := strings.TrimPrefix(c.CommandPath(), "blankout ")
 		if c.HasParent() && c.IsAvailableCommand() {
-			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimPrefix(c.UseLine(), "blankout ")), cell(c.Short))
+			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimSuffix(strings.TrimPrefix(c.UseLine(), "blankout "), " [flags]")), cell(c.Short))
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Hidden || f.Name == "help" {
@@ -158,11 +152,10 @@ func referenceFlags() string {
 func referenceReasons(t *testing.T) string {
 	code := must.Get(os.ReadFile("../../internal/event/example.go"))(t)
 	reasons := regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "([a-z-]+)" +// (.*)$`).FindAllStringSubmatch(string(code), -1)
-	if n := strings.Count(string(code), " Reason = "); n != len(reasons) || n < 15 {
-		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
-	}
+	n := strings.Count(string(code), " Reason = ")
+	must.True(t, n == len(reasons) && n >= 15, "%d of %d reasons have a comment", len(reasons), n)
 	var out strings.Builder
-	out.WriteString("\n## Reasons of refusals\n\nThe metrics, dead letters and reports use these reasons. The detail in a message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
+	out.WriteString("\n## Reasons of refusals\n\nA message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
 	for _, m := range reasons {
 		fmt.Fprintf(&out, "| `%s` | %s |\n", m[1], cell(m[2]))
 	}
@@ -174,9 +167,7 @@ func referenceFrames(t *testing.T) string {
 	code := must.Get(os.ReadFile("../../app/stdio/stdio.go"))(t)
 	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
 	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
-	if len(operations) != 16 || len(flags) != 8 {
-		t.Errorf("%d operations and %d flags have a comment", len(operations), len(flags))
-	}
+	must.True(t, len(operations) == 16 && len(flags) == 8, "%d operations and %d flags have a comment", len(operations), len(flags))
 	var out strings.Builder
 	out.WriteString("\n## Operations of frames\n\n[HTTP and standard input](http.md#frames-over-standard-input) describes the frames.\n\n| letter | request; answer |\n|---|---|\n")
 	for _, m := range operations {
@@ -241,19 +232,18 @@ func referenceHTTP(t *testing.T) string {
 			fmt.Fprintf(&out, "| `%s %s` | %s |\n", strings.ToUpper(method), path, cell(operation.Summary))
 		}
 	}
-	if paths < 20 || len(document.Components.Schemas) < 10 {
-		t.Errorf("serve/openapi.json has %d paths and %d objects", paths, len(document.Components.Schemas))
-	}
+	must.True(t, paths >= 20 && len(document.Components.Schemas) >= 10, "serve/openapi.json has %d paths and %d objects", paths, len(document.Components.Schemas))
 	out.WriteString("\n## JSON objects\n")
 	for _, name := range slices.Sorted(maps.Keys(document.Components.Schemas)) {
 		s := document.Components.Schemas[name]
 		fmt.Fprintf(&out, "\n### %s\n\n| field | type: meaning |\n|---|---|\n", name)
+		plain := map[string][]string{} // fields without a description, by type
 		row := func(field string, s schema) {
-			text := s.kind()
-			if s.Description != "" {
-				text += ": " + s.Description
+			if s.Description == "" {
+				plain[s.kind()] = append(plain[s.kind()], "`"+field+"`")
+				return
 			}
-			fmt.Fprintf(&out, "| `%s` | %s |\n", field, cell(text))
+			fmt.Fprintf(&out, "| `%s` | %s |\n", field, cell(s.kind()+": "+s.Description))
 		}
 		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 			p := s.Properties[field]
@@ -266,6 +256,9 @@ func referenceHTTP(t *testing.T) string {
 				row(field+"."+inner, nested[inner])
 			}
 		}
+		for _, kind := range slices.Sorted(maps.Keys(plain)) {
+			fmt.Fprintf(&out, "| %s | %s |\n", strings.Join(plain[kind], ", "), cell(kind))
+		}
 	}
 	return out.String()
 }
@@ -273,7 +266,8 @@ func referenceHTTP(t *testing.T) string {
 // referenceResults returns the fields of the JSON objects that commands write.
 func referenceResults(t *testing.T) string {
 	var out strings.Builder
-	out.WriteString("\n## JSON of commands\n\nCommands write these fields with `--json`, numbers unless another type follows. `[…]` is an array and `{…}` an object.\nNumbers that are undefined are null. Fields can be absent if they do not apply.\n")
+	described := map[reflect.Type]string{}
+	out.WriteString("\n## JSON of commands\n\nCommands write these fields with `--json`, numbers unless another type follows. `[…]` is an array and `{…}` an object.\nNumbers that are undefined are null. Fields can be absent if they do not apply.\n`x` [as `y`] has the elements of the `y` above.\n")
 	for _, x := range []struct {
 		command string
 		result  any
@@ -295,14 +289,12 @@ func referenceResults(t *testing.T) string {
 		{"config check --json", checkResult{}},
 	} {
 		fmt.Fprintf(&out, "\n**%s.**", x.command)
-		fields := jsonFields(reflect.TypeOf(x.result), 0)
+		fields := jsonFields(reflect.TypeOf(x.result), described, 0)
 		if x.command == "train --solver online --json" {
-			of := jsonFields(reflect.TypeFor[trainResult](), 0)
+			of := jsonFields(reflect.TypeFor[trainResult](), nil, 0)
 			fields = append([]string{"the fields of train"}, slices.DeleteFunc(fields, func(field string) bool { return slices.Contains(of, field) })...)
 		}
-		if len(fields) < 3 {
-			t.Errorf("%s: only %d fields", x.command, len(fields))
-		}
+		must.True(t, len(fields) >= 3, "%s: only %d fields", x.command, len(fields))
 		for i, field := range fields {
 			if i > 0 {
 				out.WriteString(",")
@@ -315,8 +307,8 @@ func referenceResults(t *testing.T) string {
 }
 
 // jsonFields returns the names and types of the fields that encoding/json writes for a struct and for the structs in
-// it.
-func jsonFields(s reflect.Type, depth int) (fields []string) {
+// it. A struct of at least three fields that is described already, under the name in the map, is not repeated.
+func jsonFields(s reflect.Type, described map[reflect.Type]string, depth int) (fields []string) {
 	for i := range s.NumField() {
 		f := s.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -325,7 +317,7 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 			inner = inner.Elem()
 		}
 		if f.Anonymous && name == "" && inner.Kind() == reflect.Struct {
-			fields = append(fields, jsonFields(inner, depth)...)
+			fields = append(fields, jsonFields(inner, described, depth)...)
 			continue
 		}
 		if name == "-" || name == "" || !f.IsExported() {
@@ -351,9 +343,15 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 		}
 		field := strings.TrimSpace(fmt.Sprintf("`%s` %s", name, kind))
 		if element.Kind() == reflect.Struct && depth < 1 {
-			if inside := jsonFields(element, depth+1); len(inside) > 0 {
-				brackets := map[string]string{"array": "[]", "object": "{}"}[kind]
+			brackets := map[string]string{"array": "[]", "object": "{}"}[kind]
+			inside := jsonFields(element, described, depth+1)
+			if of, ok := described[element]; ok && len(inside) > 2 {
+				field = fmt.Sprintf("`%s` %cas `%s`%c", name, brackets[0], of, brackets[1])
+			} else if len(inside) > 0 {
 				field = fmt.Sprintf("`%s` %c%s%c", name, brackets[0], strings.Join(inside, ", "), brackets[1])
+				if described != nil {
+					described[element] = name
+				}
 			}
 		}
 		if slices.Contains(fields, field) { // the field is also in an embedded struct

@@ -97,7 +97,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	}
 	settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
+	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; see blankout train --help")
 	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels for the events of -d")
 	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
 	f.BoolVar(&o.reset, "reset", false, "start from nothing; move existing checkpoints to set-aside-N")
@@ -106,10 +106,10 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	f.BoolVar(&o.untilEnd, "until-end", false, "stop at the current end of the topic")
 	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while learning")
 	f.BoolVar(&o.serveOn, "keep-serving", false, "as --serve, and continue after the last event until a signal")
-	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3, skip saves it")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn some of the partitions as a member of group `NAME` [group.name]")
+	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
+	f.StringVar(&o.group, "group", "", "learn shards as a member of group `NAME` [group.name]")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
@@ -206,7 +206,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	s.runner.Config.KeepServing = o.serveOn
 	if o.answers {
-		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Contest.LeadName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
+		s.runner.Answer = newLineAnswers(p.stdout, s.runner.Schema, s.runner.Challengers.LeaderName, func(e *event.Example) (missing, stuck []string) { return s.runner.Learner.Lost(e) }).add
 	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
@@ -282,7 +282,7 @@ type runSummary struct {
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings are warnings about probable mistakes in the stream or its settings.
 	Warnings []health.Warning `json:"warnings"`
-	// Learners compares the learners of the stream with the leading learner, if there are several, as GET /v1/learners
+	// Learners compares the learners of the stream with the leader, if there are several, as GET /v1/learners
 	// does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary

@@ -43,9 +43,8 @@ func TestSample(t *testing.T) {
 		for _, s := range settings {
 			args = append(args, "--set", s)
 		}
-		if code := execute(t.Context(), args, strings.NewReader(""), &log, &log); code != 0 {
-			t.Fatalf("exit code %d\n%s", code, &log)
-		}
+		code := execute(t.Context(), args, strings.NewReader(""), &log, &log)
+		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
 		for _, m := range regexp.MustCompile(`(?m)^warning: field "([a-z]+)" looks like`).FindAllStringSubmatch(log.String(), -1) {
 			names = append(names, m[1])
 		}
@@ -53,20 +52,15 @@ func TestSample(t *testing.T) {
 		return names, log.String()
 	}
 	got, said := check()
-	if want := []string{"ms", "serial", "user", "uuid"}; !slices.Equal(got, want) {
-		t.Errorf("named %q, want %q\n%s", got, want, said)
-	}
+	want := []string{"ms", "serial", "user", "uuid"}
+	must.True(t, slices.Equal(got, want), "named %q, want %q\n%s", got, want, said)
 	for _, want := range []string{
 		`field "seconds" is read as a time`, `field "ns" is read as a time`, `field "when" is read as a time`, `field "ms" looks like a time in milliseconds since 1970 (17630000`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
 		`field "user" looks like an id (`, "500 records, 500 labeled of 2 classes, 0 refused",
 	} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not said:\n%s", want, said)
-		}
+		must.True(t, strings.Contains(said, want), "%q is not said:\n%s", want, said)
 	}
-	if strings.Contains(said, `"constant"`) {
-		t.Errorf("a constant is named:\n%s", said)
-	}
+	must.True(t, !strings.Contains(said, `"constant"`), "a constant is named:\n%s", said)
 	// Fields that the configuration uses or drops are not reported.
 	if got, said := check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when"); len(got) > 0 {
 		t.Errorf("named %q\n%s", got, said)
@@ -101,12 +95,9 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		must.Do(t, os.WriteFile(path, lines.Bytes(), 0o644))
 		var log bytes.Buffer
-		if code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log); code != 0 {
-			t.Fatalf("exit code %d\n%s", code, &log)
-		}
-		if got := strings.Contains(log.String(), "30 numeric fields are absent from at least a third of the events"); got != want {
-			t.Errorf("share %v: %s", fraction, &log)
-		}
+		code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log)
+		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
+		must.Equal(t, strings.Contains(log.String(), "30 numeric fields are absent from at least a third of the events"), want, "share", fraction, &log)
 	}
 }
 
@@ -142,8 +133,7 @@ func TestDraftTime(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
-		got, _, err := draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path)
-		must.Do(t, err)
+		got, _ := must.Get2(draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path))(t)
 		must.Contains(t, string(got), "\n"+want)
 	}
 }

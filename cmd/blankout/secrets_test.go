@@ -45,9 +45,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
 	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "alice", password))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer broker.Close()
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -56,13 +54,12 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	config := `
 [kafka]
 brokers = ["` + broker.ListenAddrs()[0] + `"]
-connect_timeout = "300ms"
+request_timeout = "1s"
 [kafka.sasl]
 mechanism = "PLAIN"
 username = "alice"
 [http]
 address = "127.0.0.1:0"
-pprof = true
 token_file = "` + filepath.ToSlash(tokenFile) + `"
 [snapshot]
 topic = "snapshots"
@@ -142,7 +139,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	}
 	var served bytes.Buffer
 	for _, bearer := range []string{guess, token} {
-		for _, path := range []string{"/", "/metrics", "/readyz", "/v1/model", "/v1/model/offsets", "/v1/reports", "/v1/nowhere", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/v1/predict"} {
+		for _, path := range []string{"/", "/metrics", "/readyz", "/v1/model", "/v1/model/offsets", "/v1/reports", "/v1/nowhere", "/v1/predict"} {
 			request := must.Get(http.NewRequest("GET", url+path, nil))(t)
 			request.Header.Set("Authorization", "Bearer "+bearer)
 			response := must.Get(http.DefaultClient.Do(request))(t)
@@ -166,9 +163,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		}
 		data, err := os.ReadFile(path)
 		for _, secret := range []string{password, wrong, token, guess} {
-			if bytes.Contains(data, []byte(secret)) {
-				t.Errorf("%s holds %q", path, secret)
-			}
+			must.True(t, !bytes.Contains(data, []byte(secret)), "%s holds %q", path, secret)
 		}
 		return err
 	}); err != nil {
@@ -178,9 +173,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		if strings.Contains(told.String(), secret) {
 			t.Errorf("%q was told:\n%s", secret, told.String())
 		}
-		if bytes.Contains(served.Bytes(), []byte(secret)) {
-			t.Errorf("%q was served", secret)
-		}
+		must.True(t, !bytes.Contains(served.Bytes(), []byte(secret)), "%q was served", secret)
 	}
 	if !strings.Contains(told.String(), "SASL") || served.Len() < 10_000 {
 		t.Errorf("this tests nothing: %d bytes served\n%s", served.Len(), told.String())

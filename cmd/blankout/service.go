@@ -37,7 +37,7 @@ import (
 // learners continue from the checkpoint named from, or from the newest checkpoint if from is "". If there is no
 // checkpoint, the learners start empty. The caller adds the Source. The argument join opens the events that wait for
 // delayed labels; nil means that labels are not delayed. shard is nil for a learner of all partitions.
-func newRunner(learners []contender, v validate.Config, join *joining, shard *served.ShardInfo, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
+func newRunner(learners []challenger, v validate.Config, join *joining, shard *served.ShardInfo, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
 		Save: func(blocks iter.Seq[event.Block]) (string, int64, error) {
@@ -119,7 +119,7 @@ const keptReports = 100
 // service is a run with its server and all other resources. The resources are closed in the reverse order of opening.
 type service struct {
 	runner   *run.Runner
-	learners []contender
+	learners []challenger
 	learner  func(name string) *served.Model // returns the newest model of a learner
 	read     record.Config                   // record settings of the source; valid once the source is open
 	// consumers read the topics; nil for other sources, and with delayed labels.
@@ -172,7 +172,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	asked.Store(&first)
 	askedOf := s.askedOf(&asked)
 	model := serve.Latest(s.runner.Published, askedOf)
-	if s.runner.Contest != nil {
+	if s.runner.Challengers != nil {
 		s.learner = serve.Named(s.runner.Published, askedOf)
 	}
 	predictor := newPredictor(c, learned(model), log)
@@ -203,7 +203,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		open = func() error { return s.openOrdered(ctx, c, &consuming, log) }
 	}
 	s.read = c.Record
-	s.decodeContenders()
+	s.decodeChallengers()
 	if err := open(); err != nil {
 		return nil, err
 	}
@@ -325,7 +325,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
-	validateContenders(r, learners, c, o.data, log)
+	validateChallengers(r, learners, c, o.data, log)
 	if o.data == "-" || learnsInbox(c, o.data) {
 		for _, v := range s.validators() {
 			v.Open = nil // the source cannot be read again
@@ -347,7 +347,7 @@ func (s *service) serve(c *config.Config, store *checkpoint.Store, model func() 
 		Reports:  reports, Validate: s.runner.Validate, Snapshots: places.Load,
 		History: history(c),
 	}
-	if s.runner.Contest != nil {
+	if s.runner.Challengers != nil {
 		shown.Learner, shown.Promote = s.learner, s.runner.Promote
 	}
 	if predictor != nil {

@@ -41,15 +41,12 @@ func TestTombstones(t *testing.T) {
 		{"predict -q --json -m model -d " + topic, `"examples":5,`},
 	} {
 		var out, errs bytes.Buffer
-		if code := execute(t.Context(), strings.Fields(test.args), nil, &out, &errs); code != 0 || !strings.Contains(out.String(), test.want) {
-			t.Errorf("%s: code %d: %s%s", test.args, code, &out, &errs)
-		}
+		code := execute(t.Context(), strings.Fields(test.args), nil, &out, &errs)
+		must.True(t, code == 0 && strings.Contains(out.String(), test.want), "%s: code %d: %s%s", test.args, code, &out, &errs)
 	}
 	var out, errs bytes.Buffer
-	if code := execute(t.Context(), strings.Fields("run --set http.address= --reset -d "+topic), nil, &out, &errs); code != 0 || !strings.Contains(errs.String(), `"refused":0,"passed_over":15,`) {
-		t.Errorf("code %d: %s%s", code, &out, &errs)
-	}
-	if letters, err := os.ReadFile("dead-letters.jsonl"); err == nil && len(letters) > 0 {
-		t.Errorf("dead letters: %s", letters)
-	}
+	code := execute(t.Context(), strings.Fields("run --set http.address= --reset -d "+topic), nil, &out, &errs)
+	must.True(t, code == 0 && strings.Contains(errs.String(), `"refused":0,"passed_over":15,`), "code %d: %s%s", code, &out, &errs)
+	letters, err := os.ReadFile("dead-letters.jsonl")
+	must.True(t, err != nil || len(letters) <= 0, "dead letters: %s", letters)
 }

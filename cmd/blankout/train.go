@@ -102,7 +102,7 @@ computes the objective and the training error. --noise and --standardize default
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
-	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to tolerate, such as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q deletes features and, independently, groups; group:NAME=Q,… sets the rate of each\ngroup; observed takes the rates at which groups are missing from the examples")
+	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to tolerate, such as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\nalso sums dropout:Q+group:Q, rates group:NAME=Q,…, and observed, the rates at which groups are missing")
 	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "weight of the losses against |w|^2 (`COST`)")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
@@ -117,7 +117,7 @@ computes the objective and the training error. --noise and --standardize default
 	f.StringArrayVar(&o.unlabeled, "unlabeled", nil, "`FILE` of examples without labels")
 	f.Float64Var(&t.Alpha, "unlabeled-weight", 0.4, "weight of unlabeled examples in the noise penalty, online in the accumulators")
 	f.StringVar(&o.scaler, "scaler", "", "standardize the features as the `MODEL` does")
-	f.Uint64Var(&t.Seed, "seed", 0, "seed of corrupted copies, random starts and epochs")
+	f.Uint64Var(&t.Seed, "seed", 0, "seed of all random draws")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
 	f.Float64Var(&o.missing, "expected-missing", 0, "online: expect a fraction `D` of the features to be declared missing\nfor undeclared loss see --silent-missing")
 	addMissingFlag(c, &o.online.config.MissingPolicy)

@@ -46,7 +46,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(optimizers.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: expect a fraction `D` of the groups to be declared missing\n--noise auto then also learns group noise levels")
-	f.StringVar(&t.Doubt, "doubt", t.Doubt, "online: on numbers that contradict the rest of their event or repeat one value, `WHAT`: auto, log (report only) or off")
+	f.StringVar(&t.Doubt, "doubt", t.Doubt, "online: on numbers that are probably no measurements, `WHAT`: auto, log (report only) or off")
 	f.Float64Var(&t.SilentMissing, "silent-missing", 0, "online: expect a fraction `D` of features to die silently")
 	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly (mini-batch IRLS), after the optimizer's updates or,\nwith --optimizer irls, instead of them")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"blankout/internal/must"
+)
 
 // TestTrainingIsSilent checks that silent noise is recognized by its kind. Group noise on a group named "silent" must
 // not count as silent.
@@ -16,12 +20,9 @@ func TestTrainingIsSilent(t *testing.T) {
 	} {
 		var o trainFlags
 		o.config.Noise = c.noise
-		if got := o.silent(); got != c.want {
-			t.Errorf("noise %s: %v", c.noise, got)
-		}
+		must.Equal(t, o.silent(), c.want, "noise", c.noise)
 	}
 	var o trainFlags
-	if o.online.config.SilentMissing = 0.1; !o.silent() {
-		t.Error("silent_missing is not silent")
-	}
+	o.online.config.SilentMissing = 0.1
+	must.True(t, o.silent(), "silent_missing is not silent")
 }

@@ -27,19 +27,13 @@ func TestHelpListsValues(t *testing.T) {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
 		words = slices.DeleteFunc(words, func(word string) bool { return word == "or" })
-		if len(words) != len(values) {
-			t.Errorf("--%s lists %q, there are %q", flag, words, values)
-		}
+		must.True(t, len(words) == len(values), "--%s lists %q, there are %q", flag, words, values)
 		for i, word := range words {
 			config := online.DefaultConfig()
 			name, number, numbered := strings.Cut(word, ":")
-			if name != strings.TrimSuffix(values[i], ":") {
-				t.Errorf("--%s lists %q for %q", flag, word, values[i])
-			}
+			must.True(t, name == strings.TrimSuffix(values[i], ":"), "--%s lists %q for %q", flag, word, values[i])
 			if numbered {
-				if len(number) > 2 {
-					t.Errorf("--%s: %q", flag, word)
-				}
+				must.True(t, len(number) <= 2, "--%s: %q", flag, word)
 				word = name + ":0.5"
 				if name == "t-logistic" {
 					word = name + ":1.5"
@@ -52,9 +46,8 @@ func TestHelpListsValues(t *testing.T) {
 				config.Optimizer = word
 			}
 			// A listed value may conflict with another setting. Only an error about an unknown value fails the test.
-			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
-				t.Errorf("--%s %s is listed: %v", flag, word, err)
-			}
+			err := config.Check()
+			must.True(t, err == nil || !strings.Contains(err.Error(), "want one of"), "--%s %s is listed: %v", flag, word, err)
 		}
 	}
 }
@@ -83,9 +76,7 @@ func TestJSON(t *testing.T) {
 	root := (&program{}).root()
 	root.InitDefaultHelpCmd()
 	visit(root)
-	if len(others) > 0 {
-		t.Errorf("there is no %v", others)
-	}
+	must.True(t, len(others) <= 0, "there is no %v", others)
 }
 
 // TestFlagsInDocuments checks that every flag of blankout that a document names exists.
@@ -112,13 +103,10 @@ func TestFlagsInDocuments(t *testing.T) {
 				continue // another program's
 			}
 			for _, m := range flag.FindAllStringSubmatch(span, -1) {
-				if found++; !known[m[1]] {
-					t.Errorf("%s: no command has --%s: %s", document, m[1], span)
-				}
+				found++
+				must.True(t, known[m[1]], "%s: no command has --%s: %s", document, m[1], span)
 			}
 		}
 	}
-	if found < 50 {
-		t.Errorf("only %d flags found in the documents", found)
-	}
+	must.True(t, found >= 50, "only %d flags found in the documents", found)
 }

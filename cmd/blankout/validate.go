@@ -113,8 +113,8 @@ with -d, and a file of delayed labels with --labels.`,
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.bound, "bound", "", "`exact`: expectation over all dropout masks, instead of the learner's bound")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
-	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
-	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
+	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
+	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	return c
 }
@@ -236,11 +236,11 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 		return err
 	}
 	path, file, live := s.path, s.file, s.model.Model.(*model.Linear) // readSaved has checked this type
-	contest, err := run.ReadContest(file.Blocks)
+	challengers, err := run.ReadChallengers(file.Blocks)
 	if err != nil {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	}
-	c.TakeLearner(contest.Lead)
+	c.TakeLearner(challengers.Leader)
 	settings := config.Fingerprint(c.Learner, c.Record, c.Validate.Config)
 	joined := o.labels != "" || len(c.Labels.Topics) > 0
 	if joined {

@@ -26,9 +26,7 @@ func TestOtherStateVersion(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, log)
 	}
 	names, err := filepath.Glob(filepath.Join("checkpoints", "*.blankout"))
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
+	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	for _, name := range names {
 		file := must.Get(checkpoint.ReadFile(name))(t)
 		data := must.Get(file.Block("learner"))(t)

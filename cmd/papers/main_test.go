@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // TestMain lets the scripts run this test binary as papers.
@@ -31,16 +32,10 @@ func TestScript(t *testing.T) {
 
 // TestExamples checks that the scripts run the commands that the help shows.
 func TestExamples(t *testing.T) {
-	names, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(filepath.Glob("testdata/script/*.txtar"))(t)
 	var scripts strings.Builder
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		scripts.Write(text)
 	}
 	for line := range strings.Lines(command(nil, nil).Example) {

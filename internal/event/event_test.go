@@ -23,19 +23,14 @@ func TestPlainNumber(t *testing.T) {
 		"": "", "-": "", ".": "", "1e": "", "e5": "", "inf": "", "nan": "", "0x10": "", "1_0": "", "1e9223372036854775807": "", "1e-9223372036854775808": "", "1 ": "", "--1": "",
 	} {
 		got := string(PlainNumber([]byte(text)))
-		if got != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
-		}
+		must.True(t, got == want, "%q is %q, want %q", text, got, want)
 		if got == "" {
 			continue
 		}
 		a, _ := new(big.Rat).SetString(text)
-		if b, ok := new(big.Rat).SetString(got); !ok || a.Cmp(b) != 0 {
-			t.Errorf("%q became %q, another number", text, got)
-		}
-		if again := string(PlainNumber([]byte(got))); again != got {
-			t.Errorf("%q became %q, and that %q", text, got, again)
-		}
+		b, ok := new(big.Rat).SetString(got)
+		must.True(t, ok && a.Cmp(b) == 0, "%q became %q, another number", text, got)
+		must.Equal(t, string(PlainNumber([]byte(got))), got, text, "became")
 	}
 }
 
@@ -63,28 +58,20 @@ func TestLabelSpellings(t *testing.T) {
 			s.Class([]byte(strings.ReplaceAll(l, "_", " ")))
 		}
 		got := s.LabelSpellings()
-		if !slices.EqualFunc(got, c.want, strings.Contains) {
-			t.Errorf("%s: %q, want %q", c.labels, got, c.want)
-		}
+		must.True(t, slices.EqualFunc(got, c.want, strings.Contains), "%s: %q, want %q", c.labels, got, c.want)
 		if got := s.View().LabelSpellings(); len(got) != len(c.want) {
 			t.Errorf("%s: a later view says %q", c.labels, got)
 		}
-		if len(before.Joined) > 0 {
-			t.Errorf("%s: a view has changed", c.labels)
-		}
+		must.True(t, len(before.Joined) <= 0, "%s: a view has changed", c.labels)
 	}
 }
 
 // TestUsualPairSpellings checks that UsualPair and PositiveClass accept every spelling of a label.
 func TestUsualPairSpellings(t *testing.T) {
 	for _, pair := range [][2]string{{"0", "1"}, {"-1", "+1"}, {"0.0", "1.0"}, {"-1.0", "1"}, {"false", "true"}} {
-		if !UsualPair(pair[0], pair[1]) || UsualPair(pair[1], pair[0]) {
-			t.Errorf("%q", pair)
-		}
+		must.True(t, UsualPair(pair[0], pair[1]) && !UsualPair(pair[1], pair[0]), "%q", pair)
 	}
-	if UsualPair("0", "01") || UsualPair("00", "1") {
-		t.Error("other texts are no usual pair")
-	}
+	must.True(t, !UsualPair("0", "01") && !UsualPair("00", "1"), "other texts are no usual pair")
 	s := NewSchema(10, nil, 2)
 	s.Class([]byte("+1"))
 	s.Class([]byte("-1"))
@@ -135,12 +122,9 @@ func TestAddress(t *testing.T) {
 
 func TestHideAddresses(t *testing.T) {
 	err := HideAddresses(fmt.Errorf(`Get "https://me:s3cret@host/p?token=s3cret": not found: http://b/?x=s3cret: %w`, io.EOF))
-	if want := `Get "https://***@host/p?***": not found: http://b/?*** EOF`; err.Error() != want || !errors.Is(err, io.EOF) {
-		t.Errorf("%v, want %s", err, want)
-	}
-	if HideAddresses(nil) != nil {
-		t.Error("nothing became an error")
-	}
+	want := `Get "https://***@host/p?***": not found: http://b/?*** EOF`
+	must.True(t, err.Error() == want && errors.Is(err, io.EOF), "%v, want %s", err, want)
+	must.True(t, HideAddresses(nil) == nil, "nothing became an error")
 }
 
 func TestOffsets(t *testing.T) {
@@ -152,27 +136,20 @@ func TestOffsets(t *testing.T) {
 	for _, p := range o {
 		order += fmt.Sprint(p.Topic, p.Partition, " ")
 	}
-	if order != "a2 b0 b1 " {
-		t.Errorf("order %s", order)
-	}
+	must.True(t, order == "a2 b0 b1 ", "order %s", order)
 	p := o.At("b", 1, 99)
-	if p.Next != 5 {
-		t.Errorf("a known partition starts again at %d", p.Next)
-	}
+	must.True(t, p.Next == 5, "a known partition starts again at %d", p.Next)
 	must.Do(t, p.Advance(5, 100))
 	if err := p.Advance(8, 1); err != nil { // a gap is not an error
 		t.Fatal(err)
 	}
-	if got, _ := o.Lookup("b", 1); got != (Position{"b", 1, 9, 2, 101, 5, ""}) {
-		t.Errorf("%+v", got)
-	}
+	got, _ := o.Lookup("b", 1)
+	must.True(t, got == (Position{"b", 1, 9, 2, 101, 5, ""}), "%+v", got)
 	before := *p
-	if err := p.Advance(8, 1); err == nil || *p != before {
-		t.Errorf("going back: %v, %+v", err, *p)
-	}
-	if _, ok := o.Lookup("c", 0); ok {
-		t.Error("a partition never seen")
-	}
+	err := p.Advance(8, 1)
+	must.True(t, err != nil && *p == before, "going back: %v, %+v", err, *p)
+	_, ok := o.Lookup("c", 0)
+	must.True(t, !ok, "a partition never seen")
 }
 
 func TestVecCheck(t *testing.T) {
@@ -184,19 +161,14 @@ func TestVecCheck(t *testing.T) {
 		"infinite":   {[]uint32{2}, []float64{1 / zero}},
 		"nan":        {[]uint32{2}, []float64{zero / zero}},
 	} {
-		if x.Check() == nil {
-			t.Errorf("%s: passed", name)
-		}
+		must.True(t, x.Check() != nil, "%s: passed", name)
 	}
 	x := Vec{[]uint32{1, 4}, []float64{1, -2}}
-	if err := x.Check(); err != nil {
-		t.Error(err)
-	}
+	err := x.Check()
+	must.True(t, err == nil, "%v", err)
 	y := x.Clone()
 	y.Value[0] = 9
-	if x.Value[0] != 1 {
-		t.Error("Clone shares memory")
-	}
+	must.True(t, x.Value[0] == 1, "Clone shares memory")
 }
 
 func TestSchemaClass(t *testing.T) {

@@ -123,7 +123,7 @@ const (
 	ReasonTooMany       Reason = "too-many"        // more than 100,000 features, including crosses; in JSON also more than 400,000 values
 	ReasonOversize      Reason = "oversize"        // a record longer than record.max_bytes; a joined field name over 4,096 bytes
 	ReasonLabel         Reason = "label"           // a label that is not a class, exceeds 256 bytes, or has several values
-	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to record.max_weight
+	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to 1e6
 	ReasonSchemaFormat  Reason = "confluent-wire"  // magic byte 0 and schema id are unexpected in the format, or expected and absent
 	ReasonSchema        Reason = "schema"          // an unknown or unusable schema
 	ReasonDuplicate     Reason = "duplicate-field" // a key that occurs twice in one JSON object

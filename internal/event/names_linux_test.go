@@ -17,7 +17,5 @@ func TestNamesBeyond32Bits(t *testing.T) {
 	n.text, n.ends, n.hashes = text[:first], []int{first}, []uint64{1}
 	n.Add(2, []byte("second"))
 	n.Add(3, []byte("third"))
-	if got := n.Find(2) + n.View().Find(2) + n.Find(3); got != "secondsecondthird" {
-		t.Errorf("found %q", got)
-	}
+	must.Equal(t, n.Find(2)+n.View().Find(2)+n.Find(3), "secondsecondthird", "found")
 }

@@ -17,16 +17,13 @@ func TestNamesPrefix(t *testing.T) {
 			if name := fmt.Sprint("name", i); n.Wants(hash(i)) {
 				n.Add(hash(i), []byte(name))
 			}
-			if n.Wants(hash(i)) {
-				t.Fatalf("wants name %d again", i)
-			}
+			must.Require(t, !n.Wants(hash(i)), "wants name %d again", i)
 		}
 	}
 	whole := NewNames(max)
 	add(whole, 0, max+10) // the last ten do not fit
-	if a, b := whole.Find(hash(7)), whole.Find(hash(max)); a != "name7" || b != "" {
-		t.Errorf("found %q and %q", a, b)
-	}
+	a, b := whole.Find(hash(7)), whole.Find(hash(max))
+	must.True(t, a == "name7" && b == "", "found %q and %q", a, b)
 	if whole.Len() != max {
 		t.Fatalf("%d names, want %d", whole.Len(), max)
 	}
@@ -38,19 +35,13 @@ func TestNamesPrefix(t *testing.T) {
 		read := must.Get(ReadNames(view.Blocks()))(t)
 		for _, n := range []*Names{part, read} {
 			add(n, 0, max+10)
-			if got := string(n.Blocks()[0].Data); got != want {
-				t.Errorf("from %d names: another dictionary", count)
-			}
+			must.Equal(t, string(n.Blocks()[0].Data), want, "from", count, "names: another dictionary")
 		}
 		add(view, 100, 200) // must not overwrite later names of the original
-		if got := string(part.Blocks()[0].Data); got != want {
-			t.Error("adding to a view changed the whole")
-		}
+		must.Equal(t, string(part.Blocks()[0].Data), want, "adding to a view changed the whole")
 	}
 	for cut := range 40 {
-		if _, err := ReadNames([]Block{{"names", []byte(want[:cut])}}); err == nil {
-			t.Errorf("read a block cut to %d bytes", cut)
-		}
+		must.Fails(t, must.Err(ReadNames([]Block{{"names", []byte(want[:cut])}})), "read a block cut to", cut, "bytes")
 	}
 	columns := map[uint64]bool{}
 	for i := range max {
@@ -76,9 +67,7 @@ func TestSchemaView(t *testing.T) {
 			s.AddField(Field{Name: label})
 			s.Names.Add(uint64(i+1), []byte("name "+label))
 			v := s.View()
-			if v.View() != v || s.View() != v {
-				t.Errorf("%v: another View of the same Schema", labels)
-			}
+			must.True(t, v.View() == v && s.View() == v, "%v: another View of the same Schema", labels)
 			views, want = append(views, v), append(want, fmt.Sprintf("%q %v %s", s.Classes, s.Fields, s.Names.Blocks()[0].Data))
 			n := len(s.Fields)
 			s.AddField(Field{Name: "of a record that is refused"})
@@ -89,9 +78,7 @@ func TestSchemaView(t *testing.T) {
 			own.Names.Add(77, []byte("a copy's"))
 		}
 		for i, v := range views {
-			if got := fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data); got != want[i] {
-				t.Errorf("%v: after %d labels %s, want %s", labels, i, got, want[i])
-			}
+			must.Equal(t, fmt.Sprintf("%q %v %s", v.Classes, v.Fields, v.Names.Blocks()[0].Data), want[i], labels, "after", i, "labels")
 		}
 	}
 }
@@ -153,22 +140,17 @@ func TestNamer(t *testing.T) {
 		hash uint64
 		name string
 	}{{3, "age"}, {3 + 1<<bits, "color=red"}, {5, "size"}, {3 + 5<<bits, "x"}} {
-		if s.Names.Full() {
-			t.Fatalf("full before %q", n.name)
-		}
+		must.Require(t, !s.Names.Full(), "full before %q", n.name)
 		s.Names.Add(n.hash, []byte(n.name))
 	}
-	if !s.Names.Full() || (*Names)(nil).Full() {
-		t.Error("four of four names are not full, or none are")
-	}
+	must.True(t, s.Names.Full() && !(*Names)(nil).Full(), "four of four names are not full, or none are")
 	for _, tt := range []struct {
 		numeric, zeroBased bool
 		want               string // name of column 7
 	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
 		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
 		name := s.Namer()
-		if a, b, c := name(3), name(5), name(7); a != "age | color=red | x" || b != "size" || c != tt.want {
-			t.Errorf("%+v: columns are called %q, %q and %q", tt, a, b, c)
-		}
+		a, b, c := name(3), name(5), name(7)
+		must.True(t, a == "age | color=red | x" && b == "size" && c == tt.want, "%+v: columns are called %q, %q and %q", tt, a, b, c)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // testModel returns a model of two outputs with 20 random support vectors.
@@ -24,10 +25,7 @@ func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []fl
 		vectors, coef = append(vectors, x), append(coef, r.NormFloat64(), r.NormFloat64())
 	}
 	head := model.Head{Schema: event.NewSchema(20, []string{"-1", "1"}, 2), Loss: "dropsvm", Noise: "none", Outputs: 2, Intercept: []float64{0.5, -1}}
-	m, err := NewModel(head, k, vectors, coef)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m = must.Get(NewModel(head, k, vectors, coef))(t)
 	return m, vectors, coef
 }
 
@@ -50,15 +48,9 @@ func TestModelScores(t *testing.T) {
 		if m.Support() != 20 {
 			t.Fatalf("%d support vectors, want 20", m.Support())
 		}
-		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
-		again, err := ReadModel(blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(ReadModel(blocks))(t)
 		for i, x := range vectors {
 			e := event.Example{Features: x}
 			want := []float64{0.5, -1}
@@ -69,13 +61,10 @@ func TestModelScores(t *testing.T) {
 			}
 			got := m.Score(&e, make([]float64, 2))
 			for o := range want {
-				if math.Abs(got[o]-want[o]) > 1e-12*(1+math.Abs(want[o])) {
-					t.Fatalf("%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
-				}
+				must.Require(t, math.Abs(got[o]-want[o]) <= 1e-12*(1+math.Abs(want[o])), "%s: score %d of example %d is %v, want %v", k, o, i, got[o], want[o])
 			}
-			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
-				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
-			}
+			read := again.Score(&e, make([]float64, 2))
+			must.Require(t, slices.Equal(read, got), "%s: scores %v after reading, %v before", k, read, got)
 			// A feature in a column that no support vector has changes only |x|.
 			other := e
 			other.Features = e.Features.Clone()
@@ -84,14 +73,10 @@ func TestModelScores(t *testing.T) {
 			far := m.Score(&other, make([]float64, 2))
 			switch k.(type) {
 			case Linear, Polynomial:
-				if !slices.Equal(far, got) {
-					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
-				}
+				must.Require(t, slices.Equal(far, got), "%s: an unknown column moves the score from %v to %v", k, got, far)
 			default:
 				shrink := k.Of(0, 0, map[bool]float64{true: 2, false: 4}[k.String()[0] == 'c'])
-				if math.Abs(far[0]-0.5-shrink*(got[0]-0.5)) > 1e-12 {
-					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
-				}
+				must.Require(t, math.Abs(far[0]-0.5-shrink*(got[0]-0.5)) <= 1e-12, "%s: an unknown column moves the score from %v to %v", k, got, far)
 			}
 			// Half of the features are missing, so the present features count double.
 			half := e
@@ -101,9 +86,7 @@ func TestModelScores(t *testing.T) {
 			}
 			double := m.score(half.Features, 2, make([]float64, 2))
 			for o := range double {
-				if math.Abs(double[o]-got[o]) > 1e-11 {
-					t.Fatalf("%s: rescaled %v, want %v", k, double, got)
-				}
+				must.Require(t, math.Abs(double[o]-got[o]) <= 1e-11, "%s: rescaled %v, want %v", k, double, got)
 			}
 		}
 	}
@@ -111,10 +94,7 @@ func TestModelScores(t *testing.T) {
 
 func TestReadModelRefuses(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
-	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
 	for i := range blocks {
 		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
@@ -131,23 +111,17 @@ func TestReadModelRefuses(t *testing.T) {
 	nan := slices.Clone(blocks)
 	last := &nan[len(nan)-1]
 	last.Data = slices.Repeat([]byte{0xff}, len(last.Data))
-	if _, err := ReadModel(nan); err == nil {
-		t.Error("read coefficients that are not numbers")
-	}
+	must.Fails(t, must.Err(ReadModel(nan)), "read coefficients that are not numbers")
 	nan = slices.Clone(blocks)
 	nan[3].Data = slices.Repeat([]byte{0xff}, len(nan[3].Data))
-	if _, err := ReadModel(nan); err == nil {
-		t.Error("read columns out of range")
-	}
+	must.Fails(t, must.Err(ReadModel(nan)), "read columns out of range")
 	for i, name := range []string{1: "columns", 2: "ends", 3: "index"} {
 		if name == "" {
 			continue
 		}
 		turned := slices.Clone(blocks) // swap the first two numbers
 		turned[i].Data = slices.Concat(turned[i].Data[4:8], turned[i].Data[:4], turned[i].Data[8:])
-		if _, err := ReadModel(turned); err == nil {
-			t.Errorf("read support/%s out of order", name)
-		}
+		must.Fails(t, must.Err(ReadModel(turned)), "read support/", name, "out of order")
 	}
 }
 
@@ -160,20 +134,12 @@ func TestModelStandardizes(t *testing.T) {
 	for c := range uint32(6) {
 		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // mean 3, scale 4
 	}
-	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
-	again, err := ReadModel(blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(ReadModel(blocks))(t)
 	e := event.Example{Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{7, 1}}}
 	want := m.ScoreVec(event.Vec{Index: []uint32{0, 2}, Value: []float64{1, -0.5}}, make([]float64, 2))
 	for _, k := range []*Model{m, again} {
-		if got := k.Score(&e, make([]float64, 2)); !slices.Equal(got, want) {
-			t.Errorf("scores %v, of the standardized features %v", got, want)
-		}
+		must.EqualSlices(t, k.Score(&e, make([]float64, 2)), want, "scores")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // everyLoss returns each loss of the table, some with several parameters, and the reweighted loss of each t-logistic
@@ -41,9 +43,7 @@ func TestFacts(t *testing.T) {
 			facts := l.Facts()
 			check := func(what string, says, is bool) {
 				t.Helper()
-				if says != is {
-					t.Errorf("%s: the facts say %v, sampled it is %v", what, says, is)
-				}
+				must.True(t, says == is, "%s: the facts say %v, sampled it is %v", what, says, is)
 			}
 			r := rand.New(rand.NewPCG(7, 8))
 			value := func(y, f, v float64) float64 { value, _, _ := l.At(y, f, v); return value }
@@ -84,9 +84,7 @@ func TestFacts(t *testing.T) {
 				if facts.Clean != nil {
 					p, pdf, _ := l.At(y, f, 0)
 					q, qdf, _ := facts.Clean.At(y, f, 0)
-					if math.Abs(p-q) > 1e-7*(1+p) || math.Abs(pdf-qdf) > 1e-7 {
-						t.Fatalf("at y=%g f=%g without noise it is %g (%g), its clean form %v %g (%g)", y, f, p, pdf, facts.Clean, q, qdf)
-					}
+					must.Require(t, math.Abs(p-q) <= 1e-7*(1+p) && math.Abs(pdf-qdf) <= 1e-7, "at y=%g f=%g without noise it is %g (%g), its clean form %v %g (%g)", y, f, p, pdf, facts.Clean, q, qdf)
 				}
 			}
 			check("convex", facts.Convex, convex)
@@ -97,9 +95,7 @@ func TestFacts(t *testing.T) {
 			check("the hinge without noise", facts.Margin > 0, hinge)
 			check("falls as the noise grows", facts.Falls, falls)
 			check("a probability", facts.Probability, probability)
-			if !towards {
-				t.Error("a larger margin costs more")
-			}
+			must.True(t, towards, "a larger margin costs more")
 
 			// At a kink the slope jumps within 1e-9.
 			for _, y := range []float64{1, 2, -1, -0.5, 0} {
@@ -131,14 +127,11 @@ func TestTargets(t *testing.T) {
 		Sign: {0, 0.5, 2, math.NaN(), math.Inf(1)}, Real: {math.NaN(), math.Inf(-1)}, Count: {-1, math.NaN(), math.Inf(1)},
 	} {
 		for _, y := range refused {
-			if target.Check(y) == nil {
-				t.Errorf("target kind %d takes %v", target, y)
-			}
+			must.True(t, target.Check(y) != nil, "target kind %d takes %v", target, y)
 		}
 		for _, y := range map[Target][]float64{Sign: {-1, 1}, Real: {-2.5, 0, 1}, Count: {0, 3, 2.5}}[target] {
-			if err := target.Check(y); err != nil {
-				t.Errorf("target kind %d: %v", target, err)
-			}
+			err := target.Check(y)
+			must.True(t, err == nil, "target kind %d: %v", target, err)
 		}
 	}
 	for _, l := range All() {
@@ -151,14 +144,10 @@ func TestTargets(t *testing.T) {
 		}
 		for _, y := range []float64{0.5, 1, 3} {
 			_, df, _ := l.At(y, best(y), 0)
-			if math.Abs(df) > 1e-12 && l.Facts().Kink == nil {
-				t.Errorf("%v: the slope at the target %v is %v", l, y, df)
-			}
+			must.True(t, math.Abs(df) <= 1e-12 || l.Facts().Kink != nil, "%v: the slope at the target %v is %v", l, y, df)
 			_, left, _ := l.At(y, best(y)-1e-6, 0)
 			_, right, _ := l.At(y, best(y)+1e-6, 0)
-			if !(left < 0 && right > 0) {
-				t.Errorf("%v: the slopes beside the target %v are %v and %v", l, y, left, right)
-			}
+			must.True(t, left < 0 && right > 0, "%v: the slopes beside the target %v are %v and %v", l, y, left, right)
 		}
 	}
 }
@@ -184,14 +173,10 @@ func TestConjugates(t *testing.T) {
 			a := 2 * r.NormFloat64()
 			nearest, dual = c.Conjugate(y, a)
 			again, _ := c.Conjugate(y, nearest)
-			if again != nearest || value+dual < nearest*f-1e-12 {
-				t.Fatalf("%v at y=%g f=%g a=%g: phi + phi* - a f = %g at %g (nearest to itself %g)", l, y, f, a, value+dual-nearest*f, nearest, again)
-			}
+			must.Require(t, again == nearest && value+dual >= nearest*f-1e-12, "%v at y=%g f=%g a=%g: phi + phi* - a f = %g at %g (nearest to itself %g)", l, y, f, a, value+dual-nearest*f, nearest, again)
 		}
 	}
-	if found < 2 {
-		t.Fatal("nobody knows a conjugate")
-	}
+	must.Require(t, found >= 2, "nobody knows a conjugate")
 }
 
 // TestLosses checks every loss at random points. Its derivatives must match central differences, and its values must be
@@ -225,9 +210,7 @@ func TestLosses(t *testing.T) {
 					value, df, dv := l.At(target(l, r), f, v)
 					ff, fv, vv := l.At2(1, f, v)
 					for i, x := range []float64{value, df, dv, ff, fv, vv} {
-						if math.IsNaN(x) || (i < 3 && math.IsInf(x, 0)) {
-							t.Errorf("At(%g, %g): term %d is %g", f, v, i, x)
-						}
+						must.True(t, !math.IsNaN(x) && (i >= 3 || !math.IsInf(x, 0)), "At(%g, %g): term %d is %g", f, v, i, x)
 					}
 				}
 			}
@@ -237,9 +220,7 @@ func TestLosses(t *testing.T) {
 
 func near(t *testing.T, what string, y, f, v, got, want, tol float64) {
 	t.Helper()
-	if !(math.Abs(got-want) <= tol) {
-		t.Fatalf("%s at y=%g f=%g v=%g: %g, finite difference %g (tolerance %g)", what, y, f, v, got, want, tol)
-	}
+	must.Require(t, math.Abs(got-want) <= tol, "%s at y=%g f=%g v=%g: %g, finite difference %g (tolerance %g)", what, y, f, v, got, want, tol)
 }
 
 // TestGaussianExpectation compares the closed forms with numerical integration of the loss over the normal density.
@@ -274,9 +255,8 @@ func TestGaussianExpectation(t *testing.T) {
 				for _, v := range []float64{0.01, 0.3, 1, 16, 256} {
 					s := math.Sqrt(v)
 					want := expectation(func(f float64) float64 { return g(y * f) }, f, s)
-					if got, _, _ := l.At(y, f, v); math.Abs(got-want) > 2e-8*(1+s) {
-						t.Errorf("%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
-					}
+					got, _, _ := l.At(y, f, v)
+					must.True(t, math.Abs(got-want) <= 2e-8*(1+s), "%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
 				}
 			}
 		}
@@ -287,9 +267,8 @@ func TestGaussianExpectation(t *testing.T) {
 				for _, v := range []float64{0.01, 0.3, 1, 16} {
 					s := math.Sqrt(v)
 					want := expectation(func(f float64) float64 { return g(y - f) }, f, s)
-					if got, _, _ := l.At(y, f, v); math.Abs(got-want) > 1e-7*(1+s) {
-						t.Errorf("%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
-					}
+					got, _, _ := l.At(y, f, v)
+					must.True(t, math.Abs(got-want) <= 1e-7*(1+s), "%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
 				}
 				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y-f)) > 1e-12 {
 					t.Errorf("%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
@@ -298,9 +277,8 @@ func TestGaussianExpectation(t *testing.T) {
 		}
 	}
 	for _, f := range []float64{-2, 0.5} { // the score of a count is the logarithm of its rate
-		if got, want := first(PoissonGaussian{}.At(3, f, 0.7)), expectation(func(f float64) float64 { return math.Exp(f) - 3*f }, f, math.Sqrt(0.7)); math.Abs(got-want) > 1e-8 {
-			t.Errorf("poisson at f=%g: %g, integral %g", f, got, want)
-		}
+		got, want := first(PoissonGaussian{}.At(3, f, 0.7)), expectation(func(f float64) float64 { return math.Exp(f) - 3*f }, f, math.Sqrt(0.7))
+		must.True(t, math.Abs(got-want) <= 1e-8, "poisson at f=%g: %g, integral %g", f, got, want)
 	}
 }
 
@@ -339,9 +317,7 @@ func TestLimits(t *testing.T) {
 			lower := g(y * f)
 			middle, _, _ := gauss.At(y, f, v)
 			upper, _, _ := chen.At(y, f, v)
-			if middle < lower-1e-8 || upper < middle-1e-8 {
-				t.Fatalf("%s at y=%g f=%g v=%g: %g <= %g <= %g does not hold", name, y, f, v, lower, middle, upper)
-			}
+			must.Require(t, middle >= lower-1e-8 && upper >= middle-1e-8, "%s at y=%g f=%g v=%g: %g <= %g <= %g does not hold", name, y, f, v, lower, middle, upper)
 		}
 	}
 }
@@ -365,9 +341,8 @@ func TestMajoriser(t *testing.T) {
 			f1, v1 := 3*r.NormFloat64(), math.Exp(3*r.NormFloat64())
 			value, df, dv := l.At(y, f0, v0)
 			q := value + df*(f1-f0) + dv*((f1-f0)*(f1-f0)+v1-v0)
-			if got, _, _ := l.At(y, f1, v1); got > q+1e-12*(1+math.Abs(q)) {
-				t.Fatalf("%s: majoriser of (%g, %g) at (%g, %g) is %g, the bound %g", l, f0, v0, f1, v1, q, got)
-			}
+			got, _, _ := l.At(y, f1, v1)
+			must.Require(t, got <= q+1e-12*(1+math.Abs(q)), "%s: majoriser of (%g, %g) at (%g, %g) is %g, the bound %g", l, f0, v0, f1, v1, q, got)
 		}
 	}
 }
@@ -389,9 +364,7 @@ func TestSymmetry(t *testing.T) {
 			}
 			a, da, va := l.At(1, f, 0.8)
 			b, db, vb := mirrored.At(-1, -f, 0.8)
-			if math.Abs(a-b) > 1e-15*(1+a) || math.Abs(da+db) > 1e-15 || va != vb {
-				t.Errorf("%s at f=%g: (%g %g %g) against (%g %g %g)", l, f, a, da, va, b, db, vb)
-			}
+			must.True(t, math.Abs(a-b) <= 1e-15*(1+a) && math.Abs(da+db) <= 1e-15 && va == vb, "%s at f=%g: (%g %g %g) against (%g %g %g)", l, f, a, da, va, b, db, vb)
 		}
 	}
 }
@@ -410,14 +383,12 @@ func TestParse(t *testing.T) {
 		"hinge": "hinge:gaussian", "logistic": "logistic:gaussian", "hinge:chen:0.25": "hinge:chen:0.25", "quadratic": "quadratic",
 		"squared": "linear", "quantile:0.25": "quantile:0.25", "huber:2": "huber:2", "huber:2e+28": "huber:2e+28", "poisson": "poisson:gaussian",
 	} {
-		if l, err := Parse(in); err != nil || l.String() != want {
-			t.Errorf("Parse(%q) = %v, %v, want %s", in, l, err, want)
-		}
+		l, err := Parse(in)
+		must.True(t, err == nil && l.String() == want, "Parse(%q) = %v, %v, want %s", in, l, err, want)
 	}
 	for _, in := range []string{"", "huber", "hinge:mcf", "hinge:gaussian:-1", "hinge:gaussian:x", "hinge:gaussian:1x", "t-logistic", "t-logistic:1", "t-logistic:2", "t-logistic:NaN", "probit:chen", "logistic:gaussian:2", "quadratic:chen", "quantile", "quantile:0", "quantile:1", "huber:0", "huber:-1", "absolute:1"} {
-		if l, err := Parse(in); err == nil {
-			t.Errorf("Parse(%q) = %v, want an error", in, l)
-		}
+		l, err := Parse(in)
+		must.True(t, err != nil, "Parse(%q) = %v, want an error", in, l)
 	}
 }
 
@@ -429,14 +400,12 @@ func TestLabelsOf(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for range 100 {
 		for _, name := range append(Names(), "ramp") {
-			if got := LabelsOf(name + ":1.5"); got != want[name] {
-				t.Fatalf("%s: %v", name, got)
-			}
+			got := LabelsOf(name + ":1.5")
+			must.Require(t, got == want[name], "%s: %v", name, got)
 		}
 	}
-	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
-		t.Errorf("%d bytes for 100 questions about each loss", after.TotalAlloc-before.TotalAlloc)
-	}
+	runtime.ReadMemStats(&after)
+	must.True(t, after.TotalAlloc-before.TotalAlloc <= 1<<20, "%d bytes for 100 questions about each loss", after.TotalAlloc-before.TotalAlloc)
 }
 
 // TestSoftplus checks that Softplus differs from math.Log1p by at most two units in the last place, from tiny values to
@@ -444,13 +413,10 @@ func TestLabelsOf(t *testing.T) {
 func TestSoftplus(t *testing.T) {
 	for u := -708.0; u <= 708; u += 0.00371 {
 		want := max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))
-		if got := Softplus(u); math.Abs(got-want) > 5e-16*want {
-			t.Fatalf("Softplus(%v) = %v, want %v", u, got, want)
-		}
+		got := Softplus(u)
+		must.Require(t, math.Abs(got-want) <= 5e-16*want, "Softplus(%v) = %v, want %v", u, got, want)
 	}
-	if got := Softplus(0); got != math.Ln2 {
-		t.Errorf("Softplus(0) = %v", got)
-	}
+	must.Equal(t, Softplus(0), math.Ln2, "Softplus(0)")
 	if Softplus(math.Inf(1)) != math.Inf(1) || Softplus(math.Inf(-1)) != 0 || !math.IsNaN(Softplus(math.NaN())) {
 		t.Errorf("Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
 	}
@@ -463,26 +429,22 @@ func TestCancellation(t *testing.T) {
 	for _, s := range []float64{1e-9, 1e-3, 0.01, 0.03, 0.0499999, 0.05, 0.0500001, 0.1, 1, 5, 40} {
 		ratio := func(s float64) float64 { return math.Tanh(s/2) / s }
 		got, slope := tanhRatio(s, math.Exp(-s))
-		if want := ratio(s); math.Abs(got/want-1) > 1e-12 {
-			t.Errorf("tanh(s/2)/s at %v: %v, want %v", s, got, want)
-		}
+		want := ratio(s)
+		must.True(t, math.Abs(got/want-1) <= 1e-12, "tanh(s/2)/s at %v: %v, want %v", s, got, want)
 		if s < 0.02 {
 			continue // the expression below cancels
 		}
 		th := math.Tanh(s / 2)
-		if want := ((1-th*th)/2*s - th) / (2 * s * s * s); math.Abs(slope/want-1) > 1e-9 {
-			t.Errorf("its derivative by s^2 at %v: %v, want %v", s, slope, want)
-		}
+		want = ((1-th*th)/2*s - th) / (2 * s * s * s)
+		must.True(t, math.Abs(slope/want-1) <= 1e-9, "its derivative by s^2 at %v: %v, want %v", s, slope, want)
 	}
-	if got, slope := tanhRatio(0, 1); got != 0.5 || slope != -1.0/24 {
-		t.Errorf("at 0: %v and %v, want 1/2 and -1/24", got, slope)
-	}
+	got, slope := tanhRatio(0, 1)
+	must.True(t, got == 0.5 && slope == -1.0/24, "at 0: %v and %v, want 1/2 and -1/24", got, slope)
 	// Far from the margin, (z + sqrt(z^2 + v))/2 equals v/(4 |z|).
 	for _, z := range []float64{-1e3, -1e6, -1e12} {
 		const v = 2
 		value, _, _ := HingeChen{1}.At(1, 1-z, v)
-		if want := v / (4 * -z); math.Abs(value/want-1) > 1e-6 {
-			t.Errorf("hinge:chen at z = %v: %v, want %v", z, value, want)
-		}
+		want := v / (4 * -z)
+		must.True(t, math.Abs(value/want-1) <= 1e-6, "hinge:chen at z = %v: %v, want %v", z, value, want)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestLogisticTerms(t *testing.T) {
@@ -13,9 +15,7 @@ func TestLogisticTerms(t *testing.T) {
 			for _, u := range []float64{u, -u} {
 				value, du, dv := logisticTerms(u, v)
 				a, b, c := logisticTermsGo(u, v)
-				if value != a || du != b || dv != c {
-					t.Errorf("logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
-				}
+				must.True(t, value == a && du == b && dv == c, "logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
 				// The expected sums by their definition, term by term.
 				a, b, c = 0, 0, 0
 				for i, p := range logisticP {
@@ -44,18 +44,16 @@ func TestExps(t *testing.T) {
 		got := slices.Clone(x)
 		Exps(got)
 		for i, x := range x {
-			if want := math.Exp(x); math.Float64bits(got[i]) != math.Float64bits(want) {
-				t.Fatalf("exp(%v) = %v, want %v", x, got[i], want)
-			}
+			want := math.Exp(x)
+			must.Require(t, math.Float64bits(got[i]) == math.Float64bits(want), "exp(%v) = %v, want %v", x, got[i], want)
 		}
 	}
 }
 
 func TestExpNegative(t *testing.T) {
 	for y := 0.0; y <= 690; y += 0.01 {
-		if got, want := expNegative(y), math.Exp(-y); math.Abs(got-want) > 2e-14*want {
-			t.Fatalf("expNegative(%g) = %g, want %g", y, got, want)
-		}
+		got, want := expNegative(y), math.Exp(-y)
+		must.Require(t, math.Abs(got-want) <= 2e-14*want, "expNegative(%g) = %g, want %g", y, got, want)
 	}
 }
 

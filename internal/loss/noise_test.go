@@ -14,16 +14,12 @@ import (
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
 		n := must.Get(ParseNoise(s))(t)
-		if n.String() != s {
-			t.Errorf("ParseNoise(%q).String() = %q", s, n)
-		}
+		must.True(t, n.String() == s, "ParseNoise(%q).String() = %q", s, n)
 		r := rand.New(rand.NewPCG(7, 8))
 		for _, x := range []float64{0, 0.3, 1, 7, 1200, 1e9} {
 			const samples = 100_000
 			want := Var(n, x)
-			if want < 0 {
-				t.Fatalf("%s: Var(%g) = %g", n, x, want)
-			}
+			must.Require(t, want >= 0, "%s: Var(%g) = %g", n, x, want)
 			var sum, squares float64
 			for range samples {
 				d := n.Corrupt(x, r) - x
@@ -33,19 +29,16 @@ func TestNoises(t *testing.T) {
 			mean, variance := sum/samples, squares/samples
 			// The tolerance is six standard errors. The fourth moment is at most 12 variances squared, for dropout at
 			// .9 and Laplace.
-			if tol := 6 * math.Sqrt(want/samples); math.Abs(mean) > tol {
-				t.Errorf("%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
-			}
-			if tol := 6 * want * math.Sqrt(12.0/samples); math.Abs(variance-want) > tol {
-				t.Errorf("%s at %g: variance %g, want %g", n, x, variance, want)
-			}
+			tol := 6 * math.Sqrt(want/samples)
+			must.True(t, math.Abs(mean) <= tol, "%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
+			tol = 6 * want * math.Sqrt(12.0/samples)
+			must.True(t, math.Abs(variance-want) <= tol, "%s at %g: variance %g, want %g", n, x, variance, want)
 		}
 	}
 	for _, s := range []string{"", "dropout", "dropout:1", "dropout:-0.1", "dropout:x", "dropout:NaN", "none:1", "gaussian:-1", "laplace:Inf", "salt", "group", "group:1", "group:0.3+dropout:0.1", "gaussian:1+group:0.3", "dropout:0.1+group", "dropout:0.1+group:0.2+group:0.3", "group:0.1+group:0.2",
 		"group:a=1", "group:a=", "group:a", "group:a=0.1,", "group:a=0.1,a=0.2", "group:a=0.1,0.2", "group:a=0.1+group:b=0.2", "dropout:a=0.1"} {
-		if n, err := ParseNoise(s); err == nil {
-			t.Errorf("ParseNoise(%q) = %v, want an error", s, n)
-		}
+		n, err := ParseNoise(s)
+		must.True(t, err != nil, "ParseNoise(%q) = %v, want an error", s, n)
 	}
 }
 
@@ -58,18 +51,14 @@ func TestNoiseOfGroupsWithRates(t *testing.T) {
 		{Rates: map[string]float64{`=",`: 0.2, "a,b": 0.1, "ä+group:b": 0, "": 0.5, "\xff": 0.1}},
 	} {
 		got, err := ParseNoise(want.String())
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%q is read as %v, %v", want, got, err)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(got, want), "%q is read as %v, %v", want, got, err)
 	}
 	n := GroupDropout{Q: 0.2, Groups: 0.7, Rates: map[string]float64{"engine": 0.1}}
 	if n.String() != "dropout:0.2+group:engine=0.1" || n.Rate("engine") != 0.1 || n.Rate("wheels") != 0 {
 		t.Errorf("%v: rates %v and %v", n, n.Rate("engine"), n.Rate("wheels"))
 	}
 	n.Rates = map[string]float64{}
-	if n.String() != "dropout:0.2" || (GroupDropout{Rates: n.Rates}).String() != "none" {
-		t.Errorf("without a rate it is %v", n)
-	}
+	must.True(t, n.String() == "dropout:0.2" && (GroupDropout{Rates: n.Rates}).String() == "none", "without a rate it is %v", n)
 }
 
 // FuzzParseNoise checks that a parsed noise, formatted and parsed again, is the same noise.
@@ -83,12 +72,9 @@ func FuzzParseNoise(f *testing.F) {
 			return
 		}
 		again, err := ParseNoise(n.String())
-		if err != nil || !reflect.DeepEqual(again, n) {
-			t.Errorf("ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
-		}
-		if c0, c1, c2 := n.Coefficients(); !(c0 >= 0 && c1 >= 0 && c2 >= 0) {
-			t.Errorf("ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
-		}
+		must.True(t, err == nil && reflect.DeepEqual(again, n), "ParseNoise(%q) is %v, and that is read as %v, %v", s, n, again, err)
+		c0, c1, c2 := n.Coefficients()
+		must.True(t, c0 >= 0 && c1 >= 0 && c2 >= 0, "ParseNoise(%q) has the coefficients %v, %v, %v", s, c0, c1, c2)
 	})
 }
 
@@ -109,9 +95,7 @@ func TestSilentDerivatives(t *testing.T) {
 					low, _, _, _ := n.At(l, y, below[0], below[1], below[2])
 					want := (high - low) / (2 * h)
 					// Skip losses with a kink: their noise-free part (rate 0) is not differentiable there.
-					if math.Abs(got-want) > 2e-4*(1+math.Abs(want)) && l.Facts().Kink == nil {
-						t.Fatalf("D = %v, y = %v, at %v, derivative %d: %v, by differences %v", n.D, y, p, i, got, want)
-					}
+					must.Require(t, math.Abs(got-want) <= 2e-4*(1+math.Abs(want)) || l.Facts().Kink != nil, "D = %v, y = %v, at %v, derivative %d: %v, by differences %v", n.D, y, p, i, got, want)
 				}
 			}
 		})
@@ -146,7 +130,6 @@ func TestSilentIsExpectation(t *testing.T) {
 		sum, sum2 = sum+at, sum2+at*at
 	}
 	mean := sum / draws
-	if sd := math.Sqrt((sum2/draws - mean*mean) / draws); math.Abs(mean-want) > 4*sd+0.003 {
-		t.Errorf("the mean loss is %v, and %v of %d draws", want, mean, draws)
-	}
+	sd := math.Sqrt((sum2/draws - mean*mean) / draws)
+	must.True(t, math.Abs(mean-want) <= 4*sd+0.003, "the mean loss is %v, and %v of %d draws", want, mean, draws)
 }

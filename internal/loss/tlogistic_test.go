@@ -27,22 +27,17 @@ func TestTPartition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, x := range []float64{1.0001, 1.01, 1.3, 1.6, 1.9, 1.9999} {
 		g := newTPartition(x)
-		if !(g.bound < 1e-8) {
-			t.Errorf("t=%v: the table is %v off", x, g.bound)
-		}
+		must.True(t, g.bound < 1e-8, "t=%v: the table is %v off", x, g.bound)
 		for range 1500 {
 			u := math.Exp(16*r.Float64()-8) - math.Exp(-8)
 			p := g.at(u)
-			if want := bisectG(x, u) - u/2; math.Abs(p.h-want) > 1e-13*(1+u)+1e-15/(x-1) {
-				t.Fatalf("t=%v: h(%v) = %v, by bisection %v", x, u, p.h, want)
-			}
-			if off := math.Abs(g.lookUp(u) - p.h); off > g.bound {
-				t.Fatalf("t=%v: the table at %v is %v off, its bound is %v", x, u, off, g.bound)
-			}
+			want := bisectG(x, u) - u/2
+			must.Require(t, math.Abs(p.h-want) <= 1e-13*(1+u)+1e-15/(x-1), "t=%v: h(%v) = %v, by bisection %v", x, u, p.h, want)
+			off := math.Abs(g.lookUp(u) - p.h)
+			must.Require(t, off <= g.bound, "t=%v: the table at %v is %v off, its bound is %v", x, u, off, g.bound)
 			// One Newton step from the table must equal many steps.
-			if many := g.solve(u, 0, 100); math.Abs(p.h-many) > 2e-14*(p.h+1e-300) {
-				t.Fatalf("t=%v: h(%v) = %v, after many steps %v", x, u, p.h, many)
-			}
+			many := g.solve(u, 0, 100)
+			must.Require(t, math.Abs(p.h-many) <= 2e-14*(p.h+1e-300), "t=%v: h(%v) = %v, after many steps %v", x, u, p.h, many)
 		}
 		// At tSeries and tLimit, the formulas below and above the limit must agree.
 		for _, u := range []float64{tSeries, tLimit} {
@@ -52,9 +47,7 @@ func TestTPartition(t *testing.T) {
 				if i == 3 { // a second derivative, which affects only step sizes
 					tol = 1e-6
 				}
-				if math.Abs(pair[0]-pair[1]) > tol*math.Abs(pair[1]) {
-					t.Errorf("t=%v: term %d jumps at %v from %v to %v", x, i, u, pair[0], pair[1])
-				}
+				must.True(t, math.Abs(pair[0]-pair[1]) <= tol*math.Abs(pair[1]), "t=%v: term %d jumps at %v from %v to %v", x, i, u, pair[0], pair[1])
 			}
 		}
 	}
@@ -71,12 +64,10 @@ func TestTLogistic(t *testing.T) {
 		for _, f := range []float64{-30, -2, -0.01, 0, 0.3, 4, 50} {
 			for _, y := range []float64{-1, 1} {
 				got, _, _ := l.At(y, f, 0)
-				if want := plain(y * f); math.Abs(got-want) > 1e-12*(1+math.Abs(f)) {
-					t.Errorf("t=%v: loss at %v is %v, want %v", x, y*f, got, want)
-				}
-				if xi, want := l.Influence(y, f, 0), math.Exp(-(x-1)*plain(y*f)); math.Abs(xi-want) > 1e-12 {
-					t.Errorf("t=%v: influence at %v is %v, want %v", x, y*f, xi, want)
-				}
+				want := plain(y * f)
+				must.True(t, math.Abs(got-want) <= 1e-12*(1+math.Abs(f)), "t=%v: loss at %v is %v, want %v", x, y*f, got, want)
+				xi, want := l.Influence(y, f, 0), math.Exp(-(x-1)*plain(y*f))
+				must.True(t, math.Abs(xi-want) <= 1e-12, "t=%v: influence at %v is %v, want %v", x, y*f, xi, want)
 			}
 			for _, v := range []float64{0.1, 1, 9} {
 				mean, part, h := 0.0, 0.0, 0.01
@@ -89,9 +80,7 @@ func TestTLogistic(t *testing.T) {
 				}
 				a, _, _ := l.At(1, f, v)
 				b, _, _ := l.Theta().At(1, f, v)
-				if a < mean-1e-6 || b < part-1e-6 {
-					t.Errorf("t=%v f=%v v=%v: bounds %v and %v lie below the expectations %v and %v", x, f, v, a, b, mean, part)
-				}
+				must.True(t, a >= mean-1e-6 && b >= part-1e-6, "t=%v f=%v v=%v: bounds %v and %v lie below the expectations %v and %v", x, f, v, a, b, mean, part)
 			}
 		}
 	}
@@ -99,9 +88,8 @@ func TestTLogistic(t *testing.T) {
 	for _, f := range []float64{-5, 0, 0.7, 3} {
 		for _, v := range []float64{0, 2} {
 			a, _, _ := l.At(1, f, v)
-			if b, _, _ := (LogisticChen{}).At(1, f, v); math.Abs(a-b) > 2e-3 {
-				t.Errorf("t -> 1: %v at f=%v v=%v, the logistic bound is %v", a, f, v, b)
-			}
+			b, _, _ := (LogisticChen{}).At(1, f, v)
+			must.True(t, math.Abs(a-b) <= 2e-3, "t -> 1: %v at f=%v v=%v, the logistic bound is %v", a, f, v, b)
 		}
 	}
 }
@@ -109,9 +97,8 @@ func TestTLogistic(t *testing.T) {
 // TestProbit checks that the tail's series agrees with the closed form. The loss of very wrong predictions must be
 // finite and exact: -log Phi(-40) = 804.608442013754 (to 15 digits, by the continued fraction of Mills' ratio).
 func TestProbit(t *testing.T) {
-	if got, _, _ := (Probit{}).At(1, -40, 0); math.Abs(got-804.608442013754) > 1e-10 {
-		t.Errorf("-log Phi(-40) = %.15g", got)
-	}
+	got, _, _ := (Probit{}).At(1, -40, 0)
+	must.True(t, math.Abs(got-804.608442013754) <= 1e-10, "-log Phi(-40) = %.15g", got)
 	mills := func(a float64) float64 { // (1-Phi(a))/phi(a)
 		f := 0.0
 		for k := 200; k > 0; k-- {
@@ -128,7 +115,5 @@ func TestProbit(t *testing.T) {
 	}
 	below, _, _ := Probit{}.At2(1, -20.000001, 0)
 	above, _, _ := Probit{}.At2(1, -19.999999, 0)
-	if math.Abs(below-above) > 1e-8 {
-		t.Errorf("the curvature jumps from %v to %v", below, above)
-	}
+	must.True(t, math.Abs(below-above) <= 1e-8, "the curvature jumps from %v to %v", below, above)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"blankout/internal/must"
 )
 
 // TestBinaryMeasures compares the binned measures with their definitions over all events.
@@ -43,12 +45,10 @@ func TestBinaryMeasures(t *testing.T) {
 			}
 		}
 		auc, ap = auc/(positives*negatives), ap/positives
-		if got := b.AUC(); math.Abs(got-auc) > 2e-3 {
-			t.Errorf("share %v: AUC %v, want %v", fraction, got, auc)
-		}
-		if got := b.AveragePrecision(); math.Abs(got-ap) > 2e-3+0.02*ap {
-			t.Errorf("share %v: average precision %v, want %v", fraction, got, ap)
-		}
+		got := b.AUC()
+		must.True(t, math.Abs(got-auc) <= 2e-3, "share %v: AUC %v, want %v", fraction, got, auc)
+		got = b.AveragePrecision()
+		must.True(t, math.Abs(got-ap) <= 2e-3+0.02*ap, "share %v: average precision %v, want %v", fraction, got, ap)
 		above, right := 0.0, 0.0
 		for _, e := range events {
 			if e.f > 0 {
@@ -66,9 +66,8 @@ func TestBinaryMeasures(t *testing.T) {
 			}
 			off += math.Abs(bar) / float64(len(events))
 		}
-		if got := b.CalibrationError(); math.Abs(got-off) > 1e-9 {
-			t.Errorf("share %v: calibration error %v, want %v", fraction, got, off)
-		}
+		got = b.CalibrationError()
+		must.True(t, math.Abs(got-off) <= 1e-9, "share %v: calibration error %v, want %v", fraction, got, off)
 		if b.Precision() != right/above || b.Recall() != right/positives {
 			t.Errorf("share %v: precision %v and recall %v, want %v and %v", fraction, b.Precision(), b.Recall(), right/above, right/positives)
 		}
@@ -94,13 +93,10 @@ func TestFlipped(t *testing.T) {
 	for name, f := range map[string]func(*Binary) float64{
 		"AUC": (*Binary).AUC, "average precision": (*Binary).AveragePrecision, "precision": (*Binary).Precision, "recall": (*Binary).Recall, "calibration": (*Binary).CalibrationError,
 	} {
-		if a, b := f(got), f(&other); !(math.Abs(a-b) < 1e-9) {
-			t.Errorf("%s: %v, want %v", name, a, b)
-		}
+		a, b := f(got), f(&other)
+		must.True(t, math.Abs(a-b) < 1e-9, "%s: %v, want %v", name, a, b)
 	}
-	if *got.Flipped() != one && !(math.Abs(got.Flipped().AveragePrecision()-one.AveragePrecision()) < 1e-12) {
-		t.Error("twice flipped is not as before")
-	}
+	must.True(t, *got.Flipped() == one || math.Abs(got.Flipped().AveragePrecision()-one.AveragePrecision()) < 1e-12, "twice flipped is not as before")
 }
 
 func TestScoreBin(t *testing.T) {
@@ -109,9 +105,8 @@ func TestScoreBin(t *testing.T) {
 		if f != 0 && math.Abs(exact-math.Round(exact)) < 1e-9 {
 			return // the score is on an edge, where rounding decides the bin
 		}
-		if got, want := scoreBin(f), int(max(0, min(math.Floor(exact), scoreBins-1))); got != want {
-			t.Errorf("scoreBin(%g) = %d, want %d", f, got, want)
-		}
+		got, want := scoreBin(f), int(max(0, min(math.Floor(exact), scoreBins-1)))
+		must.True(t, got == want, "scoreBin(%g) = %d, want %d", f, got, want)
 	}
 	for _, f := range []float64{0, 1e-300, 1e-9, 103, 104, 1e9, 1e200, math.MaxFloat64} {
 		check(f)
@@ -164,8 +159,7 @@ func TestSums(t *testing.T) {
 		for _, p := range x.sums {
 			distinct[p] = true
 		}
-		if size := uintptr(8 * len(distinct)); size != x.size || len(distinct) != len(x.sums) {
-			t.Errorf("%s: %d sums, %d of them different, in %d bytes", x.name, len(x.sums), len(distinct), x.size)
-		}
+		size := uintptr(8 * len(distinct))
+		must.True(t, size == x.size && len(distinct) == len(x.sums), "%s: %d sums, %d of them different, in %d bytes", x.name, len(x.sums), len(distinct), x.size)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestEvaluationAgainstTheDefinitions compares the measures with their definitions. AUC is the fraction of pairs in the
@@ -103,29 +105,23 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 			sum += c
 		}
 	}
-	if sum != total {
-		t.Errorf("the confusion matrix sums to %v, want %v", sum, total)
-	}
+	must.True(t, sum == total, "the confusion matrix sums to %v, want %v", sum, total)
 }
 
 func TestEvaluationUndefined(t *testing.T) {
 	m := NewEvaluation(2)
-	if r := m.Report(); r.Error != nil || r.AUC != nil || r.Confusion != nil {
-		t.Errorf("no example: %+v", r)
-	}
+	r := m.Report()
+	must.True(t, r.Error == nil && r.AUC == nil && r.Confusion == nil, "no example: %+v", r)
 	m.Add(-1, 1, []float64{1}, 1, []float64{0.1, 0.9})
-	if r := m.Report(); r.Examples != 1 || r.Error != nil {
-		t.Errorf("no label: %+v", r)
-	}
+	r = m.Report()
+	must.True(t, r.Examples == 1 && r.Error == nil, "no label: %+v", r)
 	m.Add(1, 1, []float64{1}, 1, []float64{0.1, 0.9})
-	if r := m.Report(); *r.Error != 0 || r.AUC != nil || *r.AveragePrecision != 1 || *r.MAP != 1 {
-		t.Errorf("one class: %+v", r)
-	}
+	r = m.Report()
+	must.True(t, *r.Error == 0 && r.AUC == nil && *r.AveragePrecision == 1 && *r.MAP == 1, "one class: %+v", r)
 	// A NaN score, from a model with huge weights, is measured too.
 	m.Add(0, 1, []float64{math.NaN()}, 0, []float64{math.NaN(), math.NaN()})
-	if r := m.Report(); r.CalibrationError != nil || len(r.Reliability) != 1 || r.AUC == nil {
-		t.Errorf("no number: %+v", r)
-	}
+	r = m.Report()
+	must.True(t, r.CalibrationError == nil && len(r.Reliability) == 1 && r.AUC != nil, "no number: %+v", r)
 }
 
 // TestClasses compares the decayed sums after each event with sums over the whole history of events, weighted by the
@@ -163,22 +159,16 @@ func TestStale(t *testing.T) {
 		{Age: 10000, Events: 19, Error: number(99), LogLoss: number(9), ConstantError: number(40), ConstantLogLoss: number(0.6)},
 	}
 	for nats, want := range map[bool]string{true: "1000 events old they lose 0.7 nats, the class frequencies 0.6.", false: "100 events old they err 60 %, the most frequent class 40 %."} {
-		if got := Stale(reports, nats); !strings.Contains(got, ": "+want) || strings.Contains(got, "10000") {
-			t.Errorf("%v: %q", nats, got)
-		}
+		got := Stale(reports, nats)
+		must.True(t, strings.Contains(got, ": "+want) && !strings.Contains(got, "10000"), "%v: %q", nats, got)
 	}
 	reports[3].Events = 20
-	if got := Stale(reports, true); !strings.Contains(got, "10000 events old") {
-		t.Errorf("of 20 events: %q", got)
-	}
+	got := Stale(reports, true)
+	must.True(t, strings.Contains(got, "10000 events old"), "of 20 events: %q", got)
 	reports[3].LogLoss, reports[2].LogLoss = number(0.9), number(0.65) // differences within chance
-	if got := Stale(reports[3:], true); got != "" {
-		t.Errorf("of a difference that is chance: %q", got)
-	}
+	must.Equal(t, Stale(reports[3:], true), "", "of a difference that is chance")
 	reports[2].LogLoss = number(0.59)
-	if got := Stale(reports, true) + Stale([]StaleLoss{{Age: 100, Events: 999, Error: number(3), Deviance: number(8)}}, true); got != "" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, Stale(reports, true)+Stale([]StaleLoss{{Age: 100, Events: 999, Error: number(3), Deviance: number(8)}}, true), "")
 }
 
 // TestWorseThanConstant checks that WorseThanConstant warns if the class frequencies predict the events better than the
@@ -188,9 +178,7 @@ func TestWorseThanConstant(t *testing.T) {
 	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673") {
 		t.Errorf("%q, the entropy is %v", r.WorseThanConstant(true), got)
 	}
-	if got := r.WorseThanConstant(false); got != "" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, r.WorseThanConstant(false), "")
 	r.Error, r.LogLoss = number(41), number(0.67)
 	if got := r.WorseThanConstant(false); !strings.Contains(got, "error 41 %, that of the class 40 %") || r.WorseThanConstant(true) != "" {
 		t.Errorf("%q, %q", got, r.WorseThanConstant(true))
@@ -198,7 +186,6 @@ func TestWorseThanConstant(t *testing.T) {
 	r.Examples = 99
 	few := r.WorseThanConstant(false)
 	r.Examples, r.Confusion = 100, [][]float64{{100, 0}, {0, 0}}
-	if one := r.WorseThanConstant(false); few != "" || one != "" {
-		t.Errorf("of few: %q, of one class: %q", few, one)
-	}
+	one := r.WorseThanConstant(false)
+	must.True(t, few == "" && one == "", "of few: %q, of one class: %q", few, one)
 }

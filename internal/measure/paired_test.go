@@ -62,9 +62,7 @@ func TestPaired(t *testing.T) {
 			}
 		}
 		again.Advance(uint64(c.records), window)
-		if p != again {
-			t.Errorf("%+v: %+v with every record, %+v with restarts and without some", c, p, again)
-		}
+		must.True(t, p == again, "%+v: %+v with every record, %+v with restarts and without some", c, p, again)
 		from := (c.begun + 999) / 1000 * 1000
 		end := c.records / window * window
 		for name, x := range map[string]struct {
@@ -72,9 +70,7 @@ func TestPaired(t *testing.T) {
 			from, to int
 		}{"total": {p.Total, from, c.records}, "window": {p.Window, end - window, end}, "before": {p.Before, end - 2*window, end - window}} {
 			if name != "total" && x.from < from {
-				if x.got.Blocks > 0 {
-					t.Errorf("%+v: %s has %d blocks, but it was not seen whole", c, name, x.got.Blocks)
-				}
+				must.True(t, x.got.Blocks <= 0, "%+v: %s has %d blocks, but it was not seen whole", c, name, x.got.Blocks)
 				continue
 			}
 			blocks, mean, standardError := slowDifference(differences, weights, x.from, x.to)
@@ -102,9 +98,7 @@ func TestPairedBetter(t *testing.T) {
 			at = append(at, i)
 		}
 	}
-	if len(at) != 1 || at[0] != 20_000 {
-		t.Errorf("better at %d, want 20000: the third window is no better", at)
-	}
+	must.True(t, len(at) == 1 && at[0] == 20_000, "better at %d, want 20000: the third window is no better", at)
 	for _, c := range []struct {
 		blocks uint64
 		errors float64 // by which the mean is below 0
@@ -112,9 +106,7 @@ func TestPairedBetter(t *testing.T) {
 	}{{1, 1e9, false}, {2, 1e9, false}, {7, 1e9, false}, {8, 4.4, false}, {8, 4.6, true}, {9, 0, false}, {20, 3.4, false}, {20, 3.5, true}, {10_000, 2.99, false}, {10_000, 3.01, true}} {
 		n := float64(c.blocks)
 		d := measure.Difference{Blocks: c.blocks, Mean: -c.errors, Scatter: n * (n - 1)} // the standard error is 1
-		if got := d.Better(); got != c.want {
-			t.Errorf("%d blocks, %v standard errors: %v", c.blocks, c.errors, got)
-		}
+		must.Equal(t, d.Better(), c.want, c.blocks, "blocks", c.errors, "standard errors")
 	}
 }
 
@@ -124,9 +116,8 @@ func TestApart(t *testing.T) {
 		a, b         float64
 		wantA, wantB string
 	}{{1, 1.00004, "1", "1.00004"}, {0.69316, 0.69319, "0.69316", "0.69319"}, {2.5, 3, "2.5", "3"}, {1, 1, "1", "1"}, {1e9, 1e9 + 1, "1000000000", "1000000001"}} {
-		if a, b := measure.Apart(c.a, c.b, 4); a != c.wantA || b != c.wantB {
-			t.Errorf("%v and %v: %s and %s, want %s and %s", c.a, c.b, a, b, c.wantA, c.wantB)
-		}
+		a, b := measure.Apart(c.a, c.b, 4)
+		must.True(t, a == c.wantA && b == c.wantB, "%v and %v: %s and %s, want %s and %s", c.a, c.b, a, b, c.wantA, c.wantB)
 	}
 }
 
@@ -205,9 +196,7 @@ func TestNumbers(t *testing.T) {
 		}
 		near := func(what string, got *float64, want float64) {
 			t.Helper()
-			if got == nil || math.Abs(*got-want) > 1e-9*(1+math.Abs(want)) {
-				t.Errorf("%s: %s %v, want %v", name, what, got, want)
-			}
+			must.True(t, got != nil && math.Abs(*got-want) <= 1e-9*(1+math.Abs(want)), "%s: %s %v, want %v", name, what, got, want)
 		}
 		report := n.Report(l)
 		near("MAE", report.MAE, absolute/weight)
@@ -231,7 +220,5 @@ func TestNumbers(t *testing.T) {
 		near("merged mean", &first.Mean, mean)
 	}
 	var none measure.Numbers
-	if r := none.Report(loss.Quantile{}); r != (measure.NumbersReport{}) {
-		t.Errorf("without events: %+v", r)
-	}
+	must.Equal(t, none.Report(loss.Quantile{}), (measure.NumbersReport{}), "without events")
 }

@@ -70,19 +70,13 @@ func TestCellsSolve(t *testing.T) {
 			want[a] = e.y[i]
 		}
 		u, ok := factorize(k, matrix)
-		if !ok {
-			t.Fatal("not positive")
-		}
+		must.Require(t, ok, "not positive")
 		u.solve(want)
 		inverse := u.inverse()
 		for _, form := range []func(*cellEvent) bool{x.solveActive, x.solveNoisy} {
-			if !form(e) {
-				t.Fatal("no solution")
-			}
+			must.Require(t, form(e), "no solution")
 			for a, i := range active {
-				if math.Abs(e.a[i]-want[a]) > 1e-9 || math.Abs(e.d[i]-inverse[a*k+a]) > 1e-9 {
-					t.Fatalf("n %d, reading %d: a %v, want %v; d %v, want %v", n, i, e.a[i], want[a], e.d[i], inverse[a*k+a])
-				}
+				must.Require(t, math.Abs(e.a[i]-want[a]) <= 1e-9 && math.Abs(e.d[i]-inverse[a*k+a]) <= 1e-9, "n %d, reading %d: a %v, want %v; d %v, want %v", n, i, e.a[i], want[a], e.d[i], inverse[a*k+a])
 			}
 		}
 	}
@@ -118,9 +112,8 @@ func TestCellsAlone(t *testing.T) {
 					at++
 				}
 			}
-			if got := e.y[i] - e.a[i]/e.d[i]; math.Abs(got-mean) > 1e-9 || math.Abs(1/e.d[i]-variance) > 1e-9 {
-				t.Fatalf("reading %d: mean %v, want %v; variance %v, want %v", i, got, mean, 1/e.d[i], variance)
-			}
+			got := e.y[i] - e.a[i]/e.d[i]
+			must.Require(t, math.Abs(got-mean) <= 1e-9 && math.Abs(1/e.d[i]-variance) <= 1e-9, "reading %d: mean %v, want %v; variance %v, want %v", i, got, mean, 1/e.d[i], variance)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // TestLoseDead checks that a silently dead number gets the dead value of its column or, if the model has none,
@@ -62,9 +63,7 @@ func TestLoseDead(t *testing.T) {
 				t.Errorf("%s: column %d reads %v, want %v", name, c.index[i], v, c.value[i])
 			}
 		}
-		if !slices.Equal(left.Missing, c.e.Missing) || left.Declared || left.Label != c.e.Label || !slices.Equal(c.e.Features.Value, before) {
-			t.Errorf("%s: left is %+v", name, left)
-		}
+		must.True(t, slices.Equal(left.Missing, c.e.Missing) && !left.Declared && left.Label == c.e.Label && slices.Equal(c.e.Features.Value, before), "%s: left is %+v", name, left)
 		if x := c.m.Standardized(&left, event.Vec{}); name == "transformed" && math.Abs(x.Value[0]) > 1e-12 {
 			t.Errorf("a center is standardized to %v", x.Value)
 		}
@@ -88,9 +87,8 @@ func TestLoseStaleAndDeclared(t *testing.T) {
 		l.Lose(kind, at(n), uint64(n), at(n).Features.Index, lost, out)
 		return out
 	}
-	if got := lose(LossStale, 0, true, true, true, true); !slices.Equal(got.Features.Index, at(0).Features.Index) {
-		t.Errorf("without an earlier event: %+v", got)
-	}
+	got := lose(LossStale, 0, true, true, true, true)
+	must.True(t, slices.Equal(got.Features.Index, at(0).Features.Index), "without an earlier event: %+v", got)
 	for n := range 3000 {
 		l.Note(at(n))
 	}
@@ -101,9 +99,7 @@ func TestLoseStaleAndDeclared(t *testing.T) {
 		if len(x.Index) != 3 || x.Index[0] != 1 || x.Value[0] >= 3000 || x.Index[1] != 2 && x.Index[1] != 3 || x.Index[2] != 6 || !slices.Equal(all.Field, []uint16{1, 2, 3}) || len(all.Missing) != 0 {
 			t.Fatalf("%+v", all)
 		}
-		if alone.Features.Value[0] != x.Value[0] || !slices.Equal(alone.Features.Index[1:], at(n).Features.Index[1:]) {
-			t.Fatalf("%+v alone, %+v of several", alone, all)
-		}
+		must.Require(t, alone.Features.Value[0] == x.Value[0] && slices.Equal(alone.Features.Index[1:], at(n).Features.Index[1:]), "%+v alone, %+v of several", alone, all)
 		if x.Value[0] >= 1500 {
 			late++
 		}
@@ -111,14 +107,10 @@ func TestLoseStaleAndDeclared(t *testing.T) {
 			changed++
 		}
 	}
-	if late < 400 || late > 600 || changed < 400 || changed > 600 {
-		t.Errorf("of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
-	}
-	if got := lose(LossDeclared, 0, true, false, true, false); !slices.Equal(got.Missing, []uint16{1}) || !slices.Equal(got.Features.Index, []uint32{2, 6}) {
-		t.Errorf("declared: %+v", got)
-	}
+	must.True(t, late >= 400 && late <= 600 && changed >= 400 && changed <= 600, "of 1000 stale events %d are of the later half of the earlier events, %d have another category", late, changed)
+	got = lose(LossDeclared, 0, true, false, true, false)
+	must.True(t, slices.Equal(got.Missing, []uint16{1}) && slices.Equal(got.Features.Index, []uint32{2, 6}), "declared: %+v", got)
 	sparse, left := event.Example{Features: event.Vec{Index: []uint32{1, 4}, Value: []float64{7, 8}}}, event.Example{}
-	if l.Lose(LossDeclared, &sparse, 0, []uint32{0, 1, 4, FirstBasisColumn}, []bool{true, true, false, true}, &left); !slices.Equal(left.MissingColumns, []uint32{0, 1}) || left.Features.Len() != 1 || left.Field != nil {
-		t.Errorf("declared columns: %+v", left)
-	}
+	l.Lose(LossDeclared, &sparse, 0, []uint32{0, 1, 4, FirstBasisColumn}, []bool{true, true, false, true}, &left)
+	must.True(t, slices.Equal(left.MissingColumns, []uint32{0, 1}) && left.Features.Len() == 1 && left.Field == nil, "declared columns: %+v", left)
 }

@@ -21,27 +21,18 @@ func TestLink(t *testing.T) {
 	d := model.Decision{Link: &model.Link{Scores: []float64{-1, 0, 2}, LogOdds: []float64{-2, -1, 3}}}
 	for f, u := range map[float64]float64{-9: -2, math.Inf(-1): -2, -1: -2, -0.5: -1.5, 0: -1, 0.5: 0, 1: 1, 2: 3, 1e300: 3, math.Inf(1): 3} {
 		want := 1 / (1 + math.Exp(-u))
-		if got := d.Probability(f); math.Abs(got-want) > 1e-15 {
-			t.Errorf("score %v has the probability %v, want %v", f, got, want)
-		}
-		if got := d.LogLoss([]float64{f}, 1); math.Abs(got+math.Log(want)) > 1e-14 {
-			t.Errorf("score %v loses %v", f, got)
-		}
-		if got := d.Predict([]float64{f}) == 1; got != (u > 0) {
-			t.Errorf("score %v is positive: %v", f, got)
-		}
+		got := d.Probability(f)
+		must.True(t, math.Abs(got-want) <= 1e-15, "score %v has the probability %v, want %v", f, got, want)
+		got = d.LogLoss([]float64{f}, 1)
+		must.True(t, math.Abs(got+math.Log(want)) <= 1e-14, "score %v loses %v", f, got)
+		must.Equal(t, d.Predict([]float64{f}) == 1, (u > 0), "score", f, "is positive")
 	}
-	if got := d.Probability(math.NaN()); got != 1/(1+math.Exp(2)) {
-		t.Errorf("a score that is no number has the probability %v", got)
-	}
+	must.Equal(t, d.Probability(math.NaN()), 1/(1+math.Exp(2)), "a score that is no number has the probability")
 	p := d.Probabilities([]float64{-0.5, 0.5, 9}, make([]float64, 3))
 	a, b, c := 1/(1+math.Exp(1.5)), 0.5, 1/(1+math.Exp(-3))
-	if all := a + b + c; math.Abs(p[0]-a/all) > 1e-15 || math.Abs(p[1]-b/all) > 1e-15 || math.Abs(p[2]-c/all) > 1e-15 {
-		t.Errorf("three classes have the probabilities %v", p)
-	}
-	if got := (model.Decision{}).Probability(1); got != 1/(1+math.Exp(-1)) {
-		t.Errorf("without a link the probability is %v", got)
-	}
+	all := a + b + c
+	must.True(t, math.Abs(p[0]-a/all) <= 1e-15 && math.Abs(p[1]-b/all) <= 1e-15 && math.Abs(p[2]-c/all) <= 1e-15, "three classes have the probabilities %v", p)
+	must.Equal(t, (model.Decision{}).Probability(1), 1/(1+math.Exp(-1)), "without a link the probability")
 }
 
 // TestCut checks that Predict returns the second class exactly for scores above Cut, for any threshold and link.
@@ -62,9 +53,8 @@ func TestCut(t *testing.T) {
 			if math.Abs(cut) == 1e9 {
 				f = 10 * r.NormFloat64()
 			}
-			if got := d.Predict([]float64{f}) == 1; got != (f > cut) && math.Abs(f-cut) > 1e-9 {
-				t.Fatalf("%+v: %v is positive: %v, cut at %v", d.Link, f, got, cut)
-			}
+			got := d.Predict([]float64{f}) == 1
+			must.Require(t, got == (f > cut) || math.Abs(f-cut) <= 1e-9, "%+v: %v is positive: %v, cut at %v", d.Link, f, got, cut)
 		}
 	}
 }
@@ -78,29 +68,23 @@ func TestSets(t *testing.T) {
 		within, class int
 		want          []int
 	}{{0, 2, []int{2, 0}}, {0, 1, []int{2, 0, 1}}, {1, 2, []int{2}}, {3, 2, []int{2, 0, 1, 3}}} {
-		if set, ok := h.Set(model.MissingHandling{Range: test.within}, p, test.class); !ok || !slices.Equal(set, test.want) {
-			t.Errorf("range %d, class %d: %v, want %v", test.within, test.class, set, test.want)
-		}
+		set, ok := h.Set(model.MissingHandling{Range: test.within}, p, test.class)
+		must.True(t, ok && slices.Equal(set, test.want), "range %d, class %d: %v, want %v", test.within, test.class, set, test.want)
 	}
 	h.Sets.Classes = []model.SetLimits{{0, 0, -1, 0}, {0: -math.Log(0.15), 3: 1}}
 	for within, want := range map[int][]int{0: {2, 1}, 1: {2}, 3: {2, 3}} { // the last two classes use the common limits
-		if set, ok := h.Set(model.MissingHandling{Range: within}, p, 2); !ok || !slices.Equal(set, want) {
-			t.Errorf("by class, range %d: %v, want %v", within, set, want)
-		}
+		set, ok := h.Set(model.MissingHandling{Range: within}, p, 2)
+		must.True(t, ok && slices.Equal(set, want), "by class, range %d: %v, want %v", within, set, want)
 	}
-	if set, ok := h.Set(model.MissingHandling{Range: 2}, p, 2); ok || set != nil {
-		t.Errorf("a range of which nothing is known has the set %v", set)
-	}
-	if _, ok := (&model.Head{}).Set(model.MissingHandling{}, p, 2); ok {
-		t.Error("a model without sets tells one")
-	}
+	set, ok := h.Set(model.MissingHandling{Range: 2}, p, 2)
+	must.True(t, !ok && set == nil, "a range of which nothing is known has the set %v", set)
+	_, ok = (&model.Head{}).Set(model.MissingHandling{}, p, 2)
+	must.True(t, !ok, "a model without sets tells one")
 	var names []string
 	for r := range model.SetRanges {
 		names = append(names, model.RangeName(r))
 	}
-	if got := strings.Join(names, " "); got != "0 0-0.1 0.1-0.3 0.3-0.5 0.5-0.7 0.7-0.85 0.85-1" {
-		t.Errorf("ranges %s", got)
-	}
+	must.Equal(t, strings.Join(names, " "), "0 0-0.1 0.1-0.3 0.3-0.5 0.5-0.7 0.7-0.85 0.85-1", "ranges")
 }
 
 // TestJudge checks that Judge returns the same bits as Predict, LogLoss and Probability.
@@ -118,9 +102,8 @@ func TestJudge(t *testing.T) {
 		if len(scores) == 1 {
 			want.Probability = d.Probability(scores[0])
 		}
-		if got := d.Judge(scores, label); got != want {
-			t.Fatalf("%v of %v for class %d: %v, want %v", d, scores, label, got, want)
-		}
+		got := d.Judge(scores, label)
+		must.Require(t, got == want, "%v of %v for class %d: %v, want %v", d, scores, label, got, want)
 	}
 }
 
@@ -132,9 +115,7 @@ func twoLevels(t *testing.T, policy model.MissingPolicy) (both, first, second *m
 	policies := model.EveryRange(policy)
 	c, err := model.NewCovariance([]uint32{0, 1, 2}, []uint16{1, 2, 3}, []float64{0.1, -0.2, 0.3},
 		[]float64{1, 0.8, 0.5, 0.8, 1.5, 0.4, 0.5, 0.4, 0.7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	weights := [2][]float64{{1, -2, 3}, {0.5, 0.25, -1}}
 	intercepts := [2]float64{0.3, -0.7}
 	noises := [2]string{"none", "dropout:0.5"}
@@ -192,9 +173,8 @@ func TestLevelsAnswer(t *testing.T) {
 				same("score of what is left", m.ScoreMissing(x, e, make([]float64, 1))[0], score)
 				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
 				same("variance", model.ScoreVariance(m, e).Variance, model.ScoreVariance(want, e).Variance)
-				if got, why := m.Explain(e, 1), want.Explain(e, 1); !reflect.DeepEqual(got, why) {
-					t.Fatalf("%s, %s: explained as %+v, want %+v", policy, name, got, why)
-				}
+				got, why := m.Explain(e, 1), want.Explain(e, 1)
+				must.Require(t, reflect.DeepEqual(got, why), "%s, %s: explained as %+v, want %+v", policy, name, got, why)
 				same("score of the model alone", m.Alone().Score(e, make([]float64, 1))[0], first.Score(e, make([]float64, 1))[0])
 			}
 		}
@@ -206,9 +186,7 @@ func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
 	blocks := must.Get(m.EachBlock())(t)
 	head, err := event.FindBlock(slices.Collect(blocks), "model")
-	if err != nil || bytes.Contains(head, []byte("levels")) {
-		t.Errorf("%s, error %v", head, err)
-	}
+	must.True(t, err == nil && !bytes.Contains(head, []byte("levels")), "%s, error %v", head, err)
 }
 
 // TestChanceInterval checks that in 90 % of cases the interval contains the probability of the event with all fields
@@ -224,9 +202,7 @@ func TestChanceInterval(t *testing.T) {
 	deviation := math.Sqrt(1.5 - ba*of[0] - bc*of[1])
 	for name, m := range map[string][2]*model.Linear{"one level": {first, first}, "the level for the share": {both, second}} {
 		low, high, known := m[0].ChanceInterval(e)
-		if !known || !(0 < low && low < high && high < 1) {
-			t.Fatalf("%s: %v to %v, %v", name, low, high, known)
-		}
+		must.Require(t, known && 0 < low && low < high && high < 1, "%s: %v to %v, %v", name, low, high, known)
 		r := rand.New(rand.NewPCG(5, 6))
 		in, n := 0.0, 40_000
 		for range n {
@@ -235,16 +211,12 @@ func TestChanceInterval(t *testing.T) {
 				in += 1 / float64(n)
 			}
 		}
-		if math.Abs(in-0.9) > 0.01 {
-			t.Errorf("%s: %.3f of the probabilities lie within", name, in)
-		}
+		must.True(t, math.Abs(in-0.9) <= 0.01, "%s: %.3f of the probabilities lie within", name, in)
 	}
-	if low, high, known := first.ChanceInterval(&event.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 1, 1}}}); known {
-		t.Errorf("with nothing missing: %v to %v", low, high)
-	}
-	if _, _, known := first.WithMissing(first.Missing.Forced(model.MissingNone)).ChanceInterval(e); known {
-		t.Error("an interval where nothing is filled in")
-	}
+	low, high, known := first.ChanceInterval(&event.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 1, 1}}})
+	must.True(t, !known, "with nothing missing: %v to %v", low, high)
+	_, _, known = first.WithMissing(first.Missing.Forced(model.MissingNone)).ChanceInterval(e)
+	must.True(t, !known, "an interval where nothing is filled in")
 }
 
 // TestHeadsAreChecked checks that a file with an invalid link, set of limits or level is rejected, and that valid ones
@@ -260,18 +232,15 @@ func TestHeadsAreChecked(t *testing.T) {
 	} {
 		m := both()
 		m.Link = &l
-		if _, err := read(m); err == nil || l.Check() == nil || m.Fits() {
-			t.Errorf("%+v is taken", l)
-		}
+		_, err := read(m)
+		must.True(t, err != nil && l.Check() != nil && !m.Fits(), "%+v is taken", l)
 	}
 	for _, s := range []model.Sets{
 		{Coverage: 0.9, Classes: []model.SetLimits{{1001}}}, {Coverage: 0.9, Classes: []model.SetLimits{{-1}}}, {Coverage: 1}, {}, {Coverage: 0.9, Limits: model.SetLimits{0, -0.5}}, {Coverage: 0.9, Limits: model.SetLimits{1001}},
 	} {
 		m := both()
 		m.Sets = &s
-		if _, err := read(m); err == nil {
-			t.Errorf("%+v is taken", s)
-		}
+		must.Fails(t, must.Err(read(m)), s, "is taken")
 	}
 	for want, spoil := range map[string]func(*model.Linear){
 		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
@@ -282,17 +251,12 @@ func TestHeadsAreChecked(t *testing.T) {
 	} {
 		m := both()
 		spoil(m)
-		if _, err := read(m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one with %q", err, want)
-		}
+		must.ErrorContains(t, must.Err(read(m)), want, "error")
 	}
-	if _, err := model.ReadLinear(nil); err == nil {
-		t.Error("no blocks are read")
-	}
+	must.Fails(t, must.Err(model.ReadLinear(nil)), "no blocks are read")
 	m := both()
 	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: model.SetLimits{0, 1.5, -1, model.MostLimit}, Classes: []model.SetLimits{{1, 2, -1, 3}, {0, 1.5, -1, model.MostLimit}}}
-	if got, err := read(m); err != nil || !reflect.DeepEqual(got.Link, m.Link) || !reflect.DeepEqual(got.Sets, m.Sets) {
-		t.Errorf("read %+v (%v)", got, err)
-	}
+	got, err := read(m)
+	must.True(t, err == nil && reflect.DeepEqual(got.Link, m.Link) && reflect.DeepEqual(got.Sets, m.Sets), "read %+v (%v)", got, err)
 }

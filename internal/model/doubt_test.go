@@ -77,9 +77,7 @@ func TestDoubted(t *testing.T) {
 		for _, r := range x.Readings {
 			if r.Column == uint32(at+1) && r.Probability > DoubtGone {
 				found++
-				if r.Field != uint16(at+1) || r.Value != was+10 || math.Abs(r.Expected-was) > 4 || r.Reason != Contradicts {
-					t.Fatalf("%+v, was %v", r, was)
-				}
+				must.Require(t, r.Field == uint16(at+1) && r.Value == was+10 && math.Abs(r.Expected-was) <= 4 && r.Reason == Contradicts, "%+v, was %v", r, was)
 			}
 		}
 		plain := *m
@@ -87,9 +85,7 @@ func TestDoubted(t *testing.T) {
 		far += math.Abs(plain.Score(e, out)[0] - whole)
 		near += math.Abs(m.Score(e, out)[0] - whole)
 	}
-	if found < 380 || wrongly > 80 || near > far/3 {
-		t.Errorf("%d of 400 found, %d wrongly, scores off by %v, without doubt %v", found, wrongly, near, far)
-	}
+	must.True(t, found >= 380 && wrongly <= 80 && near <= far/3, "%d of 400 found, %d wrongly, scores off by %v, without doubt %v", found, wrongly, near, far)
 }
 
 // TestContradicted checks that readings which others contradict are named for the health of fields also where the evidence
@@ -102,13 +98,10 @@ func TestContradicted(t *testing.T) {
 		e.Features.Value[at] += 10
 		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: [2]float64{-math.MaxFloat64, -math.MaxFloat64}, Gate: [2]float64{math.MaxFloat64, math.MaxFloat64}}
 		x := m.Examine(e)
-		if x.Doubted != nil || !slices.ContainsFunc(x.Contradicted, func(r DoubtedReading) bool { return r.Column == uint32(at+1) }) {
-			t.Fatalf("%+v, %+v", x, x.Doubted)
-		}
+		must.Require(t, x.Doubted == nil && slices.ContainsFunc(x.Contradicted, func(r DoubtedReading) bool { return r.Column == uint32(at+1) }), "%+v, %+v", x, x.Doubted)
 		m.Doubt = &Doubt{Columns: m.Doubt.Columns, Screen: [2]float64{math.MaxFloat64, math.MaxFloat64}}
-		if x = m.Examine(e); len(x.Contradicted) > 0 || x.First != x.First || !math.IsInf(x.Last, -1) {
-			t.Fatalf("without evidence: %+v", x)
-		}
+		x = m.Examine(e)
+		must.Require(t, len(x.Contradicted) <= 0 && x.First == x.First && math.IsInf(x.Last, -1), "without evidence: %+v", x)
 	}
 }
 
@@ -125,25 +118,18 @@ func TestFillValueMissing(t *testing.T) {
 			e.Features.Value[(k+i)%8] = 4.25
 		}
 		x := m.Doubted(e)
-		if x == nil || x.Kind != DoubtsFill || len(x.Event.Missing) != 6 || len(x.Event.Features.Index) != 2 || len(x.Event.Field) != 2 {
-			t.Fatalf("%+v", x)
-		}
+		must.Require(t, x != nil && x.Kind == DoubtsFill && len(x.Event.Missing) == 6 && len(x.Event.Features.Index) == 2 && len(x.Event.Field) == 2, "%+v", x)
 		for _, r := range x.Readings {
-			if r.Value == 4.25 && (r.Reason != Repeated || r.Probability < cellCertain) {
-				t.Fatalf("%+v", r)
-			}
+			must.Require(t, r.Value != 4.25 || r.Reason == Repeated && r.Probability >= cellCertain, "%+v", r)
 		}
 		// The prediction mixes probabilities.
-		if len(x.Rest.Missing) != 6 || x.Rest.Features.Value[0] != e.Features.Value[slices.Index(e.Features.Index, x.Rest.Features.Index[0])] {
-			t.Fatalf("%+v", x.Rest)
-		}
+		must.Require(t, len(x.Rest.Missing) == 6 && x.Rest.Features.Value[0] == e.Features.Value[slices.Index(e.Features.Index, x.Rest.Features.Index[0])], "%+v", x.Rest)
 		plain := *m
 		plain.Doubt = nil
 		p := func(e *event.Example) float64 { return plain.Decision().Probability(plain.Score(e, out)[0]) }
 		m.Doubt.Rest[x.Range] = 0.3
-		if got, want := m.Decision().Probability(m.Score(e, out)[0]), (1-DoubtMost)*(0.7*p(e)+0.3*p(x.Rest))+DoubtMost*p(x.Event); math.Abs(got-want) > 1e-12 {
-			t.Fatalf("probability %v, want %v", got, want)
-		}
+		got, want := m.Decision().Probability(m.Score(e, out)[0]), (1-DoubtMost)*(0.7*p(e)+0.3*p(x.Rest))+DoubtMost*p(x.Event)
+		must.Require(t, math.Abs(got-want) <= 1e-12, "probability %v, want %v", got, want)
 	}
 }
 
@@ -164,14 +150,11 @@ func TestMixScores(t *testing.T) {
 		p, q, w := d.Probabilities(a, make([]float64, max(2, k))), d.Probabilities(b, make([]float64, max(2, k))), r.Float64()
 		got := d.Probabilities(MixScores(d, false, w, a, b), make([]float64, max(2, k)))
 		for i := range got {
-			if want := (1-w)*p[i] + w*q[i]; math.Abs(got[i]-want) > 1e-9 {
-				t.Fatalf("%d outputs: %v, want %v", k, got[i], want)
-			}
+			want := (1-w)*p[i] + w*q[i]
+			must.Require(t, math.Abs(got[i]-want) <= 1e-9, "%d outputs: %v, want %v", k, got[i], want)
 		}
 	}
-	if got := MixScores(Decision{}, true, 0.25, []float64{4}, []float64{8})[0]; got != 5 {
-		t.Errorf("regression mixes to %v", got)
-	}
+	must.Equal(t, MixScores(Decision{}, true, 0.25, []float64{4}, []float64{8})[0], 5, "regression mixes")
 }
 
 // TestReader checks that a Reader finds the fill value of a stream that the model has never seen, and that the model
@@ -194,12 +177,9 @@ func TestReader(t *testing.T) {
 			}
 		}
 	}
-	if found := reader.Found(); len(found) != 8 || found[0].Fills[0] != 7.5 || len(m.Doubt.Columns[0].Fills) > 0 {
-		t.Errorf("found %+v", found)
-	}
-	if wrong[1] > wrong[0]*2/3 {
-		t.Errorf("%d errors with the fill value known, %d without", wrong[1], wrong[0])
-	}
+	found := reader.Found()
+	must.True(t, len(found) == 8 && found[0].Fills[0] == 7.5 && len(m.Doubt.Columns[0].Fills) <= 0, "found %+v", found)
+	must.True(t, wrong[1] <= wrong[0]*2/3, "%d errors with the fill value known, %d without", wrong[1], wrong[0])
 }
 
 // TestDoubtFile checks that a Doubt is stored in the model, and that a damaged one is refused.
@@ -213,18 +193,16 @@ func TestDoubtFile(t *testing.T) {
 	for range 50 {
 		e := next()
 		e.Features.Value[2] += 12
-		if a, b := m.Score(e, make([]float64, 1))[0], again.Score(e, make([]float64, 1))[0]; a != b {
-			t.Fatalf("%v, stored %v", a, b)
-		}
+		a, b := m.Score(e, make([]float64, 1))[0], again.Score(e, make([]float64, 1))[0]
+		must.Require(t, a == b, "%v, stored %v", a, b)
 	}
 	for _, broken := range []func(d *Doubt){
 		func(d *Doubt) { d.Columns[1].Column = 1 }, func(d *Doubt) { d.Columns[1].Zeros = 2 }, func(d *Doubt) { d.Weights[1][1] = 2 }, func(d *Doubt) { d.Weights[1][1] = math.NaN() },
 		func(d *Doubt) { d.Rest[1] = 2 },
 	} {
 		d := m.Doubt.With(append([]CellColumn(nil), m.Doubt.Columns...))
-		if broken(d); d.check() == nil {
-			t.Errorf("%+v is accepted", d)
-		}
+		broken(d)
+		must.True(t, d.check() != nil, "%+v is accepted", d)
 	}
 }
 
@@ -245,8 +223,6 @@ func TestLiveZero(t *testing.T) {
 		if x := m.Doubted(e); x != nil {
 			doubted = x.Kind == DoubtsZero && x.Readings[0].Column == 1 && x.Readings[0].Probability > DoubtGone
 		}
-		if doubted != c.doubts {
-			t.Errorf("among readings of %v, doubted: %v", c.others, doubted)
-		}
+		must.True(t, doubted == c.doubts, "among readings of %v, doubted: %v", c.others, doubted)
 	}
 }

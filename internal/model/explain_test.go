@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // TestExplain checks that the terms of an explanation add up to the score. The explained variance must be the variance
@@ -71,24 +72,17 @@ func TestExplain(t *testing.T) {
 			for _, term := range x.Terms {
 				sum += term.Contribution
 				weights += term.Fraction
-				if term.Known != (term.Column < columns-1) {
-					t.Errorf("%s: column %d known %v", c.name, term.Column, term.Known)
-				}
+				must.True(t, term.Known == (term.Column < columns-1), "%s: column %d known %v", c.name, term.Column, term.Known)
 			}
-			if math.Abs(x.Score-want) > 1e-12 || math.Abs(sum-want) > 1e-12 {
-				t.Errorf("%s, class %d: score %v, terms add up to %v, want %v", c.name, class, x.Score, sum, want)
-			}
-			if c0, _, _ := noise.Coefficients(); c0 == 0 && math.Abs(weights-1) > 1e-12 || weights > 1 {
-				t.Errorf("%s: shares add up to %v", c.name, weights)
-			}
+			must.True(t, math.Abs(x.Score-want) <= 1e-12 && math.Abs(sum-want) <= 1e-12, "%s, class %d: score %v, terms add up to %v, want %v", c.name, class, x.Score, sum, want)
+			c0, _, _ := noise.Coefficients()
+			must.True(t, (c0 != 0 || math.Abs(weights-1) <= 1e-12) && weights <= 1, "%s: shares add up to %v", c.name, weights)
 			if c0, _, _ := noise.Coefficients(); c0 > 0 {
 				exact := 0.0
 				for d := range uint32(columns) {
 					exact += c0 * m.Weight(d, 0) * m.Weight(d, 0)
 				}
-				if math.Abs(x.Variance-exact) > 1e-12 {
-					t.Errorf("%s: variance %v, want %v", c.name, x.Variance, exact)
-				}
+				must.True(t, math.Abs(x.Variance-exact) <= 1e-12, "%s: variance %v, want %v", c.name, x.Variance, exact)
 			}
 			// Estimate the variance by drawing from the noise.
 			const draws = 20_000
@@ -108,9 +102,8 @@ func TestExplain(t *testing.T) {
 				sum += f
 				square += f * f
 			}
-			if got := square/draws - sum*sum/draws/draws; math.Abs(got-x.Variance) > 0.05*x.Variance+1e-9 {
-				t.Errorf("%s, class %d: variance %v, drawn %v", c.name, class, x.Variance, got)
-			}
+			got := square/draws - sum*sum/draws/draws
+			must.True(t, math.Abs(got-x.Variance) <= 0.05*x.Variance+1e-9, "%s, class %d: variance %v, drawn %v", c.name, class, x.Variance, got)
 		}
 	}
 }
@@ -128,12 +121,9 @@ func TestExplainGroups(t *testing.T) {
 	for _, term := range x.Terms {
 		weights += term.Fraction
 	}
-	if math.Abs(x.Variance-want) > 1e-12 || math.Abs(weights-1) > 1e-12 {
-		t.Errorf("variance %v, want %v; shares add up to %v", x.Variance, want, weights)
-	}
-	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Fraction < 0) {
-		t.Errorf("the part that makes up for its group's is %+v", last)
-	}
+	must.True(t, math.Abs(x.Variance-want) <= 1e-12 && math.Abs(weights-1) <= 1e-12, "variance %v, want %v; shares add up to %v", x.Variance, want, weights)
+	last := x.Terms[len(x.Terms)-1]
+	must.True(t, last.Column == 0 && last.Fraction < 0, "the part that makes up for its group's is %+v", last)
 	m.Noise = "group:1-2=0.3" // group 1-2 alone can die
 	if got, want := m.Explain(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Weight: 1}, 1).Variance, rg*(p[0]+p[1])*(p[0]+p[1]); math.Abs(got-want) > 1e-12 {
 		t.Errorf("variance %v where one group has a rate, want %v", got, want)
@@ -154,7 +144,5 @@ func TestExplainProductOfGroups(t *testing.T) {
 	r, front, rear := 0.25, 1.0, 0.1/0.9
 	want := front*(p[0]+p[2])*(p[0]+p[2]) + rear*(p[1]+p[2])*(p[1]+p[2]) + front*rear*p[2]*p[2] +
 		r*((1+front)*p[0]*p[0]+(1+rear)*p[1]*p[1]+(1+front)*(1+rear)*p[2]*p[2])
-	if math.Abs(x.Variance-want) > 1e-12 {
-		t.Errorf("variance %v, want %v", x.Variance, want)
-	}
+	must.True(t, math.Abs(x.Variance-want) <= 1e-12, "variance %v, want %v", x.Variance, want)
 }

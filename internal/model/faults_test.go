@@ -77,32 +77,24 @@ func TestDeclare(t *testing.T) {
 			t.Fatalf("faults %+v of %+v: fields %v missing %v, want %v and %v", h.Faults, e, got.Field, got.Missing, want, wantMissing)
 		}
 		for i, id := range got.Field {
-			if at := slices.Index(e.Field, id); got.Features.Value[i] != e.Features.Value[at] || got.Features.Index[i] != e.Features.Index[at] {
-				t.Fatalf("field %d: %v", id, got.Features)
-			}
+			at := slices.Index(e.Field, id)
+			must.Require(t, got.Features.Value[i] == e.Features.Value[at] && got.Features.Index[i] == e.Features.Index[at], "field %d: %v", id, got.Features)
 		}
-		if (got == e) != (len(dead) == 0) || got.Declared != (len(dead) > 0) || string(got.Key) != "k" || got.Weight != 2 || got.Label != 1 {
-			t.Fatalf("%+v", got)
-		}
-		if !slices.Equal(e.Field, before.Field) || !slices.Equal(e.Missing, before.Missing) || !slices.Equal(e.Features.Value, before.Features.Value) || e.Declared {
-			t.Fatalf("the event has changed: %+v", e)
-		}
+		must.Require(t, (got == e) == (len(dead) == 0) && got.Declared == (len(dead) > 0) && string(got.Key) == "k" && got.Weight == 2 && got.Label == 1, "%+v", got)
+		must.Require(t, slices.Equal(e.Field, before.Field) && slices.Equal(e.Missing, before.Missing) && slices.Equal(e.Features.Value, before.Features.Value) && !e.Declared, "the event has changed: %+v", e)
 		if !slices.Equal(h.StuckFields(e), wantStuck) {
 			t.Fatalf("stuck %v, want %v", h.StuckFields(e), wantStuck)
 		}
 		if len(dead) > 0 {
 			changed++
-			if again := h.Declare(got, &event.Example{}); again != got {
-				t.Fatal("what has been declared is declared again")
-			}
+			again := h.Declare(got, &event.Example{})
+			must.Require(t, again == got, "what has been declared is declared again")
 			if names := h.MissingFields(e); !slices.Equal(names, h.MissingFields(got)) {
 				t.Fatalf("missing %v and %v", names, h.MissingFields(got))
 			}
 		}
 	}
-	if changed < 1000 {
-		t.Errorf("%d events of 5,000 have a fault", changed)
-	}
+	must.True(t, changed >= 1000, "%d events of 5,000 have a fault", changed)
 }
 
 // TestDeclareAfterDelete checks that Declare does not change the result of a deletion, because its values have been
@@ -115,14 +107,10 @@ func TestDeclareAfterDelete(t *testing.T) {
 	e := &event.Example{Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{7, 8}}, Field: []uint16{1, 2}}
 	left := event.Example{}
 	h.Delete(e, event.Vec{Index: []uint32{1, 2}, Value: []float64{0, 1}}, e.Field, []bool{false, true}, true, &left)
-	if names := h.MissingFields(&left); !slices.Equal(names, []string{"y"}) {
-		t.Errorf("missing %v", names)
-	}
+	must.EqualSlices(t, h.MissingFields(&left), []string{"y"}, "missing")
 	e.Features.Value[0] = 0
 	h.Delete(e, event.Vec{Index: []uint32{2}, Value: []float64{1}}, []uint16{2}, []bool{false}, true, &left)
-	if names := h.MissingFields(&left); !slices.Equal(names, []string{"x"}) {
-		t.Errorf("missing %v", names)
-	}
+	must.EqualSlices(t, h.MissingFields(&left), []string{"x"}, "missing")
 }
 
 // TestFaultsJSON checks that a Faults round-trips through JSON, and that an inconsistent Faults is an error.
@@ -133,12 +121,8 @@ func TestFaultsJSON(t *testing.T) {
 	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Placeholders, f.Placeholders) || !again.at(2, 0.1) || !again.at(2, 0) || !again.at(9, 0) || !again.at(1, -999) || again.at(1, 0.1) || again.at(3, 0) {
 		t.Errorf("%s: %+v, %v", data, again, err)
 	}
-	if NewFaults(nil, nil) != nil {
-		t.Error("no fault is not nil")
-	}
+	must.True(t, NewFaults(nil, nil) == nil, "no fault is not nil")
 	for _, text := range []string{`{"stuck":[{"field":2},{"field":2}]}`, `{"stuck":[{"field":2},{"field":1}]}`, `{"placeholders":[{"field":3},{"field":1}]}`} {
-		if err := json.Unmarshal([]byte(text), &Faults{}); err == nil {
-			t.Errorf("%s is taken", text)
-		}
+		must.Fails(t, json.Unmarshal([]byte(text), &Faults{}), text, "is taken")
 	}
 }

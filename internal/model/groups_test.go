@@ -2,12 +2,12 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"runtime"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // TestGrouping checks that a feature dies with its group, or without a group with its field. The product of two fields
@@ -28,17 +28,13 @@ func TestGrouping(t *testing.T) {
 	g := NewGrouping(s)
 	name := func(field uint16, column uint32) string { return g.Name(g.Of(field, column)) }
 	for field, want := range map[uint16]string{0: "", 1: "engine", 2: "city", 3: "engine", 4: "engine^city", 5: "engine"} {
-		if got := name(field, 7); got != want {
-			t.Errorf("field %d is in %q, want %q", field, got, want)
-		}
+		must.Equal(t, name(field, 7), want, "field", field)
 	}
 	pair := g.Of(4, 0)
-	if a, b, ok := g.Pair(pair); !ok || g.Name(a) != "engine" || g.Name(b) != "city" {
-		t.Errorf("the product is of %d, %d, %v", a, b, ok)
-	}
-	if _, _, ok := g.Pair(g.Of(1, 0)); ok {
-		t.Error("a group is a pair")
-	}
+	a, b, ok := g.Pair(pair)
+	must.True(t, ok && g.Name(a) == "engine" && g.Name(b) == "city", "the product is of %d, %d, %v", a, b, ok)
+	_, _, ok = g.Pair(g.Of(1, 0))
+	must.True(t, !ok, "a group is a pair")
 	s.AddField(event.Field{Name: "city", Kind: event.Words}) // another kind, but one field for the user
 	s.AddField(event.Field{Name: "late", Kind: event.Numeric})
 	if name(6, 0) != "city" || name(7, 0) != "late" || g.Len() != 5 {
@@ -58,24 +54,18 @@ func TestGrouping(t *testing.T) {
 	s.ColumnGroups = &event.ColumnGroups{Every: 8, Named: []event.NamedColumns{{Name: "odd", Spans: []event.Span{{From: 0, To: 1}, {From: 16, To: 20}}}}}
 	g = NewGrouping(s)
 	for column, want := range map[uint32]string{0: "odd", 1: "1-8", 7: "1-8", 8: "9-16", 19: "odd", 20: "17-24"} {
-		if got := name(0, column); got != want {
-			t.Errorf("column %d is in %q, want %q", column, got, want)
-		}
+		must.Equal(t, name(0, column), want, "column", column)
 	}
 	if name(5, 8) != "9-16" {
 		t.Errorf("an unknown field's column 8 is in %q", name(5, 8))
 	}
-	if g.Of(0, 1) != g.Of(0, 7) || g.Of(0, 1) == g.Of(0, 8) {
-		t.Error("columns 1, 7 and 8 are not in two units")
-	}
+	must.True(t, g.Of(0, 1) == g.Of(0, 7) && g.Of(0, 1) != g.Of(0, 8), "columns 1, 7 and 8 are not in two units")
 	s.ColumnGroups, s.ZeroBased = &event.ColumnGroups{Named: s.ColumnGroups.Named}, true
-	if g = NewGrouping(s); name(0, 5) != "5" || g.Of(0, 5) == g.Of(0, 6) {
-		t.Error("columns of no group do not die alone")
-	}
+	g = NewGrouping(s)
+	must.True(t, name(0, 5) == "5" && g.Of(0, 5) != g.Of(0, 6), "columns of no group do not die alone")
 	other := NewGrouping(s)
-	if other.Of(0, 9); other.Hash(other.Of(0, 5)) != g.Hash(g.Of(0, 5)) {
-		t.Error("the hash of a unit depends on more than its name")
-	}
+	other.Of(0, 9)
+	must.True(t, other.Hash(other.Of(0, 5)) == g.Hash(g.Of(0, 5)), "the hash of a unit depends on more than its name")
 }
 
 // TestGroupingOfLargeColumns checks that the memory of a Grouping depends on the number of columns it has seen, not on
@@ -92,15 +82,12 @@ func TestGroupingOfLargeColumns(t *testing.T) {
 			want = "far"
 		}
 		for range 2 {
-			if got := g.Name(g.Of(0, column)); got != want {
-				t.Errorf("column %d is in %q, want %q", column, got, want)
-			}
+			must.Equal(t, g.Name(g.Of(0, column)), want, "column", column)
 		}
 	}
 	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
-		t.Errorf("six columns took %d bytes", took)
-	}
+	took := after.TotalAlloc - before.TotalAlloc
+	must.True(t, took <= 1<<20, "six columns took %d bytes", took)
 	if g.Len() != 4 {
 		t.Errorf("%d units, want 4", g.Len())
 	}
@@ -117,13 +104,9 @@ func TestParseSpans(t *testing.T) {
 		{"0", false, nil}, {"8-1", false, nil}, {"speed", false, nil}, {"1-", false, nil}, {"", false, nil}, {"4294967295", true, nil},
 	} {
 		got, ok := event.ParseSpans(c.text, c.zeroBased)
-		if ok != (c.want != nil) || len(got) != len(c.want) {
-			t.Errorf("%q: %v, %v", c.text, got, ok)
-		}
+		must.True(t, ok == (c.want != nil) && len(got) == len(c.want), "%q: %v, %v", c.text, got, ok)
 		for i := range c.want {
-			if ok && got[i] != c.want[i] {
-				t.Errorf("%q: %v, want %v", c.text, got, c.want)
-			}
+			must.True(t, !ok || got[i] == c.want[i], "%q: %v, want %v", c.text, got, c.want)
 		}
 	}
 }
@@ -162,13 +145,9 @@ func TestRates(t *testing.T) {
 		use.Count(set, null, -1)
 	}
 	want := map[string]float64{"a": 0.25, "b": 0.05, "text": 0.02, "dead": 0.9}
-	if got := use.Rates(s.Fields); !maps.Equal(got, want) {
-		t.Errorf("rates %v, want %v", got, want)
-	}
-	if err := s.CheckRates(); err != nil {
-		t.Error(err)
-	}
-	if err := event.NewSchema(5, nil, 2).CheckRates(); err != event.ErrNoRates {
-		t.Errorf("a schema without fields: %v", err)
-	}
+	must.EqualMaps(t, use.Rates(s.Fields), want, "rates")
+	err := s.CheckRates()
+	must.True(t, err == nil, "%v", err)
+	err = event.NewSchema(5, nil, 2).CheckRates()
+	must.True(t, err == event.ErrNoRates, "a schema without fields: %v", err)
 }

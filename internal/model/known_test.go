@@ -32,27 +32,20 @@ func TestColumnUse(t *testing.T) {
 		u.Count(nil, sparseEvent(columns...))
 	}
 	m := u.Review(none)
-	if !slices.Equal(m.Columns, []uint32{2, 7}) || !slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}) {
-		t.Errorf("usual %v of %v", m.Columns, u.Columns)
-	}
-	if u.Review(m) != m {
-		t.Error("nothing has changed, and there is another Missing")
-	}
+	must.True(t, slices.Equal(m.Columns, []uint32{2, 7}) && slices.Equal(u.Columns, []uint32{2, 5, 7, 100, 110, 120, 130, 7_000_000}), "usual %v of %v", m.Columns, u.Columns)
+	must.True(t, u.Review(m) == m, "nothing has changed, and there is another Missing")
 	for range 160 { // enough events for three halvings
 		u.Count(nil, sparseEvent(2))
 	}
-	if m = u.Review(m); !slices.Equal(m.Columns, []uint32{2}) || !slices.Equal(u.Columns, []uint32{2, 5, 7}) {
-		t.Errorf("usual %v of %v after 7 has died", m.Columns, u.Columns)
-	}
+	m = u.Review(m)
+	must.True(t, slices.Equal(m.Columns, []uint32{2}) && slices.Equal(u.Columns, []uint32{2, 5, 7}), "usual %v of %v after 7 has died", m.Columns, u.Columns)
 	// Products of fields are not separate columns.
 	crossed := sparseEvent(2, 9)
 	crossed.Field = []uint16{0, 1}
 	fields := []event.Field{{}, {Kind: event.Cross}}
 	u = ColumnUse{}
 	u.Count(fields, crossed)
-	if !slices.Equal(u.Columns, []uint32{2}) || !crossed.IsSparse(fields) || crossed.IsSparse([]event.Field{{}, {Kind: event.Words}}) {
-		t.Error(u.Columns)
-	}
+	must.True(t, slices.Equal(u.Columns, []uint32{2}) && crossed.IsSparse(fields) && !crossed.IsSparse([]event.Field{{}, {Kind: event.Words}}), "%v", u.Columns)
 }
 
 // TestColumnUseAbsent checks which columns are usual if events have only a part of them: readings at random, but not
@@ -82,9 +75,8 @@ func TestColumnUseAbsent(t *testing.T) {
 				}
 				u.Count(nil, e)
 			}
-			if m := u.Review(NewMissing(DefaultMissingPolicies(), nil, nil, nil)); len(m.Columns) != c.usual {
-				t.Errorf("%s in %v of the events: %d columns are usual, want %d", name, rate, len(m.Columns), c.usual)
-			}
+			m := u.Review(NewMissing(DefaultMissingPolicies(), nil, nil, nil))
+			must.True(t, len(m.Columns) == c.usual, "%s in %v of the events: %d columns are usual, want %d", name, rate, len(m.Columns), c.usual)
 		}
 	}
 }
@@ -150,9 +142,8 @@ func TestKnownColumns(t *testing.T) {
 	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
 	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
 	e = &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{1, 1, 1}}, Field: []uint16{1, 2, 2}}
-	if one, both := deleted(named, e, e.Field, []bool{false, true, false}), deleted(named, e, e.Field, []bool{false, true, true}); one != 1 || both != 2 {
-		t.Error(one, both)
-	}
+	one, both := deleted(named, e, e.Field, []bool{false, true, false}), deleted(named, e, e.Field, []bool{false, true, true})
+	must.True(t, one == 1 && both == 2, "%v %v", one, both)
 }
 
 // TestZeros checks that Zeros columns that an event omits count as present, unless the event declares them missing.
@@ -161,9 +152,7 @@ func TestZeros(t *testing.T) {
 	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
 	m.ColumnsCanBeMissing, m.Columns = true, []uint32{1}
 	m = m.WithZeros([]uint32{1, 2, 4, 5})
-	if !slices.Equal(m.Zeros, []uint32{2, 4, 5}) {
-		t.Fatalf("zeros %v", m.Zeros)
-	}
+	must.Require(t, slices.Equal(m.Zeros, []uint32{2, 4, 5}), "zeros %v", m.Zeros)
 	s := event.NewSchema(8, nil, 2)
 	s.Absent, s.NumericIndices = event.AbsentMissing, true
 	c := must.Get(NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}))(t)
@@ -173,25 +162,16 @@ func TestZeros(t *testing.T) {
 	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // the event has 3 and 4; 5 is absent but counts as 0
 		t.Errorf("%+v", k)
 	}
-	if roles := h.Roles(e, nil, nil); !slices.Equal(roles, ColumnRoles{Imputed, Imputed, Observed, Ignored}) {
-		t.Errorf("parts %v", roles)
-	}
+	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Imputed, Observed, Ignored}, "parts")
 	e = sparseEvent(3, 4)
-	if roles := h.Roles(e, nil, nil); !slices.Equal(roles, ColumnRoles{Imputed, Observed, Observed, Ignored}) {
-		t.Errorf("parts %v", roles)
-	}
+	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Observed, Observed, Ignored}, "parts")
 	x := h.AppendZeros(e, e.Features, event.Vec{})
-	if !slices.Equal(x.Index, []uint32{2, 3, 4, 5}) || !slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}) {
-		t.Errorf("%+v", x)
-	}
+	must.True(t, slices.Equal(x.Index, []uint32{2, 3, 4, 5}) && slices.Equal(x.Value, []float64{0, e.Features.Value[0], e.Features.Value[1], 0}), "%+v", x)
 	var left event.Example
 	h.Delete(e, x, nil, []bool{true, false, true, false}, true, &left)
-	if k := h.CountMissing(&left); k != (MissingCount{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
-		t.Errorf("%+v, %v", k, left.MissingColumns)
-	}
+	k := h.CountMissing(&left)
+	must.True(t, k == (MissingCount{Null: 2, Absent: 1, Named: 2}) && slices.Equal(left.MissingColumns, []uint32{2, 4}), "%+v, %v", k, left.MissingColumns)
 	// A column in Zeros never becomes usual.
 	u := ColumnUse{Events: 10, Columns: []uint32{2, 7}, Present: []uint64{10, 10}}
-	if usual := u.Review(m).Columns; !slices.Equal(usual, []uint32{7}) {
-		t.Errorf("usual %v", usual)
-	}
+	must.EqualSlices(t, u.Review(m).Columns, []uint32{7}, "usual")
 }

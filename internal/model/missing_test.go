@@ -73,19 +73,16 @@ func TestMissing(t *testing.T) {
 		m.Missing = c.m
 		a := m.Handling(c.e)
 		scale, policy := a.Scale, a.Policy()
-		if got := m.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 || policy != c.rule {
-			t.Errorf("case %d: score %v by %q (%v), want %v by %q", i, got, policy, scale, c.score, c.rule)
-		}
-		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
-			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
-		}
+		got := m.Score(c.e, make([]float64, 1))[0]
+		must.True(t, math.Abs(got-c.score) <= 1e-12 && policy == c.rule, "case %d: score %v by %q (%v), want %v by %q", i, got, policy, scale, c.score, c.rule)
+		names := m.MissingFields(c.e)
+		must.True(t, slices.Equal(names, c.names), "case %d: missing %q, want %q", i, names, c.names)
 		// The results must be the same after a round trip through a file.
 		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
 		read := must.Get(ReadLinear(blocks))(t)
-		if got := read.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 {
-			t.Errorf("case %d: read from a file it scores %v, want %v", i, got, c.score)
-		}
+		got = read.Score(c.e, make([]float64, 1))[0]
+		must.True(t, math.Abs(got-c.score) <= 1e-12, "case %d: read from a file it scores %v, want %v", i, got, c.score)
 	}
 }
 
@@ -94,9 +91,8 @@ func TestMissingExplained(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	x := m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
-	if want := 11*4.0/3 - 1; math.Abs(x.Score-want) > 1e-12 || math.Abs(x.Terms[0].Contribution-8*4.0/3) > 1e-12 {
-		t.Errorf("score %v, want %v; %+v", x.Score, want, x.Terms)
-	}
+	want := 11*4.0/3 - 1
+	must.True(t, math.Abs(x.Score-want) <= 1e-12 && math.Abs(x.Terms[0].Contribution-8*4.0/3) <= 1e-12, "score %v, want %v; %+v", x.Score, want, x.Terms)
 	for _, m.Noise = range []string{"dropout:0.5", "gaussian:0.5"} {
 		as, rescaled := *m, m.Explain(missingEvent([]uint16{3}, 1, 2, 4), 1)
 		as.Missing = as.Missing.Forced(MissingNone)
@@ -114,18 +110,13 @@ func TestMissingExplained(t *testing.T) {
 
 func TestParseMissingPolicy(t *testing.T) {
 	for _, s := range MissingPolicyNames() {
-		if r, err := ParseMissingPolicy(s); err != nil || string(r) != s {
-			t.Errorf("%s: %v, %v", s, r, err)
-		}
+		r, err := ParseMissingPolicy(s)
+		must.True(t, err == nil && string(r) == s, "%s: %v, %v", s, r, err)
 	}
 	for _, s := range []string{"guess", "", "zero"} {
-		if _, err := ParseMissingPolicy(s); err == nil {
-			t.Errorf("%q: no error", s)
-		}
+		must.Fails(t, must.Err(ParseMissingPolicy(s)), s, "no error")
 	}
-	if err := json.Unmarshal([]byte(`{"policies":[[1,0,0]]}`), new(Missing)); err == nil {
-		t.Error("rules of one range: no error")
-	}
+	must.Fails(t, json.Unmarshal([]byte(`{"policies":[[1,0,0]]}`), new(Missing)), "rules of one range: no error")
 }
 
 func ExampleHead_Handling() {
@@ -187,9 +178,8 @@ func TestMissingCountByDefinition(t *testing.T) {
 			}
 		}
 		present := NewFieldSet(n)
-		if got := m.CountMissing(fields, e, present); got != want && (got.Some() || want.Some() || got != MissingCount{}) {
-			t.Fatalf("an event lacks %+v, want %+v", got, want)
-		}
+		got := m.CountMissing(fields, e, present)
+		must.Require(t, got == want || !got.Some() && !want.Some() && got == MissingCount{}, "an event lacks %+v, want %+v", got, want)
 		h := &Head{Schema: &event.Schema{Fields: fields}, Covariance: c, Missing: m}
 		if !slices.Contains(roles, Imputed) {
 			roles = nil
@@ -220,12 +210,9 @@ func TestSubset(t *testing.T) {
 		{setOf(), setOf(), true}, {setOf(3), setOf(), false}, {setOf(3), setOf(3, 200), true}, {setOf(3, 200), setOf(3), false},
 		{setOf(1, 70), setOf(1), false}, {append(setOf(1), 0, 0), setOf(1), true}, {setOf(1, 70), setOf(1, 71), false}, {setOf(1, 70), setOf(1, 70, 71), true},
 	} {
-		if got := x.s.within(x.t); got != x.want {
-			t.Errorf("%b within %b: %v", x.s, x.t, got)
-		}
-		if got := x.s.outside(x.t) == 0; got != x.want {
-			t.Errorf("%b has elements outside %b: %v", x.s, x.t, !got)
-		}
+		must.Equal(t, x.s.within(x.t), x.want, x.s, "within", x.t)
+		got := x.s.outside(x.t) == 0
+		must.True(t, got == x.want, "%b has elements outside %b: %v", x.s, x.t, !got)
 	}
 }
 
@@ -233,16 +220,12 @@ func TestSubset(t *testing.T) {
 func TestOtherwise(t *testing.T) {
 	m := NewMissing(DefaultMissingPolicies(), []uint16{2, 5}, []uint16{3, 7}, nil)
 	for id, want := range map[uint16][2][]uint16{2: {{5}, {2, 3, 7}}, 7: {{2, 5, 7}, {3}}, 4: {{2, 4, 5}, {3, 7}}} {
-		if o := m.Otherwise(id); !slices.Equal(o.Usual, want[0]) || !slices.Equal(o.NullIsValue, want[1]) || !o.usual.Has(want[0][0]) || o.nullIsValue.Has(want[0][0]) || o.Policies != m.Policies {
-			t.Errorf("field %d: %+v", id, o)
-		}
+		o := m.Otherwise(id)
+		must.True(t, slices.Equal(o.Usual, want[0]) && slices.Equal(o.NullIsValue, want[1]) && o.usual.Has(want[0][0]) && !o.nullIsValue.Has(want[0][0]) && o.Policies == m.Policies, "field %d: %+v", id, o)
 		if id != 4 {
-			if back := m.Otherwise(id).Otherwise(id); !slices.Equal(back.Usual, m.Usual) || !slices.Equal(back.NullIsValue, m.NullIsValue) {
-				t.Errorf("field %d twice: %+v", id, back)
-			}
+			back := m.Otherwise(id).Otherwise(id)
+			must.True(t, slices.Equal(back.Usual, m.Usual) && slices.Equal(back.NullIsValue, m.NullIsValue), "field %d twice: %+v", id, back)
 		}
 	}
-	if !slices.Equal(m.Usual, []uint16{2, 5}) || !slices.Equal(m.NullIsValue, []uint16{3, 7}) {
-		t.Errorf("the Missing itself has changed: %+v", m)
-	}
+	must.True(t, slices.Equal(m.Usual, []uint16{2, 5}) && slices.Equal(m.NullIsValue, []uint16{3, 7}), "the Missing itself has changed: %+v", m)
 }

@@ -46,18 +46,14 @@ func TestLinearBlocks(t *testing.T) {
 		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":2,"stats":-1,"weight":9223372036854775807}}`,
 		`{"schema":{"classes":["a","b"]},"outputs":1,"intercept":[1],"pairs":true,"layout":{"width":2,"stats":-1}}`} {
 		blocks[0].Data = []byte(bad)
-		if _, err := ReadLinear(blocks); err == nil {
-			t.Errorf("bad head %d: read", i)
-		}
+		must.Fails(t, must.Err(ReadLinear(blocks)), "bad head", i, "read")
 	}
 }
 
 func TestProbabilities(t *testing.T) {
 	m := &Linear{}
 	two := m.Probabilities([]float64{math.Log(3)}, make([]float64, 2))
-	if math.Abs(two[1]-0.75) > 1e-15 || math.Abs(two[0]+two[1]-1) > 1e-15 {
-		t.Errorf("two classes: %v", two)
-	}
+	must.True(t, math.Abs(two[1]-0.75) <= 1e-15 && math.Abs(two[0]+two[1]-1) <= 1e-15, "two classes: %v", two)
 	for _, scores := range [][]float64{{0, 1, -1}, {-1e9, -1e9, -1e9}, {50, 800, 3}} {
 		p := m.Probabilities(scores, make([]float64, 3))
 		if sum := p[0] + p[1] + p[2]; !(math.Abs(sum-1) < 1e-12) {
@@ -116,15 +112,11 @@ func TestEach(t *testing.T) {
 		last := -1
 		for d, v := range s.Each(x) {
 			w, there := want[d]
-			if !there || v != w || int(d) <= last {
-				t.Errorf("columns %v, dense %v: %d has %g after %d", x.Index, s.Dense, d, v, last)
-			}
+			must.True(t, there && v == w && int(d) > last, "columns %v, dense %v: %d has %g after %d", x.Index, s.Dense, d, v, last)
 			delete(want, d)
 			last = int(d)
 		}
-		if len(want) > 0 {
-			t.Errorf("columns %v, dense %v: left out %v", x.Index, s.Dense, want)
-		}
+		must.True(t, len(want) <= 0, "columns %v, dense %v: left out %v", x.Index, s.Dense, want)
 	}
 }
 
@@ -147,9 +139,7 @@ func TestHeadFits(t *testing.T) {
 		{"a threshold of 1", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1), Threshold: 1}, false},
 		{"a threshold below 0", Head{Schema: two, Outputs: 1, Intercept: make([]float64, 1), Threshold: -0.1}, false},
 	} {
-		if got := tt.head.Fits(); got != tt.want {
-			t.Errorf("%s: fits %v", tt.name, got)
-		}
+		must.Equal(t, tt.head.Fits(), tt.want, tt.name, "fits")
 	}
 }
 
@@ -200,9 +190,7 @@ func TestCouple(t *testing.T) {
 				t.Errorf("case %d: class %d of %d: %g, want %g", n, i, k, p[i], want[i])
 			}
 		}
-		if math.Abs(sum-1) > 1e-12 || most-least > 1e-6 {
-			t.Errorf("case %d: the sum is %v, the gradient from %g to %g", n, sum, least, most)
-		}
+		must.True(t, math.Abs(sum-1) <= 1e-12 && most-least <= 1e-6, "case %d: the sum is %v, the gradient from %g to %g", n, sum, least, most)
 	}
 }
 
@@ -229,18 +217,15 @@ func TestSharedOutputs(t *testing.T) {
 	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.WithSeparateOutputs(), "compact": m.Compact()} {
 		for level, want := range [][]float64{{5.5, -6, -7, -30}, {-4, 6, 7, -30}} {
 			for k, f := range m.At(MissingHandling{Level: level}).ScoreVec(e.Features, make([]float64, 4)) {
-				if math.Abs(f-want[k]) > 1e-12 {
-					t.Errorf("%s, level %d: score %d is %v, want %v", name, level, k, f, want[k])
-				}
+				must.True(t, math.Abs(f-want[k]) <= 1e-12, "%s, level %d: score %d is %v, want %v", name, level, k, f, want[k])
 			}
 		}
 		if m.Weight(1, 2) != -4 || m.Weight(1, 3) != 0 {
 			t.Errorf("%s: weights %v and %v", name, m.Weight(1, 2), m.Weight(1, 3))
 		}
 	}
-	if out := m.WithSeparateOutputs(); out.Layout.Outputs != nil || out.Layout.Width != 8 || out.WithSeparateOutputs() != out {
-		t.Errorf("apart: %+v", out.Layout)
-	}
+	out := m.WithSeparateOutputs()
+	must.True(t, out.Layout.Outputs == nil && out.Layout.Width == 8 && out.WithSeparateOutputs() == out, "apart: %+v", out.Layout)
 }
 
 // TestCompact checks that a compact model returns the same bits as the model with a learner's rows. The rows of the
@@ -266,32 +251,22 @@ func TestCompact(t *testing.T) {
 			x.Index, x.Value = append(x.Index, column), append(x.Value, r.NormFloat64())
 		}
 		c := m.Compact()
-		if want := 2*k + (1+stats)*ScalerWidth; c.Layout.Width != want || c.Rows.Width() != want || c.Layout.Mix != nil {
-			t.Errorf("layout %+v, want a width of %d", c.Layout, want)
-		}
+		want := 2*k + (1+stats)*ScalerWidth
+		must.True(t, c.Layout.Width == want && c.Rows.Width() == want && c.Layout.Mix == nil, "layout %+v, want a width of %d", c.Layout, want)
 		for level := range 2 {
 			got := c.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k))
-			if want := m.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k)); !slices.Equal(got, want) {
-				t.Errorf("level %d scores %v, want %v", level, got, want)
-			}
+			must.EqualSlices(t, m.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k)), got, "level", level, "scores")
 		}
-		if stats == 0 && !slices.Equal(c.Rows.Row(3)[:ScalerWidth], m.Rows.Row(3)[:ScalerWidth]) {
-			t.Error("other statistics")
-		}
-		if m.Levels[0].Layout.Width != width {
-			t.Error("the model itself has changed")
-		}
+		must.True(t, stats != 0 || slices.Equal(c.Rows.Row(3)[:ScalerWidth], m.Rows.Row(3)[:ScalerWidth]), "other statistics")
+		must.True(t, m.Levels[0].Layout.Width == width, "the model itself has changed")
 	}
 }
 
 func TestSharedOutputsFit(t *testing.T) {
 	for name, outputs := range map[string][]int{"beyond the row": {0, 1, 2, -1}, "too few": {0, 1, 1}, "negative": {0, 1, 1, -2}} {
 		m := sharing()
-		if m.Layout.Outputs = outputs; m.Layout.fits(4) {
-			t.Errorf("%s: %v fits", name, outputs)
-		}
+		m.Layout.Outputs = outputs
+		must.True(t, !m.Layout.fits(4), "%s: %v fits", name, outputs)
 	}
-	if !sharing().Layout.fits(4) {
-		t.Error("it does not fit")
-	}
+	must.True(t, sharing().Layout.fits(4), "it does not fit")
 }

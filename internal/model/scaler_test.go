@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // TestObserveScale checks the scale of a column that is divided by the largest |x|. The scale at most doubles at a
@@ -50,23 +51,16 @@ func TestObserveSpread(t *testing.T) {
 		mean := sum / total
 		sd := math.Sqrt(squares/total - mean*mean)
 		usual := math.Sqrt(squares / 64)
-		if want := 1 / max(sd, usual/ScalerClip); math.Abs(stats[StatInverse]/want-1) > 1e-9 {
-			t.Errorf("in %v of the events: multiplied by %v, want %v", fraction, stats[StatInverse], want)
-		}
-		if got := SpreadInverse(stats, total); got != stats[StatInverse] {
-			t.Errorf("SpreadInverse %v, statistics %v", got, stats)
-		}
+		want := 1 / max(sd, usual/ScalerClip)
+		must.True(t, math.Abs(stats[StatInverse]/want-1) <= 1e-9, "in %v of the events: multiplied by %v, want %v", fraction, stats[StatInverse], want)
+		got := SpreadInverse(stats, total)
+		must.True(t, got == stats[StatInverse], "SpreadInverse %v, statistics %v", got, stats)
 	}
 	// The column is so rare that its usual value would be clipped.
-	if got, want := SpreadInverse([]float64{2, 3, 0, 0, 0}, 1e4), ScalerClip/3.; math.Abs(got-want) > 1e-12 {
-		t.Errorf("in two of 10,000 events: multiplied by %v, want %v", got, want)
-	}
-	if got := SpreadInverse(make([]float64, ScalerWidth), 5); got != 0 {
-		t.Errorf("a column that was never met is multiplied by %v", got)
-	}
-	if got := SpreadInverse([]float64{3, 0, 0, 0, 0}, 5); got != 0 {
-		t.Errorf("a column that was only 0 is multiplied by %v", got)
-	}
+	got, want := SpreadInverse([]float64{2, 3, 0, 0, 0}, 1e4), ScalerClip/3.
+	must.True(t, math.Abs(got-want) <= 1e-12, "in two of 10,000 events: multiplied by %v, want %v", got, want)
+	must.Equal(t, SpreadInverse(make([]float64, ScalerWidth), 5), 0, "a column that was never met is multiplied by")
+	must.Equal(t, SpreadInverse([]float64{3, 0, 0, 0, 0}, 5), 0, "a column that was only 0 is multiplied by")
 }
 
 // TestScalerEach checks that Each yields every column of an event once, and the dense columns that the event lacks
@@ -94,21 +88,15 @@ func TestScalerEach(t *testing.T) {
 				at++
 				want = float64(at)
 			}
-			if value != want {
-				t.Errorf("%v: column %d is %v, want %v", tt, column, value, want)
-			}
+			must.True(t, value == want, "%v: column %d is %v, want %v", tt, column, value, want)
 		}
-		if !slices.Equal(columns, tt.want) || at != len(tt.index) {
-			t.Errorf("%v: columns %v", tt, columns)
-		}
+		must.True(t, slices.Equal(columns, tt.want) && at == len(tt.index), "%v: columns %v", tt, columns)
 		for range s.Each(x) { // the caller may stop early
 			break
 		}
 		room := event.Vec{Index: []uint32{9, 9}, Value: []float64{9, 9}}
 		list := s.Columns(x, &room)
-		if !slices.Equal(list.Index, tt.want) || len(list.Value) != len(tt.want) || len(tt.want) == len(tt.index) && room.Len() > 0 {
-			t.Errorf("%v: listed %v, in the room %v", tt, list, room)
-		}
+		must.True(t, slices.Equal(list.Index, tt.want) && len(list.Value) == len(tt.want) && (len(tt.want) != len(tt.index) || room.Len() <= 0), "%v: listed %v, in the room %v", tt, list, room)
 	}
 }
 
@@ -121,9 +109,8 @@ func TestOutlyingSpreadAtRenewal(t *testing.T) {
 		s.ObserveSpread(stats, float64(n%2)+1, float64(2*n))
 	}
 	was := stats[StatInverse]
-	if ratio := s.ObserveSpread(stats, 1e6, 128); ratio != 1 || stats[StatInverse] >= was {
-		t.Errorf("ratio %v; the inverse scale is %v, was %v", ratio, stats[StatInverse], was)
-	}
+	ratio := s.ObserveSpread(stats, 1e6, 128)
+	must.True(t, ratio == 1 && stats[StatInverse] < was, "ratio %v; the inverse scale is %v, was %v", ratio, stats[StatInverse], was)
 }
 
 // TestIsOutlier checks that IsOutlier returns true exactly for the values that Clip returns for outliers.
@@ -132,9 +119,8 @@ func TestIsOutlier(t *testing.T) {
 	stats[StatCenter], stats[StatInverse] = 2, 1
 	var s Scaler
 	for _, z := range []float64{0, 1, -3, 5, -7.5, 1.01 * ScalerClip, -100, 1e30} {
-		if got, want := IsOutlier(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {
-			t.Errorf("a reading of %v deviations is wild: %v, want %v", z, got, want)
-		}
+		got, want := IsOutlier(s.Clip(stats, z)), math.Abs(z) > ScalerClip
+		must.True(t, got == want, "a reading of %v deviations is wild: %v, want %v", z, got, want)
 	}
 }
 
@@ -160,13 +146,9 @@ func TestCountWithin(t *testing.T) {
 			} else {
 				s.ObserveScale(fast[:], x)
 			}
-			if slow != fast {
-				t.Fatalf("reading %v is %v: %v, want %v", n, x, fast, slow)
-			}
+			must.Require(t, slow == fast, "reading %v is %v: %v, want %v", n, x, fast, slow)
 		}
-		if counted < 2500 {
-			t.Errorf("%d of 3,000 readings were counted", counted)
-		}
+		must.True(t, counted >= 2500, "%d of 3,000 readings were counted", counted)
 	}
 }
 
@@ -189,9 +171,7 @@ func TestBegin(t *testing.T) {
 		stats := make([]float64, ScalerWidth)
 		s.Begin(stats, float64(n), x, TransformAuto)
 		got := s.Standardization(stats)
-		if math.Abs(got.Center-mean) > 1e-9*mean || math.Abs(got.Scale/deviation-1) > 1e-9 || got.Transform != "" {
-			t.Fatalf("%v: %+v, want %v and %v", x, got, mean, deviation)
-		}
+		must.Require(t, math.Abs(got.Center-mean) <= 1e-9*mean && math.Abs(got.Scale/deviation-1) <= 1e-9 && got.Transform == "", "%v: %+v, want %v and %v", x, got, mean, deviation)
 		for i := range n / 8 {
 			x[i*5] = []float64{1e30, -1e12, 9e18, 1e6}[i%4]
 		}
@@ -213,9 +193,7 @@ func TestPackUnit(t *testing.T) {
 			}
 		}
 	}
-	if unitOf(packUnit(2, 0)) != 0 || packUnit(2, 0) != 2 {
-		t.Error("no unit is one")
-	}
+	must.True(t, unitOf(packUnit(2, 0)) == 0 && packUnit(2, 0) == 2, "no unit is one")
 }
 
 // FuzzBegin checks, for any readings, that the statistics are finite and that a standardized value is within its
@@ -240,16 +218,13 @@ func FuzzBegin(f *testing.F) {
 		s.Begin(stats, float64(count), x, []Transform{TransformAuto, TransformNone, TransformAsinh}[which%3])
 		for range 100 {
 			for _, v := range append(x, a, b, c, 1e30, -1e30) {
-				if z := s.Apply(stats, v); !(math.Abs(z) <= ScalerClip) {
-					t.Fatalf("%v of %v is %v", v, stats, z)
-				}
+				z := s.Apply(stats, v)
+				must.Require(t, math.Abs(z) <= ScalerClip, "%v of %v is %v", v, stats, z)
 				s.Observe(stats, v, s.Deviations(stats, v))
 			}
 		}
 		for _, v := range stats {
-			if v-v != 0 {
-				t.Fatalf("statistics %v", stats)
-			}
+			must.Require(t, v-v == 0, "statistics %v", stats)
 		}
 	})
 }

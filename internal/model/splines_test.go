@@ -56,13 +56,9 @@ func TestBasisColumns(t *testing.T) {
 			sum := 0.0
 			for j, want := range slowHats(knots, x) {
 				sum += got[j]
-				if math.Abs(got[j]-want) > 1e-12 {
-					t.Errorf("knots %v: hat %d at %v is %v, want %v", knots, j, x, got[j], want)
-				}
+				must.True(t, math.Abs(got[j]-want) <= 1e-12, "knots %v: hat %d at %v is %v, want %v", knots, j, x, got[j], want)
 			}
-			if math.Abs(sum-1) > 1e-12 {
-				t.Errorf("knots %v: the hats at %v sum to %v", knots, x, sum)
-			}
+			must.True(t, math.Abs(sum-1) <= 1e-12, "knots %v: the hats at %v sum to %v", knots, x, sum)
 		}
 	}
 }
@@ -81,9 +77,7 @@ func TestKnotsOf(t *testing.T) {
 		{[]float64{0, 1, 0}[:2], 8, nil},                           // only a line
 		{nil, 8, nil},
 	} {
-		if got := KnotsOf(c.readings, c.n); !slices.Equal(got, c.want) {
-			t.Errorf("KnotsOf(%v, %d) = %v, want %v", c.readings, c.n, got, c.want)
-		}
+		must.EqualSlices(t, KnotsOf(c.readings, c.n), c.want, "KnotsOf(", c.readings, c.n)
 	}
 }
 
@@ -111,48 +105,33 @@ func TestSplinesInScores(t *testing.T) {
 			want += hat * heights[j]
 		}
 		got := m.Score(e, make([]float64, 2))[0]
-		if math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
-			t.Errorf("at %v the score is %v, want %v", x, got, want)
-		}
+		must.True(t, math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)), "at %v the score is %v, want %v", x, got, want)
 		std := m.Standardized(e, event.Vec{})
-		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
-			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
-		}
+		must.Equal(t, m.ScoreVec(std, make([]float64, 2))[0], got, "at", x, "ScoreVec")
 		// Standardizing twice must not add the spline columns twice.
-		if twice := m.Standardized(&event.Example{Features: std}, event.Vec{}); !slices.Equal(twice.Index, std.Index) {
-			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
-		}
-		if fields := m.Scaler.FieldsOf(e, std.Index, nil); fields[len(fields)-1] != 1 || fields[0] != 1 || fields[1] != 2 {
-			t.Errorf("fields %v of columns %v", fields, std.Index)
-		}
+		twice := m.Standardized(&event.Example{Features: std}, event.Vec{})
+		must.True(t, slices.Equal(twice.Index, std.Index), "standardized twice: columns %v, once %v", twice.Index, std.Index)
+		fields := m.Scaler.FieldsOf(e, std.Index, nil)
+		must.True(t, fields[len(fields)-1] == 1 && fields[0] == 1 && fields[1] == 2, "fields %v of columns %v", fields, std.Index)
 		x1 := m.Explain(e, 1)
 		sum := x1.Intercept
 		for _, term := range x1.Terms {
 			sum += term.Contribution
-			if term.Column >= FirstBasisColumn {
-				t.Errorf("a hat is a term of its own: %+v", term)
-			}
+			must.True(t, term.Column < FirstBasisColumn, "a hat is a term of its own: %+v", term)
 		}
-		if math.Abs(sum-got) > 1e-9*max(1, math.Abs(got)) || len(x1.Terms) != 2 {
-			t.Errorf("at %v the terms %+v sum to %v, want %v", x, x1.Terms, sum, got)
-		}
+		must.True(t, math.Abs(sum-got) <= 1e-9*max(1, math.Abs(got)) && len(x1.Terms) == 2, "at %v the terms %+v sum to %v, want %v", x, x1.Terms, sum, got)
 		number := want - 0.5 + 2
-		if v := 3.0 / 7 * (number*number + 4); math.Abs(x1.Variance-v) > 1e-9*max(1, v) {
-			t.Errorf("at %v the variance is %v, want %v: number and curve die together", x, x1.Variance, v)
-		}
+		v := 3.0 / 7 * (number*number + 4)
+		must.True(t, math.Abs(x1.Variance-v) <= 1e-9*max(1, v), "at %v the variance is %v, want %v: number and curve die together", x, x1.Variance, v)
 		dead := make([]bool, std.Len())
 		dead[0] = true
-		if m.Scaler.Splines.Follow(std.Index, dead); dead[1] || slices.Contains(dead[2:], false) {
-			t.Errorf("dead are %v of %v", dead, std.Index)
-		}
+		m.Scaler.Splines.Follow(std.Index, dead)
+		must.True(t, !dead[1] && !slices.Contains(dead[2:], false), "dead are %v of %v", dead, std.Index)
 	}
 	null := &event.Example{Features: event.Vec{Index: []uint32{8}, Value: []float64{1}}, Field: []uint16{2}, Missing: []uint16{1}}
-	if got := m.ScoreRescaled(null, 1, make([]float64, 2))[0]; got != -1.5 {
-		t.Errorf("without the number the score is %v, want -1.5: a curve adds nothing then", got)
-	}
-	if name := m.Namer()(m.Scaler.Splines.BasisColumn(0, 2)); !strings.HasSuffix(name, "@2") {
-		t.Errorf("a hat is called %q", name)
-	}
+	must.Equal(t, m.ScoreRescaled(null, 1, make([]float64, 2))[0], -1.5, "without the number the score")
+	name := m.Namer()(m.Scaler.Splines.BasisColumn(0, 2))
+	must.True(t, strings.HasSuffix(name, "@2"), "a hat is called %q", name)
 }
 
 func TestSplinesInFiles(t *testing.T) {
@@ -163,9 +142,8 @@ func TestSplinesInFiles(t *testing.T) {
 	}
 	read := must.Get(ReadLinear(blocks()))(t)
 	e := &event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1.5}}, Field: []uint16{1}}
-	if a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]; a != b {
-		t.Errorf("the score is %v, of the model that was read %v", a, b)
-	}
+	a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]
+	must.True(t, a == b, "the score is %v, of the model that was read %v", a, b)
 	for _, bad := range []Splines{
 		{Columns: []uint32{5, 5}, Knots: [][]float64{{1, 2, 3}, {1, 2, 3}}},
 		{Columns: []uint32{5}, Knots: [][]float64{{1, 2}}},
@@ -174,9 +152,7 @@ func TestSplinesInFiles(t *testing.T) {
 		{Columns: []uint32{FirstBasisColumn}, Knots: [][]float64{{1, 2, 3}}},
 	} {
 		m.Scaler.Splines = &bad
-		if _, err := ReadLinear(blocks()); err == nil {
-			t.Errorf("curves %+v are taken", bad)
-		}
+		must.Fails(t, must.Err(ReadLinear(blocks())), "curves", bad, "are taken")
 	}
 }
 
@@ -220,13 +196,10 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 				return slices.Clone(out)
 			}
 			d := drawn()
-			if want := map[bool]int{true: 4, false: 3*splineDigits + 1}[inverse > 0]; len(d.X) != want || len(d.Added) != outputs {
-				t.Fatalf("%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
-			}
+			want := map[bool]int{true: 4, false: 3*splineDigits + 1}[inverse > 0]
+			must.Require(t, len(d.X) == want && len(d.Added) == outputs, "%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
 			for k, of := range d.Added {
-				if want := names[len(names)-outputs+k]; of.Class != want {
-					t.Errorf("output %d is of %q, want %q", k, of.Class, want)
-				}
+				must.Equal(t, names[len(names)-outputs+k], of.Class, "output", k)
 				for i, x := range d.X {
 					for j := range i {
 						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]
@@ -242,9 +215,8 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 				t.Errorf("a weight moved at .3: drawn is %v, was %v", moved.Added[0].Score, d.Added[0].Score)
 			}
 			m.Scaler.Splines.Knots[0][1] = 0.6
-			if now := drawn(); slices.Equal(now.X, moved.X) || slices.Equal(now.Added[0].Score, moved.Added[0].Score) {
-				t.Errorf("a knot moved to .6: drawn is still %v", now)
-			}
+			now := drawn()
+			must.True(t, !slices.Equal(now.X, moved.X) && !slices.Equal(now.Added[0].Score, moved.Added[0].Score), "a knot moved to .6: drawn is still %v", now)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"blankout/internal/event"
@@ -29,21 +28,14 @@ func TestTable(t *testing.T) {
 			}
 			for i := range got.Len() {
 				c, row := got.Column(i)
-				if c != order[i] || !slices.Equal(row, want[c]) || !slices.Equal(got.Row(c), want[c]) {
-					t.Fatalf("slot %d: column %d differs", i, c)
-				}
+				must.Require(t, c == order[i] && slices.Equal(row, want[c]) && slices.Equal(got.Row(c), want[c]), "slot %d: column %d differs", i, c)
 			}
-			if got.Row(1<<31-1) != nil {
-				t.Fatal("a row for a column never touched")
-			}
+			must.Require(t, got.Row(1<<31-1) == nil, "a row for a column never touched")
 			found := got.Find(append(order[:len(want):len(want)], 1<<31-1), &places, nil)
-			if len(found) != len(want)+1 || found[len(want)] != nil {
-				t.Fatalf("%d rows found", len(found))
-			}
+			must.Require(t, len(found) == len(want)+1 && found[len(want)] == nil, "%d rows found", len(found))
 			for i, row := range found[:len(want)] {
-				if _, own := got.Column(i); &row[0] != &own[0] {
-					t.Fatalf("slot %d: another row found than its own", i)
-				}
+				_, own := got.Column(i)
+				must.Require(t, &row[0] == &own[0], "slot %d: another row found than its own", i)
 			}
 		}
 		for round := range rounds {
@@ -98,17 +90,13 @@ func TestReadTableShares(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	a, err := ReadTable(width, blocks)
 	runtime.ReadMemStats(&after)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if grown := int(after.TotalAlloc - before.TotalAlloc); grown > columns*width*8/2 {
-		t.Errorf("%d bytes of memory to read rows of %d", grown, columns*width*8)
-	}
+	must.Do(t, err)
+	grown := int(after.TotalAlloc - before.TotalAlloc)
+	must.True(t, grown <= columns*width*8/2, "%d bytes of memory to read rows of %d", grown, columns*width*8)
 	b := must.Get(ReadTable(width, blocks))(t)
 	early := a.Snapshot(nil)
-	if _, row := a.Column(columns / 2); &row[0] != &early.Row(7 * columns / 2)[0] {
-		t.Error("a Snapshot copies rows that nobody has written")
-	}
+	_, row := a.Column(columns / 2)
+	must.True(t, &row[0] == &early.Row(7 * columns / 2)[0], "a Snapshot copies rows that nobody has written")
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range 3000 {
 		c := uint32(r.IntN(columns)) * 7
@@ -125,20 +113,15 @@ func TestReadTableShares(t *testing.T) {
 		}
 	}
 	late := a.Snapshot(early)
-	if !reflect.DeepEqual(late.Blocks(), a.Blocks()) {
-		t.Error("a later Snapshot is not what was written")
-	}
+	must.True(t, reflect.DeepEqual(late.Blocks(), a.Blocks()), "a later Snapshot is not what was written")
 	for i := range columns {
 		_, row := a.Column(i)
 		c, rowB := b.Column(i)
-		if found := b.Row(c); &found[0] != &rowB[0] || row[0] < 0 || rowB[0] > float64(i) || rowB[1] != early.Row(c)[1] {
-			t.Fatalf("column %d: rows %v and %v", c, row, rowB)
-		}
+		found := b.Row(c)
+		must.Require(t, &found[0] == &rowB[0] && row[0] >= 0 && rowB[0] <= float64(i) && rowB[1] == early.Row(c)[1], "column %d: rows %v and %v", c, row, rowB)
 	}
 	for name, got := range map[string][]event.Block{"blocks": blocks, "Snapshot": snap.Blocks(), "Snapshot of what was read": early.Blocks()} {
-		if !reflect.DeepEqual(got, was) {
-			t.Errorf("%s: written", name)
-		}
+		must.True(t, reflect.DeepEqual(got, was), "%s: written", name)
 	}
 	// Unaligned memory cannot be shared, so it is copied.
 	for i := range blocks {
@@ -160,9 +143,7 @@ func TestDerive(t *testing.T) {
 			want.Touch(i * 3)[0] = 2 * float64(i)
 		}
 		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
-		if !reflect.DeepEqual(got.Blocks(), want.Blocks()) || got.Len() != int(n) {
-			t.Fatalf("%d columns: other rows", n)
-		}
+		must.Require(t, reflect.DeepEqual(got.Blocks(), want.Blocks()) && got.Len() == int(n), "%d columns: other rows", n)
 		for i := range n {
 			if c, row := got.Column(int(i)); c != i*3 || got.Row(c)[0] != row[0] || got.Row(c+1) != nil {
 				t.Fatalf("column %d: %v, %v", c, row, got.Row(c))
@@ -193,14 +174,10 @@ func TestReadTableRefuses(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(blocks)) {
 			list = append(list, event.Block{Name: name, Data: blocks[name]})
 		}
-		if _, err := ReadTable(2, list); err == nil {
-			t.Errorf("%s: read", name)
-		}
+		must.Fails(t, must.Err(ReadTable(2, list)), name, "read")
 	}
 	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last width overflows
-		if _, err := ReadTable(width, nil); err == nil || !strings.Contains(err.Error(), "rows of") {
-			t.Errorf("width %d: %v", width, err)
-		}
+		must.ErrorContains(t, must.Err(ReadTable(width, nil)), "rows of", "width", width)
 	}
 }
 
@@ -216,9 +193,8 @@ func TestReadTableAllocates(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := ReadTable(width, []event.Block{{Name: "columns", Data: columns}, {Name: "rows/0000", Data: make([]byte, 8*width<<NewTable(width).perBits)}})
 	runtime.ReadMemStats(&after)
-	if grown := after.TotalAlloc - before.TotalAlloc; err == nil || grown > 4<<20 {
-		t.Errorf("%v after %d bytes of memory", err, grown)
-	}
+	grown := after.TotalAlloc - before.TotalAlloc
+	must.True(t, err != nil && grown <= 4<<20, "%v after %d bytes of memory", err, grown)
 }
 
 // TestTablePrefetch prefetches existing and missing rows, in a Table that is large enough to be prefetched.
@@ -234,9 +210,7 @@ func TestTablePrefetch(t *testing.T) {
 	want, length := table.Blocks(), table.Len()
 	table.Prefetch(event.Vec{})
 	table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
-	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
-		t.Error("Prefetch changed the Table")
-	}
+	must.True(t, table.Len() == length && reflect.DeepEqual(table.Blocks(), want), "Prefetch changed the Table")
 	// TouchAll must create the missing rows, and return the row of each column. The second round touches the columns in
 	// reverse order, when other columns are in the table's cache.
 	for range 2 {
@@ -271,9 +245,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			for i, column := range c {
 				plain.Touch(column)[i%9] += float64(round)
 			}
-			if !reflect.DeepEqual(from.Blocks(), plain.Blocks()) {
-				t.Fatalf("%d columns: Update yields other rows than Touch", columns)
-			}
+			must.Require(t, reflect.DeepEqual(from.Blocks(), plain.Blocks()), "%d columns: Update yields other rows than Touch", columns)
 			own := list(columns / 3)
 			for i, row := range to.Update(own) {
 				row[i%9]++
@@ -287,9 +259,8 @@ func TestTableUpdateCopy(t *testing.T) {
 			earlier := to.Snapshot(nil)
 			to.Copy(from, own, done)
 			to.Copy(from, c[:columns/2], done)
-			if later := to.Snapshot(earlier); !reflect.DeepEqual(later.Blocks(), to.Blocks()) {
-				t.Fatalf("%d columns: a Snapshot misses what Copy has written", columns)
-			}
+			later := to.Snapshot(earlier)
+			must.Require(t, reflect.DeepEqual(later.Blocks(), to.Blocks()), "%d columns: a Snapshot misses what Copy has written", columns)
 			changed := map[uint32]bool{}
 			for _, column := range slices.Concat(own, c[:columns/2]) {
 				changed[column] = true
@@ -305,14 +276,10 @@ func TestTableUpdateCopy(t *testing.T) {
 						want = make([]float64, 9)
 					}
 				}
-				if !slices.Equal(row, want) {
-					t.Fatalf("%d columns: column %d is %v after Copy, want %v", columns, column, row, want)
-				}
+				must.Require(t, slices.Equal(row, want), "%d columns: column %d is %v after Copy, want %v", columns, column, row, want)
 			}
 			for column := range changed {
-				if to.Row(column) == nil && from.Row(column) != nil {
-					t.Fatalf("%d columns: column %d has not been copied", columns, column)
-				}
+				must.Require(t, to.Row(column) != nil || from.Row(column) == nil, "%d columns: column %d has not been copied", columns, column)
 			}
 		}
 	}

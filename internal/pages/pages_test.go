@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"unsafe"
+
+	"blankout/internal/must"
 )
 
 // TestChunk checks that pieces are zero, aligned, and do not overlap.
@@ -16,9 +18,7 @@ func TestChunk(t *testing.T) {
 	for i := range 60 {
 		n := 1 + r.IntN(1<<(4+i%20))
 		p := c.Bytes(n, r.IntN(1<<24))
-		if len(p) != n || cap(p) != n || slices.ContainsFunc(p, func(b byte) bool { return b != 0 }) {
-			t.Fatalf("%d bytes: %d, room for %d, or not zeros", n, len(p), cap(p))
-		}
+		must.Require(t, len(p) == n && cap(p) == n && !slices.ContainsFunc(p, func(b byte) bool { return b != 0 }), "%d bytes: %d, room for %d, or not zeros", n, len(p), cap(p))
 		if n > 64 && uintptr(unsafe.Pointer(&p[0]))%64 != 0 {
 			t.Errorf("%d bytes at %p", n, &p[0])
 		}
@@ -28,33 +28,24 @@ func TestChunk(t *testing.T) {
 		pieces = append(pieces, p)
 	}
 	for i, p := range pieces {
-		if slices.ContainsFunc(p, func(b byte) bool { return b != byte(i+1) }) {
-			t.Fatalf("piece %d is another's too", i)
-		}
+		must.Require(t, !slices.ContainsFunc(p, func(b byte) bool { return b != byte(i+1) }), "piece %d is another's too", i)
 	}
-	if p := c.Bytes(chunkBytes, 0); len(p) != chunkBytes {
-		t.Errorf("%d bytes", len(p))
-	}
+	p := c.Bytes(chunkBytes, 0)
+	must.True(t, len(p) == chunkBytes, "%d bytes", len(p))
 }
 
 func TestFloats(t *testing.T) {
 	x := []float64{1, -2.5, math.Inf(1), 0}
 	memory := Memory(x)
-	if want := []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0}; !slices.Equal(memory[:16], want) {
-		t.Errorf("% x", memory)
-	}
-	if y, ok := Floats(memory); littleEndian() && (!ok || !slices.Equal(x, y) || &x[0] != &y[0]) {
-		t.Error(y, ok)
-	}
+	must.EqualSlices(t, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0}, memory[:16], memory)
+	y, ok := Floats(memory)
+	must.True(t, !littleEndian() || ok && slices.Equal(x, y) && &x[0] == &y[0], "%v %v", y, ok)
 	for _, odd := range [][]byte{memory[1:9], memory[:9]} {
 		if y, ok := Floats(odd); ok {
 			t.Errorf("%d bytes from %p: %v", len(odd), &odd[0], y)
 		}
 	}
-	if y, ok := Floats(nil); len(y) > 0 || ok != littleEndian() {
-		t.Error(y, ok)
-	}
-	if len(Memory(nil)) > 0 {
-		t.Error("bytes of nothing")
-	}
+	y, ok = Floats(nil)
+	must.True(t, len(y) <= 0 && ok == littleEndian(), "%v %v", y, ok)
+	must.True(t, len(Memory(nil)) <= 0, "bytes of nothing")
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestClient checks that a request is never redirected to another server, including another port of the same host.
@@ -34,23 +36,16 @@ func TestClient(t *testing.T) {
 	defer c.CloseIdleConnections()
 	for path, want := range map[string]string{"/away": "307 Temporary Redirect to " + other.URL + ", another server", "/loop": "for the tenth time", "/moved": ""} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			r, err := http.NewRequest(method, server.URL+path, strings.NewReader("a secret"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequest(method, server.URL+path, strings.NewReader("a secret")))(t)
 			r.Header.Set("Authorization", "Bearer open sesame")
 			answer, err := c.Do(r)
 			if err == nil {
 				answer.Body.Close()
 			}
-			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", path, err, want)
-			}
+			must.True(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", path, err, want)
 		}
 	}
-	if want := strings.Repeat("Bearer open sesame", 2); got != want {
-		t.Errorf("the server itself was sent %q, want %q", got, want)
-	}
+	must.Equal(t, strings.Repeat("Bearer open sesame", 2), got, "the server itself was sent")
 }
 
 // TestOneClient checks that the code of the repository creates HTTP clients only through Client.
@@ -66,12 +61,9 @@ func TestOneClient(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(name)
-		if found := other.FindString(string(text)); found != "" && !strings.Contains(name, "served/s3/") {
-			t.Errorf("%s: %s: ask by secret.Client", name, found)
-		}
+		found := other.FindString(string(text))
+		must.True(t, found == "" || strings.Contains(name, "served/s3/"), "%s: %s: ask by secret.Client", name, found)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }

@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	file := func(text string) string {
 		name := filepath.Join(dir, "secret")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	t.Setenv("TEST_SECRET", "from the environment")
@@ -24,16 +24,11 @@ func TestRead(t *testing.T) {
 		{"\r\n", "TEST_SECRET", "", "is empty"},
 	} {
 		got, err := Read(file(c.text), c.env)
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%q: %q, %v", c.text, got, err)
-		}
+		must.True(t, got == c.want && (err == nil) == (c.err == "") && (err == nil || strings.Contains(err.Error(), c.err)), "%q: %q, %v", c.text, got, err)
 	}
 	for env, want := range map[string]string{"TEST_SECRET": "from the environment", "TEST_NO_SECRET": "", "": ""} {
-		if got, err := Read("", env); got != want || err != nil {
-			t.Errorf("%s: %q, %v", env, got, err)
-		}
+		got, err := Read("", env)
+		must.True(t, got == want && err == nil, "%s: %q, %v", env, got, err)
 	}
-	if _, err := Read(filepath.Join(dir, "none"), "TEST_SECRET"); err == nil {
-		t.Error("a file that is not there")
-	}
+	must.Fails(t, must.Err(Read(filepath.Join(dir, "none"), "TEST_SECRET")), "a file that is not there")
 }

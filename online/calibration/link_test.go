@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // drawn passes events with scores f to the Link. The second of two classes has probability p(f). drawn returns three
@@ -40,16 +41,11 @@ func TestLinkLearns(t *testing.T) {
 	} {
 		l := NewLink()
 		drawn(&l, rand.New(rand.NewPCG(1, 2)), 20_000, p)
-		if !l.Helps() {
-			t.Errorf("%s: it does not help", name)
-		}
+		must.True(t, l.Helps(), "%s: it does not help", name)
 		own, linked, least := drawn(&l, rand.New(rand.NewPCG(3, 4)), 20_000, p)
-		if linked > least+0.006 || own < linked+0.02 {
-			t.Errorf("%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
-		}
-		if err := l.Latest().Check(); err != nil {
-			t.Error(err)
-		}
+		must.True(t, linked <= least+0.006 && own >= linked+0.02, "%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
+		err := l.Latest().Check()
+		must.True(t, err == nil, "%v", err)
 	}
 }
 
@@ -63,16 +59,12 @@ func TestLinkOfLogOdds(t *testing.T) {
 			helped++
 		}
 	}
-	if own, linked, _ := drawn(&l, r, 20_000, sigmoid); helped > 0 || linked > own+0.001 {
-		t.Errorf("it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
-	}
+	own, linked, _ := drawn(&l, r, 20_000, sigmoid)
+	must.True(t, helped <= 0 && linked <= own+0.001, "it helps in %d of 40; log-loss %v, without %v", helped, linked, own)
 	drawn(&l, r, 20_000, func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) })
-	if !l.Helps() {
-		t.Fatal("wrong labels are not noticed")
-	}
-	if drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) }); l.Helps() {
-		t.Error("it is said to help where scores are log-odds again, and more")
-	}
+	must.Require(t, l.Helps(), "wrong labels are not noticed")
+	drawn(&l, r, 6000, func(f float64) float64 { return sigmoid(2 * f) })
+	must.True(t, !l.Helps(), "it is said to help where scores are log-odds again, and more")
 }
 
 // TestLinkOfSeveralClasses checks that all outputs share one function, and that unused outputs are ignored. With noisy
@@ -94,21 +86,18 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 		}
 		l.Take(scores, 3, class, 1)
 	}
-	if least := -0.8*math.Log(0.8) - 0.2*math.Log(0.1); !l.Helps() || after/n > least+0.02 || before/n < after/n+0.2 {
-		t.Errorf("log-loss %.3f, %.3f before, the least is %.3f", after/n, before/n, least)
-	}
-	if b := l.bins[0]; b.weight != 0 {
-		t.Errorf("the output that is not in use has the weight %v", b.weight)
-	}
+	least := -0.8*math.Log(0.8) - 0.2*math.Log(0.1)
+	must.True(t, l.Helps() && after/n <= least+0.02 && before/n >= after/n+0.2, "log-loss %.3f, %.3f before, the least is %.3f", after/n, before/n, least)
+	b := l.bins[0]
+	must.True(t, b.weight == 0, "the output that is not in use has the weight %v", b.weight)
 }
 
 // TestLongLink checks that the sums in a Link stay finite in a long stream.
 func TestLongLink(t *testing.T) {
 	l := NewLink()
 	drawn(&l, rand.New(rand.NewPCG(1, 2)), 3_000_000, func(float64) float64 { return 0.3 })
-	if own, linked, least := drawn(&l, rand.New(rand.NewPCG(1, 2)), 10_000, func(float64) float64 { return 0.3 }); linked > least+0.005 || !(own > linked) || l.grown > mostGrown || l.gain.grown > mostGrown {
-		t.Errorf("log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
-	}
+	own, linked, least := drawn(&l, rand.New(rand.NewPCG(1, 2)), 10_000, func(float64) float64 { return 0.3 })
+	must.True(t, linked <= least+0.005 && own > linked && l.grown <= mostGrown && l.gain.grown <= mostGrown, "log-loss %v, the least %v, without %v, grown %v", linked, least, own, l.grown)
 }
 
 // TestLinkIsNotHasty checks that Helps is false before there are enough events, and that a large event weight counts as
@@ -116,18 +105,15 @@ func TestLongLink(t *testing.T) {
 func TestLinkIsNotHasty(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }
-	if drawn(&l, r, 450, half); l.Helps() {
-		t.Error("450 events are enough")
-	}
-	if drawn(&l, r, 1000, half); !l.Helps() {
-		t.Error("1,450 events are not enough")
-	}
+	drawn(&l, r, 450, half)
+	must.True(t, !l.Helps(), "450 events are enough")
+	drawn(&l, r, 1000, half)
+	must.True(t, l.Helps(), "1,450 events are not enough")
 	before := model.Decision{Link: l.Latest()}.Probability(3)
 	l.Take([]float64{3}, 1, 1, 1e9)
 	drawn(&l, r, 64, half)
-	if after := (model.Decision{Link: l.Latest()}).Probability(3); after > before+0.05 {
-		t.Errorf("one event of a large weight moves a probability from %v to %v", before, after)
-	}
+	after := (model.Decision{Link: l.Latest()}).Probability(3)
+	must.True(t, after <= before+0.05, "one event of a large weight moves a probability from %v to %v", before, after)
 }
 
 // TestInvalidLinks checks that inconsistent states are rejected.
@@ -142,8 +128,7 @@ func TestInvalidLinks(t *testing.T) {
 		spoil(&l)
 		l.State(to)
 		d, out := coder.Read(to.Out), NewLink()
-		if out.State(d); d.Done() {
-			t.Errorf("%s: it is taken", name)
-		}
+		out.State(d)
+		must.True(t, !d.Done(), "%s: it is taken", name)
 	}
 }

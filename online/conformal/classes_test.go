@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // rare draws nonconformity scores of two classes. One score in ten is of class 2. The scores of class 2 are far larger
@@ -36,17 +37,12 @@ func TestThresholdsByClass(t *testing.T) {
 		common.Take(3, Score{Value: x.Value, First: x.First})
 	}
 	for k := 1; k <= 2; k++ {
-		if got := held[k] / used[k]; math.Abs(got-0.9) > 0.02 {
-			t.Errorf("the sets of class %d hold %.3f", k, got)
-		}
+		got := held[k] / used[k]
+		must.True(t, math.Abs(got-0.9) <= 0.02, "the sets of class %d hold %.3f", k, got)
 	}
-	if all[2]/used[2] > 0.5 {
-		t.Errorf("one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/used[2])
-	}
+	must.True(t, all[2]/used[2] <= 0.5, "one threshold holds the rare class in %v of its sets: the test shows nothing", all[2]/used[2])
 	report := c.ByClass([]string{"often", "rare"})
-	if len(report) != 2 || report[1].Class != "rare" {
-		t.Fatalf("%+v", report)
-	}
+	must.Require(t, len(report) == 2 && report[1].Class == "rare", "%+v", report)
 	for i, x := range report {
 		k := i + 1
 		if x.Events != used[k] || x.Coverage != held[k]/used[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||
@@ -54,12 +50,10 @@ func TestThresholdsByClass(t *testing.T) {
 			t.Errorf("%+v, want %v of %v", x, held[k], used[k])
 		}
 	}
-	if got := c.Report()[0]; math.Abs(got.Coverage-(held[1]+held[2])/(used[1]+used[2])) > 1e-12 {
-		t.Errorf("all sets hold %v", got.Coverage)
-	}
-	if few := c.ByClass([]string{"often"}); len(few) != 1 {
-		t.Errorf("of one name: %+v", few)
-	}
+	got := c.Report()[0]
+	must.True(t, math.Abs(got.Coverage-(held[1]+held[2])/(used[1]+used[2])) <= 1e-12, "all sets hold %v", got.Coverage)
+	few := c.ByClass([]string{"often"})
+	must.True(t, len(few) == 1, "of one name: %+v", few)
 }
 
 // TestAdversarialSequenceOfAClass checks that the bounds on missed labels hold for the events of one class, whatever
@@ -81,9 +75,8 @@ func TestAdversarialSequenceOfAClass(t *testing.T) {
 		}
 		c.Take(0, x)
 	}
-	if most := 0.1*used + (0.1+gamma)/gamma + every; missed > most {
-		t.Errorf("%v of %v missed, at most %v may be", missed, used, most)
-	}
+	most := 0.1*used + (0.1+gamma)/gamma + every
+	must.True(t, missed <= most, "%v of %v missed, at most %v may be", missed, used, most)
 }
 
 // TestFewEventsOfAClass checks the threshold of a class by its number of events. Without events it is the common
@@ -95,9 +88,8 @@ func TestFewEventsOfAClass(t *testing.T) {
 		c.Take(0, Score{Class: 1, Value: r.Float64()})
 	}
 	common := c.Limit(0)
-	if least, _ := c.least(0, 7); least != math.Exp(-common) {
-		t.Errorf("an unseen class is in a set from probability %v on", least)
-	}
+	least, _ := c.least(0, 7)
+	must.True(t, least == math.Exp(-common), "an unseen class is in a set from probability %v on", least)
 	limits := []float64{common}
 	for n := 1; n <= 400; n++ {
 		c.Take(0, Score{Class: 2, Value: 3 + r.Float64()})
@@ -121,17 +113,13 @@ func TestSetsByClass(t *testing.T) {
 	sets := c.Sets()
 	for k := range 2 {
 		own := c.classes[k].ranges[4].limit
-		if want := (model.SetLimits{own, own, own, own, own, -1, -1}); sets.Classes[k] != want {
-			t.Errorf("class %d has the limits %v, want %v", k, sets.Classes[k], want)
-		}
-		if least, always := c.least(4, k); least != math.Exp(-own) || always {
-			t.Errorf("class %d is in sets from %v on", k, least)
-		}
+		must.Equal(t, (model.SetLimits{own, own, own, own, own, -1, -1}), sets.Classes[k], "class", k, "has the limits")
+		least, always := c.least(4, k)
+		must.True(t, least == math.Exp(-own) && !always, "class %d is in sets from %v on", k, least)
 	}
 	c.classes[1].ranges[4].limit = model.MostLimit
-	if _, always := c.least(4, 1); !always {
-		t.Error("a limit that excludes nothing excludes")
-	}
+	_, always := c.least(4, 1)
+	must.True(t, always, "a limit that excludes nothing excludes")
 }
 
 // TestNoThresholdOfAClassAlone checks that a class has no threshold in a range without a threshold, even if the class
@@ -141,9 +129,8 @@ func TestNoThresholdOfAClassAlone(t *testing.T) {
 	for range enough - 1 {
 		c.Take(2, Score{Class: 1, Value: 1})
 	}
-	if limits := c.Sets().Classes[0]; limits != (model.SetLimits{-1, -1, -1, -1, -1, -1, -1}) || c.classes[0].ranges[2].limit != -1 {
-		t.Errorf("the thresholds are %v", limits)
-	}
+	limits := c.Sets().Classes[0]
+	must.True(t, limits == (model.SetLimits{-1, -1, -1, -1, -1, -1, -1}) && c.classes[0].ranges[2].limit == -1, "the thresholds are %v", limits)
 }
 
 // TestRecentCoverageOfAClass checks that the reported recent coverage is over about two thousand events.
@@ -152,7 +139,6 @@ func TestRecentCoverageOfAClass(t *testing.T) {
 	for n := range 30_000 {
 		c.Take(0, Score{Class: 1, Came: true, First: n < 24_000, Value: r.ExpFloat64()})
 	}
-	if x := c.ByClass([]string{"a"})[0]; math.Abs(x.Recent-0.9) > 0.03 || x.Coverage < 0.96 {
-		t.Errorf("%+v", x)
-	}
+	x := c.ByClass([]string{"a"})[0]
+	must.True(t, math.Abs(x.Recent-0.9) <= 0.03 && x.Coverage >= 0.96, "%+v", x)
 }

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // met passes events from next to c. It counts the sets (used), the sets without the true class (missed), and the sets of
@@ -58,12 +59,10 @@ func TestCoverageOfAnySequence(t *testing.T) {
 			for _, events := range []int{500, 5000, 40_000} {
 				c, a := New(coverage), 1-coverage
 				missed, used, smallest := met(c, 2, next, events)
-				if most := a*used + (a+gamma)/gamma + every; missed > most {
-					t.Errorf("%s, coverage %v: %v of %v missed, at most %v may be", name, coverage, missed, used, most)
-				}
-				if least := a*(used-smallest) - 1/gamma - every; missed < least {
-					t.Errorf("%s, coverage %v: %v of %v missed, at least %v should be", name, coverage, missed, used, least)
-				}
+				most := a*used + (a+gamma)/gamma + every
+				must.True(t, missed <= most, "%s, coverage %v: %v of %v missed, at most %v may be", name, coverage, missed, used, most)
+				least := a*(used-smallest) - 1/gamma - every
+				must.True(t, missed >= least, "%s, coverage %v: %v of %v missed, at least %v should be", name, coverage, missed, used, least)
 			}
 		}
 	}
@@ -91,9 +90,7 @@ func TestSmallestSets(t *testing.T) {
 		}
 		c.Take(0, x)
 	}
-	if held/used < 0.88 {
-		t.Errorf("%v are held after the stream has become hard", held/used)
-	}
+	must.True(t, held/used >= 0.88, "%v are held after the stream has become hard", held/used)
 }
 
 // TestTooFewScores checks that a range with too few scores has no limit. Readers then use the limit of the next higher
@@ -101,18 +98,13 @@ func TestSmallestSets(t *testing.T) {
 func TestTooFewScores(t *testing.T) {
 	c := New(0.9)
 	for n := range enough + every {
-		if n < enough && c.Limit(3) >= 0 {
-			t.Fatalf("%d scores are enough", n)
-		}
+		must.Require(t, n >= enough || c.Limit(3) < 0, "%d scores are enough", n)
 		c.Take(3, Score{Value: 1})
 	}
 	limits, own := c.Sets().Limits, c.Limit(3)
-	if own < 0.9 || own > 1.1 {
-		t.Errorf("the limit is %v", own)
-	}
-	if want := [Ranges]float64{own, own, own, own, -1, -1, -1}; limits != want {
-		t.Errorf("readers get %v, want %v", limits, want)
-	}
+	must.True(t, own >= 0.9 && own <= 1.1, "the limit is %v", own)
+	want := [Ranges]float64{own, own, own, own, -1, -1, -1}
+	must.True(t, limits == want, "readers get %v, want %v", limits, want)
 	if len(c.Report()) > 1 {
 		t.Errorf("told: %+v", c.Report())
 	}
@@ -139,22 +131,17 @@ func TestReport(t *testing.T) {
 		c.Take(6, x)
 	}
 	report := c.Report()
-	if len(report) != 1 {
-		t.Fatalf("%+v", report)
-	}
-	if x := report[0]; x.Range != "0.85-1" || x.Events != used || x.Coverage != held/used || math.Abs(x.Recent-held/used) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
-		t.Errorf("%+v, want %v of %v", x, held, used)
-	}
-	if low := c.Low(); low != nil {
-		t.Errorf("low: %+v", low)
-	}
+	must.Require(t, len(report) == 1, "%+v", report)
+	x := report[0]
+	must.True(t, x.Range == "0.85-1" && x.Events == used && x.Coverage == held/used && math.Abs(x.Recent-held/used) <= 0.03 && math.Abs(x.Size-2) <= 1e-9, "%+v, want %v of %v", x, held, used)
+	low := c.Low()
+	must.True(t, low == nil, "low: %+v", low)
 	for range memory { // all labels are missed, as if the limit could not adapt
 		c.ranges[6].limit = 0
 		c.Take(6, Score{Value: 1})
 	}
-	if low := c.Low(); len(low) != 1 || low[0].Recent > 0.5 {
-		t.Errorf("low: %+v", low)
-	}
+	low = c.Low()
+	must.True(t, len(low) == 1 && low[0].Recent <= 0.5, "low: %+v", low)
 }
 
 // TestState checks that a decoded state continues bit by bit, that a truncated state is rejected, and that another
@@ -167,13 +154,11 @@ func TestUnboundedSizes(t *testing.T) {
 	}
 	c.State(to)
 	if d := coder.Read(to.Out); true {
-		if New(0.9).State(d); !d.Done() {
-			t.Error("a state is not read")
-		}
+		New(0.9).State(d)
+		must.True(t, d.Done(), "a state is not read")
 	}
-	if size := c.Report()[0].Size; !(size > 1e38 && size < 1e40) {
-		t.Errorf("a mean size of %g", size)
-	}
+	size := c.Report()[0].Size
+	must.True(t, size > 1e38 && size < 1e40, "a mean size of %g", size)
 }
 
 // TestLongStream checks that weights stay finite over a very long stream.
@@ -183,12 +168,9 @@ func TestLongStream(t *testing.T) {
 	for range 600_000 {
 		c.Take(0, Score{Value: 2, Size: 1})
 	}
-	if !(s.grown < 2*largest) || !(s.decayed.events/s.grown > memory/2 && s.decayed.events/s.grown <= memory+1) {
-		t.Errorf("grown %v, told %v", s.grown, s.decayed.events/s.grown)
-	}
-	if x := c.Report()[0]; math.Abs(x.Size-1) > 1e-9 || x.Events < 599_000 {
-		t.Errorf("%+v", x)
-	}
+	must.True(t, s.grown < 2*largest && s.decayed.events/s.grown > memory/2 && s.decayed.events/s.grown <= memory+1, "grown %v, told %v", s.grown, s.decayed.events/s.grown)
+	x := c.Report()[0]
+	must.True(t, math.Abs(x.Size-1) <= 1e-9 && x.Events >= 599_000, "%+v", x)
 }
 
 // TestOneMoreScore checks that the threshold is the quantile of the weighted scores, counting the next score as one
@@ -243,9 +225,8 @@ func TestLimitIsTheQuantile(t *testing.T) {
 					held++
 				}
 			}
-			if got := held / draws; math.Abs(got-0.9) > 0.025 {
-				t.Errorf("%s from %v: the limit holds %v", name, was, got)
-			}
+			got := held / draws
+			must.True(t, math.Abs(got-0.9) <= 0.025, "%s from %v: the limit holds %v", name, was, got)
 		}
 	}
 }
@@ -277,17 +258,12 @@ func TestTakeClasses(t *testing.T) {
 	all := New(0.8) // its sets contain every class in use
 	all.ranges[0].limit = model.MostLimit
 	scores := []float64{1, 2, 3, -20}
-	if all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true}); all.Report()[0].Size != 3 {
-		t.Errorf("%+v, want a size of 3", all.Report()[0])
-	}
+	all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true})
+	must.True(t, all.Report()[0].Size == 3, "%+v, want a size of 3", all.Report()[0])
 	var none *Predictor
-	if none.Report() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
-		t.Error("without a Cover there is one")
-	}
+	must.True(t, none.Report() == nil && none.Sets() == nil && none.Encode() == nil && none.Low() == nil && none.Decode([]byte{1}), "without a Cover there is one")
 	again := New(0.8)
-	if !again.Decode(c.Encode()) || again.Limit(1) != c.Limit(1) || again.Decode(c.Encode()[1:]) {
-		t.Error("the state does not come back")
-	}
+	must.True(t, again.Decode(c.Encode()) && again.Limit(1) == c.Limit(1) && !again.Decode(c.Encode()[1:]), "the state does not come back")
 }
 
 // TestTakeNumber checks that prediction intervals contain the target as often as configured, and that the counts refer
@@ -309,16 +285,13 @@ func TestTakeNumber(t *testing.T) {
 		}
 		c.TakeNumber(loss.Real, residual, y, value, by)
 	}
-	if x := c.Report()[1]; x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(held/used-0.7) > 0.02 || math.Abs(x.Size-size/used) > 0.1*x.Size {
-		t.Errorf("%+v, want %v of %v", x, held/used, used)
-	}
-	if low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{}); low == low {
-		t.Error("an interval of nothing known")
-	}
+	x := c.Report()[1]
+	must.True(t, x.Events == used && math.Abs(x.Coverage-held/used) <= 1e-12 && math.Abs(held/used-0.7) <= 0.02 && math.Abs(x.Size-size/used) <= 0.1*x.Size, "%+v, want %v of %v", x, held/used, used)
+	low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{})
+	must.True(t, low != low, "an interval of nothing known")
 	var none *Predictor
-	if low, high := none.Interval(loss.Real, residual, 5, model.MissingVariance{}); !(low < 5 && high > 5) {
-		t.Errorf("without a Cover the interval is %v, %v", low, high)
-	}
+	low, high := none.Interval(loss.Real, residual, 5, model.MissingVariance{})
+	must.True(t, low < 5 && high > 5, "without a Cover the interval is %v, %v", low, high)
 }
 
 // TestOtherCoverage checks that thresholds move at once if a state is decoded for another coverage, also by class.
@@ -332,9 +305,8 @@ func TestOtherCoverage(t *testing.T) {
 	if other.State(d); !d.Done() || !(other.Limit(1) < c.Limit(1)/2) || !(other.Limit(1) > 0) {
 		t.Errorf("the limit is %v, it was %v", other.Limit(1), c.Limit(1))
 	}
-	if a, b := other.Sets().Classes[1][1], c.Sets().Classes[1][1]; !(a < b) || other.Sets().Coverage != 0.6 {
-		t.Errorf("the threshold of a class is %v, it was %v", a, b)
-	}
+	a, b := other.Sets().Classes[1][1], c.Sets().Classes[1][1]
+	must.True(t, a < b && other.Sets().Coverage == 0.6, "the threshold of a class is %v, it was %v", a, b)
 }
 
 // TestInvalidStates checks that inconsistent states are rejected.
@@ -357,8 +329,7 @@ func TestInvalidStates(t *testing.T) {
 		spoil(&c.ranges[1])
 		c.State(to)
 		d := coder.Read(to.Out)
-		if New(0.9).State(d); d.Done() {
-			t.Errorf("%s: the state is taken", name)
-		}
+		New(0.9).State(d)
+		must.True(t, !d.Done(), "%s: the state is taken", name)
 	}
 }

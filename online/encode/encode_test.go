@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/scaling"
 )
 
@@ -30,9 +31,7 @@ func TestWithZeros(t *testing.T) {
 	if !slices.Equal(got.Columns, []uint32{1, 2, 5, 8}) || !slices.Equal(got.X, []float64{0, 20, 50, 0, 1}) || len(got.Rows) != 5 || &got.Rows[3][0] != &n.Table.Row(8)[0] || got.Missing != in.Missing {
 		t.Errorf("columns %v, values %v", got.Columns, got.X)
 	}
-	if len(in.Columns) != 2 {
-		t.Errorf("the event itself has columns %v", in.Columns)
-	}
+	must.True(t, len(in.Columns) == 2, "the event itself has columns %v", in.Columns)
 }
 
 // TestDeviating compares the statistics of dense columns with those of a Scaler. The columns are in a sparse text
@@ -75,18 +74,15 @@ func TestDeviating(t *testing.T) {
 			if len(in.Moves) > 0 || dense && !scaling.Rests(want[i][model.StatCount]) || number < 1100 {
 				continue
 			}
-			if got := in.Rows[i][:model.ScalerWidth]; !slices.Equal(got, want[i][:]) || in.X[i] != scaler.Clip(got, z[i]) {
-				t.Fatalf("event %d, column %d: %v and %v, want %v and %v", number, column, got, in.X[i], want[i], z[i])
-			}
+			got := in.Rows[i][:model.ScalerWidth]
+			must.Require(t, slices.Equal(got, want[i][:]) && in.X[i] == scaler.Clip(got, z[i]), "event %d, column %d: %v and %v, want %v and %v", number, column, got, in.X[i], want[i], z[i])
 			if rests++; dense && want[i][model.StatInverse] < 0 {
 				transformed++
 			}
 		}
 		n.Review()
 	}
-	if rests < 8000 || transformed < 4000 {
-		t.Errorf("%d readings change no scale, %d of them transformed", rests, transformed)
-	}
+	must.True(t, rests >= 8000 && transformed >= 4000, "%d readings change no scale, %d of them transformed", rests, transformed)
 }
 
 // TestNamespaceWithoutDenseColumns checks that the columns of a named field in a sparse text format, such as a VW
@@ -119,9 +115,8 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	}
 	plain, named := encoded(false), encoded(true)
 	for column := range uint32(5) {
-		if got, want := named.Row(column), plain.Row(column); !slices.Equal(got, want) {
-			t.Errorf("column %d: statistics %v, without a name %v", column, got, want)
-		}
+		got, want := named.Row(column), plain.Row(column)
+		must.True(t, slices.Equal(got, want), "column %d: statistics %v, without a name %v", column, got, want)
 	}
 }
 
@@ -145,7 +140,6 @@ func TestNamedPresence(t *testing.T) {
 		n.Review()
 	}
 	n.Scaling.FindKnots(n.Table.Len(), n.presences)
-	if _, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2); !dense || n.Scaling.Scaler.Splines != nil {
-		t.Errorf("dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
-	}
+	_, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2)
+	must.True(t, dense && n.Scaling.Scaler.Splines == nil, "dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
 }

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/evaluate"
 )
 
@@ -78,9 +79,7 @@ func testObjective(t *testing.T, hat float64) {
 		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
 			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
 		}
-		if threads > 1 && got != one {
-			t.Errorf("%v on one thread, %v on %d", one, got, threads)
-		}
+		must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
 		one = got
 	}
 }

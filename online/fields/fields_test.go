@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/mixture"
 )
 
@@ -38,9 +39,8 @@ func TestUsualFields(t *testing.T) {
 	for range 2000 {
 		take(next())
 	}
-	if m := f.Missing; len(m.Usual) != 10 || len(m.NullIsValue) != 0 {
-		t.Fatalf("%+v", m)
-	}
+	m := f.Missing
+	must.Require(t, len(m.Usual) == 10 && len(m.NullIsValue) == 0, "%+v", m)
 	// Field 3 is missing from now on. After some time that is usual.
 	dead := func(n int, null, tells bool) {
 		for range n {
@@ -65,36 +65,29 @@ func TestUsualFields(t *testing.T) {
 		}
 	}
 	dead(1000, false, false)
-	if m := f.Missing; !slices.Contains(m.Usual, 3) {
-		t.Errorf("after 1,000 events: %+v", m)
-	}
+	m = f.Missing
+	must.True(t, slices.Contains(m.Usual, 3), "after 1,000 events: %+v", m)
 	dead(20_000, false, false)
-	if m := f.Missing; slices.Contains(m.Usual, 3) || len(m.Usual) != 9 {
-		t.Errorf("after 21,000 events: %+v", m)
-	}
+	m = f.Missing
+	must.True(t, !slices.Contains(m.Usual, 3) && len(m.Usual) == 9, "after 21,000 events: %+v", m)
 	dead(20_000, true, false)
-	if m := f.Missing; slices.Contains(m.NullIsValue, 3) || !slices.Contains(m.Usual, 3) {
-		t.Errorf("null for 20,000 events, whatever their class: %+v", m)
-	}
+	m = f.Missing
+	must.True(t, !slices.Contains(m.NullIsValue, 3) && slices.Contains(m.Usual, 3), "null for 20,000 events, whatever their class: %+v", m)
 	dead(20_000, true, true)
-	if m := f.Missing; !slices.Equal(m.NullIsValue, []uint16{3}) || slices.Contains(m.Usual, 3) {
-		t.Errorf("null for 20,000 events, most of one class: %+v", m)
-	}
-	if rate := f.Rates(schema.Fields)["a"]; rate < 0.25 || rate > 0.35 {
-		t.Errorf("rate %v", rate)
-	}
-	if rate := f.Rates(schema.Fields)["c"]; rate < 0.7 {
-		t.Errorf("rate %v", rate)
-	}
+	m = f.Missing
+	must.True(t, slices.Equal(m.NullIsValue, []uint16{3}) && !slices.Contains(m.Usual, 3), "null for 20,000 events, most of one class: %+v", m)
+	rate := f.Rates(schema.Fields)["a"]
+	must.True(t, rate >= 0.25 && rate <= 0.35, "rate %v", rate)
+	rate = f.Rates(schema.Fields)["c"]
+	must.True(t, rate >= 0.7, "rate %v", rate)
 	var a, b coder.Coder
 	f.State(&a)
 	again := New(model.DefaultMissingPolicies(), "", false)
 	c := coder.Read(a.Out)
 	again.State(c)
 	same := slices.Equal(again.usual.Null, f.usual.Null) && slices.Equal(again.usual.Present, f.usual.Present) && slices.Equal(again.Kinds.Present, f.Kinds.Present)
-	if again.State(&b); !c.Done() || !same || again.Misfit() || !bytes.Equal(a.Out, b.Out) {
-		t.Error("the state does not come back")
-	}
+	again.State(&b)
+	must.True(t, c.Done() && same && !again.Misfit() && bytes.Equal(a.Out, b.Out), "the state does not come back")
 }
 
 // TestAnswers checks that losses decide how a lack of a field is read, whatever most events suggest.
@@ -112,9 +105,8 @@ func TestAnswers(t *testing.T) {
 				e.Missing = []uint16{2}
 			}
 			if id, asks := f.Ask(e, schema.Fields, number); asks {
-				if asked++; id != 2 || len(e.Missing) == 0 {
-					t.Fatalf("event %d is asked about field %d", number, id)
-				}
+				asked++
+				must.Require(t, id == 2 && len(e.Missing) != 0, "event %d is asked about field %d", number, id)
 				loss := []float64{0.5, 0.5 - gain} // as a value, as a loss
 				if slices.Contains(f.Missing.Usual, 2) {
 					slices.Reverse(loss)
@@ -127,15 +119,9 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	feed(1024, 0)
-	if asked > 0 || !slices.Contains(f.Missing.Usual, 2) {
-		t.Fatalf("asked %d times, %+v", asked, f.Missing)
-	}
+	must.Require(t, asked <= 0 && slices.Contains(f.Missing.Usual, 2), "asked %d times, %+v", asked, f.Missing)
 	feed(10_000, -0.1)
-	if asked < 100 || !slices.Equal(f.Missing.NullIsValue, []uint16{2}) || slices.Contains(f.Missing.Usual, 2) {
-		t.Errorf("better as a value, asked %d times: %+v", asked, f.Missing)
-	}
+	must.True(t, asked >= 100 && slices.Equal(f.Missing.NullIsValue, []uint16{2}) && !slices.Contains(f.Missing.Usual, 2), "better as a value, asked %d times: %+v", asked, f.Missing)
 	feed(200_000, 0.1)
-	if !slices.Contains(f.Missing.Usual, 2) || len(f.Missing.NullIsValue) > 0 {
-		t.Errorf("better as a loss: %+v", f.Missing)
-	}
+	must.True(t, slices.Contains(f.Missing.Usual, 2) && len(f.Missing.NullIsValue) <= 0, "better as a loss: %+v", f.Missing)
 }

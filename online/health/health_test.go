@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
@@ -100,22 +101,17 @@ func TestHealthFalseAlarms(t *testing.T) {
 			f.missing, f.seen, f.sum, f.square = 0, 0, 0, 0
 		}
 		t.Logf("%-26s %d blocks, %d alarms, highest sum %.1f; excursions to 2, 4, ...: %v", c.name, blocks, alarms, highest, reached)
-		if alarms > 0 {
-			t.Errorf("%s: %d alarms", c.name, alarms)
-		}
+		must.True(t, alarms <= 0, "%s: %d alarms", c.name, alarms)
 		for g, n := range reached {
 			tests := float64(2 * len(c.kinds))
-			if most := tests * float64(blocks) * math.Exp(-float64(2*g+2)); float64(n) > most+5*math.Sqrt(most)+3 {
-				t.Errorf("%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
-			}
+			most := tests * float64(blocks) * math.Exp(-float64(2*g+2))
+			must.True(t, float64(n) <= most+5*math.Sqrt(most)+3, "%s: %d excursions of a sum to %d, the bound is %.1f", c.name, n, 2*g+2, most)
 		}
 	}
 	// Each field has at most three cumulative sums with healthLimit. For each sum there are two bounds on the usual value.
 	perDay := 100_000_000 / healthBlock * float64(MostFields) * (3 + 2*3) * math.Exp(-healthLimit)
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
-	if perDay > 0.5 {
-		t.Errorf("%v false alarms a day", perDay)
-	}
+	must.True(t, perDay <= 0.5, "%v false alarms a day", perDay)
 }
 
 // TestHealthWords checks a bag of words that most events have. An alarm must be raised once it is null or omitted, and
@@ -149,9 +145,7 @@ func TestHealthWords(t *testing.T) {
 		}
 		feed(4*healthBlock, 0)
 		a := h.Report(number, fields, -1, nil)
-		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
-			t.Errorf("null %v: %+v", null, a)
-		}
+		must.True(t, a.Alarms == 1 && a.Fields[0].Field == "words" && a.Fields[0].Missing.Now >= 0.95, "null %v: %+v", null, a)
 		// A restored state must continue with the same results.
 		again := restored(t, h)
 		again.seen = h.seen
@@ -177,9 +171,8 @@ func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
 func restored(t *testing.T, was *Fields) *Fields {
 	t.Helper()
 	w, c := &Fields{}, readOf(was)
-	if w.State(c); !c.Done() {
-		t.Fatal("the state does not fit its format")
-	}
+	w.State(c)
+	must.Require(t, c.Done(), "the state does not fit its format")
 	return w
 }
 
@@ -211,16 +204,12 @@ func TestPriorOfRareClass(t *testing.T) {
 				break
 			}
 		}
-		if w.Prior.Exceeded != c.worse {
-			t.Errorf("%s: %+v", name, w.Prior)
-		}
+		must.True(t, w.Prior.Exceeded == c.worse, "%s: %+v", name, w.Prior)
 		warned := false
 		for _, x := range w.Warnings(Stream{Events: 5 * priorBlock, Classes: []string{"a", "b"}}) {
 			warned = warned || x.Kind == WarnPrior
 		}
-		if warned != c.worse {
-			t.Errorf("%s: warned %v, want %v", name, warned, c.worse)
-		}
+		must.True(t, warned == c.worse, "%s: warned %v, want %v", name, warned, c.worse)
 	}
 }
 
@@ -246,9 +235,8 @@ func TestDivergenceIsNamed(t *testing.T) {
 		out := &coder.Coder{}
 		w.Prior.State(out)
 		var again Prior
-		if again.State(coder.Read(out.Out)); again.Size != w.Prior.Size || again.size != w.Prior.size || again.Diverged() != w.Prior.Diverged() {
-			t.Errorf("%+v, saved %+v", again, w.Prior)
-		}
+		again.State(coder.Read(out.Out))
+		must.True(t, again.Size == w.Prior.Size && again.size == w.Prior.size && again.Diverged() == w.Prior.Diverged(), "%+v, saved %+v", again, w.Prior)
 	}
 }
 
@@ -301,12 +289,9 @@ func TestStateHoldsEverything(t *testing.T) {
 	h.State(c)
 	var got Fields
 	d := coder.Read(c.Out)
-	if got.State(d); !d.Done() {
-		t.Fatal("what is written cannot be read")
-	}
-	if !reflect.DeepEqual(&got, h) {
-		t.Errorf("%+v\nwant %+v", &got, h)
-	}
+	got.State(d)
+	must.Require(t, d.Done(), "what is written cannot be read")
+	must.True(t, reflect.DeepEqual(&got, h), "%+v\nwant %+v", &got, h)
 	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])
@@ -318,9 +303,8 @@ func TestStateHoldsEverything(t *testing.T) {
 	c = &coder.Coder{}
 	h.State(c)
 	d = coder.Read(c.Out)
-	if new(Fields).State(d); d.Done() {
-		t.Error("a state about more fields than there are is read")
-	}
+	new(Fields).State(d)
+	must.True(t, !d.Done(), "a state about more fields than there are is read")
 }
 
 // TestCostOfAField checks that a difference of errors that can be chance is not reported as a cost.
@@ -342,12 +326,10 @@ func TestCostOfAField(t *testing.T) {
 		}
 		m := &h.fields[0].measures[measureMissing]
 		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // the field is missing from all events, and was from none
-		if v, rise := h.value(0, measureMissing), h.fields[0].cost.rise(); math.Abs(rise-c.rise) > 0.004 || v.before != 30 || math.Abs(v.after-30-100*rise) > 1e-9 {
-			t.Errorf("%+v: rise %v, %+v", c, rise, v)
-		}
+		v, rise := h.value(0, measureMissing), h.fields[0].cost.rise()
+		must.True(t, math.Abs(rise-c.rise) <= 0.004 && v.before == 30 && math.Abs(v.after-30-100*rise) <= 1e-9, "%+v: rise %v, %+v", c, rise, v)
 		m.before = -1
-		if v := h.value(0, measureMissing); v.before != -1 || v.after != -1 {
-			t.Errorf("%+v: without a forecast %+v", c, v)
-		}
+		v = h.value(0, measureMissing)
+		must.True(t, v.before == -1 && v.after == -1, "%+v: without a forecast %+v", c, v)
 	}
 }

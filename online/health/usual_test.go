@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/health"
 )
 
@@ -156,15 +157,9 @@ func TestDriftReportsBeforeAndAfter(t *testing.T) {
 	}
 	// The mean loss rises slowly after the change, so the loss of each event exceeds the mean by a little less than 1.
 	r := d.Report()
-	if r.Alarms != 1 || r.Event < 2000+health.DriftAlarm || r.Event > 2000+health.DriftAlarm*5/4 {
-		t.Fatalf("no alarm, or not in time: %+v", r)
-	}
-	if math.Abs(r.Before-0.25) > 1e-9 || math.Abs(r.After-1.25) > 1e-9 {
-		t.Errorf("mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
-	}
-	if r.Excess != 0 {
-		t.Errorf("the excess is %v after an alarm", r.Excess)
-	}
+	must.Require(t, r.Alarms == 1 && r.Event >= 2000+health.DriftAlarm && r.Event <= 2000+health.DriftAlarm*5/4, "no alarm, or not in time: %+v", r)
+	must.True(t, math.Abs(r.Before-0.25) <= 1e-9 && math.Abs(r.After-1.25) <= 1e-9, "mean loss %v before and %v after the change, want 0.25 and 1.25", r.Before, r.After)
+	must.True(t, r.Excess == 0, "the excess is %v after an alarm", r.Excess)
 }
 
 // TestBaselines compares both baselines with their definitions at each event. It starts at the second labeled event.
@@ -195,9 +190,8 @@ func TestBaselines(t *testing.T) {
 	c := &coder.Coder{}
 	b.State(c)
 	in := coder.Read(c.Out)
-	if again.State(in); !in.Done() || !reflect.DeepEqual(again, b) {
-		t.Errorf("%+v, saved %+v", again, b)
-	}
+	again.State(in)
+	must.True(t, in.Done() && reflect.DeepEqual(again, b), "%+v, saved %+v", again, b)
 }
 
 func take(w *health.Counts, t health.LabeledEvent) {
@@ -224,12 +218,9 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 		take(w, e)
 	}
 	n := w.Measures.Numbers
-	if n.Total.Weight != 2 || n.Total.MAE() != .5 || n.Window.Absolute != .999 || w.Measures.Labeled() != 4 {
-		t.Errorf("%+v", n.Total)
-	}
-	if r := w.Baselines.Report(true); *r.LastMAE != .5 {
-		t.Errorf("last label %v", *r.LastMAE)
-	}
+	must.True(t, n.Total.Weight == 2 && n.Total.MAE() == .5 && n.Window.Absolute == .999 && w.Measures.Labeled() == 4, "%+v", n.Total)
+	r := w.Baselines.Report(true)
+	must.True(t, *r.LastMAE == .5, "last label %v", *r.LastMAE)
 }
 
 // TestWorseThanBaseline checks that there is a warning as long as the error of a baseline is below the model's error by
@@ -281,17 +272,13 @@ func TestWorseThanBaseline(t *testing.T) {
 				}
 			}
 			take(w, e)
-			if i == 90 && len(w.Warnings(health.Stream{Events: 90, Final: true})) > 0 {
-				t.Errorf("%s: a warning after 90 events", c.name)
-			}
+			must.True(t, i != 90 || len(w.Warnings(health.Stream{Events: 90, Final: true})) <= 0, "%s: a warning after 90 events", c.name)
 		}
 		var kinds []string
 		for _, x := range w.Warnings(health.Stream{Events: 3000, Classes: []string{"a", "b"}}) {
 			kinds = append(kinds, x.Kind)
 		}
-		if got := strings.Join(kinds, " "); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		must.Equal(t, strings.Join(kinds, " "), c.want, c.name)
 	}
 }
 
@@ -323,7 +310,6 @@ func TestMajorityClass(t *testing.T) {
 		again.State(coder.Read(c.Out))
 		b = again
 	}
-	if got := *b.Report(false).MajorityError; math.Abs(got-100*wrong/total) > 1e-9 {
-		t.Errorf("the error is %v, want %v", got, 100*wrong/total)
-	}
+	got := *b.Report(false).MajorityError
+	must.True(t, math.Abs(got-100*wrong/total) <= 1e-9, "the error is %v, want %v", got, 100*wrong/total)
 }

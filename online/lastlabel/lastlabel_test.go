@@ -35,14 +35,12 @@ func TestClassesAgainstDefinition(t *testing.T) {
 			for k := range want {
 				want[k] = (1-w)*own[k] + w*last[k]
 			}
-			if sum := last[0] + last[1] + last[2]; math.Abs(sum-1) > 1e-12 || !(last[j] > 0) {
-				t.Fatalf("probabilities %v", last)
-			}
+			sum := last[0] + last[1] + last[2]
+			must.Require(t, math.Abs(sum-1) <= 1e-12 && last[j] > 0, "probabilities %v", last)
 		}
 		got := append([]float64{}, own...)
-		if l.Mix(got, counts); math.Abs(got[0]-want[0])+math.Abs(got[1]-want[1])+math.Abs(got[2]-want[2]) > 1e-9 {
-			t.Fatalf("event %d: %v, want %v", n, got, want)
-		}
+		l.Mix(got, counts)
+		must.Require(t, math.Abs(got[0]-want[0])+math.Abs(got[1]-want[1])+math.Abs(got[2]-want[2]) <= 1e-9, "event %d: %v, want %v", n, got, want)
 		class := r.IntN(classes)
 		if n > 0 && r.IntN(4) > 0 {
 			class = history[n-1]
@@ -125,16 +123,14 @@ func TestNumbers(t *testing.T) {
 			walk += r.NormFloat64()
 			l.Number(c.draw(r, walk), c.own, c.of, true)
 		}
-		if w := l.Share(); w > 0.05 && !c.walks || w < 0.95 && c.walks {
-			t.Errorf("%s: the last number has the weight %v", c.name, w)
-		}
+		w := l.Share()
+		must.True(t, (w <= 0.05 || c.walks) && (w >= 0.95 || !c.walks), "%s: the last number has the weight %v", c.name, w)
 		for range 500 { // the model predicts well now
 			walk += r.NormFloat64()
 			y := c.draw(r, walk)
 			l.Number(y, y, c.of, true)
 		}
-		if w := l.Share(); w > 0.05 {
-			t.Errorf("%s: the last number has the weight %v after a change", c.name, w)
-		}
+		w = l.Share()
+		must.True(t, w <= 0.05, "%s: the last number has the weight %v after a change", c.name, w)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/memory"
 )
 
@@ -29,14 +30,9 @@ func TestFirst(t *testing.T) {
 		{8, []uint32{1, 2, 3}, 11, 2, 8},
 	} {
 		i, n := memory.Bound(80*c.rows).First(table, c.columns, c.width)
-		if i != c.i || i >= 0 && n != c.n {
-			t.Errorf("room for %d rows, columns %v of %d numbers: entry %d, row %d, want %d, %d", c.rows, c.columns, c.width, i, n, c.i, c.n)
-		}
+		must.True(t, i == c.i && (i < 0 || n == c.n), "room for %d rows, columns %v of %d numbers: entry %d, row %d, want %d, %d", c.rows, c.columns, c.width, i, n, c.i, c.n)
 	}
-	if i, _ := memory.Bound(0).First(table, []uint32{1}, 1<<15); i >= 0 {
-		t.Error("no bound refuses")
-	}
-	if !memory.Bound(80).Fits(1, 10) || memory.Bound(79).Fits(1, 10) || memory.Bound(1<<40).Fits(1<<31, 1<<14) {
-		t.Error("bytes are not rows times width times 8")
-	}
+	i, _ := memory.Bound(0).First(table, []uint32{1}, 1<<15)
+	must.True(t, i < 0, "no bound refuses")
+	must.True(t, memory.Bound(80).Fits(1, 10) && !memory.Bound(79).Fits(1, 10) && !memory.Bound(1<<40).Fits(1<<31, 1<<14), "bytes are not rows times width times 8")
 }

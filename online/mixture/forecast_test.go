@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // TestCurve compares the forecasts of a stream, whose losses grow by .2 d + .3 d^3 and follow the difficulty of their event,
@@ -50,27 +51,22 @@ func TestCurve(t *testing.T) {
 			}
 		}
 	}
-	if ratio := gap / told; !(ratio > 0.5 && ratio < 1.4) {
-		t.Errorf("the squared errors of forecasts are %.2f times those that the forecasts tell", ratio)
-	}
-	if part := outside / (4 * runs); !(part < 0.1) {
-		t.Errorf("%v of the forecasts are more than two standard errors off", part)
-	}
-	if gap = math.Sqrt(gap / (4 * runs)); !(gap < 0.03) {
-		t.Errorf("the forecasts are %.4f off", gap)
-	}
+	ratio := gap / told
+	must.True(t, ratio > 0.5 && ratio < 1.4, "the squared errors of forecasts are %.2f times those that the forecasts tell", ratio)
+	part := outside / (4 * runs)
+	must.True(t, part < 0.1, "%v of the forecasts are more than two standard errors off", part)
+	gap = math.Sqrt(gap / (4 * runs))
+	must.True(t, gap < 0.03, "the forecasts are %.4f off", gap)
 }
 
 // TestCurveForgets checks that forecasts follow a model that has become better, and that they are not known at first.
 func TestCurveForgets(t *testing.T) {
 	var f Forecasts
-	if x, deviation := f.At(&f.Features, 0, 0); x == x || deviation == deviation {
-		t.Errorf("nothing has been forecast, and it is %v ± %v", x, deviation)
-	}
+	x, deviation := f.At(&f.Features, 0, 0)
+	must.True(t, x != x && deviation != deviation, "nothing has been forecast, and it is %v ± %v", x, deviation)
 	f.Whole.Add(1, Losses{0.5})
-	if x, deviation := f.At(&f.Features, 5, 0); x == x || deviation == deviation {
-		t.Errorf("nothing is known of masks, and the forecast is %v ± %v", x, deviation)
-	}
+	x, deviation = f.At(&f.Features, 5, 0)
+	must.True(t, x != x && deviation != deviation, "nothing is known of masks, and the forecast is %v ± %v", x, deviation)
 	for number := uint64(2); number <= 4000; number++ {
 		whole, grows := 0.5, 0.4
 		if number > 1000 {
@@ -84,9 +80,8 @@ func TestCurveForgets(t *testing.T) {
 		f.Features.Add(number, Losses{whole}, &masked)
 	}
 	for point, want := range map[int]float64{0: 0.1, 5: 0.2, 9: 0.28} {
-		if got, _ := f.At(&f.Features, point, 0); !(math.Abs(got-want) < 0.02) {
-			t.Errorf("forecast %.3f at point %d, want %.3f", got, point, want)
-		}
+		got, _ := f.At(&f.Features, point, 0)
+		must.True(t, math.Abs(got-want) < 0.02, "forecast %.3f at point %d, want %.3f", got, point, want)
 	}
 }
 
@@ -105,9 +100,7 @@ func TestMask(t *testing.T) {
 	both, orders := 0, map[string]bool{}
 	rows := make([][]int8, 10)
 	for n := range masks {
-		if !m.Draw(x, uint64(8000+n), nil) {
-			t.Fatal("nothing is known to be missing")
-		}
+		must.Require(t, m.Draw(x, uint64(8000+n), nil), "nothing is known to be missing")
 		for i, last := range m.Last {
 			if last < point {
 				died[i]++
@@ -124,9 +117,7 @@ func TestMask(t *testing.T) {
 			orders[fmt.Sprint(lasts)] = true
 			slices.Sort(lasts)
 			for j, last := range lasts {
-				if int(last) < j*Points/8 || int(last) > (j+1)*Points/8 {
-					t.Fatalf("masks up to %d: column %d survives up to the points %v", n, i, lasts)
-				}
+				must.Require(t, int(last) >= j*Points/8 && int(last) <= (j+1)*Points/8, "masks up to %d: column %d survives up to the points %v", n, i, lasts)
 			}
 			rows[i] = rows[i][:0]
 		}
@@ -137,17 +128,13 @@ func TestMask(t *testing.T) {
 			dead++
 		}
 	}
-	if m.Dead[point] != float64(dead) {
-		t.Errorf("%v fields are dead, want %d", m.Dead[point], dead)
-	}
+	must.True(t, m.Dead[point] == float64(dead), "%v fields are dead, want %d", m.Dead[point], dead)
 	for i, n := range died {
-		if weight := float64(n) / masks; math.Abs(weight-0.3) > 0.01 {
-			t.Errorf("column %d dies in %v of the masks, want 0.3", i, weight)
-		}
+		weight := float64(n) / masks
+		must.True(t, math.Abs(weight-0.3) <= 0.01, "column %d dies in %v of the masks, want 0.3", i, weight)
 	}
-	if weight := float64(both) / masks; math.Abs(weight-0.09) > 0.02 {
-		t.Errorf("two columns die together in %v of the masks, want 0.09", weight)
-	}
+	weight := float64(both) / masks
+	must.True(t, math.Abs(weight-0.09) <= 0.02, "two columns die together in %v of the masks, want 0.09", weight)
 	if len(orders) < 20 { // 10 if the orders repeated
 		t.Errorf("10,000 times eight masks have only %d orders", len(orders))
 	}

@@ -187,24 +187,15 @@ func testStep(t *testing.T, entry Entry, levels, outputs int) {
 			rule.Step(&s)
 		}
 		for i, row := range table {
-			if !slices.Equal(row[:rows.FirstPart], was[i][:rows.FirstPart]) {
-				t.Fatalf("event %d: the statistics of row %d have changed", event, i)
-			}
-			if entry.Name != "irls" && !slices.Equal(y.Curvature(row), y.Curvature(was[i])) {
-				t.Fatalf("event %d: the refresh's sums of row %d have changed", event, i)
-			}
+			must.Require(t, slices.Equal(row[:rows.FirstPart], was[i][:rows.FirstPart]), "event %d: the statistics of row %d have changed", event, i)
+			must.Require(t, entry.Name == "irls" || slices.Equal(y.Curvature(row), y.Curvature(was[i])), "event %d: the refresh's sums of row %d have changed", event, i)
 			for j, w := range y.Weights(row) {
 				delta := w - y.Weights(was[i])[j]
-				if (rest || unlabeled) && delta != 0 {
-					t.Fatalf("event %d: the weight of row %d at %d has moved by %v", event, i, j, delta)
-				}
-				if got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]; !(math.Abs(got-want) <= 1e-12*(1+math.Abs(want))) {
-					t.Fatalf("event %d, row %d at %d: lag %v, want %v", event, i, j, got, want)
-				}
+				must.Require(t, !rest && !unlabeled || delta == 0, "event %d: the weight of row %d at %d has moved by %v", event, i, j, delta)
+				got, want := y.Lags(row)[j], y.Lags(was[i])[j]-delta*s.Inverse[j]
+				must.Require(t, math.Abs(got-want) <= 1e-12*(1+math.Abs(want)), "event %d, row %d at %d: lag %v, want %v", event, i, j, got, want)
 			}
 		}
 	}
-	if moved := y.Weights(table[0])[0] != 0; moved != (entry.Name != "irls") {
-		t.Errorf("weights moved: %v", moved)
-	}
+	must.Equal(t, y.Weights(table[0])[0] != 0, (entry.Name != "irls"), "weights moved")
 }

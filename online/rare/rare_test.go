@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/must"
 )
 
 const unseen = -30.
@@ -88,9 +89,7 @@ func TestClasses(t *testing.T) {
 			same := s.next()
 			after := s.scores()
 			for class := range same {
-				if math.Abs(after[class]-before[class]) > 1e-12 {
-					t.Fatalf("seed %d, step %d: class %d scores %v, before %v", seed, step, class, after[class], before[class])
-				}
+				must.Require(t, math.Abs(after[class]-before[class]) <= 1e-12, "seed %d, step %d: class %d scores %v, before %v", seed, step, class, after[class], before[class])
 			}
 			sum, of := 0.0, map[int]int{}
 			for class, o := range s.Outputs() {
@@ -128,9 +127,8 @@ func TestMerge(t *testing.T) {
 	got := c.Expand(make([]float64, 13), unseen, nil)
 	// The weight of a rare class is its number of events plus one.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {
-		if want := math.Log(of / 11); math.Abs(got[class]-want) > 1e-15 {
-			t.Errorf("class %d scores %v, want %v", class, got[class], want)
-		}
+		want := math.Log(of / 11)
+		must.True(t, math.Abs(got[class]-want) <= 1e-15, "class %d scores %v, want %v", class, got[class], want)
 	}
 	again := c
 	again.output, again.weight = slices.Clone(c.output), slices.Clone(c.weight)
@@ -139,9 +137,7 @@ func TestMerge(t *testing.T) {
 		again.Rare() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
 		t.Errorf("once more %v, %+v", from, again)
 	}
-	if got[11] != 0 || got[15] != unseen || got[16] != unseen || c.Output(15) != -1 || c.Output(-1) != -1 {
-		t.Errorf("scores %v", got)
-	}
+	must.True(t, got[11] == 0 && got[15] == unseen && got[16] == unseen && c.Output(15) == -1 && c.Output(-1) == -1, "scores %v", got)
 }
 
 // TestTake checks that an event increases the fraction of its class. A recent event must increase the fraction more
@@ -149,9 +145,7 @@ func TestMerge(t *testing.T) {
 func TestTake(t *testing.T) {
 	var c Classes
 	c.Merge(12, 12, func(class int) bool { return class >= AlwaysSeparate }, func(int) uint64 { return 0 })
-	if !c.IsRare(10) || !c.IsRare(11) || c.IsRare(9) {
-		t.Fatal("who is rare?")
-	}
+	must.Require(t, c.IsRare(10) && c.IsRare(11) && !c.IsRare(9), "who is rare?")
 	for range 6 {
 		c.Take(10)
 	}
@@ -159,9 +153,8 @@ func TestTake(t *testing.T) {
 		c.Take(11)
 	}
 	c.Take(3) // 3 is not rare, so this has no effect
-	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
-		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
-	}
+	a, b := c.offset[10], c.offset[11]
+	must.True(t, a < b && a > b-0.5, "fractions exp %v of six events, exp %v of six later ones", a, b)
 }
 
 // TestInvalidStates checks that inconsistent states are rejected.
@@ -190,8 +183,7 @@ func TestInvalidStates(t *testing.T) {
 			to.Float(&c.weight[i])
 		}
 		read := coder.Read(to.Out)
-		if new(Classes).State(read); read.Done() {
-			t.Errorf("%s is read", name)
-		}
+		new(Classes).State(read)
+		must.True(t, !read.Done(), "%s is read", name)
 	}
 }

@@ -45,9 +45,7 @@ func TestRescaleShiftForget(t *testing.T) {
 			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
 		}
 		x.Forget(row, 0.5)
-		if x.Curvature(row)[0] != alone/2 {
-			t.Errorf("half of D %v is %v", alone, x.Curvature(row)[0])
-		}
+		must.True(t, x.Curvature(row)[0] == alone/2, "half of D %v is %v", alone, x.Curvature(row)[0])
 	}
 }
 
@@ -143,25 +141,20 @@ func TestRefresh(t *testing.T) {
 			for i, row := range all {
 				for _, by := range []float64{-0.01, 0.01} {
 					x.Weights(row)[0] += by
-					if now := objective(); !(now > least) {
-						t.Fatalf("reach %d, event %d: weight %d moved by %v gives %v, and the solution %v", reach, n+1, i, by, now, least)
-					}
+					now := objective()
+					must.Require(t, now > least, "reach %d, event %d: weight %d moved by %v gives %v, and the solution %v", reach, n+1, i, by, now, least)
 					x.Weights(row)[0] -= by
 				}
-				if got := x.Weights(row)[0] + x.Lags(row)[0]/4; math.Abs(got-average[i]) > 1e-12 {
-					t.Fatalf("the average %v has become %v", average[i], got)
-				}
-				if got := x.Curvature(row)[0]; math.Abs(got-d[i]) > 1e-9*d[i] {
-					t.Fatalf("reach %d, event %d: D has become %v, want %v", reach, n+1, got, d[i])
-				}
+				got := x.Weights(row)[0] + x.Lags(row)[0]/4
+				must.Require(t, math.Abs(got-average[i]) <= 1e-12, "the average %v has become %v", average[i], got)
+				got = x.Curvature(row)[0]
+				must.Require(t, math.Abs(got-d[i]) <= 1e-9*d[i], "reach %d, event %d: D has become %v, want %v", reach, n+1, got, d[i])
 			}
 			if len(window) == reach {
 				window = window[40:]
 			}
 		}
-		if x.Failures > 0 {
-			t.Errorf("%d failures", x.Failures)
-		}
+		must.True(t, x.Failures <= 0, "%d failures", x.Failures)
 		comesBack(t, &x)
 	}
 }
@@ -174,9 +167,8 @@ func comesBack(t *testing.T, x *Refresh) {
 	again := Refresh{}
 	c := coder.Read(a.Out)
 	again.State(c)
-	if again.State(&b); !c.Done() || !again.Consistent() || !bytes.Equal(a.Out, b.Out) {
-		t.Error("the state does not come back")
-	}
+	again.State(&b)
+	must.True(t, c.Done() && again.Consistent() && bytes.Equal(a.Out, b.Out), "the state does not come back")
 }
 
 // TestRefreshOfOneClass checks a window in which all events with weight are of one class. The intercept must be finite,
@@ -189,13 +181,11 @@ func TestRefreshOfOneClass(t *testing.T) {
 		Model: &model.Linear{Head: model.Head{Schema: &event.Schema{NumericIndices: true}, Scaler: model.Scaler{Mode: model.StandardizeNone}, Layout: model.Layout{Width: width}}, Rows: table}}
 	for i := range 2 * 40 {
 		e := event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}, Label: i % 2, Weight: float64(i % 2)}
-		if due := x.Add(&e, e.Weight); due != (i == 2*40-1) {
-			t.Fatalf("after %d events, half of them without weight, it is due: %v", i+1, due)
-		}
+		due := x.Add(&e, e.Weight)
+		must.Require(t, due == (i == 2*40-1), "after %d events, half of them without weight, it is due: %v", i+1, due)
 	}
-	if x.Solve(w); x.Failures > 0 || !(x.Weights(bias)[0] > 1 && x.Weights(bias)[0] < 10) {
-		t.Errorf("%d failures, the intercept is %v", x.Failures, x.Weights(bias)[0])
-	}
+	x.Solve(w)
+	must.True(t, x.Failures <= 0 && x.Weights(bias)[0] > 1 && x.Weights(bias)[0] < 10, "%d failures, the intercept is %v", x.Failures, x.Weights(bias)[0])
 }
 
 // TestCenterOfAllIsTheSolution checks the case that all events have left the window. The center of the quadratic
@@ -239,20 +229,15 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				if i == n-1 {
 					weight = 1e-12 // the event stays in the window, but has no effect
 				}
-				if due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
-					t.Fatalf("after %d events it is due: %v", i+1, due)
-				}
+				due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight)
+				must.Require(t, due == (i == n-1), "after %d events it is due: %v", i+1, due)
 			}
 			r.Solve(w)
-			if r.Failures > 0 {
-				t.Fatal("it found no solution")
-			}
+			must.Require(t, r.Failures <= 0, "it found no solution")
 			hats := 0
 			check := func(name string, row []float64) {
 				got, want := r.Center(row)[0], r.Weights(row)[0]
-				if !(math.Abs(got-want) <= 1e-5) {
-					t.Errorf("%s: the center is %v, the solution %v", name, got, want)
-				}
+				must.True(t, math.Abs(got-want) <= 1e-5, "%s: the center is %v, the solution %v", name, got, want)
 			}
 			check("the intercept", bias)
 			for slot := range table.Len() {
@@ -262,9 +247,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					hats++
 				}
 			}
-			if hats > 0 {
-				t.Errorf("%d hats have weights", hats)
-			}
+			must.True(t, hats <= 0, "%d hats have weights", hats)
 		})
 	}
 }
@@ -297,9 +280,7 @@ func TestHeldPenalty(t *testing.T) {
 	r.Solve(Weights{Table: table, Bias: make([]float64, width), Active: 1, Output: func(class int) int { return class }, InverseDecay: 1,
 		Levels: []Level{{Noise: loss.Dropout{Q: q}, Inverse: 1}},
 		Model:  &model.Linear{Head: model.Head{Schema: event.NewSchema(4, []string{"a", "b"}, 2), Layout: model.Layout{Width: width}}, Rows: table}})
-	if r.Failures > 0 {
-		t.Fatal("it found no solution")
-	}
+	must.Require(t, r.Failures <= 0, "it found no solution")
 	w := []float64{r.Weights(table.Row(0))[0], r.Weights(table.Row(1))[0]}
 	sigma := func(f float64) float64 { return 1 / (1 + math.Exp(-f)) }
 	for c := range w {
@@ -344,9 +325,7 @@ func TestTrial(t *testing.T) {
 		x.Weights(row)[0] = step(x.Weights(row)[0])
 		x.Weights(row)[1] = step(x.Weights(row)[1])
 		alone = step(alone)
-		if x.Weights(row)[0] != alone {
-			t.Fatalf("event %d: the optimizer's weight is %v, without refreshes %v", i+1, x.Weights(row)[0], alone)
-		}
+		must.Require(t, x.Weights(row)[0] == alone, "event %d: the optimizer's weight is %v, without refreshes %v", i+1, x.Weights(row)[0], alone)
 		if x.Add(&event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{value}}, Label: label, Weight: 1}, 1) {
 			x.Solve(w)
 		}
@@ -356,11 +335,7 @@ func TestTrial(t *testing.T) {
 			t.Error("refreshes are in effect although they are misleading")
 		}
 	}
-	if losses[0][1] > 0.95*losses[0][0] || losses[1][1] > losses[1][0]+size {
-		t.Errorf("losses before the change and after it, without and with refreshes: %.1f", losses)
-	}
+	must.True(t, losses[0][1] <= 0.95*losses[0][0] && losses[1][1] <= losses[1][0]+size, "losses before the change and after it, without and with refreshes: %.1f", losses)
 	t.Logf("losses %.1f, %d failures", losses, x.Failures)
-	if x.Failures > 0 {
-		t.Errorf("%d failures", x.Failures)
-	}
+	must.True(t, x.Failures <= 0, "%d failures", x.Failures)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // TestSpread checks that outliers do not change the spread of a sample if at most one number in sixteen is an outlier.
@@ -19,18 +20,15 @@ func TestSpread(t *testing.T) {
 		for i := range max(1, n/16) {
 			sample[i] = 1e30
 		}
-		if s := spreadOf(sample); s.inflated() || s.scale() > 6 || math.Abs(s.median-5) > 3 {
-			t.Errorf("%d numbers: %+v", n, s)
-		}
+		s := spreadOf(sample)
+		must.True(t, !s.inflated() && s.scale() <= 6 && math.Abs(s.median-5) <= 3, "%d numbers: %+v", n, s)
 	}
 	zeros := make([]float64, sampleSize)
 	zeros[3], zeros[9] = 7, 9
-	if s := spreadOf(zeros); !s.inflated() || s.others != 8 || s.differ != 2 || math.Abs(s.scale()-8*math.Sqrt(2./64)) > 1e-12 {
-		t.Errorf("zeros: %+v", s)
-	}
-	if s := spreadOf(nil); s.scale() != 0 {
-		t.Errorf("nothing: %+v", s)
-	}
+	s := spreadOf(zeros)
+	must.True(t, s.inflated() && s.others == 8 && s.differ == 2 && math.Abs(s.scale()-8*math.Sqrt(2./64)) <= 1e-12, "zeros: %+v", s)
+	s = spreadOf(nil)
+	must.True(t, s.scale() == 0, "nothing: %+v", s)
 }
 
 // TestUnit checks that the unit equals the mean and deviation of the targets, or the mean of counts, to within a tenth.
@@ -58,12 +56,9 @@ func TestUnit(t *testing.T) {
 		if of == loss.Count {
 			center, scale = 0, 50
 		}
-		if math.Abs(u.Center-center) > 1 || math.Abs(u.Scale-scale) > 0.15*scale || moves > 20 {
-			t.Errorf("%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
-		}
-		if got := u.Score(u.Own(3)); math.Abs(got-3) > 1e-12 {
-			t.Errorf("%v: 3 has become %v", of, got)
-		}
+		must.True(t, math.Abs(u.Center-center) <= 1 && math.Abs(u.Scale-scale) <= 0.15*scale && moves <= 20, "%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
+		got := u.Score(u.Own(3))
+		must.True(t, math.Abs(got-3) <= 1e-12, "%v: 3 has become %v", of, got)
 		if of == loss.Real && math.Abs(u.Value(u.Standard(61))-61) > 1e-12 {
 			t.Errorf("61 has become %v", u.Value(u.Standard(61)))
 		}
@@ -83,8 +78,7 @@ func TestMove(t *testing.T) {
 		}
 		was := u.Value(f)
 		factor, shift, _ := u.Move(next, loss.Linear{}, false)
-		if is := u.Value(factor*f + shift); math.Abs(is-was) > 1e-12 {
-			t.Errorf("%v: %v has become %v", of, was, is)
-		}
+		is := u.Value(factor*f + shift)
+		must.True(t, math.Abs(is-was) <= 1e-12, "%v: %v has become %v", of, was, is)
 	}
 }

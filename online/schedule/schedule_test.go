@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestHalfLifeStep checks wrong event times. A single time far ahead does not count, and a pause of the stream counts
@@ -30,19 +32,14 @@ func TestHalfLifeStep(t *testing.T) {
 		}
 		return 0
 	})
-	if passed != 4999*1000 || f.lastTime != now {
-		t.Errorf("%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
+	must.True(t, passed == 4999*1000 && f.lastTime == now, "%d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
 	now += year
-	if each(10, right); passed != step+8*1000 || f.lastTime != now {
-		t.Errorf("with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
-	if each(10, func(int) int64 { return year }); f.lastTime != now+year {
-		t.Errorf("ten times that agree: the clock is %d ms off", f.lastTime-now-year)
-	}
-	if each(2000, right); passed != 1000*(2000-behindFor) || f.lastTime != now {
-		t.Errorf("after wrong times %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
-	}
+	each(10, right)
+	must.True(t, passed == step+8*1000 && f.lastTime == now, "with a pause %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
+	each(10, func(int) int64 { return year })
+	must.True(t, f.lastTime == now+year, "ten times that agree: the clock is %d ms off", f.lastTime-now-year)
+	each(2000, right)
+	must.True(t, passed == 1000*(2000-behindFor) && f.lastTime == now, "after wrong times %d ms have passed, the clock is %d ms off", passed, f.lastTime-now)
 }
 
 // TestImportance checks that the weight of an event is limited to 32 times the average weight, and that equal large
@@ -52,19 +49,14 @@ func TestImportance(t *testing.T) {
 	for range 99 {
 		i.Observe(1)
 	}
-	if got := i.Observe(1e6); got != MostImportance {
-		t.Errorf("1e6 among events of 1 counts %v", got)
-	}
-	if got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101; got != want {
-		t.Errorf("the next one counts %v, want %v", got, want)
-	}
+	must.Equal(t, i.Observe(1e6), MostImportance, "1e6 among events of 1 counts")
+	got, want := i.Bound(1e6), MostImportance*(100.+MostImportance)/101
+	must.True(t, got == want, "the next one counts %v, want %v", got, want)
 	i = Importance{}
 	for range 10 {
 		i.Observe(1e6)
 	}
-	if got := i.Observe(2e6); got != 2e6 {
-		t.Errorf("2e6 among events of 1e6 counts %v", got)
-	}
+	must.Equal(t, i.Observe(2e6), 2e6, "2e6 among events of 1e6 counts")
 }
 
 func TestParts(t *testing.T) {
@@ -82,15 +74,11 @@ func TestParts(t *testing.T) {
 	} {
 		var got []float64
 		Parts(c.weight, c.doubling, func(part float64) { got = append(got, part) })
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
-		}
+		must.True(t, slices.Equal(got, c.want), "%v, %v: %v, want %v", c.weight, c.doubling, got, c.want)
 	}
 	n := 0
 	Parts(MostImportance*1e30, true, func(float64) { n++ })
-	if n > MostParts {
-		t.Errorf("%d parts", n)
-	}
+	must.True(t, n <= MostParts, "%d parts", n)
 }
 
 // TestPace compares the lazily updated average with its definition, also after a Rebase. If the average is clearly
@@ -118,15 +106,12 @@ func TestPace(t *testing.T) {
 			if want += beta * (w - want); p.Advance() {
 				lag, rebased = lag*p.Rebase(), true
 			}
-			if got := w + p.Coefficient*lag; math.Abs(got-want) > 1e-8 {
-				t.Fatalf("after %d steps: average %v, want %v", p.Taken, got, want)
-			}
+			got := w + p.Coefficient*lag
+			must.Require(t, math.Abs(got-want) <= 1e-8, "after %d steps: average %v, want %v", p.Taken, got, want)
 		}
 	}
 	learn(90, 0)
-	if p.Steady() || p.LagWeight() == 0 {
-		t.Error("a verdict of nothing")
-	}
+	must.True(t, !p.Steady() && p.LagWeight() != 0, "a verdict of nothing")
 	learn(4000, -0.1)
 	if !rebased || !p.Steady() || p.Rate(1) != 0.8 || p.LagWeight() != p.Coefficient {
 		t.Errorf("at rest: rebased %v, steady %v, rate %v", rebased, p.Steady(), p.Rate(1))

@@ -40,18 +40,12 @@ func TestSchedule(t *testing.T) {
 			a.Freeze(n, linear(float64(n)))
 		}
 	}
-	if len(frozen) != 60 || frozen[0] != 1000 || frozen[1] != 2000 {
-		t.Errorf("frozen at %v", frozen)
-	}
+	must.True(t, len(frozen) == 60 && frozen[0] == 1000 && frozen[1] == 2000, "frozen at %v", frozen)
 	for born, want := range map[uint64][len(Ages)]bool{1000: {true, true, true}, 2000: {true, false, false}, 3000: {true, true, false}, 13000: {true, true, true}} {
 		for i, ages := range served[born] {
 			age := Ages[i]
-			if want[i] != (ages != nil) {
-				t.Errorf("the model of %d answers at ages %v, want some: %v", born, ages, want[i])
-			}
-			if ages != nil && (slices.Min(ages) < age*9/10 || slices.Max(ages) > age*11/10) {
-				t.Errorf("the model of %d answers at ages %v for %d", born, ages, age)
-			}
+			must.True(t, want[i] == (ages != nil), "the model of %d answers at ages %v, want some: %v", born, ages, want[i])
+			must.True(t, ages == nil || slices.Min(ages) >= age*9/10 && slices.Max(ages) <= age*11/10, "the model of %d answers at ages %v for %d", born, ages, age)
 		}
 	}
 	for i, want := range []int{10, 40, 133} {
@@ -63,9 +57,7 @@ func TestSchedule(t *testing.T) {
 	for _, age := range served[49000][2] {
 		places[age%every[2]] = true
 	}
-	if len(places) < 10 {
-		t.Errorf("they are at the places %v of a cycle", places)
-	}
+	must.True(t, len(places) >= 10, "they are at the places %v of a cycle", places)
 }
 
 // TestWide checks a model with wide rows. It must be frozen less often, and must predict more events.
@@ -84,9 +76,7 @@ func TestWide(t *testing.T) {
 			}
 		}
 	}
-	if n[0] != 21 || n[1] < 50 || n[1] > 85 || n[2] < 130 || n[2] > 200 {
-		t.Errorf("%v answers", n)
-	}
+	must.True(t, n[0] == 21 && n[1] >= 50 && n[1] <= 85 && n[2] >= 130 && n[2] <= 200, "%v answers", n)
 }
 
 // learn learns events up to the event number to, and makes the predictions that are due. Whenever a model is frozen, it
@@ -121,9 +111,7 @@ func TestBudget(t *testing.T) {
 		var a Stale
 		var frozen []uint64
 		learn(&a, 1, uint64(x.events), x.features, x.rows, func(n uint64) { frozen = append(frozen, n) })
-		if !slices.Equal(frozen, x.want) {
-			t.Errorf("%d rows, %d features: frozen at %v, want %v", x.rows, x.features, frozen, x.want)
-		}
+		must.True(t, slices.Equal(frozen, x.want), "%d rows, %d features: frozen at %v, want %v", x.rows, x.features, frozen, x.want)
 		if (a.Report(false) != nil) != (x.want != nil) {
 			t.Errorf("%d rows: %+v", x.rows, a.Report(false))
 		}
@@ -135,13 +123,9 @@ func TestBudget(t *testing.T) {
 func TestNotLearned(t *testing.T) {
 	var a Stale
 	learn(&a, 1, 999, 10, 50, nil)
-	if !a.Learned(1000, 10, 50, 8) {
-		t.Fatal("nothing is frozen at 1000")
-	}
+	must.Require(t, a.Learned(1000, 10, 50, 8), "nothing is frozen at 1000")
 	was := a
-	if a.Learned(1000, 10, 50, 8) || a != was {
-		t.Error("frozen again at the same event")
-	}
+	must.True(t, !a.Learned(1000, 10, 50, 8) && a == was, "frozen again at the same event")
 }
 
 // TestReport checks that Report returns weighted means, and the deviance as the loss of regression. Stop must discard
@@ -154,20 +138,16 @@ func TestReport(t *testing.T) {
 	a.Take(1, 3, Lost{Error: 1, Loss: 2}, Lost{Error: 1, Loss: .5}, Lost{Error: 0, Loss: 4})
 	a.Take(1, 1, Lost{Error: 1, Loss: 6}, Lost{Error: 0, Loss: 2.5}, Lost{Error: 1, Loss: 8})
 	a.Stop()
-	if a.Due(1, 1006) != nil {
-		t.Error("a model answers that has been let go")
-	}
+	must.True(t, a.Due(1, 1006) == nil, "a model answers that has been let go")
 	r := a.Report(false)
 	if len(r) != 2 || r[0].Age != 0 || r[1].Age != 1000 || *r[0].Error != .75 || *r[0].LogLoss != 1 || r[0].FreshError != nil || *r[1].Error != 1 || *r[1].LogLoss != 3 ||
 		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || *r[1].ConstantError != .25 || *r[1].ConstantLogLoss != 5 || r[0].ConstantError != nil || r[1].Events != 2 || r[1].Deviance != nil {
 		t.Errorf("%+v", r)
 	}
-	if p := measure.StaleLossPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
-		t.Errorf("%+v in percent, and before %+v", p, r)
-	}
-	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {
-		t.Errorf("of numbers %+v", r)
-	}
+	p := measure.StaleLossPercent(r)
+	must.True(t, *p[0].Error == 75 && *p[1].FreshError == 75 && *p[1].ConstantError == 25 && *r[0].Error == .75 && *p[1].LogLoss == 3, "%+v in percent, and before %+v", p, r)
+	r = a.Report(true)
+	must.True(t, *r[1].Deviance == 3 && *r[1].FreshDeviance == 1 && r[1].LogLoss == nil && r[1].ConstantLogLoss == nil && *r[1].Error == 1, "of numbers %+v", r)
 }
 
 // TestInvalidStates checks that negative sums are rejected, and a model with more outputs than the learner has.

@@ -627,16 +627,16 @@ function signed(share) {
   return el("span", {class: "signed"}, bar);
 }
 
-// Several learners of the stream, compared with the one that has the lead.
+// Several learners of the stream, compared with the one that is the leader.
 function drawLearners(s) {
   const list = s.learners || [];
   $("learners").hidden = list.length === 0;
   if (list.length === 0) return;
   const difference = d => d && d.difference != null ? `${d.difference.toPrecision(3)}${d.standard_error == null ? "" : ` ± ${(2 * d.standard_error).toPrecision(2)}`}` : none;
   $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the leader", "latest window", "window before", ""],
-    list.map(x => [x.name + (x.lead ? " (lead)" : ""), whole(x.events), x.recent_error != null ? percent(x.recent_error / 100) : x.recent_mae != null ? x.recent_mae.toPrecision(4) : none,
+    list.map(x => [x.name + (x.leader ? " (leader)" : ""), whole(x.events), x.recent_error != null ? percent(x.recent_error / 100) : x.recent_mae != null ? x.recent_mae.toPrecision(4) : none,
       x.recent_log_loss != null ? fixed(x.recent_log_loss, 4) : x.recent_rmse != null ? x.recent_rmse.toPrecision(4) : none,
-      difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), el("td", {}, x.lead ? "leads" : button("Promote", () => promote(x.name)))])));
+      difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), el("td", {}, x.leader ? "leader" : button("Promote", () => promote(x.name)))])));
 }
 function button(name, act) {
   const b = el("button", {type: "button"}, name);
@@ -646,7 +646,7 @@ function button(name, act) {
 async function promote(name) {
   if (!confirm(`Make ${name} the leader, whose predictions are served?`)) return;
   const answer = await fetch("v1/promote", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({name})});
-  text("learners-note", answer.ok ? name + " leads." : (await answer.json()).error);
+  text("learners-note", answer.ok ? name + " is the leader." : (await answer.json()).error);
 }
 
 // The shards of a group, as the member that serves the page knows them.

@@ -134,9 +134,8 @@ func TestPredict(t *testing.T) {
 	p := predictor(c, func() *served.Model { return trained(version) })
 	must.Do(t, p.Run(t.Context()))
 	keys, values := predictions(t, c)
-	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
-		t.Fatalf("%d predictions, %+v", len(values), s)
-	}
+	s := p.Stats()
+	must.Require(t, len(values) == 300 && s.Scored == 294 && s.Refused == 6 && s.Version == 1 && s.Age > 0 && s.Failures+s.CommitFailures == 0, "%d predictions, %+v", len(values), s)
 	for i, p := range values {
 		n := p.Offset*2 + int64(p.Partition) // the number of the event
 		want := []string{"no", "yes"}[n%2]
@@ -156,9 +155,7 @@ func TestPredict(t *testing.T) {
 	for place, n := range times(values) {
 		must.Equal(t, n, 1, "predictions of", place)
 	}
-	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
-		t.Errorf("%d predictions", len(values))
-	}
+	must.True(t, len(values) == 320 && slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) < 0, "%d predictions", len(values))
 }
 
 // TestAtLeastOnce checks that failures may repeat predictions but never lose any.
@@ -210,18 +207,14 @@ func TestAtLeastOnce(t *testing.T) {
 			p.Config.CommitInterval = 10 * time.Millisecond
 			must.Do(t, p.Run(ctx))
 			first := p.Stats()
-			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
-				t.Fatalf("%+v", first)
-			}
+			must.Require(t, (name != "no commit" || first.Scored >= 5000 && first.CommitFailures != 0) && (name != "no writes" || first.Scored <= 5000), "%+v", first)
 			on.Store(false)
 			p = predictor(c, func() *served.Model { return trained(2) })
 			must.Do(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
 			n := times(values)
 			must.Equal(t, len(n), 6000, "predicted events")
-			if name == "no commit" && len(values) != 12000 {
-				t.Errorf("%d predictions, want every one twice", len(values))
-			}
+			must.True(t, name != "no commit" || len(values) == 12000, "%d predictions, want every one twice", len(values))
 		})
 	}
 }
@@ -241,9 +234,8 @@ func TestWaitsForAModel(t *testing.T) {
 	produce(t, c, 10, 12)
 	eventually(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
 	stop()
-	if _, values := predictions(t, c); len(values) != 12 {
-		t.Errorf("%d predictions", len(values))
-	}
+	_, values := predictions(t, c)
+	must.True(t, len(values) == 12, "%d predictions", len(values))
 }
 
 // TestMaxEvents checks that a run ends after MaxEvents, even within a batch. The next run must continue at the
@@ -257,15 +249,12 @@ func TestMaxEvents(t *testing.T) {
 		p.MaxEvents, p.Kafka.UntilEnd = most, most == 0
 		must.Do(t, p.Run(t.Context()))
 		_, values := predictions(t, c)
-		if want := len(before) + int(most); most > 0 && len(values) != want {
-			t.Fatalf("MaxEvents %d: %d predictions, want %d", most, len(values), want)
-		}
+		want := len(before) + int(most)
+		must.Require(t, most <= 0 || len(values) == want, "MaxEvents %d: %d predictions, want %d", most, len(values), want)
 	}
 	_, values := predictions(t, c)
 	n := times(values)
-	if len(n) != 300 || len(values) != 300 {
-		t.Errorf("%d predictions of %d events", len(values), len(n))
-	}
+	must.True(t, len(n) == 300 && len(values) == 300, "%d predictions of %d events", len(values), len(n))
 }
 
 // TestRunEndsWithContext checks that Run returns nil if its context ends. Run must return the error of any other
@@ -322,9 +311,8 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	go func() { done <- p.Run(t.Context()) }()
 	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.LastError != "" && s.Scored == 0 })
 	must.Do(t, <-done)
-	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.LastError != "stopped" {
-		t.Errorf("%+v", s)
-	}
+	s := p.Stats()
+	must.True(t, s.Failures >= 2 && s.Scored == 294 && s.LastError == "stopped", "%+v", s)
 	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
@@ -348,9 +336,8 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Config.CommitInterval = time.Hour
 	must.Do(t, p.Run(t.Context()))
-	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
-		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
-	}
+	n := commits.Load()
+	must.True(t, n == 1 && p.Stats().Scored == 8820, "%d commits of %d predictions within an hour", n, p.Stats().Scored)
 }
 
 // TestKeep checks that Keep ends only at the end of the topic or of its context. Each failure must be counted and
@@ -360,9 +347,8 @@ func TestKeep(t *testing.T) {
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Keep(t.Context()) // runs to the end of the topic
-	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.LastError != "stopped" {
-		t.Errorf("at the end of the topic: %+v", s)
-	}
+	s := p.Stats()
+	must.True(t, s.Scored+s.Refused == 20 && s.Failures == 0 && s.LastError == "stopped", "at the end of the topic: %+v", s)
 
 	p = predictor(c, func() *served.Model { return trained(1) })
 	p.Config.Topic = "missing"
@@ -370,9 +356,8 @@ func TestKeep(t *testing.T) {
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	stop := keep(t, p)
 	eventually(t, func() bool { return p.Stats().Failures == 2 })
-	if s := p.Stats(); !strings.Contains(s.LastError, "missing") {
-		t.Errorf("while the topic is missing: %+v", s)
-	}
+	s = p.Stats()
+	must.True(t, strings.Contains(s.LastError, "missing"), "while the topic is missing: %+v", s)
 	must.Do(t, c.CreateTopic("missing", 1, nil))
 	eventually(t, func() bool { return !strings.Contains(p.Stats().LastError, "missing") })
 	stop()
@@ -410,17 +395,15 @@ func TestFollow(t *testing.T) {
 	logs := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
 	eventually(t, func() bool { return logs(cannot) == 1 })
-	if m, err := f.Model(); m != nil || err == nil {
-		t.Errorf("a model %v that is not there, %v", m, err)
-	}
+	m, err := f.Model()
+	must.True(t, m == nil && err != nil, "a model %v that is not there, %v", m, err)
 	time.Sleep(300 * time.Millisecond) // time for more tries
 	must.Do(t, trained(1).WriteFile(file))
 	eventually(t, func() bool { m, err := f.Model(); return m != nil && err == nil && logs(again) == 1 })
 	must.Do(t, os.Remove(file))
 	eventually(t, func() bool { return logs(cannot) == 2 })
-	if m, err := f.Model(); m == nil || err == nil {
-		t.Error("the model is gone with its file")
-	}
+	m, err = f.Model()
+	must.True(t, m != nil && err != nil, "the model is gone with its file")
 	must.Do(t, trained(2).WriteFile(file))
 	eventually(t, func() bool { return logs(again) == 2 })
 	f.Close()
@@ -458,9 +441,8 @@ func TestKeyOfAPrediction(t *testing.T) {
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	must.Do(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
 	// The keys are sorted, because the order of the predictions depends on their partitions.
-	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
-		t.Errorf("keys %q", keys)
-	}
+	keys, _ := predictions(t, c)
+	must.True(t, slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}), "keys %q", keys)
 }
 
 func eventually(t *testing.T, done func() bool) {
@@ -480,9 +462,8 @@ func TestCheck(t *testing.T) {
 		c := predict.DefaultConfig()
 		c.Topic, c.Output = "events", "predictions"
 		edit(&c)
-		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
+		err := c.Check()
+		must.True(t, (err == nil) == (want == "") && (err == nil || strings.HasPrefix(err.Error(), want)), "%q: %v", want, err)
 	}
 }
 
@@ -490,16 +471,13 @@ func TestCheck(t *testing.T) {
 func TestConfigToken(t *testing.T) {
 	c := predict.DefaultConfig()
 	t.Setenv(c.TokenEnv, "from the environment")
-	if token, err := c.Token(); token != "from the environment" || err != nil {
-		t.Errorf("%q, %v", token, err)
-	}
+	token, err := c.Token()
+	must.True(t, token == "from the environment" && err == nil, "%q, %v", token, err)
 	c.TokenFile = filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
 		must.Do(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
 		token, err := c.Token()
-		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
-			t.Errorf("%q: %q, %v", text, token, err)
-		}
+		must.True(t, token == want && (err != nil) == (want == "") && (err == nil || strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty")), "%q: %q, %v", text, token, err)
 	}
 }
 
@@ -532,18 +510,15 @@ func TestPredictionTooLarge(t *testing.T) {
 		p := predictor(c, func() *served.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)
 		must.Do(t, p.Run(t.Context()))
-		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
-			t.Errorf("%+v", s)
-		}
+		s := p.Stats()
+		must.True(t, s.Scored == 3 && s.Refused == 1 && s.Failures <= 0, "%+v", s)
 	}
 	keys, values := predictions(t, c)
 	must.Require(t, len(values) == 8, "%d predictions", len(values))
 	for i, p := range values {
 		want := []string{"first", long[:256], "odd", "last"}[i%4]
 		scored := i < 4 && i != 2
-		if keys[i] != want || p.Offset != int64(i%4) || (p.Prediction != nil) != scored || (p.Error == "") != scored {
-			t.Errorf("prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
-		}
+		must.True(t, keys[i] == want && p.Offset == int64(i%4) && (p.Prediction != nil) == scored && (p.Error == "") == scored, "prediction %d: key %.10q…, of %d bytes, %+v", i, keys[i], len(keys[i]), p)
 	}
 }
 
@@ -566,16 +541,13 @@ func TestFollowOverTLS(t *testing.T) {
 	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
 		must.Do(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
 	}
-	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
-		t.Errorf("a key without a certificate: %v", err)
-	}
+	err := c.Check()
+	must.True(t, err != nil && strings.HasPrefix(err.Error(), "cert_file: "), "a key without a certificate: %v", err)
 	c.CertFile = c.CAFile
 	must.Do(t, c.Check())
 	asks := must.Get(c.Client())(t)
 	defer asks.CloseIdleConnections()
-	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("got %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL, served.Options{Client: asks})), "503")
 	must.Equal(t, <-shown, 1, "shown certificates")
 	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
 		t.Errorf("without files: %v, %v", asks, err)

@@ -52,9 +52,8 @@ func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
 	for at := from.At(Topic, 0, 0); len(values) < n; {
 		must.Do(t, s.Next(ctx, &b))
 		for _, e := range b.Examples {
-			if err := at.Advance(e.Offset, e.Fingerprint); err != nil || e.Label < 0 || e.Time == 0 {
-				t.Fatalf("%+v: %v", e, err)
-			}
+			err := at.Advance(e.Offset, e.Fingerprint)
+			must.Require(t, err == nil && e.Label >= 0 && e.Time != 0, "%+v: %v", e, err)
 			values = append(values, e.Features.Value[0])
 		}
 		must.Require(t, at.Next == b.Next, "position %d, the batch ends at %d", at.Next, b.Next)
@@ -85,9 +84,8 @@ func TestAppendAndRead(t *testing.T) {
 		n += i%7 + 1
 	}
 	for _, from := range []int{0, 1, 5, 100, n - 1} {
-		if got := read(t, l, at(int64(from)), n-from); !slices.Equal(got, count(from, n-from)) {
-			t.Fatalf("from %d: %v", from, got)
-		}
+		got := read(t, l, at(int64(from)), n-from)
+		must.Require(t, slices.Equal(got, count(from, n-from)), "from %d: %v", from, got)
 	}
 	must.Do(t, l.Close())
 	l = open(t, dir, o)
@@ -95,9 +93,8 @@ func TestAppendAndRead(t *testing.T) {
 		t.Fatalf("opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
 	}
 	add(t, l, "", events(n, 3))
-	if got := read(t, l, at(7), n+3-7); !slices.Equal(got, count(7, n+3-7)) {
-		t.Fatalf("%v", got)
-	}
+	got := read(t, l, at(7), n+3-7)
+	must.Require(t, slices.Equal(got, count(7, n+3-7)), "%v", got)
 	before := len(l.segments)
 	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
 		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
@@ -108,9 +105,7 @@ func TestAppendAndRead(t *testing.T) {
 	must.EqualSlices(t, read(t, l, at(first), n+3-int(first)), count(int(first), n+3-int(first)))
 	config := record.DefaultConfig()
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
-		if _, err := NewSource(l, config, config.Schema(), from); err == nil {
-			t.Errorf("a source from %v, of a log of %d to %d", from, first, n+3)
-		}
+		must.Fails(t, must.Err(NewSource(l, config, config.Schema(), from)), "a source from", from, "of a log of", first, "to", n+3)
 	}
 	_, err := NewSource(l, config, config.Schema(), at(int64(n)+4))
 	must.ErrorContains(t, err, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", n+4, first, n+3), "beyond the end")
@@ -144,16 +139,14 @@ func TestIncompleteTail(t *testing.T) {
 			if l.Next() != int64(3*posts) {
 				t.Fatalf("of %d bytes %d events, want %d", size, l.Next(), 3*posts)
 			}
-			if stored, err := l.Append(context.Background(), []string{"key2"}, events(6, 3)); stored.Repeated > 0 != (posts > 2) || err != nil {
-				t.Fatalf("of %d bytes, %d requests: the third again %v, %v", size, posts, stored, err)
-			}
+			stored, err := l.Append(context.Background(), []string{"key2"}, events(6, 3))
+			must.Require(t, stored.Repeated > 0 == (posts > 2) && err == nil, "of %d bytes, %d requests: the third again %v, %v", size, posts, stored, err)
 			want := count(0, 3*posts)
 			if posts < 3 {
 				want = append(want, count(6, 3)...)
 			}
-			if got := read(t, l, nil, len(want)); !slices.Equal(got, want) {
-				t.Fatalf("of %d bytes: %v", size, got)
-			}
+			got := read(t, l, nil, len(want))
+			must.Require(t, slices.Equal(got, want), "of %d bytes: %v", size, got)
 			must.Do(t, l.Close())
 		}
 	}
@@ -184,9 +177,8 @@ func TestDamagedSegment(t *testing.T) {
 			cancel()
 			s.Close()
 		}
-		if damaged := (*DamageError)(nil); !errors.As(err, &damaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
-			t.Errorf("%d of %d bytes: %v", len(spoilt), len(data), err)
-		}
+		damaged := (*DamageError)(nil)
+		must.True(t, errors.As(err, &damaged) && strings.Contains(err.Error(), filepath.Base(name)), "%d of %d bytes: %v", len(spoilt), len(data), err)
 		must.Do(t, l.Close())
 	}
 }
@@ -215,19 +207,16 @@ func TestRepeatedRequests(t *testing.T) {
 	must.Require(t, l.segments[0].first != 0, "no segment has been removed")
 	for i, key := range []string{"same", "1", "5", "9"} {
 		want := []int64{0, 2, 10, 18}[i]
-		if stored, err := l.Append(context.Background(), []string{key}, events(int(want), 2)); stored != (Stored{First: want, Repeated: 2}) || err != nil {
-			t.Errorf("%s: %+v, %v", key, stored, err)
-		}
+		stored, err := l.Append(context.Background(), []string{key}, events(int(want), 2))
+		must.True(t, stored == (Stored{First: want, Repeated: 2}) && err == nil, "%s: %+v, %v", key, stored, err)
 	}
 	for i := range maxKeys + 10 {
 		l.keys.add(key(hashes([]string{fmt.Sprint("more", i)})), placed{first: int64(i), events: 1})
 	}
-	if _, found := l.keys.find(key(hashes([]string{"more9"}))); found || len(l.keys.of) != maxKeys {
-		t.Errorf("%d keys are known", len(l.keys.of))
-	}
-	if _, found := l.keys.find(key(hashes([]string{"more10"}))); !found {
-		t.Error("a key of the last is forgotten")
-	}
+	_, found := l.keys.find(key(hashes([]string{"more9"})))
+	must.True(t, !found && len(l.keys.of) == maxKeys, "%d keys are known", len(l.keys.of))
+	_, found = l.keys.find(key(hashes([]string{"more10"})))
+	must.True(t, found, "a key of the last is forgotten")
 	next := l.Next()
 	for i := range 12 { // segments whose heads have all keys
 		add(t, l, "", events(int(next)+i, 1))
@@ -271,9 +260,7 @@ func TestFailingDisk(t *testing.T) {
 	l := open(t, dir, o)
 	add(t, l, "", events(0, 2))
 	write = syscall.ENOSPC
-	if _, err := l.Append(context.Background(), []string{"a"}, events(2, 2)); !errors.Is(err, ErrDiskFull) {
-		t.Errorf("a full disk: %v", err)
-	}
+	must.ErrorIs(t, must.Err(l.Append(context.Background(), []string{"a"}, events(2, 2))), ErrDiskFull, "a full disk")
 	must.Do(t, l.Close())
 	if l = open(t, dir, o); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
@@ -282,17 +269,13 @@ func TestFailingDisk(t *testing.T) {
 	add(t, l, "a", events(2, 2))
 	must.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
 	sync = errors.New("input/output error")
-	if _, err := l.Append(context.Background(), []string{""}, events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
-		t.Errorf("a failed sync: %v", err)
-	}
+	must.ErrorContains(t, must.Err(l.Append(context.Background(), []string{""}, events(4, 2))), "input/output error", "a failed sync")
 	sync = nil
 	must.Fails(t, must.Err(l.Append(context.Background(), nil, events(4, 2))), "Append after a failed sync")
 	config := record.DefaultConfig()
 	s := must.Get(NewSource(l, config, config.Schema(), at(4)))(t)
 	defer s.Close()
-	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner restarts") {
-		t.Errorf("reading after a failed sync: %v", err)
-	}
+	must.ErrorContains(t, s.Next(context.Background(), &event.Batch{}), "until the learner restarts", "reading after a failed sync")
 }
 
 // TestUnreadBytesAreLimited checks the limit of unread bytes, and that only one process can open a log.
@@ -342,8 +325,7 @@ func FuzzOpen(f *testing.F) {
 // TestTopicAcceptor checks that events over HTTP go to a topic: each request to one partition, and a repeated request
 // only once.
 func TestTopicAcceptor(t *testing.T) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
-	must.Do(t, err)
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}}))(t)
 	defer broker.Close()
 	config, ctx := record.DefaultConfig(), context.Background()
 	config.ID = "id"
@@ -367,9 +349,7 @@ func TestTopicAcceptor(t *testing.T) {
 	for i := range 6 {
 		size := 1 + 40*(i%3) // more than one batch for some requests
 		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
-		if err != nil || *a.Offset != next[*a.Partition] || a.Events != size || a.Topic != "events" {
-			t.Fatalf("%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
-		}
+		must.Require(t, err == nil && *a.Offset == next[*a.Partition] && a.Events == size && a.Topic == "events", "%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
 		next[*a.Partition] += int64(size)
 		places = append(places, where{*a.Partition, *a.Offset})
 		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {
@@ -380,7 +360,7 @@ func TestTopicAcceptor(t *testing.T) {
 	label := texts(`{"id":"a","label":1}`)
 	a := must.Get(n.Accept(ctx, "1", label, true))(t, "a label with the key of an event")
 	must.Require(t, a.Topic == "labels" && !a.Again, "%+v", a)
-	_, err = n.Accept(ctx, "1", texts(`{"id":"b","label":1}`), true)
+	_, err := n.Accept(ctx, "1", texts(`{"id":"b","label":1}`), true)
 	must.ErrorContains(t, err, "this key was used before", "another label with the key")
 	must.Require(t, !must.Get(n.Accept(ctx, "", texts(`{"id":"a","x":1}`, `{"id":"b","x":1}`), false))(t).Again, "IDs")
 	n = acceptor() // as after a restart
@@ -427,9 +407,7 @@ func TestRequestsByEventIDs(t *testing.T) {
 	accept := func(key string, first int64, repeated int, events ...string) {
 		t.Helper()
 		a, err := n.Accept(context.Background(), key, texts(events...), false)
-		if err != nil || *a.First != first || a.Repeated != repeated || a.Again != (repeated == len(events)) || a.Events != len(events) {
-			t.Errorf("%v: %+v, first %d, %v", events, a, *a.First, err)
-		}
+		must.True(t, err == nil && *a.First == first && a.Repeated == repeated && a.Again == (repeated == len(events)) && a.Events == len(events), "%v: %+v, first %d, %v", events, a, *a.First, err)
 	}
 	refused := func(key string, event int, events ...string) {
 		t.Helper()
@@ -481,13 +459,11 @@ func TestRefusedRequestsLeaveNoClass(t *testing.T) {
 	must.Do(t, accept("key", `{"x":1,"label":"first"}`))
 	for i := range 2 * config.MaxClasses {
 		event := fmt.Sprintf(`{"x":1,"x%d":1,"label":"c%d"}`, i, i)
-		if e, ok := errors.AsType[*RefusedError](accept("", event, `{"x":1e31,"label":"first"}`)); !ok || e.Event != 1 {
-			t.Fatalf("request %d: %v", i, e)
-		}
+		e, ok := errors.AsType[*RefusedError](accept("", event, `{"x":1e31,"label":"first"}`))
+		must.Require(t, ok && e.Event == 1, "request %d: %v", i, e)
 		must.ErrorIs(t, accept("", event), ErrBehind, "behind")
-		if _, ok := errors.AsType[*ReusedError](accept("key", event)); !ok {
-			t.Fatalf("request %d", i)
-		}
+		_, ok = errors.AsType[*ReusedError](accept("key", event))
+		must.Require(t, ok, "request %d", i)
 	}
 	must.Equal(t, len(n.check.schema.Fields), 2, "fields")
 	l.options.Most = 1 << 20
@@ -515,8 +491,7 @@ func TestHeaderIsNoEvent(t *testing.T) {
 	must.Equal(t, must.Get(accept(`"word",x`, `"a,b",3`))(t).Events, 1, "events without the label")
 	must.Equal(t, must.Get(accept("yes,4,word"))(t).Events, 1, "events without a header")
 	var refused *RefusedError
-	if _, err := accept("label,x,word"); !errors.As(err, &refused) {
-		t.Error(err)
-	}
+	_, err := accept("label,x,word")
+	must.True(t, errors.As(err, &refused), "%v", err)
 	must.Equal(t, l.Next(), int64(4), "stored events")
 }

@@ -61,9 +61,8 @@ func BenchmarkJoin(b *testing.B) {
 		must.Get2(j.Label(&event.Example{Key: id, Label: 1, Weight: 1}))(b)
 	}
 	b.StopTimer()
-	if n := j.state.Matched; n != uint64(labels) {
-		b.Fatalf("%d labels matched, want %d", n, labels)
-	}
+	n := j.state.Matched
+	must.Require(b, n == uint64(labels), "%d labels matched, want %d", n, labels)
 	var disk int64
 	entries := must.Get(os.ReadDir(directory))(b)
 	for _, entry := range entries {

@@ -22,9 +22,8 @@ func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	for i := range n {
 		meet(t, j, fmt.Sprint("id", i), int64(i))
 	}
-	if got := timedOut(t, j, 10_000); got != n {
-		t.Fatalf("%d of %d events have timed out", got, n)
-	}
+	got := timedOut(t, j, 10_000)
+	must.Require(t, got == n, "%d of %d events have timed out", got, n)
 	block := must.Get(j.Freeze().Block())(t)
 	must.Do(t, json.Unmarshal(block.Data, &state))
 	for i := range more {
@@ -70,9 +69,8 @@ func TestCutIsSynced(t *testing.T) {
 	must.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
 	g.heads.Close() // makes syncing it fail
 	var broken *BrokenError
-	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
-		t.Errorf("a checkpoint after going back syncs nothing: %v", err)
-	}
+	_, err := j.Freeze().Block()
+	must.True(t, errors.As(err, &broken), "a checkpoint after going back syncs nothing: %v", err)
 }
 
 // TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. This
@@ -85,15 +83,13 @@ func TestFirstRecordOutOfLine(t *testing.T) {
 	decoder := must.Get(record.NewDecoder(record.DefaultConfig(), schema))(t)
 	m := NewMerge(schema, []Lane{slowLane(decoder, 0, eventAt(0, 10))}, join)
 	var b event.Batch
-	if err := m.Next(t.Context(), &b); err != nil || b.Examples[0].Arrival != 10 {
-		t.Fatalf("%v, %+v", err, b)
-	}
+	err := m.Next(t.Context(), &b)
+	must.Require(t, err == nil && b.Examples[0].Arrival == 10, "%v, %+v", err, b)
 	added := slowLane(decoder, 0, labelAt(0, time.Now().UnixMilli()+1e12))
 	odd, late := 0, 0
 	added.Odd, added.Late = func(_, _ int64) { odd++ }, func() { late++ }
 	list := []Lane{added}
 	m.Added = func(context.Context) (l []Lane, _ error) { l, list = list, nil; return l, nil }
-	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 10 || odd != 1 || late != 0 {
-		t.Errorf("%v, %+v; odd %d, late %d", err, b, odd, late)
-	}
+	err = m.Next(t.Context(), &b)
+	must.True(t, err == nil && b.Labels && b.Examples[0].Arrival == 10 && odd == 1 && late == 0, "%v, %+v; odd %d, late %d", err, b, odd, late)
 }

@@ -390,9 +390,8 @@ func TestJoinEqualsSlowJoin(t *testing.T) {
 func compare(t *testing.T, what string, j *joined, want []told, counts counted) {
 	t.Helper()
 	got := j.join.Counts()
-	if c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unmatched}); c != counts {
-		t.Errorf("%s: counted\n%+v, want\n%+v", what, c, counts)
-	}
+	c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unmatched})
+	must.True(t, c == counts, "%s: counted\n%+v, want\n%+v", what, c, counts)
 	for i := range max(len(j.out), len(want)) {
 		if i >= len(j.out) || i >= len(want) || j.out[i] != want[i] {
 			t.Fatalf("%s: number %d of %d, want %d, differs: %+v", what, i, len(j.out), len(want), append(slices.Clone(j.out[min(i, len(j.out)):min(i+1, len(j.out))]), want[min(i, len(want)):min(i+1, len(want))]...))

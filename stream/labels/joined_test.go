@@ -78,9 +78,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				break
 			}
 			must.Do(t, err)
-			if len(b.Examples) == 0 || len(b.Examples) > batchExamples || b.Topic != "events" || b.Schema == nil {
-				t.Fatalf("a batch of %d examples of %q", len(b.Examples), b.Topic)
-			}
+			must.Require(t, len(b.Examples) != 0 && len(b.Examples) <= batchExamples && b.Topic == "events" && b.Schema != nil, "a batch of %d examples of %q", len(b.Examples), b.Topic)
 			for i := range b.Examples {
 				e := &b.Examples[i]
 				o := told{ID: string(e.Key), Weight: e.Weight, Unlabeled: e.Label == event.Unlabeled}
@@ -105,17 +103,14 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 				}
 			}
 		}
-		if wait < 1_000_000 && unlabeled == 0 || len(want) < 50 {
-			t.Fatalf("%d events of which %d have no label test little", len(want), unlabeled)
-		}
+		must.Require(t, (wait >= 1_000_000 || unlabeled != 0) && len(want) >= 50, "%d events of which %d have no label test little", len(want), unlabeled)
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d: %d events, want %d", seed, len(got), len(want))
 			for i := range min(len(got), len(want)) {
 				must.Require(t, got[i] == want[i], "event %d: %+v, want %+v", i, got[i], want[i])
 			}
 		}
-		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
-			t.Errorf("counts %+v of %d events, %d without a label", n, len(want), unlabeled)
-		}
+		n := join.Counts()
+		must.True(t, n.TimedOut == uint64(unlabeled) && int(n.Matched+n.TimedOut) == len(want), "counts %+v of %d events, %d without a label", n, len(want), unlabeled)
 	}
 }

@@ -57,8 +57,7 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
 	events := must.Get(record.NewDecoder(c, schema))(t)
-	decoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
-	must.Do(t, err)
+	decoder := must.Get(NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema))(t)
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
 		config.IdleTimeout = idle
@@ -133,13 +132,11 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		added[0].Late = func() { said++ }
 		m.Added = func(context.Context) (l []Lane, _ error) { l, added = added, nil; return l, nil }
 		for range 2 {
-			if err := m.Next(t.Context(), &b); err != nil || len(b.Examples) != 1 || b.Examples[0].Time != c.time {
-				t.Fatalf("%+v: %v, %+v", c, err, b)
-			}
+			err := m.Next(t.Context(), &b)
+			must.Require(t, err == nil && len(b.Examples) == 1 && b.Examples[0].Time == c.time, "%+v: %v, %+v", c, err, b)
 		}
-		if n := join.Counts().LatePartitions; (n == 1) != c.late || uint64(said) != n {
-			t.Errorf("%+v: %d late partitions, said %d times", c, n, said)
-		}
+		n := join.Counts().LatePartitions
+		must.True(t, (n == 1) == c.late && uint64(said) == n, "%+v: %d late partitions, said %d times", c, n, said)
 	}
 }
 
@@ -203,9 +200,7 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Errorf("the store of another: %v", err)
 	}
 	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
-	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Prediction[0] != 1 {
-		t.Fatalf("%v %+v %v", outcome, w, err)
-	}
+	must.Require(t, err == nil && outcome == Matches && w.Label == 1 && w.Weight == 2 && w.Prediction[0] == 1, "%v %+v %v", outcome, w, err)
 	j.store.most = 1 // the next event starts a segment
 	must.Do(t, j.Flush())
 	j.Advance("events", 0, &event.Example{Arrival: 3000})
@@ -233,12 +228,10 @@ func TestMaxPending(t *testing.T) {
 		went = append(went, expired(t, j)...)
 		arrive(t, j, id)
 	}
-	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
-		t.Errorf("%q went: %+v", went, n)
-	}
-	if outcome, _, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 1}); err != nil || outcome != IsLate {
-		t.Errorf("a label of what went: %v, %v", outcome, err)
-	}
+	n := j.Counts()
+	must.True(t, slices.Equal(went, []string{"a"}) && n.Overflowed == 1 && n.TimedOut == 1 && n.Pending == 3, "%q went: %+v", went, n)
+	outcome, _, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 1})
+	must.True(t, err == nil && outcome == IsLate, "a label of what went: %v, %v", outcome, err)
 }
 
 // TestLaneEnds checks that a lane (the records of one partition) ends before the given offset, whether or not a batch
@@ -270,9 +263,7 @@ func TestLaneEnds(t *testing.T) {
 				count, last = count+int64(len(b.Examples)), b.Next
 			}
 			want := max(min(at, 10)-from, 0)
-			if count != want || last != from+want {
-				t.Errorf("from %d to %d: %d records, then at %d", from, at, count, last)
-			}
+			must.True(t, count == want && last == from+want, "from %d to %d: %d records, then at %d", from, at, count, last)
 		}
 	}
 }
@@ -292,23 +283,19 @@ func TestNumberLabels(t *testing.T) {
 		}
 		return o, w.Target
 	}
-	if o, y := say(3.5); o != Matches || y != 3.5 {
-		t.Fatalf("%v with %v", o, y)
-	}
+	o, y := say(3.5)
+	must.Require(t, o == Matches && y == 3.5, "%v with %v", o, y)
 	f := j.Freeze()
 	must.Get(f.Block())(t)
 	must.Do(t, j.Close())
 	j = opened(t, c, directory, f.state)
-	if o, _ := say(3.5); o != Repeats {
-		t.Errorf("the same number again: %v", o)
-	}
-	if o, y := say(0); o != Corrects || y != 0 {
-		t.Errorf("another number: %v with %v", o, y)
-	}
+	o, _ = say(3.5)
+	must.True(t, o == Repeats, "the same number again: %v", o)
+	o, y = say(0)
+	must.True(t, o == Corrects && y == 0, "another number: %v with %v", o, y)
 	s := event.NewSchema(1, nil, 2)
 	s.Target = loss.Real
 	e := event.Example{Label: event.Unlabeled}
-	if j.SetDefault(&e, s); e.Label != 0 || e.Target != 2.5 {
-		t.Errorf("the default is %v", e.Target)
-	}
+	j.SetDefault(&e, s)
+	must.True(t, e.Label == 0 && e.Target == 2.5, "the default is %v", e.Target)
 }

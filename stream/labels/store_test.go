@@ -83,9 +83,7 @@ func TestDamagedStore(t *testing.T) {
 		var foreign *StateError
 		switch {
 		case errors.As(err, &damaged):
-			if filepath.Base(damaged.File) != filepath.Base(name) && data != nil && len(data) == 0 {
-				t.Errorf("%s of %s: %v", what, name, err)
-			}
+			must.True(t, filepath.Base(damaged.File) == filepath.Base(name) || data == nil || len(data) != 0, "%s of %s: %v", what, name, err)
 			return true
 		case errors.As(err, &foreign):
 			return true
@@ -190,13 +188,11 @@ func TestStoreThatCannotSync(t *testing.T) {
 	g.dirty = true
 	g.heads.Close()
 	var broken *BrokenError
-	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
-		t.Fatalf("a checkpoint that was not synced: %v", err)
-	}
+	_, err := j.Freeze().Block()
+	must.Require(t, errors.As(err, &broken), "a checkpoint that was not synced: %v", err)
 	arrive(t, j, "b")
-	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
-		t.Errorf("the next one: %v", err)
-	}
+	_, err = j.Freeze().Block()
+	must.True(t, errors.As(err, &broken), "the next one: %v", err)
 }
 
 // TestIndex checks an index of many IDs, which are removed after a while. All IDs must be found, and the table must
@@ -226,13 +222,10 @@ func TestIndex(t *testing.T) {
 		for n := range x.find(probe, low, number+1) {
 			ok = ok || n == want
 		}
-		if ok != (want >= low) {
-			t.Fatalf("number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
-		}
+		must.Require(t, ok == (want >= low), "number %d of %x: found %t with numbers from %d on", want, probe, ok, low)
 	}
-	if n := len(x.slots); n > 4*window {
-		t.Errorf("%d slots for %d entries", n, window)
-	}
+	n := len(x.slots)
+	must.True(t, n <= 4*window, "%d slots for %d entries", n, window)
 }
 
 // TestMaxPendingCountsEarlyLabels checks that max_pending also limits labels that arrive before their event. The oldest
@@ -243,9 +236,8 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	j := opened(t, c, t.TempDir(), State{})
 	advance := func(at int64) {
 		j.Advance("labels", 0, &event.Example{Arrival: at})
-		if w, err := j.Expired(); w != nil || err != nil {
-			t.Fatal(w, err)
-		}
+		w, err := j.Expired()
+		must.Require(t, w == nil && err == nil, "%v %v", w, err)
 	}
 	const n = 5000
 	for i := range n {
@@ -253,13 +245,11 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 		must.Get2(j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}))(t)
 	}
 	advance(n)
-	if s := j.State(); s.WithinWait != 100 || s.Early != n || s.Unmatched != n-100 {
-		t.Errorf("%d held, %d early, %d unknown", s.WithinWait, s.Early, s.Unmatched)
-	}
+	s := j.State()
+	must.True(t, s.WithinWait == 100 && s.Early == n && s.Unmatched == n-100, "%d held, %d early, %d unknown", s.WithinWait, s.Early, s.Unmatched)
 	for i, want := range map[int]Outcome{n - 101: Waits, n - 100: Matches, n - 1: Matches} {
-		if o, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil || o != want {
-			t.Errorf("the event of label %d: %v, %v", i, o, err)
-		}
+		o, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil)
+		must.True(t, err == nil && o == want, "the event of label %d: %v, %v", i, o, err)
 	}
 	must.Equal(t, j.State().WithinWait, 101, "held")
 }
@@ -283,18 +273,15 @@ func TestStoreStaysSmall(t *testing.T) {
 			most = max(most, len(entries))
 		}
 	}
-	if most > 16 || len(j.store.index.slots) > 20_000 {
-		t.Errorf("%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
-	}
+	must.True(t, most <= 16 && len(j.store.index.slots) <= 20_000, "%d files, %d slots for the ids of 3,000 events", most, len(j.store.index.slots))
 	var bodies bytes.Buffer
 	for _, g := range j.store.segments {
 		if !g.slim {
 			fmt.Fprint(&bodies, g.first, " ")
 		}
 	}
-	if n := len(strings.Fields(bodies.String())); n > 5 {
-		t.Errorf("the bodies of %d segments are kept: %s", n, &bodies)
-	}
+	n := len(strings.Fields(bodies.String()))
+	must.True(t, n <= 5, "the bodies of %d segments are kept: %s", n, &bodies)
 }
 
 // TestSumCoversEverything checks that any difference in the records changes the checksum, so that a checkpoint of
@@ -318,9 +305,7 @@ func TestSumCoversEverything(t *testing.T) {
 		l := &event.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
 		j.Advance("labels", 0, l)
 		o, w, err := j.Label(l)
-		if err != nil || o != Matches || w.Weight != r.weight*r.labelWeight {
-			t.Fatalf("%v, %+v, %v", o, w, err)
-		}
+		must.Require(t, err == nil && o == Matches && w.Weight == r.weight*r.labelWeight, "%v, %+v, %v", o, w, err)
 		return j.State().Sum
 	}
 	seen := map[uint64]int{}
@@ -331,9 +316,8 @@ func TestSumCoversEverything(t *testing.T) {
 		r := base
 		change(&r)
 		s := sum(r)
-		if other, ok := seen[s]; ok {
-			t.Errorf("changes %d and %d have one sum", other, i)
-		}
+		other, ok := seen[s]
+		must.True(t, !ok, "changes %d and %d have one sum", other, i)
 		seen[s] = i
 		must.Equal(t, sum(r), s, "the sum after change", i)
 	}

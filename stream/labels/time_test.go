@@ -56,9 +56,8 @@ func TestOneTimeOutOfOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	events, labels := steady(r, n, wait-time.Minute)
 	size := func() int { return 500 }
-	if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched != n || c.OutOfOrder != 0 {
-		t.Fatalf("undisturbed: %+v", c)
-	}
+	c := matchedOf(t, spread(r, events, labels), wait, size)
+	must.Require(t, c.Matched == n && c.OutOfOrder == 0, "undisturbed: %+v", c)
 	for i, ahead := range []time.Duration{time.Hour, 72 * time.Hour, 365 * 24 * time.Hour} {
 		for which, at := range []int{0, 7000, n - 1} {
 			if !longtest.Some(i+which, 3) {
@@ -70,9 +69,8 @@ func TestOneTimeOutOfOrder(t *testing.T) {
 			} else {
 				labels[at].time += ahead.Milliseconds()
 			}
-			if c := matchedOf(t, spread(r, events, labels), wait, size); c.Matched < n-1 || c.OutOfOrder != 1 {
-				t.Errorf("record %d ahead by %v: %d of %d matched, %d odd times, %+v", at, ahead, c.Matched, n, c.OutOfOrder, c)
-			}
+			c := matchedOf(t, spread(r, events, labels), wait, size)
+			must.True(t, c.Matched >= n-1 && c.OutOfOrder == 1, "record %d ahead by %v: %d of %d matched, %d odd times, %+v", at, ahead, c.Matched, n, c.OutOfOrder, c)
 		}
 	}
 }
@@ -126,12 +124,9 @@ func TestClockPutForward(t *testing.T) {
 			spanning++
 		}
 	}
-	if c.OutOfOrder != 0 || int(c.Matched) != n-spanning || spanning == 0 {
-		t.Errorf("%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OutOfOrder)
-	}
-	if now := j.join.State().Now; now < labels[n-1].time {
-		t.Errorf("the time at the end is %d, want %d", now, labels[n-1].time)
-	}
+	must.True(t, c.OutOfOrder == 0 && int(c.Matched) == n-spanning && spanning != 0, "%d matched of %d, %d over the gap, %d odd times", c.Matched, n, spanning, c.OutOfOrder)
+	now := j.join.State().Now
+	must.True(t, now >= labels[n-1].time, "the time at the end is %d, want %d", now, labels[n-1].time)
 }
 
 // TestTimeOutOfOrderOfTheLastRecord checks a partition whose last record is far ahead of the previous record. After
@@ -166,9 +161,7 @@ func TestTimeOutOfOrderOfTheLastRecord(t *testing.T) {
 		if c.odd == 1 {
 			want = now - day + 1
 		}
-		if e.Arrival != want || e.OddTime != (c.odd == 1) || uint64(len(said)) != 2*c.odd {
-			t.Errorf("ahead by %d: it came at %d, want %d; %v", c.ahead, e.Arrival, want, said)
-		}
+		must.True(t, e.Arrival == want && e.OddTime == (c.odd == 1) && uint64(len(said)) == 2*c.odd, "ahead by %d: it came at %d, want %d; %v", c.ahead, e.Arrival, want, said)
 	}
 }
 

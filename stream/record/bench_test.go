@@ -49,8 +49,7 @@ func benchRecord(t testing.TB, format string) []byte {
 	}
 	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
 	encoder := must.Get(NewEncoder(name, benchSchemas[format]))(t)
-	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
-	must.Do(t, err)
+	value := must.Get(encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"])))(t)
 	return value
 }
 
@@ -65,9 +64,7 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				d.Decode(context.Background(), r, &e)
 			}
-			if e.Refused != nil {
-				b.Fatal(e.Refused)
-			}
+			must.Require(b, e.Refused == nil, "%v", e.Refused)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(e.Features.Len()), "ns/feature")
 		})
 	}
@@ -100,9 +97,8 @@ func BenchmarkDecodeStream(b *testing.B) {
 			b.SetBytes(int64(size / len(events)))
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if d.Decode(context.Background(), events[i%len(events)], &e); e.Refused != nil {
-					b.Fatal(e.Refused)
-				}
+				d.Decode(context.Background(), events[i%len(events)], &e)
+				must.Require(b, e.Refused == nil, "%v", e.Refused)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -405,8 +404,8 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.
 		}
 	case isWeight:
 		x, ok := d.parse(text)
-		if limit := cmp.Or(d.c.MaxWeight, maxMagnitude); !ok || x < 0 || x > limit {
-			return event.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to %v (max_weight)", text, limit)
+		if !ok || x < 0 || x > maxWeight {
+			return event.ReasonWeight, fmt.Sprintf("weight %.40q: want a number from 0 to %v", text, float64(maxWeight))
 		}
 		d.weight = x
 	case isTime:

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -31,9 +32,7 @@ func TestRows(t *testing.T) {
 		out, err := c.Rows(bytes.Split([]byte(test.in), []byte("\n")))
 		switch {
 		case test.refused != "":
-			if err == nil || !strings.HasPrefix(err.Error(), test.refused) {
-				t.Errorf("%q: %v, want %s", test.in, err, test.refused)
-			}
+			must.True(t, err != nil && strings.HasPrefix(err.Error(), test.refused), "%q: %v, want %s", test.in, err, test.refused)
 		case err != nil || string(bytes.Join(out, []byte("\n"))) != test.out:
 			t.Errorf("%q: %q, %v; want %q", test.in, out, err, test.out)
 		}

@@ -35,8 +35,6 @@ func TestDocumentedExamples(t *testing.T) {
 		}
 	}
 	for _, f := range formats {
-		if !f.framing.none && !formatsShown[f.name] {
-			t.Errorf("no example of %s", f.name)
-		}
+		must.True(t, f.framing.none || formatsShown[f.name], "no example of %s", f.name)
 	}
 }

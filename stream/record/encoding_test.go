@@ -88,9 +88,7 @@ func TestEncodingIsNamed(t *testing.T) {
 			c.Format = format
 			_, err := NewScanner("x", strings.NewReader(text), c)
 			var refusal *event.Refusal
-			if !errors.As(err, &refusal) || !strings.Contains(refusal.Detail, want) || !strings.Contains(refusal.Detail, "iconv -f ") {
-				t.Errorf("%s, %q: %v", format, text, err)
-			}
+			must.True(t, errors.As(err, &refusal) && strings.Contains(refusal.Detail, want) && strings.Contains(refusal.Detail, "iconv -f "), "%s, %q: %v", format, text, err)
 		}
 	}
 	for format, value := range map[string]string{"csv": "1,bl\xe5", "json": "{\"a\":\"bl\xe5\"}"} {
@@ -98,15 +96,13 @@ func TestEncodingIsNamed(t *testing.T) {
 		c.Format, c.Columns = format, []string{"label", "a"}
 		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
-		if d.Decode(context.Background(), Record{Value: []byte(value)}, &e); e.Refused == nil || !strings.Contains(e.Refused.Detail, "0xe5 is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8") {
-			t.Errorf("%s: %v", format, e.Refused)
-		}
+		d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
+		must.True(t, e.Refused != nil && strings.Contains(e.Refused.Detail, "0xe5 is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8"), "%s: %v", format, e.Refused)
 	}
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
 	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	e := decoded(d, "1;2,5;3")
-	if want := `2 values for 3 columns: record.separator is ',', and ';' would make them so many`; e.Refused == nil || e.Refused.Detail != want {
-		t.Errorf("%v", e.Refused)
-	}
+	want := `2 values for 3 columns: record.separator is ',', and ';' would make them so many`
+	must.True(t, e.Refused != nil && e.Refused.Detail == want, "%v", e.Refused)
 }

@@ -12,16 +12,13 @@ import (
 // in at most one group.
 func TestGroups(t *testing.T) {
 	groups, err := ReadGroups(strings.NewReader("# sensors\nfront 1-8,17\n\nengine rpm  oil # and\n"))
-	if err != nil || len(groups) != 2 || strings.Join(groups["front"], " ") != "1-8 17" || strings.Join(groups["engine"], " ") != "rpm oil" {
-		t.Errorf("read %q, %v", groups, err)
-	}
+	must.True(t, err == nil && len(groups) == 2 && strings.Join(groups["front"], " ") == "1-8 17" && strings.Join(groups["engine"], " ") == "rpm oil", "read %q, %v", groups, err)
 	c := DefaultConfig()
 	c.Groups = groups
 	must.Do(t, c.Check())
 	s := c.Schema()
-	if spans, _ := s.ColumnGroups.Find("front"); len(spans) != 2 || spans[1] != (event.Span{From: 16, To: 17}) || len(s.ColumnGroups.Named) != 1 {
-		t.Errorf("columns %v", s.ColumnGroups)
-	}
+	spans, _ := s.ColumnGroups.Find("front")
+	must.True(t, len(spans) == 2 && spans[1] == (event.Span{From: 16, To: 17}) && len(s.ColumnGroups.Named) == 1, "columns %v", s.ColumnGroups)
 	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
 	c.Regroup(s)
 	must.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")

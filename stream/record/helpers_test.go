@@ -24,7 +24,6 @@ func decoded[Text string | []byte](d Decoder, value Text) (e event.Example) {
 // refuses checks that a decoder refuses a value for the given reason.
 func refuses[Text string | []byte](t *testing.T, d Decoder, value Text, reason event.Reason) {
 	t.Helper()
-	if e := decoded(d, value); e.Refused == nil || e.Refused.Reason != reason {
-		t.Errorf("%q: %v, want %s", value, e.Refused, reason)
-	}
+	e := decoded(d, value)
+	must.True(t, e.Refused != nil && e.Refused.Reason == reason, "%q: %v, want %s", value, e.Refused, reason)
 }

@@ -50,9 +50,7 @@ func TestLabelText(t *testing.T) {
 		s, d := newDecoder(t, config)
 		for range 2 { // first as a new label, then as a known label
 			e := decoded(d, c.record)
-			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
-				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
-			}
+			must.True(t, e.Refused == nil && e.Label >= 0 && s.Classes[e.Label] == c.want, "%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
 		}
 		must.Equal(t, len(strings.Join(s.Classes, "")), len(c.want), c.format, c.record, "classes", s.Classes)
 	}
@@ -93,9 +91,7 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 		var e event.Example
 		must.Do(t, d.Decode(t.Context(), Record{Value: value}, &e))
 		classes := s.Classes
-		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
-			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
-		}
+		must.True(t, e.Refused == nil && e.Label >= 0 && classes[e.Label] == want, "%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
 	}
 }
 
@@ -117,9 +113,7 @@ func TestSeenLabels(t *testing.T) {
 		if e.Label >= 0 {
 			got = s.Classes[e.Label]
 		}
-		if e.Refused != nil || got != v.want {
-			t.Fatalf("record %d, %s: class %q (%v), want %q", i, text, got, e.Refused, v.want)
-		}
+		must.Require(t, e.Refused == nil && got == v.want, "record %d, %s: class %q (%v), want %q", i, text, got, e.Refused, v.want)
 	}
 }
 
@@ -139,9 +133,7 @@ func TestSeparateLabel(t *testing.T) {
 		if d.Decode(context.Background(), r, &e); e.Label >= 0 {
 			got = s.Classes[e.Label]
 		}
-		if e.Refused != nil || got != c.want {
-			t.Errorf("%s and the label %q: class %q (%v), want %q", c.value, c.label, got, e.Refused, c.want)
-		}
+		must.True(t, e.Refused == nil && got == c.want, "%s and the label %q: class %q (%v), want %q", c.value, c.label, got, e.Refused, c.want)
 	}
 }
 
@@ -152,8 +144,7 @@ func TestSeenLabelTwice(t *testing.T) {
 	s, d := newDecoder(t, config)
 	for _, text := range []string{`{"a.b":"u","x":1}`, `{"a.b":"v","x":1}`, `{"a.b":"u","a":{"b":"v"}}`, `{"a.b":"u","a":{"b":"v" }}`, `{"a.b":"u" ,"a":{"b":"v"}}`} {
 		var e event.Example
-		if d.Decode(context.Background(), Record{Value: []byte(text)}, &e); e.Refused != nil || (s.Classes[e.Label] == "v") != strings.Contains(text, `"v"`) {
-			t.Errorf("%s: class %d of %q (%v)", text, e.Label, s.Classes, e.Refused)
-		}
+		d.Decode(context.Background(), Record{Value: []byte(text)}, &e)
+		must.True(t, e.Refused == nil && (s.Classes[e.Label] == "v") == strings.Contains(text, `"v"`), "%s: class %d of %q (%v)", text, e.Label, s.Classes, e.Refused)
 	}
 }

@@ -106,9 +106,8 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // about 40 MB, and half more with the race detector
 			t.Errorf("%s: %d bytes took %d MB", r.name, len(value), took>>20)
 		}
-		if kept := int64(left.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
-			t.Errorf("%s: %d bytes left %d MB behind", r.name, len(value), kept>>20)
-		}
+		kept := int64(left.HeapAlloc) - int64(before.HeapAlloc)
+		must.True(t, kept <= 16<<20, "%s: %d bytes left %d MB behind", r.name, len(value), kept>>20)
 		runtime.KeepAlive(d)
 	}
 }
@@ -144,7 +143,7 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 		decode := func(value []byte, want bool) {
 			t.Helper()
 			if decoder.Decode(context.Background(), Record{Value: value}, &e); (e.Refused == nil) != want {
-				t.Fatal(e.Refused)
+				t.Fatal(e.Refused) // not must.Require, whose arguments are allocated
 			}
 		}
 		decode(known, true)
@@ -155,16 +154,13 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 		decode(later, true)
 		decode(known, true)
 		decode(later, true)
-		if n := testing.AllocsPerRun(10, func() { decode(later, true) }); n > 0 {
-			t.Errorf("%s: %v allocations for a record of known names", format, n)
-		}
+		n := testing.AllocsPerRun(10, func() { decode(later, true) })
+		must.True(t, n <= 0, "%s: %v allocations for a record of known names", format, n)
 		var parents int
 		switch d := decoder.(type) {
 		case *jsonDecoder:
 			parents = len(d.under)
-			if len(d.root.children) != 4 || d.nodes != 11 {
-				t.Errorf("%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
-			}
+			must.True(t, len(d.root.children) == 4 && d.nodes == 11, "%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
 			// A key of a temporary node must not count as both new and known.
 			decode([]byte(`{"a":{"n":5},"a":{"n":5}}`), false)
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
@@ -191,9 +187,8 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 			var e event.Example
 			for _, r := range records {
 				d.Decode(context.Background(), Record{Value: []byte(r)}, &e)
-				if refused := strings.Contains(r, "oops"); (e.Refused != nil) != refused {
-					t.Fatalf("%s: %v", r, e.Refused)
-				}
+				refused := strings.Contains(r, "oops")
+				must.Require(t, (e.Refused != nil) == refused, "%s: %v", r, e.Refused)
 			}
 			for i := range schema.Names.Len() {
 				_, name := schema.Names.At(i)
@@ -239,15 +234,11 @@ func TestMissingInManyPlaces(t *testing.T) {
 	}
 	for range 2 { // the second record must be marked like the first
 		record := `{"label":"1",` + nulls(depth) + "}"
-		if n := strings.Count(record, "null"); n != 1<<(depth-1) {
-			t.Fatalf("%d nulls", n)
-		}
+		n := strings.Count(record, "null")
+		must.Require(t, n == 1<<(depth-1), "%d nulls", n)
 		decode(record)
-		if len(e.Missing) != fields || !slices.IsSorted(e.Missing) {
-			t.Errorf("%d fields missing, want %d in order", len(e.Missing), fields)
-		}
-		if c := cap(e.Missing); c > 4*fields {
-			t.Errorf("room for %d fields", c)
-		}
+		must.True(t, len(e.Missing) == fields && slices.IsSorted(e.Missing), "%d fields missing, want %d in order", len(e.Missing), fields)
+		c := cap(e.Missing)
+		must.True(t, c <= 4*fields, "room for %d fields", c)
 	}
 }

@@ -57,21 +57,18 @@ func TestObjectBehindCutOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.MaxBytes = "json", 50
 	text := `[{"a":"` + long200 + `","b":{"c":1}},{"a":2}]`
-	s, err := NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c)
-	must.Do(t, err)
+	s := must.Get(NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c))(t)
 	var r Record
 	next := func() {
 		for !s.Scan(&r) {
 			must.Do(t, s.Refill())
 		}
 	}
-	if next(); !r.Cut {
-		t.Fatalf("%q is not cut", r.Value)
-	}
+	next()
+	must.Require(t, r.Cut, "%q is not cut", r.Value)
 	for range 3 {
-		if next(); string(r.Value) != `{"a":2}` || r.Offset != 1 {
-			t.Fatalf("%d: %q", r.Offset, r.Value)
-		}
+		next()
+		must.Require(t, string(r.Value) == `{"a":2}` && r.Offset == 1, "%d: %q", r.Offset, r.Value)
 		s.Unscan()
 	}
 }

@@ -19,9 +19,8 @@ func decodeAll(t *testing.T, s *event.Schema, records ...string) (columns [][]ui
 	d := must.Get(NewDecoder(c, s))(t)
 	for _, r := range records {
 		var e event.Example
-		if err := d.Decode(t.Context(), Record{Value: []byte(r)}, &e); err != nil || e.Refused != nil {
-			t.Fatal(r, err, e.Refused)
-		}
+		err := d.Decode(t.Context(), Record{Value: []byte(r)}, &e)
+		must.Require(t, err == nil && e.Refused == nil, "%v %v %v", r, err, e.Refused)
 		columns = append(columns, slices.Clone(e.Features.Index))
 	}
 	return columns
@@ -50,9 +49,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 		s := apartSchema(8)
 		s.Apart = apart
 		own := decodeAll(t, s, numbers)[0]
-		if apart && len(own) != 16 {
-			t.Errorf("16 numbers have %d columns", len(own))
-		}
+		must.True(t, !apart || len(own) == 16, "16 numbers have %d columns", len(own))
 		text := words(400)
 		first := decodeAll(t, s, text)[0]
 		for _, column := range first {
@@ -60,12 +57,9 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 				shared++
 			}
 		}
-		if apart && shared > 0 {
-			t.Errorf("%d words have the column of a number", shared)
-		}
-		if again := decodeAll(t, s.Clone(), text, numbers); !slices.Equal(again[0], first) || !slices.Equal(again[1], own) {
-			t.Error("another decoder has other columns")
-		}
+		must.True(t, !apart || shared <= 0, "%d words have the column of a number", shared)
+		again := decodeAll(t, s.Clone(), text, numbers)
+		must.True(t, slices.Equal(again[0], first) && slices.Equal(again[1], own), "another decoder has other columns")
 	}
 	must.True(t, shared != 0, "the words of the test meet no number")
 }
@@ -104,8 +98,7 @@ func TestNamesOfColumnsApart(t *testing.T) {
 		}
 	}
 	for _, column := range columns[0] {
-		if got := name(column); !slices.Contains([]string{"x", "y", "z"}, got) {
-			t.Errorf("the column of a number is %q", got)
-		}
+		got := name(column)
+		must.True(t, slices.Contains([]string{"x", "y", "z"}, got), "the column of a number is %q", got)
 	}
 }

@@ -126,9 +126,8 @@ func TestReadings(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Format, c.Infer, c.Label = "json", false, ""
-	if got := shown(t, c, `{"a":"one two three four","b":"2026-01-31","c":1700000000}`); !sameWords(got, "? a=one two three four:1:c b=2026-01-31:1:c c:1.7e+09:n") {
-		t.Errorf("record.infer = false: %s", got)
-	}
+	got := shown(t, c, `{"a":"one two three four","b":"2026-01-31","c":1700000000}`)
+	must.True(t, sameWords(got, "? a=one two three four:1:c b=2026-01-31:1:c c:1.7e+09:n"), "record.infer = false: %s", got)
 }
 
 // TestDayOrder checks that the first date that shows the order of day and month decides it for the field.
@@ -144,9 +143,7 @@ func TestDayOrder(t *testing.T) {
 		}
 		text := strings.Join(got, "\n")
 		for i, day := range []string{"Sunday", "Saturday", "Friday", "Saturday", "Saturday"} {
-			if !strings.Contains(got[i], "at.weekday="+day) || !strings.Contains(got[i], "at.hour=12") {
-				t.Errorf("event %d: want %s:\n%s", i, day, text)
-			}
+			must.True(t, strings.Contains(got[i], "at.weekday="+day) && strings.Contains(got[i], "at.hour=12"), "event %d: want %s:\n%s", i, day, text)
 		}
 	}
 }

@@ -109,9 +109,6 @@ type Config struct {
 	// Records beyond these limits are refused.
 	MaxFeatures int `toml:"-"`
 	MaxBytes    int `toml:"max_bytes"`
-	// MaxWeight is the largest importance of an event, so that a single extreme event cannot dominate the measures. 0
-	// means 1e30.
-	MaxWeight float64 `toml:"max_weight"`
 	// MaxFields is the largest number of separate fields. Later fields are part of field 0, but still have their own
 	// columns.
 	MaxFields int `toml:"-"`
@@ -155,7 +152,6 @@ func DefaultConfig() Config {
 		NaN:            nanMissing,
 		MaxNames:       1 << 16,
 		MaxFeatures:    100_000,
-		MaxWeight:      1e6,
 		MaxBytes:       16 << 20,
 		MaxFields:      1 << 14,
 		Missing:        []string{"", "NA", "null"},
@@ -177,6 +173,9 @@ const (
 // maxMagnitude is the largest absolute value of a number in a record, so that squares and products of a few numbers do
 // not overflow.
 const maxMagnitude = 1e30
+
+// maxWeight is the largest importance of an event, so that a single extreme event cannot dominate the measures.
+const maxWeight = 1e6
 
 // maxNameBytes is the largest stored length of the name of a field or class. A field with a longer name is treated as a
 // field beyond max_fields. A longer label is refused.
@@ -264,8 +263,6 @@ func (c Config) Check() error {
 		return event.KeyErrorf("max_classes", "max_classes %d: want at least 2", c.MaxClasses)
 	case c.MaxFields < 1 || c.MaxFields > event.MaxFields:
 		return event.KeyErrorf("max_fields", "max_fields %d: want 1 to %d", c.MaxFields, event.MaxFields)
-	case !(c.MaxWeight >= 0 && c.MaxWeight <= maxMagnitude):
-		return event.KeyErrorf("max_weight", "max_weight %v: want a number from 0 to 1e30", c.MaxWeight)
 	case c.Absent != "" && c.Absent != event.AbsentAuto && c.Absent != event.AbsentZero && c.Absent != event.AbsentMissing:
 		return event.KeyErrorf("absent", "absent %q: want %s, %s or %s", c.Absent, event.AbsentAuto, event.AbsentZero, event.AbsentMissing)
 	case c.NaN != nanMissing && c.NaN != nanRefuse:

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -106,7 +105,7 @@ func (r *reference) special(name, text string) bool {
 	case r.c.Label:
 		r.label = &text
 	case r.c.Weight:
-		if r.weight = r.number(text); !(r.weight >= 0 && r.weight <= cmp.Or(r.c.MaxWeight, 1e30)) {
+		if r.weight = r.number(text); !(r.weight >= 0 && r.weight <= 1e6) {
 			r.refuse("weight %q", text)
 		}
 	case r.c.ID:

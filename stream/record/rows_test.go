@@ -55,17 +55,13 @@ func TestRowsAreJSON(t *testing.T) {
 				rows.Decode(Record{Label: label}, row, &a)
 				line := Record{Label: label, Value: []byte("{" + strings.Join(fields, ",") + "}")}
 				must.Do(t, lines.Decode(context.Background(), line, &b))
-				if (a.Refused == nil) != (b.Refused == nil) || a.Refused != nil && a.Refused.Reason != b.Refused.Reason {
-					t.Fatalf("%v: %v, as JSON %v", row, a.Refused, b.Refused)
-				}
+				must.Require(t, (a.Refused == nil) == (b.Refused == nil) && (a.Refused == nil || a.Refused.Reason == b.Refused.Reason), "%v: %v, as JSON %v", row, a.Refused, b.Refused)
 				if a.Refused != nil {
 					continue
 				}
 				must.Require(t, reflect.DeepEqual(a, b), "%v: %+v, as JSON %+v", row, a, b)
 			}
-			if !reflect.DeepEqual(s.Fields, other.Fields) || !reflect.DeepEqual(s.Classes, other.Classes) || s.Names.Len() != other.Names.Len() {
-				t.Errorf("schemas differ: %v, as JSON %v", s.Fields, other.Fields)
-			}
+			must.True(t, reflect.DeepEqual(s.Fields, other.Fields) && reflect.DeepEqual(s.Classes, other.Classes) && s.Names.Len() == other.Names.Len(), "schemas differ: %v, as JSON %v", s.Fields, other.Fields)
 		})
 	}
 }
@@ -102,9 +98,8 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 				a.Features, b.Features = event.Vec{}, event.Vec{}
 			}
 			a.Missing = nil
-			if b.Missing = nil; !reflect.DeepEqual(a, b) {
-				t.Fatalf("%s, %s: %+v, as svmlight %+v", name, text, a, b)
-			}
+			b.Missing = nil
+			must.Require(t, reflect.DeepEqual(a, b), "%s, %s: %+v, as svmlight %+v", name, text, a, b)
 		}
 	}
 }
@@ -116,24 +111,19 @@ func TestRowsRefuse(t *testing.T) {
 	s := c.Schema()
 	rows := must.Get(NewRows(c, s, []string{"x", c.Label}))(t)
 	var e event.Example
-	if rows.Decode(Record{Label: []byte("1")}, []float64{1, 0}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonLabel {
-		t.Errorf("a second label: %v", e.Refused)
-	}
-	if rows.Decode(Record{}, []float64{1, 5}, &e); e.Refused != nil || s.Classes[e.Label] != "5" {
-		t.Errorf("the label's column: %v, %q", e.Refused, s.Classes)
-	}
+	rows.Decode(Record{Label: []byte("1")}, []float64{1, 0}, &e)
+	must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonLabel, "a second label: %v", e.Refused)
+	rows.Decode(Record{}, []float64{1, 5}, &e)
+	must.True(t, e.Refused == nil && s.Classes[e.Label] == "5", "the label's column: %v, %q", e.Refused, s.Classes)
 	sparse := must.Get(NewSparseRows(c, c.Schema()))(t)
 	for _, column := range []int64{-1, 1 << 40} {
-		if sparse.Decode(Record{}, []int64{column}, []float64{1}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonOutOfRange {
-			t.Errorf("column %d: %v", column, e.Refused)
-		}
+		sparse.Decode(Record{}, []int64{column}, []float64{1}, &e)
+		must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonOutOfRange, "column %d: %v", column, e.Refused)
 	}
-	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonNotFinite {
-		t.Errorf("NaN in a column: %+v", e)
-	}
+	sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e)
+	must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonNotFinite, "NaN in a column: %+v", e)
 	c.Absent = event.AbsentMissing
 	sparse = must.Get(NewSparseRows(c, c.Schema()))(t)
-	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused != nil || e.Features.Len() != 1 {
-		t.Errorf("a missing column: %+v", e)
-	}
+	sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e)
+	must.True(t, e.Refused == nil && e.Features.Len() == 1, "a missing column: %+v", e)
 }

@@ -34,22 +34,18 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 			e.Field, e.Missing = append([]uint16{}, e.Field...), append([]uint16{}, e.Missing...)
 			e.Features.Index, e.Features.Value = append([]uint32{}, e.Features.Index...), append([]float64{}, e.Features.Value...)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("bits %d, event %d of %d, %q:\n got %+v, %v\nwant %+v, %v", c.Bits, i, len(events), ev, got, got.Refused, want, want.Refused)
-		}
+		must.Require(t, reflect.DeepEqual(got, want), "bits %d, event %d of %d, %q:\n got %+v, %v\nwant %+v, %v", c.Bits, i, len(events), ev, got, got.Refused, want, want.Refused)
 	}
 	gotText, _ := json.Marshal(s)
 	wantText, _ := json.Marshal(fresh)
-	if !bytes.Equal(gotText, wantText) || !reflect.DeepEqual(s.Names.Blocks(), fresh.Names.Blocks()) {
-		t.Fatalf("bits %d: the Schema is\n%s\nwant\n%s", c.Bits, gotText, wantText)
-	}
+	must.Require(t, bytes.Equal(gotText, wantText) && reflect.DeepEqual(s.Names.Blocks(), fresh.Names.Blocks()), "bits %d: the Schema is\n%s\nwant\n%s", c.Bits, gotText, wantText)
 }
 
 // freshConfig returns settings of several kinds: so few columns that numbers and names compete for columns, a
 // dictionary that is soon full, or crosses.
 func freshConfig(kind int) Config {
 	c := DefaultConfig()
-	c.Text, c.Drop, c.Categorical, c.MaxWeight = []string{"text"}, []string{"dropped"}, []string{"postcode"}, 2
+	c.Text, c.Drop, c.Categorical = []string{"text"}, []string{"dropped"}, []string{"postcode"}
 	c.ID, c.Weight, c.Time = "id", "w", "at"
 	switch kind % 4 {
 	case 1:
@@ -138,9 +134,7 @@ func TestJSONAsFresh(t *testing.T) {
 			refused++
 		}
 	}
-	if refused < 400 || refused > 3000 {
-		t.Fatalf("%d of %d events are refused: a test of few", refused, len(events))
-	}
+	must.Require(t, refused >= 400 && refused <= 3000, "%d of %d events are refused: a test of few", refused, len(events))
 	for kind := range 4 {
 		checkFresh(t, freshConfig(kind), events)
 	}
@@ -177,9 +171,7 @@ func TestShortValuesAreDistinguished(t *testing.T) {
 		value := strings.Repeat("p", 8*r.IntN(2)) + fmt.Sprintf("%04d", r.IntN(2500)) + strings.Repeat("s", r.IntN(2)*4)
 		d.Decode(t.Context(), Record{Value: fmt.Appendf(nil, `{"k":%q,"label":1}`, value)}, &e)
 		want := event.Mix(fieldHash("k", c.Seed)+xxhash.Sum64String(value)) & (1<<c.Bits - 1)
-		if e.Refused != nil || uint64(e.Features.Index[0]) != want {
-			t.Fatalf("%q: columns %d, want %d; refused %v", value, e.Features.Index, want, e.Refused)
-		}
+		must.Require(t, e.Refused == nil && uint64(e.Features.Index[0]) == want, "%q: columns %d, want %d; refused %v", value, e.Features.Index, want, e.Refused)
 	}
 }
 
@@ -204,9 +196,8 @@ func TestEscapedKeyIsNoOther(t *testing.T) {
 		event string
 		ok    bool
 	}{{`{"a\"b":1,"label":1}`, true}, {"{\"\x00\":1,\"label\":1}", false}, {`{"":1,"label":1}`, true}, {`{""":1,"label":1}`, false}, {`{"a\"b":2}`, true}, {`{"":1}`, true}} {
-		if d.Decode(t.Context(), Record{Value: []byte(x.event)}, &e); (e.Refused == nil) != x.ok {
-			t.Errorf("%q: refused %v", x.event, e.Refused)
-		}
+		d.Decode(t.Context(), Record{Value: []byte(x.event)}, &e)
+		must.True(t, (e.Refused == nil) == x.ok, "%q: refused %v", x.event, e.Refused)
 	}
 }
 
@@ -219,9 +210,8 @@ func TestSortShort(t *testing.T) {
 				s[i] = uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i)
 			}
 			want := slices.Sorted(slices.Values(s))
-			if sortShort(s); !slices.Equal(s, want) {
-				t.Fatalf("%x, want %x", s, want)
-			}
+			sortShort(s)
+			must.Require(t, slices.Equal(s, want), "%x, want %x", s, want)
 		}
 	}
 }

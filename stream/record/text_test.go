@@ -19,9 +19,7 @@ func TestTexts(t *testing.T) {
 	c := DefaultConfig()
 	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100
 	again, err := ParseSettings(c.Settings())
-	if err != nil || again.Ngrams != 5 || len(again.Text) != 1 || again.Text[0] != "body" {
-		t.Fatalf("%+v, %v", again, err)
-	}
+	must.Require(t, err == nil && again.Ngrams == 5 && len(again.Text) == 1 && again.Text[0] == "body", "%+v, %v", again, err)
 	for _, format := range []string{"json", "csv"} {
 		c.Format, c.Columns = format, []string{"label", "body"}
 		s, d := newDecoder(t, c)
@@ -43,9 +41,7 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s, %d words: %d features, want %d (%v)", format, words, e.Features.Len(), features, e.Refused)
 			}
 		}
-		if name := s.Names.Find(event.Mix(event.Mix(xxhash.Sum64String("body")+s.Seed) + xxhash.Sum64String("w0 w1"))); name != "body=w0 w1" {
-			t.Errorf("%s: a pair is called %q", format, name)
-		}
+		must.Equal(t, s.Names.Find(event.Mix(event.Mix(xxhash.Sum64String("body")+s.Seed)+xxhash.Sum64String("w0 w1"))), "body=w0 w1", format, "a pair is called")
 	}
 	for _, wrong := range []struct {
 		key    string

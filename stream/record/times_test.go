@@ -60,9 +60,8 @@ func TestEpoch(t *testing.T) {
 		20240230: "", 20240101250000: "", 12345: "", 7.5: "", -1704134640: "", 5e9: "", 1e30: "",
 	} {
 		ms, ok := epoch(x, time.UTC)
-		if got := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano); ok != (want != "") || ok && got != want {
-			t.Errorf("%.0f: %s %v, want %q", x, got, ok, want)
-		}
+		got := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+		must.True(t, ok == (want != "") && (!ok || got == want), "%.0f: %s %v, want %q", x, got, ok, want)
 	}
 }
 
@@ -83,23 +82,20 @@ func TestTimeFeatures(t *testing.T) {
 		for _, value := range values {
 			c := base
 			c.Format = format
-			if got := shown(t, c, value); !sameWords(got, want) {
-				t.Errorf("%s %s:\n got %s\nwant %s", format, value, got, want)
-			}
+			got := shown(t, c, value)
+			must.True(t, sameWords(got, want), "%s %s:\n got %s\nwant %s", format, value, got, want)
 		}
 	}
 	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"born","type":{"type":"long","logicalType":"timestamp-micros"}},{"name":"made","type":"string"}]}`})
 	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.TimeFeatures = "", "", "", nil, 1, []string{"born", "made"}
 	value := append([]byte("\x00\x00\x00\x00\x01"), binary.AppendVarint(nil, 1774678800000000)...)
-	if got := shown(t, wire, string(append(value, "\x262026-03-29 07:20:00"...))); !sameWords(got, "? born.hour=6:1:c born.weekday=Saturday:1:c made.hour=7:1:c made.weekday=Sunday:1:c") {
-		t.Errorf("avro: %s", got)
-	}
+	got := shown(t, wire, string(append(value, "\x262026-03-29 07:20:00"...)))
+	must.True(t, sameWords(got, "? born.hour=6:1:c born.weekday=Saturday:1:c made.hour=7:1:c made.weekday=Sunday:1:c"), "avro: %s", got)
 
 	c := base
 	c.Format, c.Timezone = "json", "America/New_York"
-	if got := shown(t, c, `{"at":"2026-03-29 20:00:00","user":{"born":null},"x":"a"}`); !sameWords(got, "? time=1774828800000 x=a:1:c at.hour=20:1:c at.weekday=Sunday:1:c") {
-		t.Errorf("New York: %s", got)
-	}
+	got = shown(t, c, `{"at":"2026-03-29 20:00:00","user":{"born":null},"x":"a"}`)
+	must.True(t, sameWords(got, "? time=1774828800000 x=a:1:c at.hour=20:1:c at.weekday=Sunday:1:c"), "New York: %s", got)
 	must.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
 	// A null time is missing once the features exist. A record without record.time has no age.
 	_, d := newDecoder(t, c)
@@ -109,9 +105,7 @@ func TestTimeFeatures(t *testing.T) {
 	}
 	must.Equal(t, len(e.Missing), 3, "missing fields of a null time: hour, weekday and age", e.Missing)
 	again, err := ParseSettings(c.Settings())
-	if err != nil || again.Timezone != c.Timezone || len(again.TimeFeatures) != 2 {
-		t.Errorf("%+v, %v", again, err)
-	}
+	must.True(t, err == nil && again.Timezone == c.Timezone && len(again.TimeFeatures) == 2, "%+v, %v", again, err)
 	for key, change := range map[string]func(*Config){
 		"timezone":      func(c *Config) { c.Timezone = "Mars/Olympus" },
 		"time_features": func(c *Config) { c.Drop = []string{"user.born"} },

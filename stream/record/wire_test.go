@@ -180,9 +180,8 @@ func TestAvroEvolves(t *testing.T) {
 	double := func(x float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)) }
 	var e event.Example
 	for i, value := range [][]byte{double(1), append(double(1), double(7)...), append([]byte{0}, double(8)...)} {
-		if err := d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, byte(i + 1)}, value...)}, &e); err != nil || e.Refused != nil {
-			t.Fatal(err, e.Refused)
-		}
+		err := d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, byte(i + 1)}, value...)}, &e)
+		must.Require(t, err == nil && e.Refused == nil, "%v %v", err, e.Refused)
 		must.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
 	must.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
@@ -198,12 +197,10 @@ func TestAvroEvolves(t *testing.T) {
 	} {
 		refuses(t, d, value, want)
 	}
-	if d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xf0\x7f")}, &e); e.Refused != nil || e.NotFinite != 1 || e.Features.Len() > 0 {
-		t.Errorf("an infinity: %+v, %v", e, e.Refused)
-	}
-	if d.Decode(t.Context(), Record{}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonTombstone {
-		t.Errorf("no value: %v", e.Refused)
-	}
+	d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xf0\x7f")}, &e)
+	must.True(t, e.Refused == nil && e.NotFinite == 1 && e.Features.Len() <= 0, "an infinity: %+v, %v", e, e.Refused)
+	d.Decode(t.Context(), Record{}, &e)
+	must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonTombstone, "no value: %v", e.Refused)
 }
 
 const shopProto = `syntax = "proto3";
@@ -273,9 +270,8 @@ func TestJSONSchema(t *testing.T) {
 	e := decoded(d, "\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")
 	must.True(t, e.Refused == nil && total(&e) == 2 && e.Label == 0, "%+v", e)
 	whole := []byte("\x00\x00\x00\x00\x09{\"x\":")
-	if d.Decode(t.Context(), Record{Value: whole}, &e); e.Refused == nil || !bytes.Equal(e.Refused.Value, whole) {
-		t.Errorf("%+v", e.Refused)
-	}
+	d.Decode(t.Context(), Record{Value: whole}, &e)
+	must.True(t, e.Refused != nil && bytes.Equal(e.Refused.Value, whole), "%+v", e.Refused)
 	refuses(t, d, `{"x":2}`, event.ReasonSchemaFormat)
 }
 
@@ -285,9 +281,8 @@ func TestWireWithoutRegistry(t *testing.T) {
 	c := DefaultConfig()
 	for _, c.Format = range []string{"avro", "protobuf"} {
 		var key *event.KeyError
-		if _, err := NewDecoder(c, c.Schema()); !errors.As(err, &key) || !strings.Contains(err.Error(), "[registry]") {
-			t.Errorf("%s: %v", c.Format, err)
-		}
+		_, err := NewDecoder(c, c.Schema())
+		must.True(t, errors.As(err, &key) && strings.Contains(err.Error(), "[registry]"), "%s: %v", c.Format, err)
 	}
 	client := must.Get(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	c.Registry = client
@@ -295,9 +290,8 @@ func TestWireWithoutRegistry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var e event.Example
-	if err := d.Decode(ctx, Record{Value: []byte("\x00\x00\x00\x00\x01a")}, &e); !errors.Is(err, context.Canceled) || e.Refused != nil {
-		t.Errorf("%v, %v", err, e.Refused)
-	}
+	err := d.Decode(ctx, Record{Value: []byte("\x00\x00\x00\x00\x01a")}, &e)
+	must.True(t, errors.Is(err, context.Canceled) && e.Refused == nil, "%v, %v", err, e.Refused)
 }
 
 // TestWireDenied checks that records whose schemas the registry denies are refused at once. The registry's status must
@@ -310,13 +304,11 @@ func TestWireDenied(t *testing.T) {
 		d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 2 + id}}, &e)
 		must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonSchema, "schema %d: %v", 2+id, e.Refused)
 	}
-	if why := c.Registry.Status().Refused; !strings.Contains(why, "the last 20 records were refused for their schemas, the latest: schema 21: ") {
-		t.Errorf("%q", why)
-	}
+	why := c.Registry.Status().Refused
+	must.True(t, strings.Contains(why, "the last 20 records were refused for their schemas, the latest: schema 21: "), "%q", why)
 	d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 1}}, &e)
-	if why := c.Registry.Status().Refused; e.Refused != nil || why != "" {
-		t.Errorf("%v, %q", e.Refused, why)
-	}
+	why = c.Registry.Status().Refused
+	must.True(t, e.Refused == nil && why == "", "%v, %q", e.Refused, why)
 }
 
 // TestAvroLargeSchemas checks that the time to compile a schema with many fields is proportional to their number.
@@ -330,9 +322,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 	text := `{"type":"record","name":"E","fields":[` + fields.String() + `{"name":"last","type":"int"}]}`
 	must.Equal(t, len(must.Get(compileAvro(&registry.Schema{Text: text}))(t).names), 150_001)
 	twice := `{"type":"record","name":"E","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}`
-	if _, err := compileAvro(&registry.Schema{Text: twice}); err == nil {
-		t.Error("a record has two fields of one name")
-	}
+	must.Fails(t, must.Err(compileAvro(&registry.Schema{Text: twice})), "a record has two fields of one name")
 }
 
 // TestWireNames checks that names joined by nesting take no more memory than their limits, and that no name of a
@@ -361,9 +351,7 @@ func TestWireNames(t *testing.T) {
 		{record(1, 5000, 1), event.ReasonOversize}, {record(3, 2000, 1), ""},
 	} {
 		d.Decode(t.Context(), Record{Value: c.value}, &e)
-		if (e.Refused != nil) != (c.want != "") || e.Refused != nil && e.Refused.Reason != c.want {
-			t.Errorf("%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
-		}
+		must.True(t, (e.Refused != nil) == (c.want != "") && (e.Refused == nil || e.Refused.Reason == c.want), "%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		places := &d.(*wire).places
 		must.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
 		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
@@ -384,8 +372,6 @@ func FuzzAvro(f *testing.F) {
 		ok := s.decode(&r, s, d.root, 1) && r.pos == len(value)
 		var any any
 		rest, err := schema.Decode(value, &any)
-		if ok && d.failure == "" && (err != nil || len(rest) > 0) {
-			t.Fatalf("it was read, but the library says: %v", err)
-		}
+		must.Require(t, !ok || d.failure != "" || err == nil && len(rest) <= 0, "it was read, but the library says: %v", err)
 	})
 }

@@ -1,6 +1,10 @@
 package record
 
-import "testing"
+import (
+	"testing"
+
+	"blankout/internal/must"
+)
 
 // TestWrapped checks which JSON objects are lists of events in the form of another service, and that an event with a list
 // of objects in a field of such a name is an event.
@@ -26,8 +30,6 @@ func TestWrapped(t *testing.T) {
 		`{"instances":[{"x":1}`:                                          "",
 		``:                                                               "",
 	} {
-		if got := wrapped([]byte(value), "label"); got != want {
-			t.Errorf("%s: %q, want %q", value, got, want)
-		}
+		must.Equal(t, wrapped([]byte(value), "label"), want, value)
 	}
 }

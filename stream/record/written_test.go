@@ -61,15 +61,13 @@ func TestNumbersAsText(t *testing.T) {
 	}
 	c := base
 	c.Format, c.Decimal = "json", ","
-	if got, want := shown(t, c, `{"a":"0,5","zip":"1,5","s":"12","t":["1,5"],"n":0.5}`), "? a:0.5:n s:12:n n:0.5:n zip=1,5:1:c t=1,5:1:w"; len(strings.Fields(got)) != 6 || !sameWords(got, want) {
-		t.Errorf("%s, want %s", got, want)
-	}
+	got, want := shown(t, c, `{"a":"0,5","zip":"1,5","s":"12","t":["1,5"],"n":0.5}`), "? a:0.5:n s:12:n n:0.5:n zip=1,5:1:c t=1,5:1:w"
+	must.True(t, len(strings.Fields(got)) == 6 && sameWords(got, want), "%s, want %s", got, want)
 	c.Target = loss.Real
 	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	var e event.Example
-	if d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5","a":1}`)}, &e); e.Refused != nil || e.Target != 1.5 {
-		t.Errorf("target %v, %v", e.Target, e.Refused)
-	}
+	d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5","a":1}`)}, &e)
+	must.True(t, e.Refused == nil && e.Target == 1.5, "target %v, %v", e.Target, e.Refused)
 	refuses(t, d, `{"label":"1,5,5","a":1}`, event.ReasonLabel)
 	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"a","type":"string"},{"name":"zip","type":"string"}]}`})
 	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.Decimal = "", "", "", nil, 1, ","

@@ -52,13 +52,11 @@ func TestAbsentZero(t *testing.T) {
 				e    *event.Example
 				text []string
 			}{{dw, &ew, all}, {ds, &es, some}} {
-				if err := d.Decode(t.Context(), Record{Value: []byte("{" + strings.Join(d.text, ",") + "}")}, d.e); err != nil || d.e.Refused != nil {
-					t.Fatal(err, d.e.Refused)
-				}
+				err := d.Decode(t.Context(), Record{Value: []byte("{" + strings.Join(d.text, ",") + "}")}, d.e)
+				must.Require(t, err == nil && d.e.Refused == nil, "%v %v", err, d.e.Refused)
 			}
-			if got, want := recordtest.Show(sparse, &es), recordtest.Show(whole, &ew); got != want {
-				t.Fatalf("event %d, %s:\n got %s\nwant %s", n, some, got, want)
-			}
+			got, want := recordtest.Show(sparse, &es), recordtest.Show(whole, &ew)
+			must.Require(t, got == want, "event %d, %s:\n got %s\nwant %s", n, some, got, want)
 			if n%100 == 99 { // continue as after a restart
 				sparse = sparse.Clone()
 				ds = must.Get(NewDecoder(c, sparse))(t)
@@ -78,9 +76,8 @@ func TestAbsentZero(t *testing.T) {
 		{`{"later":5}`, "? later:5:n a:0:n o.c:0:n"},
 		{`{}`, "? a:0:n later:0:n o.c:0:n"},
 	} {
-		if got := showOr(s, decoded(d, line.in)); !sameWords(got, line.want) {
-			t.Errorf("%s: %s, want %s", line.in, got, line.want)
-		}
+		got := showOr(s, decoded(d, line.in))
+		must.True(t, sameWords(got, line.want), "%s: %s, want %s", line.in, got, line.want)
 	}
 	// A field whose first kind is not numeric, and a field of a refused record.
 	c.Classes = []string{"no", "yes"}
@@ -89,9 +86,8 @@ func TestAbsentZero(t *testing.T) {
 		{`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"k":2,"a":1}`, "? k:2:n a:1:n"}, {`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"a":1}`, "? k:0:n a:1:n"},
 		{`{"label":"perhaps","a":1,"new":3}`, "label"}, {`{"a":1,"other":"x"}`, "? k:0:n a:1:n other=x:1:c"}, {`{"label":"no"}`, "no k:0:n a:0:n"},
 	} {
-		if got := showOr(s, decoded(d, line.in)); !sameWords(got, line.want) {
-			t.Errorf("%s: %s, want %s", line.in, got, line.want)
-		}
+		got := showOr(s, decoded(d, line.in))
+		must.True(t, sameWords(got, line.want), "%s: %s, want %s", line.in, got, line.want)
 	}
 	c.TimeFeatures, c.Time = []string{"born"}, "at"
 	s, d = newDecoder(t, c)
@@ -99,7 +95,6 @@ func TestAbsentZero(t *testing.T) {
 	for _, value := range []string{`{"at":1000,"born":0,"x":1}`, `{"at":1000}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)
 	}
-	if got := recordtest.Show(s, &e); !sameWords(got, "? time=1000 x:0:n") {
-		t.Errorf("an age that is left out: %s", got)
-	}
+	got := recordtest.Show(s, &e)
+	must.True(t, sameWords(got, "? time=1000 x:0:n"), "an age that is left out: %s", got)
 }

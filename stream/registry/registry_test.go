@@ -42,15 +42,11 @@ func TestSchema(t *testing.T) {
 	c := open(t, Config{URL: event.Address(" " + fake.URL() + "/ ,")})
 	for range 3 {
 		s := must.Get(c.Schema(t.Context(), 12))(t)
-		if s.Type != "AVRO" || len(s.References) != 2 || s.References[0] != (Reference{"E", number}) || s.References[1].Name != "b" {
-			t.Errorf("%+v", s)
-		}
+		must.True(t, s.Type == "AVRO" && len(s.References) == 2 && s.References[0] == (Reference{"E", number}) && s.References[1].Name == "b", "%+v", s)
 	}
-	if s := c.Status(); s.Requests != 3 || s.Schemas != 1 || s.Failures != 0 || s.LastError != "" {
-		t.Errorf("%+v", s)
-	}
-	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
-	must.Do(t, err)
+	s := c.Status()
+	must.True(t, s.Requests == 3 && s.Schemas == 1 && s.Failures == 0 && s.LastError == "", "%+v", s)
+	id := must.Get(c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`))(t)
 	must.Equal(t, must.Get(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 
@@ -87,14 +83,12 @@ func TestRegistryAway(t *testing.T) {
 		for c.Status().Failures < 3 {
 			time.Sleep(time.Millisecond)
 		}
-		if s := c.Status(); !strings.Contains(s.LastError, "the registry does not return schema 1") || s.Since.IsZero() {
-			t.Errorf("%d: %+v", kind, s)
-		}
+		s := c.Status()
+		must.True(t, strings.Contains(s.LastError, "the registry does not return schema 1") && !s.Since.IsZero(), "%d: %+v", kind, s)
 		bad.Store(0)
 		must.Do(t, <-got, kind)
-		if s := c.Status(); s.LastError != "" || !s.Since.IsZero() || s.Schemas != 1 {
-			t.Errorf("%d: %+v", kind, s)
-		}
+		s = c.Status()
+		must.True(t, s.LastError == "" && s.Since.IsZero() && s.Schemas == 1, "%d: %+v", kind, s)
 	}
 	c := open(t, Config{URL: event.Address(server.URL)})
 	bad.Store(1)
@@ -147,18 +141,16 @@ func TestSchemaDenied(t *testing.T) {
 		asked.Store(0)
 		for range 3 {
 			var denied *DeniedError
-			if _, err := c.Schema(t.Context(), uint32(x.id)); !errors.As(err, &denied) || !strings.Contains(err.Error(), x.why) {
-				t.Errorf("schema %d: %v, want %q", x.id, err, x.why)
-			}
+			_, err := c.Schema(t.Context(), uint32(x.id))
+			must.True(t, errors.As(err, &denied) && strings.Contains(err.Error(), x.why), "schema %d: %v, want %q", x.id, err, x.why)
 		}
 		must.Equal(t, int(asked.Load()), x.asked, "schema", x.id, "requests")
 	}
 	for id := range uint32(maxDenied + 1) {
 		c.deny(1e6+id, errTooLong)
 	}
-	if n := len(c.denied); n > maxDenied {
-		t.Errorf("%d denials are kept", n)
-	}
+	n := len(c.denied)
+	must.True(t, n <= maxDenied, "%d denials are kept", n)
 }
 
 // TestRefusedRecordsInARow checks that the status reports many consecutive records without a usable schema, until a record has one.
@@ -168,9 +160,8 @@ func TestRefusedRecordsInARow(t *testing.T) {
 		must.Equal(t, c.Status().Refused, "", "after", i, "records")
 		c.Use(fmt.Errorf("schema %d: none", i))
 	}
-	if why := c.Status().Refused; !strings.Contains(why, "the last 10 records") || !strings.Contains(why, "schema 9: none") {
-		t.Error(why)
-	}
+	why := c.Status().Refused
+	must.True(t, strings.Contains(why, "the last 10 records") && strings.Contains(why, "schema 9: none"), "%v", why)
 	c.Use(nil)
 	must.Equal(t, c.Status().Refused, "")
 }
@@ -216,9 +207,8 @@ func TestAccess(t *testing.T) {
 			for client.Status().Failures == 0 {
 				time.Sleep(time.Millisecond)
 			}
-			if trouble := client.Status().LastError; trouble == "" || strings.Contains(trouble, "barley") {
-				t.Errorf("%s: %q", name, trouble)
-			}
+			trouble := client.Status().LastError
+			must.True(t, trouble != "" && !strings.Contains(trouble, "barley"), "%s: %q", name, trouble)
 			cancel()
 		}()
 		must.ErrorIs(t, must.Err(client.Schema(ctx, 1)), context.Canceled, name)
@@ -259,12 +249,8 @@ func TestCheck(t *testing.T) {
 	} {
 		err := c.config.Check()
 		var key *event.KeyError
-		if (err != nil) != (c.key != "") || err != nil && (!errors.As(err, &key) || key.Key != c.key) {
-			t.Errorf("%+v: %v", c.config, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "sesame") {
-			t.Errorf("%v", err)
-		}
+		must.True(t, (err != nil) == (c.key != "") && (err == nil || errors.As(err, &key) && key.Key == c.key), "%+v: %v", c.config, err)
+		must.True(t, err == nil || !strings.Contains(err.Error(), "sesame"), "%v", err)
 	}
 	for _, c := range []Config{
 		{URL: "https://a", CAFile: "none"}, {URL: "https://a", Username: "u"}, {URL: "https://a", Username: "u", PasswordFile: "none"}, {URL: "https://a", TokenFile: "none"},

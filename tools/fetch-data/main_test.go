@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+
+	"blankout/internal/must"
 )
 
 // archive returns a .tar.gz archive with the files in the given order.
@@ -23,28 +25,18 @@ func archive(t *testing.T, files ...[2]string) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, f[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1])), Typeflag: tar.TypeReg}))
+		must.Do(t, must.Err(io.WriteString(w, f[1])))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
+	must.Do(t, z.Close())
 	return b.Bytes()
 }
 
 func content(t *testing.T, file string) []string {
 	t.Helper()
 	var all []string
-	if err := lines(file, func(line string) error { all = append(all, line); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lines(file, func(line string) error { all = append(all, line); return nil }))
 	return all
 }
 
@@ -66,18 +58,12 @@ func TestConvert(t *testing.T) {
 		"train-images-idx3-ubyte.gz": []byte("as"), "train-labels-idx1-ubyte.gz": []byte("they"), "t10k-images-idx3-ubyte.gz": []byte("are"), "t10k-labels-idx1-ubyte.gz": []byte("!"),
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, ".originals"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, ".originals"), 0o777))
 	for name, data := range originals {
-		if err := os.WriteFile(filepath.Join(dir, ".originals", name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, ".originals", name), data, 0o666))
 	}
 	var said bytes.Buffer
-	if err := run(t.Context(), []string{"-o", dir, "imdb", "rt_polarity", "news_athr", "cifar10_subset", "mushrooms", "elec2", "mnist"}, &said); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), []string{"-o", dir, "imdb", "rt_polarity", "news_athr", "cifar10_subset", "mushrooms", "elec2", "mnist"}, &said))
 	for file, want := range map[string][]string{
 		"imdb/vocab.txt.gz":        {"film", "good"}, // all pairs, and the word "bad", are too rare
 		"imdb/test.svm.gz":         {"-1", "1 2:1"},
@@ -90,32 +76,18 @@ func TestConvert(t *testing.T) {
 		got := content(t, filepath.Join(dir, file))
 		if strings.HasPrefix(file, "imdb/test") || strings.HasPrefix(file, "mushrooms") { // these files are shuffled
 			for _, line := range want {
-				if !strings.Contains("\n"+strings.Join(got, "\n")+"\n", "\n"+line+"\n") {
-					t.Errorf("%s: %q lacks %q", file, got, line)
-				}
+				must.True(t, strings.Contains("\n"+strings.Join(got, "\n")+"\n", "\n"+line+"\n"), "%s: %q lacks %q", file, got, line)
 			}
 			want = got
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %q, want %q", file, got, want)
-		}
+		must.True(t, fmt.Sprint(got) == fmt.Sprint(want), "%s: %q, want %q", file, got, want)
 	}
-	if n := len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))); n != 4 {
-		t.Errorf("%d unlabeled reviews", n)
-	}
-	z, err := os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, len(content(t, filepath.Join(dir, "imdb/unlabeled.svm.gz"))), 4, "unlabeled reviews")
+	z := must.Get(os.Open(filepath.Join(dir, "cifar10_subset/train.bin.gz")))(t)
 	defer z.Close()
-	r, err := gzip.NewReader(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(gzip.NewReader(z))(t)
 	data, err := io.ReadAll(r)
-	if err != nil || len(data) != 6*3073 || data[0] != 0 || data[3073] != 9 || data[2*3073] != 1 {
-		t.Errorf("CIFAR: %d bytes, %v", len(data), err)
-	}
+	must.True(t, err == nil && len(data) == 6*3073 && data[0] == 0 && data[3073] == 9 && data[2*3073] == 1, "CIFAR: %d bytes, %v", len(data), err)
 	if data, err := os.ReadFile(filepath.Join(dir, "mnist/t10k-images-idx3-ubyte.gz")); err != nil || string(data) != "are" {
 		t.Errorf("MNIST: %q, %v", data, err)
 	}
@@ -127,16 +99,10 @@ func TestConvert(t *testing.T) {
 	if err := run(t.Context(), []string{"-o", dir, "elec2"}, &said); err != nil || said.String() != "elec2 is there\n" {
 		t.Errorf("again: %q, %v", said.String(), err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, ".originals", "review_polarity.tar.gz"), archive(t, [2]string{"readme", "nothing"}), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, ".originals", "review_polarity.tar.gz"), archive(t, [2]string{"readme", "nothing"}), 0o666))
 	err = run(t.Context(), []string{"-o", dir, "imdb_2k"}, &said)
-	if err == nil || !strings.Contains(err.Error(), "imdb_2k: no document for all") {
-		t.Errorf("error %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "imdb_2k")); err == nil {
-		t.Error("a folder of nothing stays")
-	}
+	must.True(t, err != nil && strings.Contains(err.Error(), "imdb_2k: no document for all"), "error %v", err)
+	must.Fails(t, must.Err(os.Stat(filepath.Join(dir, "imdb_2k"))), "a folder of nothing stays")
 }
 
 func TestDownload(t *testing.T) {
@@ -154,33 +120,20 @@ func TestDownload(t *testing.T) {
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "new", "file")
 	for _, path := range []string{"/missing", "/short"} {
-		if err := download(t.Context(), server.URL+path, file); err == nil {
-			t.Errorf("%s: no error", path)
-		}
-		if _, err := os.Stat(file); err == nil {
-			t.Errorf("%s: there is a file", path)
-		}
+		must.Fails(t, download(t.Context(), server.URL+path, file), path, "no error")
+		must.Fails(t, must.Err(os.Stat(file)), path, "there is a file")
 	}
-	if err := download(t.Context(), server.URL+"/file", file); err != nil {
-		t.Fatal(err)
-	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != "content" {
-		t.Errorf("%q, %v", data, err)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, download(t.Context(), server.URL+"/file", file))
+	data, err := os.ReadFile(file)
+	must.True(t, err == nil && string(data) == "content", "%q, %v", data, err)
+	must.Do(t, os.Remove(file))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := download(ctx, server.URL+"/file", file); err == nil {
-		t.Error("a stopped download succeeds")
-	}
+	must.Fails(t, download(ctx, server.URL+"/file", file), "a stopped download succeeds")
 }
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"-o", t.TempDir(), "nothing"}} {
-		if err := run(t.Context(), args, io.Discard); err == nil {
-			t.Errorf("%q: no error", args)
-		}
+		must.Fails(t, run(t.Context(), args, io.Discard), args, "no error")
 	}
 }

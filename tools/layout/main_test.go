@@ -4,38 +4,24 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPictureIsCurrent checks that the picture in CONTRIBUTING.md shows the current imports.
 func TestPictureIsCurrent(t *testing.T) {
-	imports, err := list("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := replaced(string(document), picture(reduced(byPart(imports))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want != string(document) {
-		t.Error("CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
-	}
+	imports := must.Get(list("../.."))(t)
+	document := must.Get(os.ReadFile("../../CONTRIBUTING.md"))(t)
+	want := must.Get(replaced(string(document), picture(reduced(byPart(imports)))))(t)
+	must.True(t, want == string(document), "CONTRIBUTING.md has another picture of the imports: go run ./tools/layout -update")
 }
 
 // TestGround checks that packages of internal, the ground of the others, import none of these.
 func TestGround(t *testing.T) {
-	imports, err := list("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	imports := must.Get(list("../.."))(t)
 	for from, list := range imports {
 		for _, to := range list {
-			if strings.HasPrefix(from, "internal/") && !strings.HasPrefix(to, "internal/") {
-				t.Errorf("%s imports %s", from, to)
-			}
+			must.True(t, !strings.HasPrefix(from, "internal/") || strings.HasPrefix(to, "internal/"), "%s imports %s", from, to)
 		}
 	}
 }
@@ -47,10 +33,6 @@ func TestReduced(t *testing.T) {
 		"stream/record": {"internal/loss"}, "internal/event": {"internal/loss"},
 	}))
 	const want = "```mermaid\nflowchart TD\n  serve[serve] --> stream[stream]\n  stream[stream] --> internal_event[internal/event]\n  internal_event[internal/event] --> internal_loss[internal/loss]\n```\n"
-	if got := picture(arrows); got != want {
-		t.Errorf("got\n%s", got)
-	}
-	if _, err := replaced("no lines", ""); err == nil || !strings.Contains(err.Error(), "no place") {
-		t.Error(err)
-	}
+	must.Equal(t, picture(arrows), want)
+	must.ErrorContains(t, must.Err(replaced("no lines", "")), "no place")
 }

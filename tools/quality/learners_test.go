@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -21,9 +22,7 @@ import (
 func writeStream(t *testing.T, events int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "elec2"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "elec2"), 0o777))
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -37,12 +36,8 @@ func writeStream(t *testing.T, events int) (dir string) {
 		}
 		fmt.Fprintln(z)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "elec2", "stream.svm.gz"), b.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
+	must.Do(t, os.WriteFile(filepath.Join(dir, "elec2", "stream.svm.gz"), b.Bytes(), 0o666))
 	return dir
 }
 
@@ -82,37 +77,28 @@ func TestLearners(t *testing.T) {
 	table := func(learners, sets, also string) string {
 		var out bytes.Buffer
 		c := &comparison{data: data, w: &out, learnersOf: learners, silent: silentOptions{sets: sets, also: also, test: 600}}
-		if err := c.learners(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.learners())
 		return out.String()
 	}
 	last := func(text string) string {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
-		if verdict := lines[len(lines)-1]; !strings.HasPrefix(verdict, "Declared losses are ") {
-			t.Errorf("the last line is no verdict on declared losses: %s", verdict)
-		}
+		verdict := lines[len(lines)-1]
+		must.True(t, strings.HasPrefix(verdict, "Declared losses are "), "the last line is no verdict on declared losses: %s", verdict)
 		return lines[len(lines)-3]
 	}
 	same := table("default,default", "elec2,chick_weights", "")
-	if got := last(same); got != "No stream is worse with default." {
-		t.Error(got)
-	}
-	if n := strings.Count(same, "(+0.00 ± 0.00)"); n != 4*8 {
-		t.Errorf("%d columns of errors without a difference, want 32:\n%s", n, same)
-	}
+	must.Equal(t, last(same), "No stream is worse with default.")
+	n := strings.Count(same, "(+0.00 ± 0.00)")
+	must.True(t, n == 4*8, "%d columns of errors without a difference, want 32:\n%s", n, same)
 	for _, format := range []string{formatJSON, formatSparse} {
 		_, row, _ := strings.Cut(same, "| elec2, "+format+" |")
 		row, _, _ = strings.Cut(row, "\n")
 		var means [8]float64
 		for i, cell := range strings.Split(strings.TrimSuffix(row, " |"), "|") {
-			if _, err := fmt.Sscan(cell, &means[i]); err != nil {
-				t.Fatal(row)
-			}
+			_, err := fmt.Sscan(cell, &means[i])
+			must.Require(t, err == nil, "%v", row)
 		}
-		if !(means[0] > 0 && means[0] < 25 && means[1] < 25 && means[4] > means[1]+5 && means[7] > means[1]+5 && means[4] != means[7]) {
-			t.Errorf("%s: errors %v", format, means)
-		}
+		must.True(t, means[0] > 0 && means[0] < 25 && means[1] < 25 && means[4] > means[1]+5 && means[7] > means[1]+5 && means[4] != means[7], "%s: errors %v", format, means)
 	}
 	if got := last(table("default,worse", "elec2", "")); !strings.HasPrefix(got, "Worse with worse are 2 of 2, in 28 means, where chance alone makes some 1 of learners that are equally good, and more if they draw other masks: elec2, json, ") || strings.Count(got, " and 13 more") != 2 {
 		t.Error(got)
@@ -120,14 +106,11 @@ func TestLearners(t *testing.T) {
 	if got := table("default,classes", "elec2,chick_weights", ""); strings.Contains(got, "| chick_weights,") || !strings.Contains(got, "\nNot learned by both: chick_weights, json; chick_weights, svmlight (no regression).\n") || last(got) != "No stream is worse with classes." {
 		t.Error(got)
 	}
-	if other := table("default,default", "elec2,chick_weights", "noise=none,optimizer=adagrad"); other == same || !strings.Contains(other, "Both with `noise=none,optimizer=adagrad`.") {
-		t.Error("the settings change nothing")
-	}
+	other := table("default,default", "elec2,chick_weights", "noise=none,optimizer=adagrad")
+	must.True(t, other != same && strings.Contains(other, "Both with `noise=none,optimizer=adagrad`."), "the settings change nothing")
 	for _, wrong := range []struct{ learners, sets, also string }{{"default", "elec2", ""}, {"default,young", "elec2", ""}, {"default,default", "mine", ""}, {"default,default", "usps", ""}, {"default,default", "elec2", "noise=sand"}, {"default,classes", "chick_weights", ""}} {
 		c := &comparison{data: data, w: &bytes.Buffer{}, learnersOf: wrong.learners, silent: silentOptions{sets: wrong.sets, also: wrong.also, test: 600}}
-		if c.learners() == nil {
-			t.Errorf("no error: %+v", wrong)
-		}
+		must.True(t, c.learners() != nil, "no error: %+v", wrong)
 	}
 }
 

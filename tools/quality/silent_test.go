@@ -13,15 +13,14 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // writeDeathSet writes a set with three numeric fields that are all correlated with the class.
 func writeDeathSet(t *testing.T, events int) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "mine"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "mine"), 0o777))
 	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
 	b.WriteString("label,a,b,c\n")
@@ -33,9 +32,7 @@ func writeDeathSet(t *testing.T, events int) string {
 		}
 		b.WriteByte('\n')
 	}
-	if err := os.WriteFile(filepath.Join(dir, "mine", "stream.csv"), b.Bytes(), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "mine", "stream.csv"), b.Bytes(), 0o666))
 	return dir
 }
 
@@ -45,60 +42,40 @@ func writeDeathSet(t *testing.T, events int) string {
 func TestSilentTables(t *testing.T) {
 	var out bytes.Buffer
 	c := &comparison{data: writeDeathSet(t, 600), w: &out, silent: silentOptions{sets: "mine", also: "noise=dropout:0.3,calibrate=off", dead: "auto", splits: 2, learn: 300, test: 200, group: 1, copies: 3}}
-	if err := c.silentTables(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.silentTables())
 	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
-	if len(tables) != 9 {
-		t.Fatalf("%q", tables)
-	}
+	must.Require(t, len(tables) == 9, "%q", tables)
 	for i, title := range []string{"dead: features read their mean", "declared: features are null", "stale: features read what they read in a training event"} {
-		if means, less := tables[3+2*i], tables[4+2*i]; !strings.HasPrefix(tables[i], "mine, "+title+"\n") || strings.Count(means, " / ") != 1+9 || strings.Count(less, " ± ") != 9 {
-			t.Fatalf("%q", tables)
-		}
+		means, less := tables[3+2*i], tables[4+2*i]
+		must.Require(t, strings.HasPrefix(tables[i], "mine, "+title+"\n") && strings.Count(means, " / ") == 1+9 && strings.Count(less, " ± ") == 9, "%q", tables)
 	}
 	_, dead, _ := strings.Cut(tables[3], ":")
 	for _, table := range tables[5:] {
-		if _, other, _ := strings.Cut(table, ":"); dead == other {
-			t.Errorf("two kinds of loss come to the same: %s", table)
-		}
+		_, other, _ := strings.Cut(table, ":")
+		must.True(t, dead != other, "two kinds of loss come to the same: %s", table)
 	}
-	if !strings.Contains(tables[4], "\n| the default | +0.0 ± 0.0 |\n") {
-		t.Errorf("the first row less itself: %s", tables[4])
-	}
+	must.True(t, strings.Contains(tables[4], "\n| the default | +0.0 ± 0.0 |\n"), "the first row less itself: %s", tables[4])
 	cells := func(table, row string) []string {
 		_, line, ok := strings.Cut(table, "\n| "+row+" | ")
 		line, _, _ = strings.Cut(line, " |\n")
-		if !ok {
-			t.Fatalf("no row %q in\n%s", row, table)
-		}
+		must.Require(t, ok, "no row %q in\n%s", row, table)
 		return strings.Split(strings.TrimSuffix(line, " |"), " | ")
 	}
 	for _, row := range []string{"the default", "`expected_missing=0.5`", "`noise=dropout:0.5`", "`silent_missing=0.5`", "dropout descent, clean gradient", "exact logistic regression, the data and 3 copies", "exact logistic regression, `silent:0.5`", "the default, the data and 3 copies", "`noise=dropout:0.3,calibrate=off`"} {
 		silent, declared, stale := cells(tables[0], row), cells(tables[1], row), cells(tables[2], row)
-		if silent[0] != declared[0] || silent[0] != stale[0] || len(silent) != len(deathFractions)+1 {
-			t.Errorf("%s: whole events %q silent, %q declared", row, silent, declared)
-		}
-		if peer := strings.HasPrefix(row, "exact"); slices.Equal(silent[:4], declared[:4]) != peer {
-			t.Errorf("%s: %q silent, %q declared", row, silent, declared)
-		}
+		must.True(t, silent[0] == declared[0] && silent[0] == stale[0] && len(silent) == len(deathFractions)+1, "%s: whole events %q silent, %q declared", row, silent, declared)
+		must.Equal(t, strings.HasPrefix(row, "exact"), slices.Equal(silent[:4], declared[:4]), row, silent, "silent", declared, "declared")
 		for _, lost := range [][]string{silent, stale} {
 			var whole, dead float64
 			fmt.Sscan(lost[0], &whole)
 			fmt.Sscan(lost[3], &dead)
-			if !(whole < 20 && dead > whole+5) {
-				t.Errorf("%s: %q", row, lost)
-			}
+			must.True(t, whole < 20 && dead > whole+5, "%s: %q", row, lost)
 		}
 	}
-	if got := cells(tables[0], "the default")[4]; got != "+0.0 ± 0.0" {
-		t.Errorf("the first row less itself: %s", got)
-	}
+	must.Equal(t, cells(tables[0], "the default")[4], "+0.0 ± 0.0", "the first row less itself")
 	for _, wrong := range []silentOptions{{sets: "none", dead: "auto", splits: 2, group: 1}, {sets: "mine", rows: "vw", dead: "auto", splits: 2, group: 1}, {sets: "mine", dead: "half", splits: 2, group: 1}, {sets: "mine", also: "noise=sand", dead: "auto", splits: 2, group: 1, learn: 9, test: 9, rows: "default"}} {
 		c.silent = wrong
-		if c.silentTables() == nil {
-			t.Errorf("no error: %+v", wrong)
-		}
+		must.True(t, c.silentTables() != nil, "no error: %+v", wrong)
 	}
 }
 
@@ -106,25 +83,19 @@ func TestSilentTables(t *testing.T) {
 func TestForecasts(t *testing.T) {
 	var out strings.Builder
 	c := &comparison{data: writeDeathSet(t, 1500), w: &out, silent: silentOptions{sets: "mine", dead: "auto", splits: 2, learn: 900, test: 400, group: 1}}
-	if err := c.forecasts(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.forecasts())
 	row := out.String()[strings.Index(out.String(), "| mine | ")+len("| mine | "):]
 	for _, cell := range strings.Split(row, " | ")[:2] {
 		var told, served [3]float64
-		if n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2]); n < 6 {
-			t.Fatal(cell, err)
-		}
+		n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2])
+		must.Require(t, n >= 6, "%v %v", cell, err)
 		for i := range told {
-			if off := math.Abs(told[i] - served[i]); !(off < 8) || told == served {
-				t.Errorf("forecast %v, measured %v", told, served)
-			}
+			off := math.Abs(told[i] - served[i])
+			must.True(t, off < 8 && told != served, "forecast %v, measured %v", told, served)
 		}
 	}
 	c.silent.sets = "none"
-	if c.forecasts() == nil {
-		t.Error("no error without the set")
-	}
+	must.True(t, c.forecasts() != nil, "no error without the set")
 }
 
 // TestDeathSplit checks that failed features read the mean of the training events, or 0, or a reading of a training
@@ -134,13 +105,9 @@ func TestForecasts(t *testing.T) {
 func TestDeathSplit(t *testing.T) {
 	c := &comparison{data: writeDeathSet(t, 400), silent: silentOptions{dead: readsMean, splits: 2, learn: 100, test: 50, group: 2}}
 	d, err := c.loadDeath("mine")
-	if err != nil || d.columns != 3 || d.groups() != 2 || len(d.examples) != 400 {
-		t.Fatal(d, err)
-	}
+	must.Require(t, err == nil && d.columns == 3 && d.groups() == 2 && len(d.examples) == 400, "%v %v", d, err)
 	s := d.split(&c.silent, 1)
-	if len(s.train) != 100 || len(s.test) != 50 || len(s.dies) != 50 {
-		t.Fatal(len(s.train), len(s.test), len(s.dies))
-	}
+	must.Require(t, len(s.train) == 100 && len(s.test) == 50 && len(s.dies) == 50, "%v %v %v", len(s.train), len(s.test), len(s.dies))
 	mean := [3]float64{}
 	for _, e := range s.train {
 		for i, x := range e.Features.Value {
@@ -156,12 +123,9 @@ func TestDeathSplit(t *testing.T) {
 			t.Errorf("stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
 		}
 	}
-	if x := silent.Features.Value; math.Abs(x[0]-mean[0]) > 1e-9 || math.Abs(x[1]-mean[1]) > 1e-9 || x[2] != e.Features.Value[2] || silent.Missing != nil {
-		t.Errorf("%v of %v: means %v", x, e.Features.Value, mean)
-	}
-	if !slices.Equal(declared.Missing, []uint16{1, 2}) || !slices.Equal(declared.Features.Value, e.Features.Value[2:]) {
-		t.Errorf("declared: %+v", declared)
-	}
+	x := silent.Features.Value
+	must.True(t, math.Abs(x[0]-mean[0]) <= 1e-9 && math.Abs(x[1]-mean[1]) <= 1e-9 && x[2] == e.Features.Value[2] && silent.Missing == nil, "%v of %v: means %v", x, e.Features.Value, mean)
+	must.True(t, slices.Equal(declared.Missing, []uint16{1, 2}) && slices.Equal(declared.Features.Value, e.Features.Value[2:]), "declared: %+v", declared)
 	copies := s.copied(3)
 	dead, whole := 0, 0
 	for _, e := range copies {
@@ -177,17 +141,14 @@ func TestDeathSplit(t *testing.T) {
 			whole++
 		}
 	}
-	if fraction := float64(dead) / (2 * 300); len(copies) != 400 || fraction < .4 || fraction > .6 || whole < 150 {
-		t.Errorf("%d copies, %g dead, %d whole", len(copies), fraction, whole)
-	}
+	fraction := float64(dead) / (2 * 300)
+	must.True(t, len(copies) == 400 && fraction >= .4 && fraction <= .6 && whole >= 150, "%d copies, %g dead, %d whole", len(copies), fraction, whole)
 	c.silent.dead = readsZero
-	if d, err = c.loadDeath("mine"); err != nil {
-		t.Fatal(err)
-	}
+	d, err = c.loadDeath("mine")
+	must.Require(t, err == nil, "%v", err)
 	s = d.split(&c.silent, 1)
-	if silent = s.died(model.LossDead, e, 7, half); silent.Features.Value[0] != 0 || silent.Features.Value[1] != 0 {
-		t.Errorf("dead features read %v, want 0", silent.Features.Value)
-	}
+	silent = s.died(model.LossDead, e, 7, half)
+	must.True(t, silent.Features.Value[0] == 0 && silent.Features.Value[1] == 0, "dead features read %v, want 0", silent.Features.Value)
 }
 
 // TestVWProbabilities reads both forms of Vowpal Wabbit's predictions, for two and for more classes.
@@ -198,16 +159,10 @@ func TestVWProbabilities(t *testing.T) {
 		classes int
 		want    float64 // probability of the second class in the last line
 	}{{"-1\n0\n", 2, .5}, {"1:0.5 2:0.25 3:0.25\n\n1:0.1 2:0.7 3:0.2\n", 3, .7}} {
-		if err := os.WriteFile(file, []byte(x.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(x.text), 0o666))
 		p, err := vwProbabilities(file, x.classes, 2)
-		if err != nil || p[1][1] != x.want || len(p[0]) != x.classes {
-			t.Error(p, err)
-		}
-		if _, err := vwProbabilities(file, x.classes, 3); err == nil {
-			t.Error("two predictions for three events")
-		}
+		must.True(t, err == nil && p[1][1] == x.want && len(p[0]) == x.classes, "%v %v", p, err)
+		must.Fails(t, must.Err(vwProbabilities(file, x.classes, 3)), "two predictions for three events")
 	}
 }
 
@@ -237,11 +192,8 @@ func TestSilently(t *testing.T) {
 				t.Fatalf("a group reads %v", pair)
 			}
 		}
-		if len(c.Missing) != 2 {
-			t.Fatal("the nulls are gone")
-		}
+		must.Require(t, len(c.Missing) == 2, "the nulls are gone")
 	}
-	if fraction := float64(dead) / (50 * 19); fraction < 0.4 || fraction > 0.6 || e.Features.Value[0] != 1 {
-		t.Errorf("%g of the groups died; the event reads %g", fraction, e.Features.Value[0])
-	}
+	fraction := float64(dead) / (50 * 19)
+	must.True(t, fraction >= 0.4 && fraction <= 0.6 && e.Features.Value[0] == 1, "%g of the groups died; the event reads %g", fraction, e.Features.Value[0])
 }

@@ -54,11 +54,12 @@ var (
 // imdbUnigrams is the number of unigrams of the data set imdb, which are its first columns. Bigrams follow.
 const imdbUnigrams = 47123
 
-// contestant is a program that learns, with its measured times in each round.
+// contestant is a program that learns, with its measured times in each round. All but River in the topic are in the order
+// blankout with a fixed level, blankout by default, vw with logistic and with squared loss.
 type contestant struct {
-	name string
-	args []string
-	runs []run
+	args  []string
+	runs  []run
+	wrong float64 // progressive error
 }
 
 const rounds = 5
@@ -77,15 +78,16 @@ func (c *comparison) speed() error {
 	if err := c.build(); err != nil {
 		return err
 	}
-	var short, long strings.Builder
+	var rows strings.Builder
 	for _, d := range contests {
-		all, err := c.contest(d, &long)
+		all, err := c.contest(d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
-		short.WriteString(ratios(d.title, all))
+		rows.WriteString(ratios(d.title, all))
 	}
-	if err := c.topicContest(&short, &long); err != nil {
+	river, err := c.topicContest(&rows)
+	if err != nil {
 		return err
 	}
 	out, err := command(c.vw, "--version")
@@ -99,23 +101,21 @@ func (c *comparison) speed() error {
 	}
 	fmt.Fprintf(c.w, `# Speed
 
-%[1]s writes this page. It ran with vw %[10]s in %[2]d minutes on %[3]d cores (%[4]s).
+%[1]s writes this page. It ran with vw %[8]s in %[2]d minutes on %[3]d cores (%[4]s).
 The programs take turns, and times are medians of %[5]d runs. If other programs share the cores, prefer processor time.
 
 ## Compared with Vowpal Wabbit
 
-Each process makes one pass, from a text file to a file of weights. The fixed level is %[7]s.
-A cell is processor time / wall-clock time, divided by that time of %[6]s. Above 1, vw is faster:
+Each process makes one pass, from a text file to a file of weights. The fixed level is %[6]s. A cell has processor time /
+wall-clock time and the progressive error, the fraction of events that are predicted wrongly before they are learned. The
+times of vw with logistic loss are in seconds, the others are divided by them. Above 1, vw is faster:
 
-| one pass over | blankout, fixed level | blankout, the default | vw, squared loss |
-|---|---|---|---|
-%[8]s
-The next table has times in seconds. The progressive error is the fraction of events that are predicted wrongly before they are learned:
-
-| one pass over | learner | wall-clock time | processor time | progressive error, %% |
+| one pass over | vw, logistic loss | blankout, fixed level | blankout, the default | vw, squared loss |
 |---|---|---|---|---|
-%[9]s
-`, "`make speed DATA=DIR VW=vw KAFKA=HOST:PORT PYTHON=python`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String(), version)
+%[7]s
+On the topic, River with confluent-kafka takes %[9]s.
+
+`, "`make speed DATA=DIR VW=vw KAFKA=HOST:PORT PYTHON=python`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`--optimizer adagrad --noise dropout:0.5`", rows.String(), version, river)
 	if err := c.buys(); err != nil {
 		return err
 	}
@@ -123,21 +123,26 @@ The next table has times in seconds. The progressive error is the fraction of ev
 	return nil
 }
 
-// ratios returns a row of the short table. The row has the times of blankout with a fixed level and by default, and the
-// time of vw with squared loss. Each time is divided by the time of vw with logistic loss.
+// ratios returns a row of the table: the times of vw with logistic loss, the times of blankout with a fixed level and by
+// default and of vw with squared loss, divided by them, and the errors.
 func ratios(title string, all []*contestant) string {
 	wall, cpu := median(all[2].runs)
-	row := "| " + title + " "
+	row := fmt.Sprintf("| %s | %s ", title, all[2])
 	for _, x := range []*contestant{all[0], all[1], all[3]} {
 		w, p := median(x.runs)
-		row += fmt.Sprintf("| %.2f / %.2f ", p.Seconds()/cpu.Seconds(), w.Seconds()/wall.Seconds())
+		row += fmt.Sprintf("| %.2f / %.2f, %.2f %% ", p.Seconds()/cpu.Seconds(), w.Seconds()/wall.Seconds(), 100*x.wrong)
 	}
 	return row + "|\n"
 }
 
-// contest runs blankout with a fixed level and by default, and vw with both losses. It appends one row for each run to
-// rows.
-func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestant, err error) {
+// String returns the times and the error.
+func (x *contestant) String() string {
+	wall, cpu := median(x.runs)
+	return fmt.Sprintf("%.2f / %.2f s, %.2f %%", cpu.Seconds(), wall.Seconds(), 100*x.wrong)
+}
+
+// contest runs blankout with a fixed level and by default, and vw with both losses.
+func (c *comparison) contest(d contest) (all []*contestant, err error) {
 	ours, theirs, s, err := c.contestFiles(d)
 	if err != nil {
 		return nil, err
@@ -147,10 +152,10 @@ func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestan
 		return append(append([]string{c.vw, "-d", theirs, "-f", filepath.Join(c.work, "theirs")}, d.vw...), vwOptions(s, loss)...)
 	}
 	all = []*contestant{
-		{name: "blankout, fixed level", args: slices.Concat(train, fixedLevel)},
-		{name: "blankout, the default", args: train},
-		{name: "vw, logistic loss", args: vw()},
-		{name: "vw, squared loss", args: vw("squared")},
+		{args: slices.Concat(train, fixedLevel)},
+		{args: train},
+		{args: vw()},
+		{args: vw("squared")},
 	}
 	for range rounds {
 		for _, x := range all {
@@ -162,12 +167,9 @@ func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestan
 		}
 	}
 	for _, x := range all {
-		wrong, err := c.progressiveError(x, s)
-		if err != nil {
+		if x.wrong, err = c.progressiveError(x, s); err != nil {
 			return nil, err
 		}
-		wall, cpu := median(x.runs)
-		fmt.Fprintf(rows, "| %s | %s | %.2f | %.2f | %.2f |\n", d.title, x.name, wall.Seconds(), cpu.Seconds(), 100*wrong)
 	}
 	return all, nil
 }

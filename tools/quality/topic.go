@@ -17,18 +17,18 @@ import (
 const topicEvents = 400_000
 
 // topicContest fills a topic of the broker with JSON events and makes each program learn these events. It appends a row
-// to short, as speed does, and a row for each program to long.
-func (c *comparison) topicContest(short, long *strings.Builder) error {
+// to rows, as speed does, and returns the result of River.
+func (c *comparison) topicContest(rows *strings.Builder) (river string, err error) {
 	if c.brokers == "" || c.python == "" {
-		return errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")
+		return "", errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")
 	}
 	const title = "JSON from a Kafka topic"
 	events, topic := filepath.Join(c.work, "topic.json"), fmt.Sprint("speed-", os.Getpid())
 	if err := writeEvents(events, topicEvents); err != nil {
-		return err
+		return "", err
 	}
 	if _, err := command(c.binary, "produce", "-q", "--create", "--brokers", c.brokers, "--topic", topic, "-d", events); err != nil {
-		return err
+		return "", err
 	}
 	run := []string{c.binary, "run", "-q", "--json", "--brokers", c.brokers, "--topic", topic, "--label", "_label", "--until-end", "--reset",
 		"--set", "checkpoint.directory=" + filepath.Join(c.work, "checkpoints")}
@@ -37,11 +37,11 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 			c.brokers, topic, c.vw, filepath.Join(c.work, "theirs"), loss, more)}
 	}
 	all := []*contestant{
-		{name: "blankout run, fixed level", args: slices.Concat(run, []string{"--set", "learner.optimizer=adagrad", "--noise", "dropout:0.5"})},
-		{name: "blankout run, the default", args: run},
-		{name: "kcat and vw, logistic loss", args: vw("logistic", "")},
-		{name: "kcat and vw, squared loss", args: vw("squared", "")},
-		{name: "River and confluent-kafka", args: []string{c.python, filepath.Join(c.scripts, "river_topic.py"), c.brokers, topic, strconv.Itoa(topicEvents)}},
+		{args: slices.Concat(run, []string{"--set", "learner.optimizer=adagrad", "--noise", "dropout:0.5"})},
+		{args: run},
+		{args: vw("logistic", "")},
+		{args: vw("squared", "")},
+		{args: []string{c.python, filepath.Join(c.scripts, "river_topic.py"), c.brokers, topic, strconv.Itoa(topicEvents)}},
 	}
 	for round := range rounds {
 		for _, x := range all {
@@ -50,21 +50,21 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 			}
 			r, err := timed(x.args)
 			if err != nil {
-				return err
+				return "", err
 			}
 			x.runs = append(x.runs, r)
 		}
 	}
 	s, err := loadJSON(events)
 	if err != nil {
-		return err
+		return "", err
 	}
 	predictions := filepath.Join(c.work, "predictions")
 	all[2].args, all[3].args = vw("logistic", "-p "+predictions), vw("squared", "-p "+predictions)
 	for i, x := range all {
 		out, err := command(x.args[0], x.args[1:]...)
 		if err != nil {
-			return err
+			return "", err
 		}
 		var r struct {
 			Wrong float64  `json:"error"` // error of River in percent
@@ -74,17 +74,16 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 		case i == 2 || i == 3:
 			p, err := predicted(predictions, s, true)
 			if err != nil {
-				return err
+				return "", err
 			}
 			r.Wrong = 100 * p.wrong
 		case json.Unmarshal(out, &r) != nil:
-			return fmt.Errorf("%v wrote %q", x.args, out)
+			return "", fmt.Errorf("%v wrote %q", x.args, out)
 		case r.Ours != nil:
 			r.Wrong = *r.Ours
 		}
-		wall, cpu := median(x.runs)
-		fmt.Fprintf(long, "| %s | %s | %.2f | %.2f | %.2f |\n", title, x.name, wall.Seconds(), cpu.Seconds(), r.Wrong)
+		x.wrong = r.Wrong / 100
 	}
-	short.WriteString(ratios(title, all))
-	return nil
+	rows.WriteString(ratios(title, all))
+	return all[4].String(), nil
 }

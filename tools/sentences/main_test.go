@@ -7,22 +7,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // list returns the output of the command for one file.
 func list(t *testing.T, name, text string, count bool) string {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must.Do(t, os.WriteFile(name, []byte(text), 0o644))
 	var out bytes.Buffer
-	if err := run(&out, []string{"."}, count); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(&out, []string{"."}, count))
 	return out.String()
 }
 
@@ -52,9 +48,7 @@ a.go:9: condition: When x is 0, the sum is 0.
 a.go:15: noun: What is left is odd.
 a.go:15: odd: What is left is odd.
 `
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	must.True(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 func TestHabitsOfMarkdown(t *testing.T) {
@@ -66,18 +60,13 @@ docs/a.md:13: pronoun: One is enough.
 docs/a.md:15: long: more ` + long + `
 docs/a.md:19: noun: those of the owner
 `
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	must.True(t, got == want, "got\n%swant\n%s", got, want)
 }
 
 func TestCount(t *testing.T) {
 	lines := strings.Split(list(t, "docs/a.md", "Whoever reads this, e.g. the owner. All of it is fine.\n\nWhat is odd here?\n", true), "\n")
 	want := []string{"docs", "3", "2", "2", "0", "0", "0", "1", "0"}
-	if got := strings.Fields(lines[1]); !slices.Equal(got, want) {
-		t.Errorf("got the row %q, not %q", got, want)
-	}
-	if got := strings.Fields(lines[2]); got[0] != "total" || !slices.Equal(got[1:], want[1:]) {
-		t.Errorf("got the total %q, not %q", got, want[1:])
-	}
+	must.EqualSlices(t, strings.Fields(lines[1]), want, "got the row")
+	got := strings.Fields(lines[2])
+	must.True(t, got[0] == "total" && slices.Equal(got[1:], want[1:]), "got the total %q, not %q", got, want[1:])
 }

@@ -5,6 +5,8 @@ import (
 	"go/token"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 func TestCount(t *testing.T) {
@@ -22,31 +24,19 @@ func F()           {}
 
 const X, y = 1, 2
 `
-	file, err := parser.ParseFile(token.NewFileSet(), "p.go", text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "p.go", text, 0))(t)
 	methods := map[string]int{}
 	var s size
 	s.count(file, methods)
-	if s.exported != 3 || s.fields != 3 || methods["T"] != 2 || len(methods) != 1 {
-		t.Errorf("%+v, methods %v", s, methods)
-	}
-	if n := codeLines([]byte(text)); n != 9 {
-		t.Errorf("%d lines of code, want 9", n)
-	}
+	must.True(t, s.exported == 3 && s.fields == 3 && methods["T"] == 2 && len(methods) == 1, "%+v, methods %v", s, methods)
+	must.Equal(t, codeLines([]byte(text)), 9, "lines of code, want 9")
 }
 
 func TestShapes(t *testing.T) {
 	text := "package p\n\ntype wide struct{ " + strings.Repeat("a, ", mostFields) + "b int }\n\ntype fits struct{ " + strings.Repeat("a, ", mostFields-1) + "b int }\n\n" +
 		"func long() {\n" + strings.Repeat("\n", mostLines-1) + "}\n\nfunc fits2() {\n" + strings.Repeat("\n", mostLines-2) + "}\n"
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "p.go", text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(fset, "p.go", text, 0))(t)
 	want := "type wide has 21 fields; func long has 101 lines"
-	if got := strings.Join(shapes(fset, file), "; "); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Equal(t, strings.Join(shapes(fset, file), "; "), want)
 }

@@ -11,6 +11,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -19,22 +20,14 @@ func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 0.5, -0.25}}, []float64{0.125}), svmlight())
-	kind, blocks, err := m.Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kind, blocks := must.Get2(m.Blocks())(t)
 	c, list := &contents{pieces: map[string][]byte{}}, manifest{Format: 1, Kind: kind}
 	for b := range blocks {
 		hash := hashOf(b.Data)
 		list.Blocks = append(list.Blocks, manifestBlock{Name: b.Name, Bytes: len(b.Data), Pieces: []string{hash}})
-		if err := c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.add(record.Record{Key: []byte(keyPiece + hash), Value: b.Data}, keyPiece+hash, true))
 	}
-	value, err := list.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(list.encode())(t)
 	_, text, _ := strings.Cut(string(value), "\n")
 	return c, text
 }
@@ -60,15 +53,12 @@ func (c *contents) read(text string, limit int64) (*served.Model, error) {
 // bounded.
 func TestManifestBomb(t *testing.T) {
 	c, text := published(t)
-	if _, err := c.read(text, 100_000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(c.read(text, 100_000)))
 	at := strings.Index(text, `"pieces":["`) + len(`"pieces":[`)
 	piece := text[at : at+2+32]
 	bomb := text[:at] + strings.Repeat(piece+",", 100_000) + text[at:]
-	if _, err := c.read(bomb, 100_000); !errors.Is(err, checkpoint.ErrDamaged) || !strings.Contains(err.Error(), "more of the pieces") {
-		t.Errorf("%v", err)
-	}
+	_, err := c.read(bomb, 100_000)
+	must.True(t, errors.Is(err, checkpoint.ErrDamaged) && strings.Contains(err.Error(), "more of the pieces"), "%v", err)
 }
 
 // FuzzManifest reads manifests with a correct checksum and arbitrary text.

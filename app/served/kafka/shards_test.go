@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -35,9 +34,7 @@ func TestShardTopic(t *testing.T) {
 		return p
 	}
 	lost, other := open("shard-0", 1), open("shard-1", 1)
-	if _, err := served.Open(t.Context(), where, options(connect)); !errors.Is(err, kafka.ErrEmpty) {
-		t.Errorf("an empty topic: %v", err)
-	}
+	must.ErrorIs(t, must.Err(served.Open(t.Context(), where, options(connect))), kafka.ErrEmpty, "an empty topic")
 	versions := func(zero, one uint64) *served.Model {
 		t.Helper()
 		set := must.Get(served.Open(t.Context(), where, options(connect)))(t)
@@ -54,9 +51,8 @@ func TestShardTopic(t *testing.T) {
 	versions(1<<32, 0)
 	must.Do(t, other.Publish(t.Context(), ofShard(1, 1<<32, 2)))
 	set := versions(1<<32, 1<<32)
-	if info := set.Shards()[1].Shard; info.Number != 1 || info.Shards != 2 || info.OwnWeight != .5 || info.Coverage != .9 || info.Mean == nil {
-		t.Errorf("%+v", info)
-	}
+	info := set.Shards()[1].Shard
+	must.True(t, info.Number == 1 && info.Shards == 2 && info.OwnWeight == .5 && info.Coverage == .9 && info.Mean != nil, "%+v", info)
 	must.Equal(t, len(set.Offsets), 0, "positions")
 	successor := open("shard-0", 2)
 	must.Do(t, successor.Publish(t.Context(), ofShard(0, 2<<32, 3)))
@@ -69,9 +65,8 @@ func TestShardTopic(t *testing.T) {
 	wrong.Shard.Number = 2 // of 2 shards
 	must.Do(t, successor.Publish(t.Context(), wrong))
 	versions(0, 1<<32) // the other shard answers alone
-	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil {
-		t.Error("a learner publishes to the topic of a group")
-	}
+	_, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"})
+	must.True(t, err != nil, "a learner publishes to the topic of a group")
 }
 
 // TestDamagedShard checks that a damaged or incomplete model of a shard is reported once, with its shard, that the shard's

@@ -16,6 +16,7 @@ import (
 	"blankout/app/served/kafka"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/stream"
 	"blankout/stream/record"
 
@@ -46,10 +47,7 @@ func wide(version uint64, columns int, first float64) *served.Model {
 
 func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string) {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.Ports(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(kfake.NewCluster(kfake.Ports(0)))(t)
 	t.Cleanup(c.Close)
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = c.ListenAddrs()
@@ -63,19 +61,14 @@ func options(c stream.ConnectConfig) served.Options {
 
 func publisher(t *testing.T, connect stream.ConnectConfig) *kafka.Publisher {
 	t.Helper()
-	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true}))(t)
 	return p
 }
 
 func encoded(t *testing.T, m *served.Model) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := m.Encode(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Encode(&b))
 	return b.Bytes()
 }
 
@@ -85,26 +78,18 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	p := publisher(t, connect)
 	defer p.Close()
-	if err := p.Publish(t.Context(), wide(1, 100, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), wide(1, 100, 1)))
 	f, err := served.Follow(t.Context(), where, options(connect))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
-	if err := errors.Join(c.DeleteTopic("snapshots"), c.CreateTopic("snapshots", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(c.DeleteTopic("snapshots"), c.CreateTopic("snapshots", 1, nil)))
 	for range 100 { // wait until the producer sees the new topic
 		if err = p.Publish(t.Context(), wide(2, 100, 1)); err == nil {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if m, err := served.Open(t.Context(), where, options(connect)); err != nil || m.Version != 2 {
 		t.Errorf("%v", err)
 	}
@@ -126,49 +111,31 @@ func TestSnapshotTopic(t *testing.T) {
 	if p.Version() != 0 {
 		t.Errorf("version %d of an empty topic", p.Version())
 	}
-	if got := c.TopicInfo("snapshots"); got == nil || got.Configs["cleanup.policy"] == nil || *got.Configs["cleanup.policy"] != "compact" {
-		t.Errorf("the topic is not compacted: %+v", got)
-	}
-	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
-		t.Errorf("an empty topic: %v", err)
-	}
+	got := c.TopicInfo("snapshots")
+	must.True(t, got != nil && got.Configs["cleanup.policy"] != nil && *got.Configs["cleanup.policy"] == "compact", "the topic is not compacted: %+v", got)
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "an empty topic")
 	const columns = 5000 // 5000 columns are 2.5 MB of rows
-	if err := p.Publish(t.Context(), wide(1, columns, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), wide(1, columns, 1)))
 	first := p.Written()
-	if err := p.Publish(t.Context(), wide(2, columns, 2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), wide(2, columns, 2)))
 	second := p.Written() - first
-	if first < 2_500_000 || second > 600_000 {
-		t.Errorf("%d bytes for the first snapshot, %d for the second, which differs in one weight", first, second)
-	}
+	must.True(t, first >= 2_500_000 && second <= 600_000, "%d bytes for the first snapshot, %d for the second, which differs in one weight", first, second)
 	check := func(want *served.Model) {
 		t.Helper()
-		m, err := served.Open(t.Context(), where, options(connect))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.Version != want.Version || !bytes.Equal(encoded(t, m), encoded(t, want)) {
-			t.Errorf("read version %d, want %d", m.Version, want.Version)
-		}
+		m := must.Get(served.Open(t.Context(), where, options(connect)))(t)
+		must.True(t, m.Version == want.Version && bytes.Equal(encoded(t, m), encoded(t, want)), "read version %d, want %d", m.Version, want.Version)
 	}
 	check(wide(2, columns, 2))
 	c.Compact()
 	check(wide(2, columns, 2))
 
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close())
 	p = publisher(t, connect)
 	defer p.Close()
 	if p.Version() != 2 {
 		t.Errorf("version %d after a restart", p.Version())
 	}
-	if err := p.Publish(t.Context(), wide(3, columns, 3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), wide(3, columns, 3)))
 	if p.Written() > 600_000 {
 		t.Errorf("%d bytes written after a restart for one weight", p.Written())
 	}
@@ -176,9 +143,7 @@ func TestSnapshotTopic(t *testing.T) {
 	check(wide(3, columns, 3))
 	small := options(connect)
 	small.MaxBytes = 1000
-	if _, err := served.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
-		t.Errorf("a bound of 1000 bytes: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, small)), "more than 1000 bytes", "a bound of 1000 bytes")
 }
 
 // TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain either the
@@ -203,14 +168,9 @@ func TestBrokenPublication(t *testing.T) {
 	}
 	for n := range 10 {
 		version := uint64(2 * n)
-		p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots", Create: true, MaxPiece: 200_000}))(t)
 		allowed.Store(1 << 30)
-		if err := p.Publish(t.Context(), change(version)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), change(version)))
 		ctx, cancel := context.WithCancel(t.Context())
 		crash := func() { cancel() }
 		stop.Store(&crash)
@@ -221,17 +181,13 @@ func TestBrokenPublication(t *testing.T) {
 		allowed.Store(1 << 30)
 		for range 2 {
 			m, err := served.Open(t.Context(), where, options(connect))
-			if err != nil {
-				t.Fatalf("after %d messages: %v", n, err)
-			}
+			must.Require(t, err == nil, "after %d messages: %v", n, err)
 			if m.Version != version && m.Version != version+1 || !broke && m.Version != version+1 || !bytes.Equal(encoded(t, m), encoded(t, change(m.Version))) {
 				t.Errorf("after %d messages: version %d, wanted %d", n, m.Version, version)
 			}
 			c.Compact()
 		}
-		if n == 0 && !broke || n == 9 && broke {
-			t.Errorf("after %d messages: broke off: %v", n, broke)
-		}
+		must.True(t, (n != 0 || broke) && (n != 9 || !broke), "after %d messages: broke off: %v", n, broke)
 	}
 }
 
@@ -240,9 +196,7 @@ func TestFollowPlaces(t *testing.T) {
 	_, connect, topic := snapshotBroker(t)
 	dir := t.TempDir()
 	file, checkpoints := filepath.Join(dir, "model"), filepath.Join(dir, "checkpoints")
-	if err := os.Mkdir(checkpoints, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(checkpoints, 0o755))
 	p := publisher(t, connect)
 	defer p.Close()
 	publish := func(version uint64) {
@@ -250,16 +204,11 @@ func TestFollowPlaces(t *testing.T) {
 		m := wide(version, 10, float64(version))
 		err := errors.Join(p.Publish(t.Context(), m), m.WriteFile(file),
 			m.WriteFile(filepath.Join(checkpoints, fmt.Sprintf("checkpoint-%012d.blankout", version))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	publish(1)
 	for _, where := range []string{topic, file, checkpoints} {
-		f, err := served.Follow(t.Context(), where, options(connect))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(served.Follow(t.Context(), where, options(connect)))(t)
 		defer f.Close()
 		if m, err := f.Model(); err != nil || m.Version != 1 {
 			t.Fatalf("%s: %d, %v", where, m.Version, err)
@@ -299,22 +248,11 @@ func TestForeignTopic(t *testing.T) {
 	_, connect, where := snapshotBroker(t)
 	config := stream.DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.CreateTopics = connect, "snapshots", true
-	p, err := stream.NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"}); err == nil || !strings.Contains(err.Error(), "their own topic") {
-		t.Errorf("publishing among events: %v", err)
-	}
-	if _, err := served.Open(t.Context(), where, options(connect)); err == nil || !strings.Contains(err.Error(), "no complete snapshot") {
-		t.Errorf("reading events: %v", err)
-	}
+	p := must.Get(stream.NewProducer(t.Context(), config))(t)
+	must.Do(t, errors.Join(p.Write(t.Context(), stream.Message{Value: []byte(`{"label": 1}`)}), p.Flush(t.Context()), p.Close()))
+	must.ErrorContains(t, must.Err(kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: "snapshots"})), "their own topic", "publishing among events")
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "reading events")
 	for _, place := range []string{"kafka://127.0.0.1:1", "kafka://127.0.0.1:1/a/b"} {
-		if _, err := served.Open(t.Context(), place, options(connect)); err == nil || !strings.Contains(err.Error(), "want kafka://HOST:PORT/TOPIC") {
-			t.Errorf("%s: %v", place, err)
-		}
+		must.ErrorContains(t, must.Err(served.Open(t.Context(), place, options(connect))), "want kafka://HOST:PORT/TOPIC", place)
 	}
 }

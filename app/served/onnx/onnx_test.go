@@ -3,7 +3,6 @@ package onnx_test
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -12,6 +11,7 @@ import (
 	"blankout/app/served/onnx"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -43,14 +43,9 @@ func TestGraph(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}), record.DefaultConfig())
-	data, err := onnx.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(onnx.Encode(m))(t)
 	again, err := onnx.Encode(m)
-	if err != nil || !bytes.Equal(data, again) {
-		t.Errorf("the bytes differ from time to time (%v)", err)
-	}
+	must.True(t, err == nil && bytes.Equal(data, again), "the bytes differ from time to time (%v)", err)
 	graph := fields(t, data, 7)[0]
 	names := func(number protowire.Number) (names []string) {
 		for _, value := range fields(t, graph, number) {
@@ -58,12 +53,8 @@ func TestGraph(t *testing.T) {
 		}
 		return names
 	}
-	if got := names(11); !slices.Equal(got, []string{"x"}) {
-		t.Errorf("inputs %q", got)
-	}
-	if got := names(12); !slices.Equal(got, []string{"score", "label", "probabilities"}) {
-		t.Errorf("outputs %q", got)
-	}
+	must.EqualSlices(t, names(11), []string{"x"}, "inputs")
+	must.EqualSlices(t, names(12), []string{"score", "label", "probabilities"}, "outputs")
 
 	schema.Absent = event.AbsentMissing
 	unsupported := (*onnx.UnsupportedError)(nil)
@@ -81,10 +72,7 @@ func TestGraphOfFaults(t *testing.T) {
 	schema.AddField(event.Field{Name: "load", Kind: event.Numeric, Column: 3})
 	operators := func(f *model.Faults) map[string]int {
 		linear := model.NewLinear(schema, "logistic", "none", [][]float64{{0, 1, 0, -2}}, []float64{0.5}).WithFaults(f)
-		data, err := onnx.Encode(served.New(linear, record.DefaultConfig()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(onnx.Encode(served.New(linear, record.DefaultConfig())))(t)
 		count := map[string]int{}
 		for _, node := range fields(t, fields(t, data, 7)[0], 1) {
 			count[string(fields(t, node, 4)[0])]++
@@ -100,8 +88,6 @@ func TestGraphOfFaults(t *testing.T) {
 		{model.NewFaults([]model.StuckField{{Field: 1, Value: 2.5}}, []model.StuckField{{Field: 1, Value: -999}, {Field: 2, Value: -1}}), 3, 2},
 	} {
 		got := operators(c.faults)
-		if got["Equal"] != plain["Equal"]+c.equal || got["Where"] != plain["Where"]+c.nan {
-			t.Errorf("%+v: %v, without %v", c.faults, got, plain)
-		}
+		must.True(t, got["Equal"] == plain["Equal"]+c.equal && got["Where"] == plain["Where"]+c.nan, "%+v: %v, without %v", c.faults, got, plain)
 	}
 }

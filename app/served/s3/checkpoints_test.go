@@ -12,6 +12,7 @@ import (
 	"blankout/app/served/s3"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/s3test"
 )
 
@@ -19,14 +20,8 @@ const prefix = "s3://models/fraud/checkpoints"
 
 func openCheckpoints(t *testing.T, s *s3test.Store, keep int) *checkpoint.Store {
 	t.Helper()
-	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := checkpoint.OpenObjects(objects, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(s3.OpenCheckpoints(config(s), prefix))(t)
+	store := must.Get(checkpoint.OpenObjects(objects, keep))(t)
 	return store
 }
 
@@ -41,9 +36,7 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 	if errors.Is(err, checkpoint.ErrNone) {
 		return "", refused
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(f.Blocks[0].Data), refused
 }
 
@@ -52,47 +45,32 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 func TestCheckpoints(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
-	if text, _ := loaded(t, store); text != "" || store.Ousted != "" {
-		t.Fatalf("%q is there, of %q", text, store.Ousted)
-	}
+	text, _ := loaded(t, store)
+	must.Require(t, text == "" && store.Ousted == "", "%q is there, of %q", text, store.Ousted)
 	for i := range 4 {
-		if err := save(store, fmt.Sprint("state ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(store, fmt.Sprint("state ", i)))
 	}
 	want := []string{"checkpoint-000000000002.blankout", "checkpoint-000000000003.blankout", "lock"}
-	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, want) {
-		t.Errorf("there are %q, want %q", names, want)
-	}
-	if start, err := store.NextStart(); err != nil || start != 1 {
-		t.Errorf("start %d, %v", start, err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), want, "there")
+	start, err := store.NextStart()
+	must.True(t, err == nil && start == 1, "start %d, %v", start, err)
+	must.Do(t, store.Close())
 	store = openCheckpoints(t, s, 2)
-	if text, _ := loaded(t, store); text != "state 3" || store.Ousted != "" {
-		t.Errorf("loaded %q; ousted %q after an orderly stop", text, store.Ousted)
-	}
-	if start, err := store.NextStart(); err != nil || start != 2 {
-		t.Errorf("start %d, %v", start, err)
-	}
+	text, _ = loaded(t, store)
+	must.True(t, text == "state 3" && store.Ousted == "", "loaded %q; ousted %q after an orderly stop", text, store.Ousted)
+	start, err = store.NextStart()
+	must.True(t, err == nil && start == 2, "start %d, %v", start, err)
 	newest := "/models/fraud/checkpoints/" + want[1]
 	damaged := slices.Clone(s.Get(newest))
 	damaged[len(damaged)/2] ^= 1
 	s.Put(newest, damaged)
-	if text, refused := loaded(t, store); text != "state 2" || len(refused) != 1 {
-		t.Errorf("loaded %q, refused %v", text, refused)
-	}
-	if aside, err := store.SetAside(); err != nil || aside != prefix+"/set-aside-000000000003" {
-		t.Errorf("set aside as %q, %v", aside, err)
-	}
-	if text, _ := loaded(t, store); text != "" {
-		t.Errorf("%q is left", text)
-	}
-	if names := s.Names("/models/fraud/checkpoints/set-aside-000000000003/"); !slices.Equal(names, want[:2]) {
-		t.Errorf("set aside: %q", names)
-	}
+	text, refused := loaded(t, store)
+	must.True(t, text == "state 2" && len(refused) == 1, "loaded %q, refused %v", text, refused)
+	aside, err := store.SetAside()
+	must.True(t, err == nil && aside == prefix+"/set-aside-000000000003", "set aside as %q, %v", aside, err)
+	text, _ = loaded(t, store)
+	must.True(t, text == "", "%q is left", text)
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/set-aside-000000000003/"), want[:2], "set aside")
 	if err := save(store, "anew"); err != nil || s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") == nil {
 		t.Errorf("after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
 	}
@@ -103,16 +81,10 @@ func TestCheckpoints(t *testing.T) {
 func TestCheckpointsOfTwo(t *testing.T) {
 	s := newStore(t)
 	first := openCheckpoints(t, s, 2)
-	if err := save(first, "first"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, save(first, "first"))
 	second := openCheckpoints(t, s, 2)
-	if !strings.HasPrefix(second.Ousted, "process ") {
-		t.Errorf("ousted %q", second.Ousted)
-	}
-	if err := save(second, "second"); err != nil {
-		t.Fatal(err)
-	}
+	must.True(t, strings.HasPrefix(second.Ousted, "process "), "ousted %q", second.Ousted)
+	must.Do(t, save(second, "second"))
 	before := s.Names("/models/fraud/checkpoints/")
 	for range 2 {
 		if err := save(first, "late"); !errors.Is(err, checkpoint.ErrLost) || !strings.Contains(err.Error(), prefix) {
@@ -122,20 +94,12 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	if names := s.Names("/models/fraud/checkpoints/"); !slices.Equal(names, before) {
-		t.Errorf("there are %q, were %q", names, before)
-	}
-	if text, _ := loaded(t, second); text != "second" {
-		t.Errorf("loaded %q", text)
-	}
+	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), before, "there")
+	text, _ := loaded(t, second)
+	must.True(t, text == "second", "loaded %q", text)
 	// A checkpoint is never replaced, even if its writer is very late.
-	objects, err := s3.OpenCheckpoints(config(s), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""); !errors.Is(err, checkpoint.ErrTaken) {
-		t.Errorf("replaced: %v", err)
-	}
+	objects := must.Get(s3.OpenCheckpoints(config(s), prefix))(t)
+	must.ErrorIs(t, objects.Write("checkpoint-000000000001.blankout", []byte("late"), ""), checkpoint.ErrTaken, "replaced")
 }
 
 // TestCheckpointsOfFailingStore checks a store that fails. If the store is unreachable, only the save fails. If a
@@ -152,13 +116,9 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 	if err := save(store, "written"); err != nil {
 		t.Errorf("an answer lost: %v", err)
 	}
-	if text, _ := loaded(t, store); text != "written" {
-		t.Errorf("loaded %q", text)
-	}
-	objects, err := s3.OpenCheckpoints(config(s), "s3://elsewhere/x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, _ := loaded(t, store)
+	must.True(t, text == "written", "loaded %q", text)
+	objects := must.Get(s3.OpenCheckpoints(config(s), "s3://elsewhere/x"))(t)
 	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no bucket: %v", err)
 	}
@@ -170,19 +130,11 @@ func TestNewestCheckpoint(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
 	for version := range uint64(2) {
-		kind, blocks, err := trained(version+1, float64(version)).Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.Save(kind, blocks); err != nil {
-			t.Fatal(err)
-		}
+		kind, blocks := must.Get2(trained(version+1, float64(version)).Blocks())(t)
+		must.Do(t, must.Err(store.Save(kind, blocks)))
 		m, err := served.Open(t.Context(), prefix, options(config(s)))
-		if err != nil || m.Version != version+1 {
-			t.Fatalf("version %d, %v", m.Version, err)
-		}
+		must.Require(t, err == nil && m.Version == version+1, "version %d, %v", m.Version, err)
 	}
-	if _, at, err := s3.Read(t.Context(), config(s), prefix); err != nil || at != prefix+"/checkpoint-000000000001.blankout" {
-		t.Errorf("read %s, %v", at, err)
-	}
+	_, at, err := s3.Read(t.Context(), config(s), prefix)
+	must.True(t, err == nil && at == prefix+"/checkpoint-000000000001.blankout", "read %s, %v", at, err)
 }

@@ -15,6 +15,7 @@ import (
 	"blankout/app/served/s3"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/s3test"
 	"blankout/stream/record"
 )
@@ -58,17 +59,12 @@ func options(c s3.Config) served.Options {
 
 func publish(t *testing.T, p *s3.Publisher, m *served.Model) {
 	t.Helper()
-	if err := p.Publish(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), m))
 }
 
 func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 	t.Helper()
-	p, err := s3.NewPublisher(t.Context(), config(s), where)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(s3.NewPublisher(t.Context(), config(s), where))(t)
 	return p
 }
 
@@ -76,24 +72,15 @@ func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 // model must not be sent again.
 func TestObject(t *testing.T) {
 	s := newStore(t)
-	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), where) {
-		t.Errorf("an object that is not there: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(config(s)))), where, "an object that is not there")
 	p := publisher(t, s)
 	publish(t, p, trained(1, 0.5))
-	if calls := s.Take(); calls != "GET 404, GET 200, GET 404, PUT 200" {
-		t.Errorf("calls %s", calls)
-	}
-	f, err := served.Follow(t.Context(), where, options(config(s)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Equal(t, s.Take(), "GET 404, GET 200, GET 404, PUT 200", "calls")
+	f := must.Get(served.Follow(t.Context(), where, options(config(s))))(t)
 	defer f.Close()
 	m, _ := f.Model()
 	got, err := m.Predict([]byte("1 1:3 2:1"), 0)
-	if err != nil || m.Version != 1 || got.Scores[0] != 0.5 {
-		t.Fatalf("version %d, %+v, %v", m.Version, got, err)
-	}
+	must.Require(t, err == nil && m.Version == 1 && got.Scores[0] == 0.5, "version %d, %+v, %v", m.Version, got, err)
 	for !strings.Contains(s.Take(), "GET 304") {
 		time.Sleep(time.Millisecond)
 	}
@@ -112,9 +99,7 @@ func TestObject(t *testing.T) {
 	}
 	small := options(config(s))
 	small.MaxBytes = 100
-	if _, err := served.Open(t.Context(), where, small); err == nil || !strings.Contains(err.Error(), "more than 100 bytes") {
-		t.Errorf("a model that is too large: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, small)), "more than 100 bytes", "a model that is too large")
 }
 
 // TestTwoWriters checks that one of two writers of an object is rejected, in any order and with any versions. The
@@ -125,19 +110,15 @@ func TestTwoWriters(t *testing.T) {
 	publish(t, a, trained(1, 1))
 	for range 2 { // every later call is rejected too
 		taken := (*s3.TakenError)(nil)
-		if err := b.Publish(t.Context(), trained(9, 2)); !errors.As(err, &taken) {
-			t.Fatalf("%v", err)
-		}
+		err := b.Publish(t.Context(), trained(9, 2))
+		must.Require(t, errors.As(err, &taken), "%v", err)
 	}
 	publish(t, a, trained(2, 1))
 	c := publisher(t, s)
 	publish(t, c, trained(3, 1))
-	if err := a.Publish(t.Context(), trained(4, 1)); err == nil || !strings.Contains(err.Error(), "another writer") {
-		t.Errorf("%v", err)
-	}
-	if m, err := served.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 3 {
-		t.Errorf("%v, %v", m, err)
-	}
+	must.ErrorContains(t, a.Publish(t.Context(), trained(4, 1)), "another writer")
+	m, err := served.Open(t.Context(), where, options(config(s)))
+	must.True(t, err == nil && m.Version == 3, "%v, %v", m, err)
 }
 
 // TestLostAnswers checks that a write with a lost response is recognized, when the same model or a newer model is
@@ -149,26 +130,19 @@ func TestLostAnswers(t *testing.T) {
 	s.Take()
 	s.Lose(1) // the client library retries, and then the condition fails
 	publish(t, p, trained(2, 1))
-	if calls := s.Take(); calls != "PUT 500, PUT 412, GET 200" {
-		t.Errorf("calls %s", calls)
-	}
+	must.Equal(t, s.Take(), "PUT 500, PUT 412, GET 200", "calls")
 	publish(t, p, trained(3, 1))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.Put(path, nil) // as if the request had been executed late
 	var b strings.Builder
-	if err := trained(4, 1).Encode(&b); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Publish(ctx, trained(4, 1)); err == nil {
-		t.Error("published in no time")
-	}
+	must.Do(t, trained(4, 1).Encode(&b))
+	must.Fails(t, p.Publish(ctx, trained(4, 1)), "published in no time")
 	s.Put(path, []byte(b.String()))
 	publish(t, p, trained(5, 1))
-	if m, err := served.Open(t.Context(), where, options(config(s))); err != nil || m.Version != 5 {
-		t.Errorf("%v, %v", m, err)
-	}
+	m, err := served.Open(t.Context(), where, options(config(s)))
+	must.True(t, err == nil && m.Version == 5, "%v, %v", m, err)
 }
 
 // TestCache checks a start while the store is unreachable. The model in the cache is returned first, and the store's
@@ -178,21 +152,13 @@ func TestCache(t *testing.T) {
 	c := config(s)
 	c.Cache = filepath.Join(t.TempDir(), "cache")
 	publish(t, publisher(t, s), trained(1, 1))
-	if _, err := served.Open(t.Context(), where, options(c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, must.Err(served.Open(t.Context(), where, options(c))))
 	s.Break(true)
-	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil {
-		t.Error("a store that is away was read without a cache")
-	}
-	f, err := served.Follow(t.Context(), where, options(c))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Fails(t, must.Err(served.Open(t.Context(), where, options(config(s)))), "a store that is away was read without a cache")
+	f := must.Get(served.Follow(t.Context(), where, options(c)))(t)
 	defer f.Close()
-	if m, _ := f.Model(); m.Version != 1 {
-		t.Errorf("version %d", m.Version)
-	}
+	m, _ := f.Model()
+	must.True(t, m.Version == 1, "version %d", m.Version)
 	s.Break(false)
 	publish(t, publisher(t, s), trained(2, 1))
 	for {
@@ -203,20 +169,12 @@ func TestCache(t *testing.T) {
 	}
 	f.Close()
 	s.Put(path, nil)
-	if _, err := served.Open(t.Context(), where, options(c)); err == nil {
-		t.Error("an object that was deleted was taken from the cache")
-	}
+	must.Fails(t, must.Err(served.Open(t.Context(), where, options(c))), "an object that was deleted was taken from the cache")
 	entries, err := os.ReadDir(c.Cache)
-	if err != nil || len(entries) != 1 {
-		t.Fatalf("%v, %v", entries, err)
-	}
-	if err := os.WriteFile(filepath.Join(c.Cache, entries[0].Name()), []byte("spoilt"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Require(t, err == nil && len(entries) == 1, "%v, %v", entries, err)
+	must.Do(t, os.WriteFile(filepath.Join(c.Cache, entries[0].Name()), []byte("spoilt"), 0o600))
 	s.Break(true)
-	if _, err := served.Open(t.Context(), where, options(c)); err == nil || !strings.Contains(err.Error(), entries[0].Name()) {
-		t.Errorf("a spoilt cache: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(c))), entries[0].Name(), "a spoilt cache")
 }
 
 // TestForeignObject checks that an object that is not a model is neither read nor replaced, and that a wrong key is an
@@ -224,30 +182,16 @@ func TestCache(t *testing.T) {
 func TestForeignObject(t *testing.T) {
 	s := newStore(t)
 	s.Put(path, []byte("a photograph"))
-	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil {
-		t.Error("a photograph was read")
-	}
-	if _, err := s3.NewPublisher(t.Context(), config(s), where); err == nil {
-		t.Error("a photograph would be replaced")
-	}
-	if _, err := s3.NewPublisher(t.Context(), config(s), "s3://nowhere/key"); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") {
-		t.Errorf("no bucket: %v", err)
-	}
+	must.Fails(t, must.Err(served.Open(t.Context(), where, options(config(s)))), "a photograph was read")
+	must.Fails(t, must.Err(s3.NewPublisher(t.Context(), config(s), where)), "a photograph would be replaced")
+	must.ErrorContains(t, must.Err(s3.NewPublisher(t.Context(), config(s), "s3://nowhere/key")), "NoSuchBucket", "no bucket")
 	for _, bad := range []string{"s3://models", "s3://models/", "s3:///key", "s3://models/dir/", "s3://me@models/key", "s3://models/key?x"} {
-		if _, err := served.Open(t.Context(), bad, options(config(s))); err == nil || !strings.Contains(err.Error(), "want s3://BUCKET/KEY") {
-			t.Errorf("%s: %v", bad, err)
-		}
-		if s3.CheckAddress(bad) == nil {
-			t.Errorf("%s is in order", bad)
-		}
+		must.ErrorContains(t, must.Err(served.Open(t.Context(), bad, options(config(s)))), "want s3://BUCKET/KEY", bad)
+		must.True(t, s3.CheckAddress(bad) != nil, "%s is in order", bad)
 	}
 	for _, bad := range []string{"", "localhost:9000", "ftp://x", "https://", "https://key:secret@x", "https://x/bucket"} {
-		if (s3.Config{Endpoint: event.Address(bad)}).Check() == nil {
-			t.Errorf("endpoint %q is in order", bad)
-		}
+		must.True(t, (s3.Config{Endpoint: event.Address(bad)}).Check() != nil, "endpoint %q is in order", bad)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-	if _, err := served.Open(t.Context(), where, options(config(s))); err == nil || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
-		t.Errorf("a wrong key: %v", err)
-	}
+	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(config(s)))), "SignatureDoesNotMatch", "a wrong key")
 }

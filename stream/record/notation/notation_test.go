@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 func TestParse(t *testing.T) {
@@ -28,19 +29,14 @@ func TestParse(t *testing.T) {
 		{Notation{".", ","}, ".5", .5, true}, {Notation{".", ","}, "5.", 5, true}, {Notation{".", ","}, "1e5", 0, false}, {Notation{",", ""}, "1,2,3", 0, false},
 		{Notation{",", ""}, "inf", 0, false}, {Notation{",", ""}, "a1", 0, false}, {Notation{",", ""}, strings.Repeat("1", 65), 0, false},
 	} {
-		if x, ok := test.n.Parse([]byte(test.text)); ok != test.ok || ok && x != test.want {
-			t.Errorf("%q with %v: %v, %t", test.text, test.n, x, ok)
-		}
+		x, ok := test.n.Parse([]byte(test.text))
+		must.True(t, ok == test.ok && (!ok || x == test.want), "%q with %v: %v, %t", test.text, test.n, x, ok)
 	}
 	for _, n := range []Notation{{"", ""}, {";", ""}, {".", "."}, {",", ","}, {".", "ab"}, {".", "x"}} {
-		if n.Check() == nil {
-			t.Errorf("%q passes", n)
-		}
+		must.True(t, n.Check() != nil, "%q passes", n)
 	}
 	for _, n := range append(ordered, Plain) {
-		if n.Check() != nil {
-			t.Errorf("%q does not pass", n)
-		}
+		must.True(t, n.Check() == nil, "%q does not pass", n)
 	}
 }
 
@@ -78,13 +74,9 @@ func TestFind(t *testing.T) {
 			if got = found[0].Notation.String(); found[0].Notation == Plain {
 				got = "plain"
 			}
-			if !strings.Contains(test.values, found[0].Example) || !strings.Contains(found[0].String(), found[0].Example) {
-				t.Errorf("%q: %s", test.values, found[0])
-			}
+			must.True(t, strings.Contains(test.values, found[0].Example) && strings.Contains(found[0].String(), found[0].Example), "%q: %s", test.values, found[0])
 		}
-		if got != test.want {
-			t.Errorf("%q: %q, want %q", test.values, got, test.want)
-		}
+		must.True(t, got == test.want, "%q: %q, want %q", test.values, got, test.want)
 	}
 	// A second field resolves an ambiguous notation.
 	s := event.NewSchema(10, nil, 2)
@@ -95,7 +87,6 @@ func TestFind(t *testing.T) {
 		s.Names.Add(2*i+1, fmt.Appendf(nil, "f=1,%d", 123+i))
 		s.Names.Add(2*i+2, fmt.Appendf(nil, "g=0,%d", 123+i))
 	}
-	if found := Find(s); len(found) != 2 || found[0].Notation != found[1].Notation || found[0].Notation.Decimal != "," {
-		t.Errorf("%v", found)
-	}
+	found := Find(s)
+	must.True(t, len(found) == 2 && found[0].Notation == found[1].Notation && found[0].Notation.Decimal == ",", "%v", found)
 }

@@ -22,8 +22,8 @@ import (
 	"blankout/stream/record"
 )
 
-// contender is a learner of the stream, with its configuration.
-type contender struct {
+// challenger is a learner of the stream, with its configuration.
+type challenger struct {
 	name        string
 	config      online.Config
 	record      record.Config
@@ -35,15 +35,15 @@ type contender struct {
 
 // contendersOf returns the learners of a configuration. The learner of [learner] is first. It can be promoted
 // automatically if any challenger can.
-func contendersOf(c *config.Config, records record.Config, data string) []contender {
+func contendersOf(c *config.Config, records record.Config, data string) []challenger {
 	learned := func(l online.Config, r record.Config) online.Config {
 		return l.Among(r.Declares(data), r.Grouped())
 	}
-	out := []contender{{name: run.Champion, config: learned(c.Learner, records), record: records, promote: "manual"}}
+	out := []challenger{{name: run.Champion, config: learned(c.Learner, records), record: records, promote: "manual"}}
 	for i := range c.Challengers {
 		x := &c.Challengers[i]
 		r, own := x.RecordOf(records)
-		out = append(out, contender{name: x.Name, config: learned(x.Config, r), record: r, own: own, promote: x.Promote, window: x.Window})
+		out = append(out, challenger{name: x.Name, config: learned(x.Config, r), record: r, own: own, promote: x.Promote, window: x.Window})
 		out[0].window = max(out[0].window, x.Window)
 		if x.Promote == run.PromoteAuto {
 			out[0].promote = run.PromoteAuto
@@ -54,7 +54,7 @@ func contendersOf(c *config.Config, records record.Config, data string) []conten
 
 // schema returns the Schema of a new challenger. If the challenger has its own Schema, this Schema has the classes of
 // first, the Schema of the first learner.
-func (x *contender) schema(first *event.Schema) *event.Schema {
+func (x *challenger) schema(first *event.Schema) *event.Schema {
 	if !x.own {
 		return first
 	}
@@ -66,12 +66,12 @@ func (x *contender) schema(first *event.Schema) *event.Schema {
 }
 
 // beginLearners adds new learners to a Runner.
-func beginLearners(r *run.Runner, learners []contender) (err error) {
+func beginLearners(r *run.Runner, learners []challenger) (err error) {
 	r.Schema, r.Fingerprint = learners[0].record.Schema(), learners[0].fingerprint
 	if r.Learner, err = online.New(learners[0].config, r.Schema); err != nil || len(learners) == 1 {
 		return err
 	}
-	r.Contest = &run.Contest{}
+	r.Challengers = &run.Challengers{}
 	for i := range learners {
 		x := &learners[i]
 		l := r.Learner
@@ -80,47 +80,47 @@ func beginLearners(r *run.Runner, learners []contender) (err error) {
 				return fmt.Errorf("challenger %s: %w", x.name, err)
 			}
 		}
-		x.join(r.Contest, l, run.Standing{})
+		x.join(r.Challengers, l, run.Standing{})
 	}
 	return nil
 }
 
-// join adds the contender to a Contest.
-func (x *contender) join(c *run.Contest, l *online.Learner, s run.Standing) {
+// join adds the learner to a Challengers.
+func (x *challenger) join(c *run.Challengers, l *online.Learner, s run.Standing) {
 	s.Name, s.Promote, s.Window = x.name, x.promote, x.window
-	c.Contenders = append(c.Contenders, &run.Contender{Learner: l, Fingerprint: x.fingerprint, Standing: s})
+	c.All = append(c.All, &run.Challenger{Learner: l, Fingerprint: x.fingerprint, Standing: s})
 }
 
 // resumeLearners adds the learners of a checkpoint to a Runner. A learner that is not in the checkpoint starts now. A
 // learner that is no longer configured is dropped.
-func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, log *slog.Logger) error {
-	saved, err := run.ReadContest(blocks)
+func resumeLearners(r *run.Runner, learners []challenger, blocks []event.Block, log *slog.Logger) error {
+	saved, err := run.ReadChallengers(blocks)
 	if err != nil {
 		return err
 	}
-	lead := max(slices.IndexFunc(learners, func(x contender) bool { return x.name == saved.Lead }), 0)
-	renamed := learners[lead].name != saved.Lead
-	r.Fingerprint = learners[lead].fingerprint
-	r.State, err = run.Resume(learners[lead].config, r.Fingerprint, blocks)
+	leader := max(slices.IndexFunc(learners, func(x challenger) bool { return x.name == saved.Leader }), 0)
+	renamed := learners[leader].name != saved.Leader
+	r.Fingerprint = learners[leader].fingerprint
+	r.State, err = run.Resume(learners[leader].config, r.Fingerprint, blocks)
 	switch {
 	case err != nil && renamed:
-		return fmt.Errorf("challenger %s is the leader, but the configuration has no [[challenger]] of that name: add it again, promote another learner first, or copy its settings to [learner]: %w", saved.Lead, err)
-	case err != nil && lead > 0:
-		return fmt.Errorf("challenger %s: %w; give it another name to start it again", saved.Lead, err)
+		return fmt.Errorf("challenger %s is the leader, but the configuration has no [[challenger]] of that name: add it again, promote another learner first, or copy its settings to [learner]: %w", saved.Leader, err)
+	case err != nil && leader > 0:
+		return fmt.Errorf("challenger %s: %w; give it another name to start it again", saved.Leader, err)
 	case err != nil:
 		return err
 	case renamed:
-		log.Info("[learner] continues the challenger that was the leader, because it has the same settings", "challenger", saved.Lead)
+		log.Info("[learner] continues the challenger that was the leader, because it has the same settings", "challenger", saved.Leader)
 	}
 	records := uint64(0)
 	for _, p := range r.Offsets {
 		records += p.Records
 	}
 	all := make([]*online.Learner, len(learners))
-	all[lead] = r.Learner
+	all[leader] = r.Learner
 	for i := range learners {
-		under := event.BlocksUnder(blocks, run.ContenderPrefix(learners[i].name))
-		if i == lead || len(under) == 0 {
+		under := event.BlocksUnder(blocks, run.ChallengerPrefix(learners[i].name))
+		if i == leader || len(under) == 0 {
 			continue
 		}
 		if all[i], err = run.ResumeLearner(learners[i].config, learners[i].fingerprint, under); err != nil {
@@ -128,7 +128,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 		}
 	}
 	for _, was := range saved.Learners {
-		if i := slices.IndexFunc(learners, func(x contender) bool { return x.name == was.Name }); i < 0 && was.Name != saved.Lead || i >= 0 && i == lead && renamed {
+		if i := slices.IndexFunc(learners, func(x challenger) bool { return x.name == was.Name }); i < 0 && was.Name != saved.Leader || i >= 0 && i == leader && renamed {
 			log.Warn("a learner of the checkpoint is removed: it is no longer in the configuration", "challenger", was.Name)
 		}
 	}
@@ -138,12 +138,12 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 	if r.Schema = all[0].Schema(); len(learners) == 1 {
 		return nil
 	}
-	r.Contest = &run.Contest{Lead: lead}
+	r.Challengers = &run.Challengers{Leader: leader}
 	for i := range learners {
 		x := &learners[i]
 		name := x.name
-		if i == lead {
-			name = saved.Lead // name of the saved lead, whose settings [learner] now has
+		if i == leader {
+			name = saved.Leader // name of the saved leader, whose settings [learner] now has
 		}
 		standing, known := saved.Standing(name)
 		if all[i] == nil {
@@ -158,15 +158,15 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 		if !x.own {
 			all[i].SetSchema(r.Schema)
 		}
-		x.join(r.Contest, all[i], standing)
+		x.join(r.Challengers, all[i], standing)
 	}
 	return nil
 }
 
-// ownSchemas returns the Schemas of the contenders that have their own columns.
+// ownSchemas returns the Schemas of the learners that have their own columns.
 func ownSchemas(r *run.Runner) (out []*event.Schema) {
-	if r.Contest != nil {
-		for _, x := range r.Contest.Contenders[1:] {
+	if r.Challengers != nil {
+		for _, x := range r.Challengers.All[1:] {
 			if s := x.Learner.Schema(); s != r.Schema {
 				out = append(out, s)
 			}
@@ -175,11 +175,11 @@ func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	return out
 }
 
-// decodeContenders makes each contender with its own columns decode every record when it is read from the source.
-func (s *service) decodeContenders() {
+// decodeChallengers makes each learner with its own columns decode every record when it is read from the source.
+func (s *service) decodeChallengers() {
 	for i, x := range s.learners {
 		if x.own {
-			c := s.runner.Contest.Contenders[i]
+			c := s.runner.Challengers.All[i]
 			c.Schema = c.Learner.Schema()
 			c.Decoder = &laterDecoder{make: func() (record.Decoder, error) {
 				r := s.read
@@ -205,28 +205,28 @@ func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.made.Decode(ctx, r, e)
 }
 
-// validateContenders gives each contender a validator, which is used while the contender leads. The Runner gets the
-// validator of the current leader.
-func validateContenders(r *run.Runner, learners []contender, c *config.Config, data string, log *slog.Logger) {
-	if r.Contest == nil {
+// validateChallengers gives each learner a validator, which is used while that learner is the leader. The Runner gets
+// the validator of the current leader.
+func validateChallengers(r *run.Runner, learners []challenger, c *config.Config, data string, log *slog.Logger) {
+	if r.Challengers == nil {
 		return
 	}
-	for i, x := range r.Contest.Contenders {
+	for i, x := range r.Challengers.All {
 		own := *c
 		own.Record.Drop, own.Record.Crosses, own.Record.Groups = learners[i].record.Drop, learners[i].record.Crosses, learners[i].record.Groups
 		x.Validator = newValidator(&own, data, log)
 		x.Validator.Learner = x.Learner.Config()
 	}
-	r.Validator = r.Contest.Contenders[r.Contest.Lead].Validator
+	r.Validator = r.Challengers.All[r.Challengers.Leader].Validator
 }
 
 // validators returns the validators of all learners.
 func (s *service) validators() []*validate.Validator {
-	if s.runner.Contest == nil {
+	if s.runner.Challengers == nil {
 		return []*validate.Validator{s.runner.Validator}
 	}
 	var out []*validate.Validator
-	for _, x := range s.runner.Contest.Contenders {
+	for _, x := range s.runner.Challengers.All {
 		out = append(out, x.Validator)
 	}
 	return out
@@ -240,7 +240,7 @@ func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner str
 	made := map[string]*record.Config{}
 	return func(learner string) *record.Config {
 		c := asked.Load()
-		i := slices.IndexFunc(s.learners, func(x contender) bool { return x.name == learner })
+		i := slices.IndexFunc(s.learners, func(x challenger) bool { return x.name == learner })
 		if i < 0 || !s.learners[i].own {
 			return c
 		}
@@ -259,32 +259,32 @@ func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner str
 	}
 }
 
-// learnerOfBlock returns the name of the learner to which a checkpoint block challenger/NAME belongs. Only learners
-// without the lead have such blocks.
+// learnerOfBlock returns the name of the learner to which a checkpoint block challenger/NAME belongs. The leader
+// has no such blocks.
 func learnerOfBlock(name string) (learner string, ok bool) {
 	parts := strings.SplitN(name, "/", 3)
-	if len(parts) < 3 || run.ContenderPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
+	if len(parts) < 3 || run.ChallengerPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
 		return "", false
 	}
 	return parts[0] + "/" + parts[1], true
 }
 
 // learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one learner. The argument
-// lead is the summary of the learner that has the lead.
-func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
-	saved, err := run.ReadContest(blocks)
+// leader is the summary of the leader.
+func learnersOf(blocks []event.Block, leader *online.Summary) (out []serve.LearnerReport, err error) {
+	saved, err := run.ReadChallengers(blocks)
 	if err != nil {
 		return nil, err
 	}
 	for _, x := range saved.Learners {
-		r := serve.LearnerReport{Name: x.Name, Lead: x.Name == saved.Lead, Promote: x.Promote, Begun: x.Begun}
-		s, own := lead, blocks
-		if !r.Lead {
-			own = event.BlocksUnder(blocks, run.ContenderPrefix(x.Name))
+		r := serve.LearnerReport{Name: x.Name, Leader: x.Name == saved.Leader, Promote: x.Promote, Begun: x.Begun}
+		s, own := leader, blocks
+		if !r.Leader {
+			own = event.BlocksUnder(blocks, run.ChallengerPrefix(x.Name))
 			if s, err = online.ReadSummary(own); err != nil {
 				return nil, fmt.Errorf("challenger %s: %w", x.Name, err)
 			}
-			r.Compared = serve.CompareWithLead(&x.Paired, x.Window)
+			r.Compared = serve.CompareWithLeader(&x.Paired, x.Window)
 		}
 		m, err := model.ReadLinear(own)
 		if err != nil {

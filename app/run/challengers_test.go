@@ -26,8 +26,8 @@ import (
 	"blankout/stream/record"
 )
 
-// contestStream is a Source of n JSON records of topic t/3, in batches of random sizes.
-type contestStream struct {
+// challengerStream is a Source of n JSON records of topic t/3, in batches of random sizes.
+type challengerStream struct {
 	decoder record.Decoder
 	schema  *event.Schema
 	n, next int
@@ -35,7 +35,7 @@ type contestStream struct {
 	passing func(offset int)
 }
 
-func (s *contestStream) Next(ctx context.Context, b *event.Batch) error {
+func (s *challengerStream) Next(ctx context.Context, b *event.Batch) error {
 	b.Topic, b.Partition, b.HighWater, b.Examples = "t", 3, int64(s.n), b.Examples[:0]
 	if s.next == s.n {
 		return io.EOF
@@ -62,7 +62,7 @@ func (s *contestStream) Next(ctx context.Context, b *event.Batch) error {
 }
 
 // record returns record number n. The label is the sign of x plus a^b as -1 or 1; no single field predicts a^b.
-func (s *contestStream) record(n int) []byte {
+func (s *challengerStream) record(n int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 9))
 	a, b, x := r.IntN(2), r.IntN(2), r.NormFloat64()
 	label := "no"
@@ -79,7 +79,7 @@ func (s *contestStream) record(n int) []byte {
 	return []byte(text)
 }
 
-// entrant is a contender in these tests. The first entrant is the Champion.
+// entrant is a learner in these tests. The first entrant is the Champion.
 type entrant struct {
 	name   string
 	change func(*online.Config, *record.Config)
@@ -99,10 +99,10 @@ func (x *entrant) configs() (online.Config, record.Config) {
 	return c, r
 }
 
-const contestWindow = 8000
+const challengerWindow = 8000
 
-// contest returns a Runner of the entrants that continues from the newest checkpoint of a directory.
-func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
+// challengers returns a Runner of the entrants that continues from the newest checkpoint of a directory.
+func challengers(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *challengerStream, *checkpoint.Store) {
 	t.Helper()
 	store := must.Get(checkpoint.Open(dir, 2))(t)
 	t.Cleanup(func() { store.Close() })
@@ -114,18 +114,18 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 	}
 	file, _, err := store.Load()
 	var blocks []event.Block
-	lead := 0
-	saved := run.SavedContest{}
+	leader := 0
+	saved := run.SavedChallengers{}
 	if err == nil {
 		blocks = file.Blocks
-		saved = must.Get(run.ReadContest(blocks))(t)
-		lead = slices.IndexFunc(list, func(x entrant) bool { return x.name == saved.Lead })
-		c, rc := list[lead].configs()
+		saved = must.Get(run.ReadChallengers(blocks))(t)
+		leader = slices.IndexFunc(list, func(x entrant) bool { return x.name == saved.Leader })
+		c, rc := list[leader].configs()
 		r.State = must.Get(run.Resume(c, rc.Settings(), blocks))(t)
 	} else if !errors.Is(err, checkpoint.ErrNone) {
 		t.Fatal(err)
 	}
-	k := &run.Contest{Lead: lead}
+	k := &run.Challengers{Leader: leader}
 	for i, x := range list {
 		c, rc := x.configs()
 		var l *online.Learner
@@ -133,20 +133,18 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 		case blocks == nil:
 			schema := rc.Schema()
 			if i > 0 && rc.Crosses == nil {
-				schema = k.Contenders[0].Learner.Schema()
+				schema = k.All[0].Learner.Schema()
 			}
 			l, err = online.New(c, schema)
-		case i == lead:
+		case i == leader:
 			l = r.Learner
 		default:
-			l, err = run.ResumeLearner(c, rc.Settings(), event.BlocksUnder(blocks, run.ContenderPrefix(x.name)))
+			l, err = run.ResumeLearner(c, rc.Settings(), event.BlocksUnder(blocks, run.ChallengerPrefix(x.name)))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		y := &run.Contender{Learner: l, Fingerprint: rc.Settings()}
+		must.Do(t, err)
+		y := &run.Challenger{Learner: l, Fingerprint: rc.Settings()}
 		y.Standing, _ = saved.Standing(x.name)
-		y.Name, y.Promote, y.Window = x.name, "manual", contestWindow
+		y.Name, y.Promote, y.Window = x.name, "manual", challengerWindow
 		if x.auto {
 			y.Promote = run.PromoteAuto
 		}
@@ -154,17 +152,17 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 			y.Schema = l.Schema()
 			y.Decoder = must.Get(record.NewDecoder(rc, y.Schema))(t)
 		} else if i > 0 {
-			l.SetSchema(k.Contenders[0].Learner.Schema())
+			l.SetSchema(k.All[0].Learner.Schema())
 		}
-		k.Contenders = append(k.Contenders, y)
+		k.All = append(k.All, y)
 	}
-	r.Learner, r.Fingerprint, r.Schema = k.Contenders[lead].Learner, k.Contenders[lead].Fingerprint, k.Contenders[0].Learner.Schema()
+	r.Learner, r.Fingerprint, r.Schema = k.All[leader].Learner, k.All[leader].Fingerprint, k.All[0].Learner.Schema()
 	if len(list) > 1 {
-		r.Contest = k
+		r.Challengers = k
 	}
 	_, rc := list[0].configs()
 	decoder := must.Get(record.NewDecoder(rc, r.Schema))(t)
-	s := &contestStream{decoder: decoder, schema: r.Schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1))}
+	s := &challengerStream{decoder: decoder, schema: r.Schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1))}
 	if p, ok := r.Offsets.Lookup("t", 3); ok {
 		s.next = int(p.Next)
 	}
@@ -172,33 +170,31 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 	return r, s, store
 }
 
-func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedContest) {
+func challengerState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedChallengers) {
 	t.Helper()
 	data, _ := newest(t, dir)
 	file := must.Get(checkpoint.Decode(data))(t)
-	saved := must.Get(run.ReadContest(file.Blocks))(t)
+	saved := must.Get(run.ReadChallengers(file.Blocks))(t)
 	return data, file.Blocks, saved
 }
 
-// TestContestDependsOnEventsOnly checks that the final bytes do not depend on stops at any record, with or without a
-// save. The final bytes must not depend on batch sizes and threads either. The contender with the product must become
-// the lead.
-func TestContestDependsOnEventsOnly(t *testing.T) {
+// TestChallengersDependOnEventsOnly checks that the final bytes do not depend on stops at any record, with or without a
+// save. The final bytes must not depend on batch sizes and threads either. The learner with the product must become
+// the leader.
+func TestChallengersDependOnEventsOnly(t *testing.T) {
 	const n = 17_000
 	reference := t.TempDir()
-	r, _, _ := contest(t, reference, entrants, n, 1)
+	r, _, _ := challengers(t, reference, entrants, n, 1)
 	r.Config.SaveEvents, r.Config.PublishInterval = 0, 0
 	must.Do(t, r.Run(t.Context()))
-	want, _, saved := contestState(t, reference)
-	if saved.Lead != "product" {
-		t.Fatalf("%s has the lead of %+v", saved.Lead, saved.Learners)
-	}
+	want, _, saved := challengerState(t, reference)
+	must.Require(t, saved.Leader == "product", "%s is the leader of %+v", saved.Leader, saved.Learners)
 	for seed := range uint64(4) {
 		threads := runtime.GOMAXPROCS(1 + int(seed%2)*3)
 		dir, random := t.TempDir(), rand.New(rand.NewPCG(seed, 3))
 		lives := 0
 		for done := false; !done; lives++ {
-			r, s, store := contest(t, dir, entrants, n, seed<<32+uint64(lives))
+			r, s, store := challengers(t, dir, entrants, n, seed<<32+uint64(lives))
 			r.Config.SaveEvents, r.Config.PublishEvents = uint64(500+random.IntN(2000)), uint64(100+random.IntN(1000))
 			ctx, cancel := context.WithCancel(t.Context())
 			stop, dead := s.next+1+random.IntN(5000), false
@@ -222,24 +218,19 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 			}
 			err := r.Run(ctx)
 			cancel()
-			if err != nil && !strings.HasSuffix(err.Error(), "dead") {
-				t.Fatal(err)
-			}
+			must.Require(t, err == nil || strings.HasSuffix(err.Error(), "dead"), "%v", err)
 			store.Close()
 		}
 		runtime.GOMAXPROCS(threads)
-		if got, _, _ := contestState(t, dir); !bytes.Equal(got, want) {
-			t.Errorf("seed %d: %d lives end in another state", seed, lives)
-		}
-		if lives < 2 {
-			t.Errorf("seed %d: one life only", seed)
-		}
+		got, _, _ := challengerState(t, dir)
+		must.True(t, bytes.Equal(got, want), "seed %d: %d lives end in another state", seed, lives)
+		must.True(t, lives >= 2, "seed %d: one life only", seed)
 	}
 }
 
-// TestContendersLearnIndependently checks that each contender learns as a single learner would, and that the
-// differences are computed from the contenders' predictions.
-func TestContendersLearnIndependently(t *testing.T) {
+// TestChallengersLearnIndependently checks that each learner learns as a single learner would, and that the
+// differences are computed from the learners' predictions.
+func TestChallengersLearnIndependently(t *testing.T) {
 	const n = 9000
 	list := slices.Clone(entrants)
 	for i := range list {
@@ -247,15 +238,15 @@ func TestContendersLearnIndependently(t *testing.T) {
 	}
 	dir := t.TempDir()
 	holdout := &validate.Validator{Config: validate.Config{Holdout: 9}}
-	r, _, _ := contest(t, dir, list, n, 1)
+	r, _, _ := challengers(t, dir, list, n, 1)
 	r.Validator = holdout
 	must.Do(t, r.Run(t.Context()))
-	_, blocks, saved := contestState(t, dir)
-	losses := make([][]float64, len(list)) // losses by contender and record
+	_, blocks, saved := challengerState(t, dir)
+	losses := make([][]float64, len(list)) // losses by learner and record
 	weights := make([]float64, n)
 	for i, x := range list {
 		alone := t.TempDir()
-		r, _, _ := contest(t, alone, []entrant{x}, n, 2)
+		r, _, _ := challengers(t, alone, []entrant{x}, n, 2)
 		r.Validator = holdout
 		at := 0
 		r.Answer = func(e *event.Example, p *online.Prediction) error {
@@ -272,28 +263,27 @@ func TestContendersLearnIndependently(t *testing.T) {
 			return nil
 		}
 		must.Do(t, r.Run(t.Context()))
-		_, want, _ := contestState(t, alone)
+		_, want, _ := challengerState(t, alone)
 		got := blocks
 		if i > 0 {
-			got = event.BlocksUnder(blocks, run.ContenderPrefix(x.name))
+			got = event.BlocksUnder(blocks, run.ChallengerPrefix(x.name))
 		}
 		for _, b := range want {
-			if b.Name == "offsets" || b.Name == "warnings" { // blocks of the stream, which only the lead has
+			if b.Name == "offsets" || b.Name == "warnings" { // blocks of the stream, which only the leader has
 				continue
 			}
-			if data, err := event.FindBlock(got, b.Name); err != nil || !bytes.Equal(data, b.Data) {
-				t.Errorf("%s: block %s is not as of the learner alone: %v", x.name, b.Name, err)
-			}
+			data, err := event.FindBlock(got, b.Name)
+			must.True(t, err == nil && bytes.Equal(data, b.Data), "%s: block %s is not as of the learner alone: %v", x.name, b.Name, err)
 		}
 	}
 	for i, x := range list[1:] {
 		paired := measure.NewPaired(0)
 		for j := range n {
 			if d := losses[i+1][j] - losses[0][j]; !math.IsNaN(d) {
-				paired.Add(uint64(j+1), d, weights[j], contestWindow)
+				paired.Add(uint64(j+1), d, weights[j], challengerWindow)
 			}
 		}
-		paired.Advance(n, contestWindow)
+		paired.Advance(n, challengerWindow)
 		s, ok := saved.Standing(x.name)
 		if !ok || s.Paired.Total.Blocks != n/1000 || math.Abs(s.Paired.Total.Mean-paired.Total.Mean) > 1e-12 || math.Abs(s.Paired.Total.Scatter-paired.Total.Scatter) > 1e-12 || s.Paired.Window.Blocks != paired.Window.Blocks {
 			t.Errorf("%s: %+v, by what was predicted %+v", x.name, s.Paired, paired)
@@ -301,21 +291,20 @@ func TestContendersLearnIndependently(t *testing.T) {
 	}
 }
 
-// TestEqualContenders checks that equal learners do not change the lead.
-func TestEqualContenders(t *testing.T) {
+// TestEqualChallengers checks that equal learners do not change the leader.
+func TestEqualChallengers(t *testing.T) {
 	alike := entrant{"alike", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.0501 }, true}
 	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
 	dir := t.TempDir()
-	r, _, _ := contest(t, dir, []entrant{base, alike, {"same", base.change, true}}, 17_000, 1)
+	r, _, _ := challengers(t, dir, []entrant{base, alike, {"same", base.change, true}}, 17_000, 1)
 	must.Do(t, r.Run(t.Context()))
-	_, _, saved := contestState(t, dir)
-	if s, _ := saved.Standing("same"); saved.Lead != run.Champion || s.Paired.Total.Blocks != 17 || s.Paired.Total.Mean != 0 {
-		t.Errorf("%s has the lead, same is at %+v", saved.Lead, s)
-	}
+	_, _, saved := challengerState(t, dir)
+	s, _ := saved.Standing("same")
+	must.True(t, saved.Leader == run.Champion && s.Paired.Total.Blocks == 17 && s.Paired.Total.Mean == 0, "%s is the leader, same is at %+v", saved.Leader, s)
 }
 
-// TestPromote checks that a requested contender becomes the lead. When Promote returns, a checkpoint must contain the
-// change, and the next run must continue with the new lead.
+// TestPromote checks that a requested learner becomes the leader. When Promote returns, a checkpoint must contain the
+// change, and the next run must continue with the new leader.
 func TestPromote(t *testing.T) {
 	const n = 9000
 	list := slices.Clone(entrants)
@@ -323,7 +312,7 @@ func TestPromote(t *testing.T) {
 		list[i].auto = false
 	}
 	dir := t.TempDir()
-	r, s, store := contest(t, dir, list, n, 1)
+	r, s, store := challengers(t, dir, list, n, 1)
 	r.Config.SaveEvents = 0
 	r.Config.PublishEvents = 1
 	save, saves := r.Save, 0
@@ -332,9 +321,8 @@ func TestPromote(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // if Promote did not wait for a save, it would return earlier
 		return save(blocks)
 	}
-	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `no learner "nobody": want one of ["learner" "slow" "product"]` {
-		t.Error(err)
-	}
+	err := r.Promote(t.Context(), "nobody")
+	must.True(t, err != nil && err.Error() == `no learner "nobody": want one of ["learner" "slow" "product"]`, "%v", err)
 	asked, promoted := make(chan bool), make(chan error, 1)
 	s.passing = func(offset int) {
 		if offset > 4000 && offset%500 == 0 {
@@ -343,9 +331,8 @@ func TestPromote(t *testing.T) {
 		if offset == 4000 {
 			<-asked
 			err := <-promoted
-			if _, _, saved := contestState(t, dir); saved.Lead != "product" || err != nil {
-				t.Errorf("%s has the lead in the checkpoint: %v", saved.Lead, err)
-			}
+			_, _, saved := challengerState(t, dir)
+			must.True(t, saved.Leader == "product" && err == nil, "%s is the leader in the checkpoint: %v", saved.Leader, err)
 			promoted <- nil
 		}
 	}
@@ -354,28 +341,19 @@ func TestPromote(t *testing.T) {
 		promoted <- r.Promote(t.Context(), "product")
 	}()
 	must.Do(t, r.Run(t.Context()))
-	if saves != 2 {
-		t.Errorf("%d saves, want that of the promotion and that of the end", saves)
-	}
+	must.True(t, saves == 2, "%d saves, want that of the promotion and that of the end", saves)
 	status := r.Status()
-	if p := r.Published(); p.Learner != "product" || len(p.Others) != 2 || p.Others[0].Learner != run.Champion || p.Events != r.Learner.Report().Events {
-		t.Errorf("%q is published, and %d others", p.Learner, len(p.Others))
-	}
-	if k := status.Contest; len(k) != 3 || !k[2].Lead || k[0].Lead || k[0].Paired.From == 0 || k[0].Paired.From > 5000 || k[0].Paired.Total.Mean <= 0 || k[2].Paired.Total.Blocks > 0 || k[2].Begun != 0 {
+	p := r.Published()
+	must.True(t, p.Learner == "product" && len(p.Others) == 2 && p.Others[0].Learner == run.Champion && p.Events == r.Learner.Report().Events, "%q is published, and %d others", p.Learner, len(p.Others))
+	if k := status.Challengers; len(k) != 3 || !k[2].Leader || k[0].Leader || k[0].Paired.From == 0 || k[0].Paired.From > 5000 || k[0].Paired.Total.Mean <= 0 || k[2].Paired.Total.Blocks > 0 || k[2].Begun != 0 {
 		t.Errorf("%+v, %+v, %+v", k[0].Standing, k[1].Standing, k[2].Standing)
 	}
-	if err := r.Promote(t.Context(), "slow"); err == nil || !strings.Contains(err.Error(), "ended") {
-		t.Errorf("promoted after the end: %v", err)
-	}
+	must.ErrorContains(t, r.Promote(t.Context(), "slow"), "ended", "promoted after the end")
 	store.Close()
-	again, _, _ := contest(t, dir, list, n, 1)
-	if again.Contest.Lead != 2 || !reflect.DeepEqual(again.Contest.Contenders[0].Paired, status.Contest[0].Paired) {
-		t.Errorf("the next run has lead %d", again.Contest.Lead)
-	}
+	again, _, _ := challengers(t, dir, list, n, 1)
+	must.True(t, again.Challengers.Leader == 2 && reflect.DeepEqual(again.Challengers.All[0].Paired, status.Challengers[0].Paired), "the next run has leader %d", again.Challengers.Leader)
 	var alone run.Runner
-	if err := alone.Promote(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "[[challenger]]") {
-		t.Error(err)
-	}
+	must.ErrorContains(t, alone.Promote(t.Context(), "a"), "[[challenger]]")
 }
 
 // TestPromotionDuringSaves checks that each checkpoint has the settings of its own learners, while learners are promoted
@@ -388,7 +366,7 @@ func TestPromotionDuringSaves(t *testing.T) {
 		_, rc := x.configs()
 		want[x.name] = rc.Settings()
 	}
-	r, s, _ := contest(t, t.TempDir(), list, 6000, 1)
+	r, s, _ := challengers(t, t.TempDir(), list, 6000, 1)
 	r.Config.SaveEvents = 1
 	saves, promotions := 0, 0
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
@@ -396,16 +374,15 @@ func TestPromotionDuringSaves(t *testing.T) {
 			return "", 0, errors.New("no space")
 		}
 		all := slices.Collect(blocks)
-		saved := must.Get(run.ReadContest(all))(t)
+		saved := must.Get(run.ReadChallengers(all))(t)
 		for _, x := range saved.Learners {
 			of := all
-			if x.Name != saved.Lead {
-				of = event.BlocksUnder(all, run.ContenderPrefix(x.Name))
+			if x.Name != saved.Leader {
+				of = event.BlocksUnder(all, run.ChallengerPrefix(x.Name))
 			}
 			got := must.Get(run.ReadFingerprint(of))(t)
-			if diff := want[x.Name].Diff(got); len(diff) > 0 {
-				t.Errorf("save %d: learner %s, while %s leads, has the settings of another: %v", saves, x.Name, saved.Lead, diff)
-			}
+			diff := want[x.Name].Diff(got)
+			must.True(t, len(diff) <= 0, "save %d: learner %s, while %s leads, has the settings of another: %v", saves, x.Name, saved.Leader, diff)
 		}
 		return "saved", 1, nil
 	}
@@ -437,30 +414,27 @@ func TestPromotionDuringSaves(t *testing.T) {
 		}
 	}()
 	must.Do(t, r.Run(t.Context()))
-	if promotions < 5 || saves < 10 {
-		t.Errorf("%d promotions, %d saves", promotions, saves)
-	}
+	must.True(t, promotions >= 5 && saves >= 10, "%d promotions, %d saves", promotions, saves)
 }
 
-// TestContestFailsTogether checks a record that ends the run: all contenders must have learned every record before it
+// TestChallengersFailTogether checks a record that ends the run: all learners must have learned every record before it
 // and none after.
-func TestContestFailsTogether(t *testing.T) {
+func TestChallengersFailTogether(t *testing.T) {
 	dir := t.TempDir()
 	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
-	r, _, _ := contest(t, dir, list, 3000, 1)
+	r, _, _ := challengers(t, dir, list, 3000, 1)
 	r.Config.Refused = run.PolicyFail
 	var refused *run.RefusedError
 	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first rejected record
 		t.Fatal(err)
 	}
-	for _, x := range r.Contest.Contenders {
+	for _, x := range r.Challengers.All {
 		if events := x.Learner.Report().Events; events != r.Learner.Report().Events || events < 3 {
 			t.Errorf("%s has learned %d events", x.Name, events)
 		}
 	}
-	if p, _ := r.Offsets.Lookup("t", 3); p.Next != 7 || r.Contest.Contenders[1].Paired.Seen != 7 {
-		t.Errorf("at %d, compared up to %d", p.Next, r.Contest.Contenders[1].Paired.Seen)
-	}
+	p, _ := r.Offsets.Lookup("t", 3)
+	must.True(t, p.Next == 7 && r.Challengers.All[1].Paired.Seen == 7, "at %d, compared up to %d", p.Next, r.Challengers.All[1].Paired.Seen)
 }
 
 // TestStopWithinABatch checks that a run of slow events stops within 64 events, in the middle of a batch. The next run
@@ -469,9 +443,9 @@ func TestStopWithinABatch(t *testing.T) {
 	const n = 1200
 	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
 	reference, dir := t.TempDir(), t.TempDir()
-	r, _, _ := contest(t, reference, list, n, 1)
+	r, _, _ := challengers(t, reference, list, n, 1)
 	must.Do(t, r.Run(t.Context()))
-	r, _, store := contest(t, dir, list, n, 1)
+	r, _, store := challengers(t, dir, list, n, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	learned, stop := 0, 0
 	r.Answer = func(e *event.Example, _ *online.Prediction) error {
@@ -487,14 +461,18 @@ func TestStopWithinABatch(t *testing.T) {
 	}
 	must.Do(t, r.Run(ctx))
 	p, _ := r.Offsets.Lookup("t", 3)
-	if stop == 0 || learned < stop || learned >= stop+64 || int(p.Next) != learned {
-		t.Errorf("stopped after event %d, learned %d, at %d", stop, learned, p.Next)
-	}
+	must.True(t, stop != 0 && learned >= stop && learned < stop+64 && int(p.Next) == learned, "stopped after event %d, learned %d, at %d", stop, learned, p.Next)
 	store.Close()
-	r, _, _ = contest(t, dir, list, n, 2)
+	r, _, _ = challengers(t, dir, list, n, 2)
 	must.Do(t, r.Run(t.Context()))
-	got, _, _ := contestState(t, dir)
-	if want, _, _ := contestState(t, reference); !bytes.Equal(got, want) {
-		t.Error("another state than without a stop")
-	}
+	got, _, _ := challengerState(t, dir)
+	want, _, _ := challengerState(t, reference)
+	must.True(t, bytes.Equal(got, want), "another state than without a stop")
+}
+
+// TestUnknownLeader checks that a checkpoint whose leader is not one of its learners is refused.
+func TestUnknownLeader(t *testing.T) {
+	blocks := []event.Block{{Name: "challengers", Data: []byte(`{"lead":"a","learners":[{"name":"a"}]}`)}}
+	_, err := run.ReadChallengers(blocks)
+	must.ErrorContains(t, err, `its leader "" is not one of its learners`)
 }

@@ -20,31 +20,31 @@ import (
 	"blankout/stream/record"
 )
 
-// Champion is the contender name of the learner that the section [learner] configures.
+// Champion is the name of the learner that the section [learner] configures.
 const Champion = "learner"
 
-// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead. The
-// lead learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The other
-// contenders learn the same events and are compared with the lead.
+// Challengers is a set of learners of one stream. Records are read once. One learner is the leader. The
+// leader learns like a single Learner, and makes the predictions, snapshots, validations and dead letters. The other
+// learners learn the same events and are compared with the leader.
 //
-// The state depends only on the records. The other contenders learn exactly the events that the lead has counted.
+// The state depends only on the records. The other learners learn exactly the events that the leader has counted.
 // Differences are averaged over blocks of records. Automatic promotion depends on the number of records.
-type Contest struct {
-	Contenders []*Contender // the first contender is the Champion
-	Lead       int          // index of the contender with the lead
+type Challengers struct {
+	All    []*Challenger // the first learner is the Champion
+	Leader int           // index of the leader
 }
 
-// Contender is one of the learners of a Contest.
-type Contender struct {
+// Challenger is one of the learners, which can be the leader.
+type Challenger struct {
 	Learner     *online.Learner
 	Fingerprint online.Fingerprint
 	Standing
 
-	// Decoder decodes the contender's columns from a record's bytes, with Schema. It is nil if the columns equal the
+	// Decoder decodes the learner's columns from a record's bytes, with Schema. It is nil if the columns equal the
 	// columns of the Champion.
 	Decoder record.Decoder
 	Schema  *event.Schema
-	// Validator validates the contender while it has the lead; it may be nil.
+	// Validator validates the learner while it is the leader; it may be nil.
 	Validator *validate.Validator
 
 	losses []eventLoss // losses for the current part of a batch
@@ -54,10 +54,10 @@ type Contender struct {
 // PromoteAuto is the value of Standing.Promote for automatic promotion.
 const PromoteAuto = "auto"
 
-// auto reports whether the contender is promoted automatically.
+// auto reports whether the learner is promoted automatically.
 func (s *Standing) auto() bool { return s.Promote == PromoteAuto }
 
-// Standing is the state of a contender in a checkpoint, besides its Learner. Promote and Window are the current
+// Standing is the state of a learner in a checkpoint, besides its Learner. Promote and Window are the current
 // settings, for readers of the checkpoint.
 type Standing struct {
 	Name    string         `json:"name"`
@@ -67,31 +67,38 @@ type Standing struct {
 	Paired  measure.Paired `json:"paired"`
 }
 
-// blockContest is the checkpoint block with the SavedContest. The lead's blocks have the same names as the blocks of a
-// single Learner. The names of the other contenders' blocks begin with ContenderPrefix.
-const blockContest = "challengers"
+// blockChallengers is the checkpoint block with the SavedChallengers. The leader's blocks have the same
+// names as the blocks of a single Learner. The names of the other learners' blocks begin with ChallengerPrefix.
+const blockChallengers = "challengers"
 
-// ContenderPrefix returns the prefix of the block names of a contender without the lead.
-func ContenderPrefix(name string) string { return "challenger/" + name + "/" }
+// ChallengerPrefix returns the prefix of the block names of a learner other than the leader.
+func ChallengerPrefix(name string) string { return "challenger/" + name + "/" }
 
-// SavedContest is the state of a Contest in a checkpoint.
-type SavedContest struct {
-	Lead     string     `json:"lead"`
+// SavedChallengers is the state of a Challengers in a checkpoint.
+type SavedChallengers struct {
+	Leader   string     `json:"leader"`
 	Learners []Standing `json:"learners"` // in the order of the configuration
 }
 
-// ReadContest returns the SavedContest of a checkpoint. A single Learner is returned as the only contender, with the
-// lead.
-func ReadContest(blocks []event.Block) (SavedContest, error) {
-	s := SavedContest{Lead: Champion}
-	if _, err := event.FindBlock(blocks, blockContest); err != nil {
+// ReadChallengers returns the SavedChallengers of a checkpoint. A single Learner is returned as the only
+// learner, the leader.
+func ReadChallengers(blocks []event.Block) (SavedChallengers, error) {
+	s := SavedChallengers{Leader: Champion}
+	if _, err := event.FindBlock(blocks, blockChallengers); err != nil {
 		return s, nil
 	}
-	return s, readJSON(blocks, blockContest, &s)
+	s.Leader = ""
+	if err := readJSON(blocks, blockChallengers, &s); err != nil {
+		return s, err
+	}
+	if _, ok := s.Standing(s.Leader); !ok {
+		return s, fmt.Errorf("block %s: its leader %q is not one of its learners", blockChallengers, s.Leader)
+	}
+	return s, nil
 }
 
-// Standing returns the Standing of the contender with the given name, and whether it exists.
-func (s *SavedContest) Standing(name string) (Standing, bool) {
+// Standing returns the Standing of the learner with the given name, and whether it exists.
+func (s *SavedChallengers) Standing(name string) (Standing, bool) {
 	for _, x := range s.Learners {
 		if x.Name == name {
 			return x, true
@@ -100,39 +107,38 @@ func (s *SavedContest) Standing(name string) (Standing, bool) {
 	return Standing{}, false
 }
 
-// lead returns the contender with the lead.
-func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
+func (c *Challengers) leader() *Challenger { return c.All[c.Leader] }
 
-// LeadName returns the name of the contender with the lead, or "" for a nil Contest. A function for Runner.Answer may
+// LeaderName returns the name of the leader, or "" for a nil Challengers. A function for Runner.Answer may
 // call it.
-func (c *Contest) LeadName() string {
+func (c *Challengers) LeaderName() string {
 	if c == nil {
 		return ""
 	}
-	return c.lead().Name
+	return c.leader().Name
 }
 
-// names returns the names of the contenders.
-func (c *Contest) names() (names []string) {
-	for _, x := range c.Contenders {
+// names returns the names of the learners.
+func (c *Challengers) names() (names []string) {
+	for _, x := range c.All {
 		names = append(names, x.Name)
 	}
 	return names
 }
 
-// columns holds the events of a batch, decoded with a contender's Schema.
+// columns holds the events of a batch, decoded with a learner's Schema.
 type columns struct {
 	examples []event.Example
 	schema   *event.Schema
 }
 
-// decode decodes a batch for each contender with a separate Decoder, and returns the columns by contender. to is
+// decode decodes a batch for each learner with a separate Decoder, and returns the columns by learner. to is
 // scratch memory.
-func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]columns, error) {
+func (c *Challengers) decode(ctx context.Context, b *event.Batch, to []columns) ([]columns, error) {
 	if to == nil {
-		to = make([]columns, len(c.Contenders))
+		to = make([]columns, len(c.All))
 	}
-	for i, x := range c.Contenders {
+	for i, x := range c.All {
 		if x.Decoder == nil {
 			continue
 		}
@@ -165,36 +171,36 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 	return to, nil
 }
 
-// seen returns the batch as contender i decodes it. from is the index in own of the first event of the batch.
-func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
+// seen returns the batch as learner i decodes it. from is the index in own of the first event of the batch.
+func (c *Challengers) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
 	v := *b
-	if c.Contenders[i].Decoder != nil {
+	if c.All[i].Decoder != nil {
 		v.Examples, v.Schema = own[i].examples[from:from+len(b.Examples)], own[i].schema
 	}
 	return v
 }
 
-// round is a part of a batch that all contenders learn concurrently.
+// round is a part of a batch that all learners learn concurrently.
 type round struct {
-	contest *Contest
-	lead    *Contender
-	before  uint64     // number of records before the part
-	taken   []chan int // for each other contender: the number of events that the lead has counted
-	count   int
-	working sync.WaitGroup
+	challengers *Challengers
+	leader      *Challenger
+	before      uint64     // number of records before the part
+	taken       []chan int // for each other learner: the number of events that the leader has counted
+	count       int
+	working     sync.WaitGroup
 }
 
-// takenEvery is the number of events after which the lead signals its progress to the other contenders.
+// takenEvery is the number of events after which the leader signals its progress to the other learners.
 const takenEvery = 64
 
-// begin starts a goroutine for each contender without the lead. The goroutine learns the events of a part, up to the
-// position of the lead. views has, for each contender, the part with the contender's columns. before is the number of
+// begin starts a goroutine for each learner other than the leader. The goroutine learns the events of a part, up to the
+// position of the leader. views has, for each learner, the part with the learner's columns. before is the number of
 // records before the part.
-func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
-	r := &round{contest: c, lead: c.lead(), before: before}
-	r.lead.losses = r.lead.losses[:0]
-	for i, x := range c.Contenders {
-		if i == c.Lead {
+func (c *Challengers) begin(views []event.Batch, holdout, before uint64) *round {
+	r := &round{challengers: c, leader: c.leader(), before: before}
+	r.leader.losses = r.leader.losses[:0]
+	for i, x := range c.All {
+		if i == c.Leader {
 			continue
 		}
 		view := &views[i]
@@ -208,10 +214,10 @@ func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	return r
 }
 
-// add records that the lead has counted an event, with its prediction p, which may be nil. A held-out event is not
-// compared, because the other contenders do not predict it.
+// add records that the leader has counted an event, with its prediction p, which may be nil. A held-out event is not
+// compared, because the other learners do not predict it.
 func (r *round) add(e *event.Example, p *online.Prediction) {
-	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
+	r.leader.losses = append(r.leader.losses, comparedLoss(e, p))
 	if r.count++; r.count%takenEvery == 0 {
 		r.report()
 	}
@@ -223,8 +229,8 @@ func (r *round) report() {
 	}
 }
 
-// end waits until the other contenders have learned the last events that the lead has counted, and compares all
-// contenders.
+// end waits until the other learners have learned the last events that the leader has counted, and compares all
+// learners.
 func (r *round) end() error {
 	if r.count%takenEvery > 0 {
 		r.report()
@@ -233,23 +239,23 @@ func (r *round) end() error {
 		close(taken)
 	}
 	r.working.Wait()
-	c := r.contest
-	for i, x := range c.Contenders {
-		if i == c.Lead {
+	c := r.challengers
+	for i, x := range c.All {
+		if i == c.Leader {
 			continue
 		}
 		if x.failed != nil {
 			return x.failed
 		}
 		for j, loss := range x.losses {
-			x.Paired.Add(r.before+uint64(j)+1, loss.value-r.lead.losses[j].value, loss.weight, x.Window)
+			x.Paired.Add(r.before+uint64(j)+1, loss.value-r.leader.losses[j].value, loss.weight, x.Window)
 		}
 	}
 	return nil
 }
 
 // learn learns the events of a part. It receives the number of events to learn so far from taken.
-func (x *Contender) learn(b *event.Batch, taken <-chan int, holdout uint64) {
+func (x *Challenger) learn(b *event.Batch, taken <-chan int, holdout uint64) {
 	x.losses = x.losses[:0]
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -295,36 +301,36 @@ func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 	return eventLoss{(e.Target - p.Value) * (e.Target - p.Value), e.Weight}
 }
 
-// frozenContender is the state of a contender without the lead at one moment.
-type frozenContender struct {
+// frozenChallenger is the state of a learner other than the leader at one moment.
+type frozenChallenger struct {
 	name        string
 	fingerprint online.Fingerprint
 	*online.Snapshot
 }
 
-// frozenContest is the state of a Contest without the lead's Learner.
-type frozenContest struct {
-	saved  SavedContest
-	others []frozenContender
+// frozenChallengers is the state of a Challengers without the leader's Learner.
+type frozenChallengers struct {
+	saved  SavedChallengers
+	others []frozenChallenger
 }
 
 // freeze copies the state. It copies only the parts that have changed since the last copy.
-func (c *Contest) freeze() *frozenContest {
+func (c *Challengers) freeze() *frozenChallengers {
 	if c == nil {
 		return nil
 	}
-	f := &frozenContest{saved: SavedContest{Lead: c.lead().Name}}
-	for i, x := range c.Contenders {
+	f := &frozenChallengers{saved: SavedChallengers{Leader: c.leader().Name}}
+	for i, x := range c.All {
 		f.saved.Learners = append(f.saved.Learners, x.Standing)
-		if i != c.Lead {
-			f.others = append(f.others, frozenContender{x.Name, x.Fingerprint, x.Learner.Snapshot()})
+		if i != c.Leader {
+			f.others = append(f.others, frozenChallenger{x.Name, x.Fingerprint, x.Learner.Snapshot()})
 		}
 	}
 	return f
 }
 
-// blocks yields the checkpoint blocks of the Contest.
-func (f *frozenContest) blocks() (iter.Seq[event.Block], error) {
+// blocks yields the checkpoint blocks of the Challengers.
+func (f *frozenChallengers) blocks() (iter.Seq[event.Block], error) {
 	if f == nil {
 		return func(func(event.Block) bool) {}, nil
 	}
@@ -332,7 +338,7 @@ func (f *frozenContest) blocks() (iter.Seq[event.Block], error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the challengers: %w", err)
 	}
-	all := []iter.Seq[event.Block]{slices.Values([]event.Block{{Name: blockContest, Data: data}})}
+	all := []iter.Seq[event.Block]{slices.Values([]event.Block{{Name: blockChallengers, Data: data}})}
 	for _, x := range f.others {
 		blocks, err := x.EachBlock()
 		if err != nil {
@@ -343,7 +349,7 @@ func (f *frozenContest) blocks() (iter.Seq[event.Block], error) {
 			return nil, fmt.Errorf("encoding the fingerprint of challenger %s: %w", x.name, err)
 		}
 		all = append(all, func(yield func(event.Block) bool) {
-			prefix := ContenderPrefix(x.name)
+			prefix := ChallengerPrefix(x.name)
 			if !yield(event.Block{Name: prefix + blockFingerprint, Data: data}) {
 				return
 			}
@@ -366,7 +372,7 @@ func (f *frozenContest) blocks() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// NewStanding returns the Standing of a contender that starts after the given number of records.
+// NewStanding returns the Standing of a learner that starts after the given number of records.
 func NewStanding(records uint64) Standing {
 	return Standing{Begun: records, Paired: measure.NewPaired(records)}
 }
