@@ -410,22 +410,19 @@ func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []fl
 // Expect sets the missing values in x to their expectation given the observed values.
 func (f *Imputation) Expect(x []float64) {
 	c := f.c
-	var few [fewPlaces]float64
+	var few [2][fewPlaces]float64
 	for _, i := range f.imputed {
 		x[i] = c.Mean[i]
 	}
 	if len(f.observed) == 0 {
 		return
 	}
+	known := slices.Grow(few[0][:0], len(x))[:len(x)] // deviations of the observed values, and 0 for the other columns
+	for _, o := range f.observed {
+		known[o] = x[o] - c.Mean[o]
+	}
 	if f.unobserved != nil {
-		n := len(x)
-		z := f.solvePrecise(few[:0], func(i int) (sum float64) {
-			row := c.precision[i*n:][:n]
-			for _, o := range f.observed {
-				sum -= row[o] * (x[o] - c.Mean[o])
-			}
-			return sum
-		})
+		z := f.solvePrecise(few[1][:0], func(i int) float64 { return -Product(c.precision[i*len(x):][:len(x)], known) })
 		for a, i := range f.unobserved {
 			if _, filled := slices.BinarySearch(f.imputed, i); filled {
 				x[i] += z[a]
@@ -433,16 +430,16 @@ func (f *Imputation) Expect(x []float64) {
 		}
 		return
 	}
-	solved := few[:0]
-	for _, i := range f.observed {
-		solved = append(solved, x[i]-c.Mean[i])
+	solved := few[1][:0]
+	for _, o := range f.observed {
+		solved = append(solved, known[o])
 	}
 	f.factor.solve(solved)
+	for a, o := range f.observed {
+		known[o] = solved[a]
+	}
 	for _, i := range f.imputed {
-		row := c.row(i)
-		for a, j := range f.observed {
-			x[i] += row[j] * solved[a]
-		}
+		x[i] += Product(c.row(i), known)
 	}
 }
 
