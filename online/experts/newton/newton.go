@@ -172,22 +172,24 @@ func (e *Expert) Learn(in *experts.Input, base, scores, target []float64, active
 func (e *Expert) take(in *experts.Input, base, scores []float64) {
 	ev := &e.event
 	ev.scores = scores
-	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
+	at, z := append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
-		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
+		at, z = append(at, 1), append(z, base[0])
 	}
 	e.groupNoise.of = e.groupNoise.of[:0]
 	for range e.first {
 		e.groupNoise.of = append(e.groupNoise.of, -1)
 	}
-	for n, at := range in.Index {
-		if at < len(e.columns) && in.X[n] != 0 {
-			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, in.X[n])
+	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
+	for n, column := range in.Index[:columns] {
+		if in.X[n] != 0 {
+			at, z = append(at, e.first+column), append(z, in.X[n])
 			if len(in.Groups.Keys) > 0 {
 				e.groupNoise.of = append(e.groupNoise.of, in.Groups.Of[n])
 			}
 		}
 	}
+	ev.at, ev.z = at, z
 	e.setGroups(in.Groups)
 }
 
