@@ -2,7 +2,6 @@ package encode
 
 import (
 	"math"
-	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -153,9 +152,13 @@ func (n *Encoder) pair(in *Input) {
 	for at > 0 && in.Columns[at-1] >= model.FirstBasisColumn {
 		at--
 	}
+	number := 0
 	for i := at; i < len(in.Columns); i++ {
-		number, there := slices.BinarySearch(in.Columns[:at], n.Scaling.Scaler.Splines.Source(in.Columns[i]))
-		if there {
+		source := n.Scaling.Scaler.Splines.Source(in.Columns[i]) // ascends
+		for number < at && in.Columns[number] < source {
+			number++
+		}
+		if number < at && in.Columns[number] == source {
 			in.Pairs = append(in.Pairs, [2]int32{int32(number), int32(i)})
 		}
 	}
