@@ -238,7 +238,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		switch kinds[fields[i]] {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
-			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
+			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) ||
+				!scaling.Steady(stats, count) && !(stats[model.StatInverse] > 0 && n.Scaling.Samples(in.Columns[i], count, x)) {
 				return i
 			}
 			model.AddReading(stats, count, x)
@@ -297,7 +298,7 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
 		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
 		z := n.Scaling.Scaler.Deviations(stats[:], x)
-		if inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip) || isDense && !scaling.Rests(count) || !isDense && !scaling.RestsSpread(count, z) {
+		if inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip) || isDense && !scaling.Rests(count) && !n.Scaling.Samples(columns[i], count, x) || !isDense && !scaling.RestsSpread(count, z) {
 			break
 		}
 		if reads && isDense {

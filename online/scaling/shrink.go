@@ -78,6 +78,20 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	return nil
 }
 
+// Samples adds the n-th reading of a column, within the clip, to the column's sample. done is false if Observe must add it:
+// it is not sampled, completes a sample, or renews the scale.
+func (s *Scaling) Samples(column uint32, n, x float64) (done bool) {
+	if !Sampled(n) || model.Renews(n) {
+		return false
+	}
+	r := s.shrinks[column]
+	if r == nil || len(r.values) >= model.FirstReadings-1 {
+		return false
+	}
+	r.values = append(r.values, x)
+	return true
+}
+
 // isWide reports whether the scale of model.FirstReadings readings certainly exceeds 1/model.ScalerClip of a scale, which
 // takes less time than scaleOf. It is certain if enough of the pairs of readings differ by at least pairWide of the scale:
 // scaleOf excludes at most a quarter of the readings, which are in as many pairs, and each other pair adds half of its
