@@ -178,6 +178,13 @@ func (x *Experts) Read(in *encode.Input, to *Input) {
 	to.Index, to.X, to.Source, to.One = slices.Grow(to.Index[:0], most)[:most], slices.Grow(to.X[:0], most)[:most], slices.Grow(to.Source[:0], most)[:most], in.X[n]
 	index, values, source := to.Index, to.X, to.Source
 	at, read, numbers := 0, 0, x.columns[:x.numbers]
+	if columns := in.Columns[:n]; slices.Equal(columns, numbers) { // usual in a table
+		copy(values, in.X[:n])
+		for read = range columns {
+			index[read], source[read] = read, read
+		}
+		at, read = n, n
+	}
 	for i, column := range in.Columns[:n] {
 		for at < len(numbers) && numbers[at] < column {
 			at++
