@@ -85,9 +85,7 @@ func (x *predictor) expect(in *encode.Input, learns, fills bool, f *imputed) {
 	for i, column := range e.Columns {
 		x.columnWeights(column, e.Rows[i], levels, own, f.columns[i*outputs:][:outputs])
 	}
-	for k := range x.levels.Active() {
-		f.variance[k] = f.expected.Variance(func(i int) float64 { return f.columns[i*outputs+k] })
-	}
+	f.expected.Variances(f.columns, outputs, f.variance[:x.levels.Active()])
 }
 
 // policy returns the mixture of the missing policies for an event.

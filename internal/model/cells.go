@@ -332,7 +332,7 @@ func (x *cells) solveNoisy(t *cellEvent) bool {
 	}
 	u.solve(t.solved[:k])
 	for a, i := range t.noisy {
-		subtract(t.a, t.solved[a], x.inverse[i*n:][:n])
+		Subtract(t.a, t.solved[a], x.inverse[i*n:][:n])
 	}
 	x.quietDiagonal(t, u, quiet)
 	u.inverseDiagonal(t.matrix[n*n:][:k*k], t.solved[:k])

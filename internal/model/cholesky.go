@@ -50,7 +50,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 func (u triangle) subtractAbove(i, k, end int) {
 	for ; k < end; k++ {
 		above := u.row(k, i)
-		subtract(u.row(i, i), above[0], above)
+		Subtract(u.row(i, i), above[0], above)
 	}
 }
 
@@ -61,8 +61,8 @@ func multiply(x []float64, factor float64) {
 	}
 }
 
-// subtract subtracts a row, multiplied by a factor, from another row.
-func subtract(from []float64, factor float64, row []float64) {
+// Subtract subtracts a row, multiplied by a factor, from another row.
+func Subtract(from []float64, factor float64, row []float64) {
 	done := 0
 	if hasFMA && len(from) >= subtractLeast {
 		done = len(from) &^ 3
@@ -74,7 +74,7 @@ func subtract(from []float64, factor float64, row []float64) {
 // subtractLeast is the smallest number of values for which a call is worthwhile.
 const subtractLeast = 8
 
-// subtractGo is the slow reference for subtract. It rounds once for each value.
+// subtractGo is the slow reference for Subtract. It rounds once for each value.
 func subtractGo(from []float64, factor float64, row []float64) {
 	for i, x := range row[:len(from)] {
 		from[i] = math.FMA(-factor, x, from[i])
@@ -116,7 +116,7 @@ func (u triangle) solve(x []float64) {
 	for i := range x {
 		row := u.row(i, i)
 		x[i] /= row[0]
-		subtract(x[i+1:], x[i], row[1:])
+		Subtract(x[i+1:], x[i], row[1:])
 	}
 	for i := len(x) - 1; i >= 0; i-- {
 		row := u.row(i, i)
@@ -200,13 +200,13 @@ func (u triangle) inverse() []float64 {
 		}
 		for ; a < n; a++ {
 			for t := i; t < i+blockRows; t++ {
-				subtract(out[t*n:][:t+1], -w[a*n+t], w[a*n:])
+				Subtract(out[t*n:][:t+1], -w[a*n+t], w[a*n:])
 			}
 		}
 	}
 	for ; i < n; i++ {
 		for a := i; a < n; a++ {
-			subtract(out[i*n:][:i+1], -w[a*n+i], w[a*n:])
+			Subtract(out[i*n:][:i+1], -w[a*n+i], w[a*n:])
 		}
 	}
 	for i := range n {
@@ -260,7 +260,7 @@ func (u triangle) solveRows(x []float64, columns int, lower bool) {
 				if lower {
 					width = k + 1
 				}
-				subtract(row[:width], u.row(k, i)[0], x[k*columns:])
+				Subtract(row[:width], u.row(k, i)[0], x[k*columns:])
 			}
 			if lower {
 				row = row[:i+1]

@@ -256,30 +256,48 @@ func (f *Imputation) Weigh(w, extra []float64) (shift, variance float64) {
 	return f.weighPlain(w, extra)
 }
 
-// Variance returns the variance that Weigh returns. extra is scratch memory of the length of w.
-func (f *Imputation) Variance(w, extra []float64) (variance float64) {
-	if f.unobserved == nil || len(f.observed) == 0 {
-		_, variance = f.weighPlain(w, extra)
-		return variance
+// Variances writes the variance that Weigh returns to out, for each of several lists of weights. w has one list after the
+// other, in which the weights of columns that are not missing are 0. Variances returns its scratch memory, for the next
+// call.
+func (f *Imputation) Variances(w, out, scratch []float64) []float64 {
+	n, lists, of, precise := len(f.c.Columns), len(out), f.observed, f.unobserved != nil && len(f.observed) > 0
+	if clear(out); precise {
+		of = f.unobserved
 	}
-	var few [fewPlaces]float64
-	z := f.missingSolved(few[:0], w)
-	for a, i := range f.unobserved {
-		if _, filled := slices.BinarySearch(f.imputed, i); filled {
-			variance += w[i] * z[a]
+	solved := slices.Grow(scratch[:0], len(of)*lists)[:len(of)*lists]
+	for a, i := range of {
+		row := f.c.shrunk[i*n:][:n]
+		for l := range out { // a row that is read serves all lists
+			if w := w[l*n:][:n]; precise {
+				solved[a*lists+l] = w[i]
+			} else {
+				solved[a*lists+l] = Product(row, w)
+			}
 		}
 	}
-	return max(0, variance)
-}
-
-// missingSolved returns P_uu^-1 w_u in the memory of out, see weighPrecise.
-func (f *Imputation) missingSolved(out, w []float64) []float64 {
-	return f.solvePrecise(out, func(i int) float64 {
-		if _, filled := slices.BinarySearch(f.imputed, i); filled {
-			return w[i]
+	for _, i := range f.imputed {
+		row := f.c.shrunk[i*n:][:n]
+		for l := 0; l < lists && !precise; l++ { // the matrix is symmetric
+			w := w[l*n:][:n]
+			out[l] += float64(w[i] * (2*Product(row[:i], w) + float64(row[i]*w[i])))
 		}
-		return 0
-	})
+	}
+	sign := -1.0
+	if precise {
+		sign = 1
+	}
+	if len(of) > 0 {
+		f.factor.solveRows(solved, lists, false)
+	}
+	for at := 0; at < len(solved); at += lists {
+		for l, y := range solved[at:][:lists] {
+			out[l] += sign * float64(y*y)
+		}
+	}
+	for l := range out {
+		out[l] = max(0, out[l])
+	}
+	return solved
 }
 
 // weighPlain computes Weigh with the covariance C.
@@ -313,7 +331,12 @@ func (f *Imputation) weighPlain(w, extra []float64) (shift, variance float64) {
 func (f *Imputation) weighPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
-	z := f.missingSolved(few[0][:0], w)
+	z := f.solvePrecise(few[0][:0], func(i int) float64 {
+		if _, filled := slices.BinarySearch(f.imputed, i); filled {
+			return w[i]
+		}
+		return 0
+	})
 	for a, sum := range f.products(few[1][:0], c.precision, f.observed, f.unobserved, z) {
 		o := f.observed[a]
 		extra[o] = -sum
@@ -387,22 +410,19 @@ func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []fl
 // Expect sets the missing values in x to their expectation given the observed values.
 func (f *Imputation) Expect(x []float64) {
 	c := f.c
-	var few [fewPlaces]float64
+	var few [2][fewPlaces]float64
 	for _, i := range f.imputed {
 		x[i] = c.Mean[i]
 	}
 	if len(f.observed) == 0 {
 		return
 	}
+	known := slices.Grow(few[0][:0], len(x))[:len(x)] // deviations of the observed values, and 0 for the other columns
+	for _, o := range f.observed {
+		known[o] = x[o] - c.Mean[o]
+	}
 	if f.unobserved != nil {
-		n := len(x)
-		z := f.solvePrecise(few[:0], func(i int) (sum float64) {
-			row := c.precision[i*n:][:n]
-			for _, o := range f.observed {
-				sum -= row[o] * (x[o] - c.Mean[o])
-			}
-			return sum
-		})
+		z := f.solvePrecise(few[1][:0], func(i int) float64 { return -Product(c.precision[i*len(x):][:len(x)], known) })
 		for a, i := range f.unobserved {
 			if _, filled := slices.BinarySearch(f.imputed, i); filled {
 				x[i] += z[a]
@@ -410,16 +430,16 @@ func (f *Imputation) Expect(x []float64) {
 		}
 		return
 	}
-	solved := few[:0]
-	for _, i := range f.observed {
-		solved = append(solved, x[i]-c.Mean[i])
+	solved := few[1][:0]
+	for _, o := range f.observed {
+		solved = append(solved, known[o])
 	}
 	f.factor.solve(solved)
+	for a, o := range f.observed {
+		known[o] = solved[a]
+	}
 	for _, i := range f.imputed {
-		row := c.row(i)
-		for a, j := range f.observed {
-			x[i] += row[j] * solved[a]
-		}
+		x[i] += Product(c.row(i), known)
 	}
 }
 

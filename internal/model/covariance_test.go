@@ -116,8 +116,13 @@ func TestImputation(t *testing.T) {
 			}
 		}
 		shift, variance := f.Weigh(w, extra)
-		if alone := f.Variance(w, make([]float64, n)); alone != variance {
-			t.Fatalf("trial %d: variance %v, with the shift %v", trial, alone, variance)
+		lists, alone := make([]float64, 3*n), make([]float64, 3)
+		for _, i := range p.Indices(Imputed, nil) {
+			lists[i], lists[2*n+i] = w[i], 2*w[i]
+		}
+		f.Variances(lists, alone, nil)
+		if !close12(alone[0], variance) || alone[1] != 0 || !close12(alone[2], 4*variance) {
+			t.Fatalf("trial %d: variances %v, with the shift %v", trial, alone, variance)
 		}
 		residual := make([]float64, n*n)
 		f.AddResidual(2, residual)

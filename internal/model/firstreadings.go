@@ -133,12 +133,19 @@ func withoutOutliers(x []float64) (from, to int, median float64) {
 // outlier. The distance is 0 if all readings are equal. There must be at least one reading.
 func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
-	median = x[(len(x)-1)/2]
+	high := (len(x) - 1) / 2
+	low := high - 1
+	median = x[high]
 	d := room[:0]
-	for _, v := range x {
-		d = append(d, math.Abs(v-median))
+	for range x { // distances ascend on both sides of the median
+		if low < 0 || high < len(x) && x[high]-median <= median-x[low] {
+			d = append(d, x[high]-median)
+			high++
+		} else {
+			d = append(d, median-x[low])
+			low--
+		}
 	}
-	slices.Sort(d)
 	usual := d[(3*len(d)+3)/4-1]
 	if usual == 0 { // most readings equal the median: use only the other readings
 		for len(d) > 0 && d[0] == 0 {

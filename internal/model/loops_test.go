@@ -34,7 +34,7 @@ func TestSubtract(t *testing.T) {
 		want := slices.Clone(memory)
 		row, factor := random(n+1), random(1)[0]
 		subtractGo(want[:n], factor, row)
-		if subtract(memory[:n:n], factor, row); !slices.Equal(memory, want) {
+		if Subtract(memory[:n:n], factor, row); !slices.Equal(memory, want) {
 			t.Errorf("%d values: %v, want %v", n, memory, want)
 		}
 		stride := n + 3

@@ -17,7 +17,7 @@ import (
 // The zero value is for a new stream. A Readings is not safe for concurrent use.
 type Readings struct {
 	columns []CellColumn
-	follows []uint32     // the list of the latest call of Follow
+	follows []uint32     // the columns, in the list of the latest call of Follow
 	pairs   [][2]float64 // the first two values of each column
 	many    []byte       // number of values in pairs, 3 for more than two values
 	blocks  []float64    // number of completed blocks of each column
@@ -50,6 +50,9 @@ func (r *Readings) Columns() []CellColumn { return r.columns }
 // WithColumns returns a Readings for a reader of a model, which knows what the model knows of its columns.
 func WithColumns(columns []CellColumn) *Readings {
 	r := &Readings{columns: slices.Clone(columns)}
+	for _, c := range columns {
+		r.follows = append(r.follows, c.Column)
+	}
 	r.recent = make([]float64, readingsKept*len(columns))
 	return r
 }
@@ -78,18 +81,17 @@ func (r *Readings) Follow(columns []uint32) {
 
 // Note keeps the readings of an event. A column that an event without fields does not have is 0.
 func (r *Readings) Note(e *event.Example) {
-	n, absent := len(r.columns), noReading
+	n, absent, at := len(r.columns), noReading, 0
 	if e.Field == nil {
 		absent = 0
 	}
-	row, at := r.recent[r.next*n:][:n], 0
-	for i := range r.columns {
-		column := r.columns[i].Column
-		for at < len(e.Features.Index) && e.Features.Index[at] < column {
+	row, columns, values := r.recent[r.next*n:][:n], e.Features.Index, e.Features.Value
+	for i, column := range r.follows[:n] {
+		for at < len(columns) && columns[at] < column {
 			at++
 		}
-		if row[i] = absent; at < len(e.Features.Index) && e.Features.Index[at] == column {
-			row[i] = e.Features.Value[at]
+		if row[i] = absent; at < len(columns) && columns[at] == column {
+			row[i] = values[at]
 		}
 	}
 	r.next, r.events = (r.next+1)%readingsKept, min(r.events+1, readingsKept)
@@ -110,18 +112,17 @@ func (r *Readings) Stale(i int, number uint64) (x float64, ok bool) {
 // Learn updates the statistics of all columns from the latest block of events, and reports whether it has found a fill
 // value.
 func (r *Readings) Learn() (found bool) {
+	var room [readingsKept]float64
 	for i := range r.columns {
-		c := &r.columns[i]
-		n, zeros, least := 0.0, 0.0, math.Inf(1)
-		for k := range r.events {
-			x := r.recent[k*len(r.columns)+i]
-			if x == noReading {
-				continue
-			}
-			if n, least = n+1, min(least, x); x == 0 {
+		c, readings := &r.columns[i], r.of(i, &room)
+		n, zeros, least := float64(len(readings)), 0.0, math.Inf(1)
+		for _, x := range readings {
+			if least = min(least, x); x == 0 {
 				zeros++
 			}
-			r.meet(i, x)
+			if r.many[i] < 3 {
+				r.meet(i, x)
+			}
 		}
 		if n < readingsKept/4 {
 			continue
@@ -129,7 +130,7 @@ func (r *Readings) Learn() (found bool) {
 		if r.blocks[i] == 0 {
 			c.Zeros = zeros / n
 		}
-		value, most := r.repeated(i)
+		value, most := repeated(readings, c.Zeros >= cellNatural)
 		if r.blocks[i] > 0 && c.fills(value, most, n) {
 			found = c.fill(value) || found
 		} else if !slices.Contains(c.Fills, value) {
@@ -179,34 +180,43 @@ func (c *CellColumn) fill(value float64) bool {
 // Found adds the fill values among the latest readings of a reader, and reports whether one is new. It does not change
 // what ordinary events are like.
 func (r *Readings) Found() (found bool) {
+	var room [readingsKept]float64
 	for i := range r.columns {
-		n := 0.0
-		for k := range r.events {
-			if x := r.recent[k*len(r.columns)+i]; x != noReading {
-				n++
-			}
-		}
-		if value, count := r.repeated(i); r.columns[i].fills(value, count, n) {
-			found = r.columns[i].fill(value) || found
+		readings := r.of(i, &room)
+		c := &r.columns[i]
+		if value, count := repeated(readings, c.Zeros >= cellNatural); c.fills(value, count, float64(len(readings))) {
+			found = c.fill(value) || found
 		}
 	}
 	return found
 }
 
-// repeated returns the most frequent of the latest readings of a column, and its number. It passes over 0 where that is
-// natural, because many zeros would hide all other values.
-func (r *Readings) repeated(i int) (value, most float64) {
-	natural := r.columns[i].Zeros >= cellNatural
-	var slots [2 * readingsKept]byte // 1 + the first event with a value
+// of returns the latest readings of column i, in the memory of room.
+func (r *Readings) of(i int, room *[readingsKept]float64) []float64 {
+	out := room[:0]
+	for at := i; at < r.events*len(r.columns); at += len(r.columns) {
+		if x := r.recent[at]; x != noReading {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// slotBits is the logarithm of the number of slots in repeated: enough that few values collide.
+const slotBits = 10
+
+// repeated returns the most frequent of readings, and its number. It passes over 0 if that is natural, because many zeros
+// would hide all other values.
+func repeated(readings []float64, natural bool) (value, most float64) {
+	var slots [1 << slotBits]byte // 1 + the first reading with a value
 	var counts [readingsKept]byte
-	for k := range r.events {
-		x := r.recent[k*len(r.columns)+i]
-		if x == noReading || x == 0 && natural {
+	for k, x := range readings {
+		if x == 0 && natural {
 			continue
 		}
-		at := byte(event.Mix(math.Float64bits(x)))
-		for slots[at] > 0 && r.recent[int(slots[at]-1)*len(r.columns)+i] != x {
-			at++
+		at := math.Float64bits(x+0) * 0x9e3779b97f4a7c15 >> (64 - slotBits)
+		for slots[at] > 0 && readings[slots[at]-1] != x {
+			at = (at + 1) % (1 << slotBits)
 		}
 		if slots[at] == 0 {
 			slots[at] = byte(k + 1)
@@ -228,7 +238,7 @@ func (r *Readings) State(c *coder.Coder) {
 			c.Failed = true
 			return
 		}
-		*r = Readings{columns: make([]CellColumn, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
+		*r = Readings{columns: make([]CellColumn, n), follows: make([]uint32, n), pairs: make([][2]float64, n), many: make([]byte, n), blocks: make([]float64, n)}
 	}
 	for i := range r.columns {
 		k := &r.columns[i]
@@ -236,6 +246,7 @@ func (r *Readings) State(c *coder.Coder) {
 		c.Uint(&column)
 		c.Uint(&many)
 		k.Column, r.many[i] = uint32(column), byte(many)
+		r.follows[i] = k.Column
 		c.Each(&k.Zeros, &k.Most, &r.pairs[i][0], &r.pairs[i][1], &r.blocks[i])
 		c.Bool(&k.Least)
 		c.Bool(&k.Flag)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -97,6 +98,29 @@ func TestFillValues(t *testing.T) {
 	again.State(b)
 	if !slices.Equal(a.Out, b.Out) {
 		t.Error("a restored Readings learns something else")
+	}
+}
+
+// TestRepeated compares the most frequent reading with that of a map: of readings of which many are equal, or none, and of
+// both zeros.
+func TestRepeated(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 3))
+	for trial := range 300 {
+		values, natural := 1+r.IntN(200), trial%2 == 0
+		readings, counts, want := make([]float64, r.IntN(readingsKept+1)), map[float64]float64{}, 0.0
+		for i := range readings {
+			x := float64(r.IntN(values)-values/2) * 0.37
+			if readings[i] = x; x == 0 && r.IntN(2) == 0 {
+				readings[i] = math.Copysign(0, -1)
+			}
+			if x != 0 || !natural {
+				counts[x]++
+				want = max(want, counts[x])
+			}
+		}
+		if value, most := repeated(readings, natural); most != want || most > 0 && counts[value] != want {
+			t.Fatalf("of %d readings with %d values, %v is the most frequent with %v, want %v", len(readings), values, value, most, want)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package encode
 
 import (
 	"math"
-	"slices"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
@@ -153,9 +152,13 @@ func (n *Encoder) pair(in *Input) {
 	for at > 0 && in.Columns[at-1] >= model.FirstBasisColumn {
 		at--
 	}
+	number := 0
 	for i := at; i < len(in.Columns); i++ {
-		number, there := slices.BinarySearch(in.Columns[:at], n.Scaling.Scaler.Splines.Source(in.Columns[i]))
-		if there {
+		source := n.Scaling.Scaler.Splines.Source(in.Columns[i]) // ascends
+		for number < at && in.Columns[number] < source {
+			number++
+		}
+		if number < at && in.Columns[number] == source {
 			in.Pairs = append(in.Pairs, [2]int32{int32(number), int32(i)})
 		}
 	}
@@ -235,7 +238,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		switch kinds[fields[i]] {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
-			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) || !scaling.Steady(stats, count) {
+			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) ||
+				!scaling.Steady(stats, count) && !(stats[model.StatInverse] > 0 && n.Scaling.Samples(in.Columns[i], count, x)) {
 				return i
 			}
 			model.AddReading(stats, count, x)
@@ -283,30 +287,30 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	if reads && len(kinds) > 0 && kinds[0] == event.Numeric {
 		return i
 	}
+	dense, spread := of.dense, of.spread
+	columns, rows, xs := in.Columns[:len(raw)], in.Rows[:len(raw)], in.X[:len(raw)]
 	for ; i < len(raw); i++ {
-		of.dense, of.spread = from(of.dense, in.Columns[i]), from(of.spread, in.Columns[i])
-		dense := begins(of.dense, in.Columns[i])
-		if !dense && !(of.settled && begins(of.spread, in.Columns[i])) {
-			return i
+		dense, spread = from(dense, columns[i]), from(spread, columns[i])
+		isDense := begins(dense, columns[i])
+		if !isDense && !(of.settled && begins(spread, columns[i])) {
+			break
 		}
-		stats, x := (*[model.ScalerWidth]float64)(in.Rows[i]), raw[i]
+		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
 		count, inverse := stats[model.StatCount]+1, stats[model.StatInverse]
 		z := n.Scaling.Scaler.Deviations(stats[:], x)
-		switch {
-		case inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip):
-			return i
-		case dense && !scaling.Rests(count) || !dense && !scaling.RestsSpread(count, z):
-			return i
+		if inverse == 0 || !(z >= -model.ScalerClip && z <= model.ScalerClip) || isDense && !scaling.Rests(count) && !n.Scaling.Samples(columns[i], count, x) || !isDense && !scaling.RestsSpread(count, z) {
+			break
 		}
-		if reads && dense {
-			n.Scaling.Reading(in.Columns[i], 0, x, z)
+		if reads && isDense {
+			n.Scaling.Reading(columns[i], 0, x, z)
 		}
 		if inverse < 0 { // the statistics are of transformed values
 			x = stats[model.StatCenter] - z/inverse
 		}
 		model.AddReading(stats, count, x)
-		in.X[i] = z
+		xs[i] = z
 	}
+	of.dense, of.spread = dense, spread
 	return i
 }
 

@@ -174,22 +174,33 @@ func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, coun
 // Read copies the part of an event that the experts use, from in to to.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
-	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
-	at := 0
+	most := n + 2*len(x.splines.first)
+	to.Index, to.X, to.Source, to.One = slices.Grow(to.Index[:0], most)[:most], slices.Grow(to.X[:0], most)[:most], slices.Grow(to.Source[:0], most)[:most], in.X[n]
+	index, values, source := to.Index, to.X, to.Source
+	at, read, numbers := 0, 0, x.columns[:x.numbers]
+	if columns := in.Columns[:n]; slices.Equal(columns, numbers) { // usual in a table
+		copy(values, in.X[:n])
+		for read = range columns {
+			index[read], source[read] = read, read
+		}
+		at, read = n, n
+	}
 	for i, column := range in.Columns[:n] {
-		for at < x.numbers && x.columns[at] < column {
+		for at < len(numbers) && numbers[at] < column {
 			at++
 		}
-		if at == x.numbers {
+		if at == len(numbers) {
 			break
 		}
-		if x.columns[at] == column {
-			to.Index, to.X, to.Source = append(to.Index, at), append(to.X, in.X[i]), append(to.Source, i)
+		if numbers[at] == column {
+			index[read], values[read], source[read] = at, in.X[i], i
+			read++
 		}
 	}
 	if x.numbers < len(x.columns) && len(in.Raw) > 0 {
-		x.splines.read(in.Columns[:n], in.Raw, to)
+		read = x.splines.read(in.Columns[:n], in.Raw, to, read)
 	}
+	to.Index, to.X, to.Source = index[:read], values[:read], source[:read]
 }
 
 // Size returns the number of scores of an event: one for each component and output.

@@ -43,26 +43,29 @@ func (s *splines) place(columns []uint32) {
 	}
 }
 
-// read appends the basis values of each spline, at the event's value, to an Input. columns must be ascending.
-func (s *splines) read(columns []uint32, values []float64, to *Input) {
-	at := 0
+// read adds the basis values of each spline, at the event's value, to an Input with room for them, from the given place
+// on. It returns the place after them. columns must be ascending.
+func (s *splines) read(columns []uint32, values []float64, to *Input, place int) int {
+	at, index, x, sources := 0, to.Index, to.X, to.Source
 	for spline, source := range s.splines.Columns {
 		for at < len(columns) && columns[at] < source {
 			at++
 		}
 		if at == len(columns) {
-			return
+			break
 		}
 		if columns[at] != source {
 			continue
 		}
 		knot, first, next := s.splines.BasisValues(spline, values[at])
 		i := s.first[spline] + knot
-		to.Index, to.X, to.Source = append(to.Index, i), append(to.X, first), append(to.Source, at)
-		if next > 0 {
-			to.Index, to.X, to.Source = append(to.Index, i+1), append(to.X, next), append(to.Source, at)
+		index[place], x[place], sources[place] = i, first, at
+		if place++; next > 0 {
+			index[place], x[place], sources[place] = i+1, next, at
+			place++
 		}
 	}
+	return place
 }
 
 // fractions returns the fraction of readings near each knot of a spline, or nil if the spline has one knot. Knots are

@@ -155,7 +155,7 @@ type Expected struct {
 	imputation *model.Imputation
 	places     []int     // by feature: index of its column in the Covariance
 	x          []float64 // imputed values by index in the Covariance
-	w, extra   []float64 // scratch for Variance
+	w, solved  []float64 // scratch for Variances
 }
 
 // Expect imputes the missing numeric values of an event.
@@ -201,19 +201,21 @@ func (x *Expected) Filled(e *encode.Encoder) *encode.Input {
 	return to
 }
 
-// Variance returns the variance of the sum over columns of weight times imputed value. weight returns the weight of
-// Input.Columns[i].
-func (x *Expected) Variance(weight func(i int) float64) float64 {
-	if x.imputation == nil {
-		return 0
+// Variances writes the variance of the sum over columns of weight times imputed value to out, by output. weights has the
+// weights of the columns of Input, each with a weight for each of the outputs, of which the first are in out.
+func (x *Expected) Variances(weights []float64, outputs int, out []float64) {
+	if clear(out); x.imputation == nil {
+		return
 	}
-	n := len(x.x)
-	x.w, x.extra = slices.Grow(x.w[:0], n)[:n], slices.Grow(x.extra[:0], n)[:n]
+	n, size := len(x.x), len(x.x)*len(out)
+	x.w = slices.Grow(x.w[:0], size)[:size]
 	clear(x.w)
 	for i, place := range x.places {
-		x.w[place] = weight(i)
+		for k, weight := range weights[i*outputs:][:len(out)] {
+			x.w[k*n+place] = weight
+		}
 	}
-	return x.imputation.Variance(x.w, x.extra)
+	x.solved = x.imputation.Variances(x.w, out, x.solved)
 }
 
 // State encodes or decodes the sums. It omits the Covariance in effect, which is in the model. If there are more

@@ -248,7 +248,8 @@ func TestExpect(t *testing.T) {
 	if got := x.Input.X; len(got) != 2 || math.Abs(got[0]-0.9) > 0.05 || got[1] != 0 || &x.Input.Rows[0][0] != &n.Table.Row(2)[0] {
 		t.Errorf("expected is %v, want .9", got)
 	}
-	if got := x.Variance(func(int) float64 { return 2 }); math.Abs(got-4*0.64) > 0.15 {
+	got := []float64{1}
+	if x.Variances([]float64{2, 5}, 2, got); math.Abs(got[0]-4*0.64) > 0.15 {
 		t.Errorf("the variance is %v, want 4 times .64", got)
 	}
 	// The first event has no number, and the second has an outlier.

@@ -234,14 +234,16 @@ func (e *Expert) ratesState(c *coder.Coder) {
 // scorePairs adds, for each pair, the square of the pair's part of the score.
 func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	n := e.layout.N
-	s.pairs = s.pairs[:0]
-	for _, p := range in.Pairs {
+	s.pairs = slices.Grow(s.pairs[:0], n*len(in.Pairs))[:n*len(in.Pairs)]
+	for i, p := range in.Pairs {
 		a, b := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]])
 		x, z := in.X[p[0]], in.X[p[1]]
-		for j := range n {
-			sum := x*a[j] + z*b[j]
-			s.pairs = append(s.pairs, sum)
-			s.square[j] += sum * sum
+		sums, square := s.pairs[i*n:][:len(a)], s.square[:len(a)]
+		b = b[:len(a)]
+		for j, w := range a {
+			sum := x*w + z*b[j]
+			sums[j] = sum
+			square[j] += sum * sum
 		}
 	}
 }
@@ -265,12 +267,14 @@ func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 	s, n := &e.step, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep
 	factors := s.Factors((len(in.Pairs) + 1) * padded)
-	clear(factors)
-	none := factors[len(in.Pairs)*padded:][:n:padded]
+	none := factors[len(in.Pairs)*padded:][:padded]
+	clear(none)
+	df, shrink := s.DF[:n], s.Shrink[:n]
 	for i := range in.Pairs {
-		to, sums := factors[i*padded:][:n:padded], own.pairs[i*n:][:n]
+		to, sums := factors[i*padded:][:padded], own.pairs[i*n:][:n]
+		clear(to[n:])
 		for j, sum := range sums {
-			to[j] = s.DF[j] + s.Shrink[j]*sum
+			to[j] = df[j] + shrink[j]*sum
 		}
 	}
 	from := 0
@@ -284,7 +288,7 @@ func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 		for i, p := range in.Pairs {
 			at := int(p[side])
 			run(at)
-			s.Segments = append(s.Segments, rows.Segment{From: at, To: at + 1, DF: factors[i*padded:][:n:padded], Shrink: none, Strength: s.Strength})
+			s.Segments = append(s.Segments, rows.Segment{From: at, To: at + 1, DF: factors[i*padded:][:n:padded], Shrink: none[:n], Strength: s.Strength})
 			s.Basis[at] = in.X[at] * in.X[at]
 			from = at + 1
 		}

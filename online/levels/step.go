@@ -160,7 +160,13 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	}
 	s.ridge = slices.Grow(s.ridge[:0], n)[:n]
 	for i, row := range of {
-		s.ridge[i] = ridge / max(row[model.StatCount]/passes, 1)
+		count := row[model.StatCount]
+		if passes != 1 {
+			count /= passes
+		}
+		if s.ridge[i] = ridge; count > 1 {
+			s.ridge[i] = ridge / count
+		}
 	}
 	if s.ridge[n-1] = 0; e.Penalized {
 		s.ridge[n-1] = ridge / max(float64(e.steps)/passes, 1)

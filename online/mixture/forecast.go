@@ -45,12 +45,18 @@ type Mean struct {
 	sum, squares            Losses  // of losses, and of their squares
 }
 
+// wholeKeep is the smallest part of the older losses that an event takes.
+var wholeKeep = math.Exp(-1.0 / wholeMemory)
+
 // Add adds the losses of an event. It ignores NaN.
 func (m *Mean) Add(number uint64, x Losses) {
 	if x[0] != x[0] || x[1] != x[1] {
 		return
 	}
-	k := math.Exp(-max(forecastPower*(float64(number)-m.number)/float64(number), 1.0/wholeMemory))
+	k := wholeKeep
+	if age := forecastPower * (float64(number) - m.number) / float64(number); age > 1.0/wholeMemory {
+		k = math.Exp(-age)
+	}
 	m.number, m.weight, m.squared = float64(number), k*m.weight+1, k*k*m.squared+1
 	for i, loss := range x {
 		loss = min(loss, mostSquared)

@@ -403,3 +403,30 @@ func TestCounterDoesNotShrink(t *testing.T) {
 		}
 	}
 }
+
+// TestWideSamples checks that isWide is true only for readings whose scale scaleOf finds to be as large, and for most normal
+// readings.
+func TestWideSamples(t *testing.T) {
+	r, wide := rand.New(rand.NewPCG(1, 1)), 0
+	s := New(Settings{}, model.StandardizeAuto, false)
+	for trial := range 4000 {
+		readings := make([]float64, model.FirstReadings)
+		for i := range readings {
+			if readings[i] = r.NormFloat64(); trial%4 > 0 && i < trial/4%17 {
+				readings[i] *= []float64{0, 1e-3, 0.05, 100}[trial%4]
+			}
+		}
+		r.Shuffle(len(readings), func(i, j int) { readings[i], readings[j] = readings[j], readings[i] })
+		scale := []float64{1, 3, 8, 15}[trial/68%4]
+		is := isWide(readings, scale)
+		if now := s.scaleOf(readings, 0).Scale; is && now*model.ScalerClip < scale {
+			t.Fatalf("trial %d: the scale %v is not wide for %v: %v", trial, now, scale, readings)
+		}
+		if is && trial%4 == 0 && scale == 1 {
+			wide++
+		}
+	}
+	if wide < 150 {
+		t.Errorf("only %d samples are wide", wide)
+	}
+}

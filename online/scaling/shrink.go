@@ -6,6 +6,7 @@ package scaling
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"blankout/internal/coder"
@@ -51,9 +52,12 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	if r.values = append(r.values, x); len(r.values) < model.FirstReadings {
 		return nil
 	}
-	was := s.Scaler.Standardization(stats)
-	now := s.scaleOf(r.values, was.Unit)
-	full := r.values
+	full, was := r.values, s.Scaler.Standardization(stats)
+	if was.Unit == 0 && isWide(full, was.Scale) {
+		r.small, r.values = 0, full[:0]
+		return nil
+	}
+	now := s.scaleOf(full, was.Unit)
 	switch r.values = r.values[:0]; {
 	case now.Scale == 0: // constant readings do not show the scale
 	case now.Scale*model.ScalerClip < was.Scale && !isCounter(full):
@@ -72,6 +76,36 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 		r.small = 0
 	}
 	return nil
+}
+
+// Samples adds the n-th reading of a column, within the clip, to the column's sample. done is false if Observe must add it:
+// it is not sampled, completes a sample, or renews the scale.
+func (s *Scaling) Samples(column uint32, n, x float64) (done bool) {
+	if !Sampled(n) || model.Renews(n) {
+		return false
+	}
+	r := s.shrinks[column]
+	if r == nil || len(r.values) >= model.FirstReadings-1 {
+		return false
+	}
+	r.values = append(r.values, x)
+	return true
+}
+
+// isWide reports whether the scale of model.FirstReadings readings certainly exceeds 1/model.ScalerClip of a scale, which
+// takes less time than scaleOf. It is certain if enough of the pairs of readings differ by at least pairWide of the scale:
+// scaleOf excludes at most a quarter of the readings, which are in as many pairs, and each other pair adds half of its
+// squared difference to the sum of squared deviations.
+func isWide(readings []float64, scale float64) bool {
+	const pairs, pairWide = model.FirstReadings / 2, 0.42
+	wide := 0
+	for i, x := range readings[:pairs] {
+		if math.Abs(x-readings[pairs+i]) >= pairWide*scale {
+			wide++
+		}
+	}
+	certain := pairWide * pairWide / 2 * float64(wide-model.FirstReadings/4)
+	return certain > model.FirstReadings/float64(model.ScalerClip*model.ScalerClip)
 }
 
 // isCounter reports whether readings ascend or descend from first to last.

@@ -49,9 +49,13 @@ type features struct {
 func (f *features) read(index []int, x []float64) {
 	n := len(x)
 	f.index, f.x, f.basis = index, slices.Grow(f.x[:0], n)[:n], slices.Grow(f.basis[:0], n)[:n]
+	values, basis := f.x, f.basis
 	for i, v := range x {
-		s := single(v)
-		f.x[i], f.basis[i] = s, s*s
+		s := float32(v)
+		if size := math.Abs(v); !(size >= leastValue && size <= mostValue) {
+			s = single(v)
+		}
+		values[i], basis[i] = s, s*s
 	}
 }
 

@@ -138,15 +138,26 @@ func (e *Expert) Base(int) float64 {
 	return 0
 }
 
-// Sum implements experts.Expert.
+// Sum implements experts.Expert. If an event has many of the columns, it multiplies all of them.
 func (e *Expert) Sum(in *experts.Input, out []float64) {
+	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
+	index, x, dense := in.Index[:columns], in.X[:columns], columns > len(e.columns)/denser
+	var full []float64
+	if dense {
+		e.event.room(e.p.n)
+		full = e.event.full[e.first:]
+		for n, at := range index {
+			full[at] = x[n]
+		}
+	}
 	for k, u := range e.u {
 		f, w := in.One*u[0], u[e.first:]
-		for n, at := range in.Index {
-			if at >= len(w) {
-				break
+		if dense {
+			f += model.Product(w, full)
+		} else {
+			for n, at := range index {
+				f += w[at] * x[n]
 			}
-			f += w[at] * in.X[n]
 		}
 		out[k] = f
 	}
@@ -161,22 +172,24 @@ func (e *Expert) Learn(in *experts.Input, base, scores, target []float64, active
 func (e *Expert) take(in *experts.Input, base, scores []float64) {
 	ev := &e.event
 	ev.scores = scores
-	ev.at, ev.z = append(ev.at[:0], 0), append(ev.z[:0], 1)
+	at, z := append(ev.at[:0], 0), append(ev.z[:0], 1)
 	if e.first == 2 {
-		ev.at, ev.z = append(ev.at, 1), append(ev.z, base[0])
+		at, z = append(at, 1), append(z, base[0])
 	}
 	e.groupNoise.of = e.groupNoise.of[:0]
 	for range e.first {
 		e.groupNoise.of = append(e.groupNoise.of, -1)
 	}
-	for n, at := range in.Index {
-		if at < len(e.columns) && in.X[n] != 0 {
-			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, in.X[n])
+	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
+	for n, column := range in.Index[:columns] {
+		if in.X[n] != 0 {
+			at, z = append(at, e.first+column), append(z, in.X[n])
 			if len(in.Groups.Keys) > 0 {
 				e.groupNoise.of = append(e.groupNoise.of, in.Groups.Of[n])
 			}
 		}
 	}
+	ev.at, ev.z = at, z
 	e.setGroups(in.Groups)
 }
 
@@ -223,14 +236,14 @@ func (e *Expert) learn(in *experts.Input, base, scores, targets []float64, activ
 
 // step changes the weights of output k by the given factor times the latest gain (A^-1 z).
 func (e *Expert) step(k int, by float64) {
-	u := e.u[k]
-	for i, g := range e.event.gain[:len(u)] {
-		u[i] += by * g
-	}
+	model.Subtract(e.u[k], -by, e.event.gain)
 }
 
 func (e *Expert) bounded(active int) bool {
 	for _, u := range e.u[:active] {
+		if model.Product(u, u) <= mostWeight { // so is each weight
+			continue
+		}
 		for _, x := range u {
 			if !(x <= mostWeight && x >= -mostWeight) {
 				return false
