@@ -1,13 +1,13 @@
 package online
 
-// This file doubts the numbers of events: it lets package doubt examine labeled events before they are learned, and
+// This file doubts the numbers of events: it lets package readings examine labeled events before they are learned, and
 // predicts events with doubted numbers.
 
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/doubt"
 	"blankout/online/health"
+	"blankout/online/readings"
 )
 
 // doubts reports whether numbers are doubted at all.
@@ -51,7 +51,7 @@ func (l *Learner) doubt(e *event.Example, to *health.Met) {
 // examine is the part of doubt with the numbers of the event.
 func (l *Learner) examine(e *event.Example, masks bool, to *health.Met) {
 	m, d := l.reader(nil), &l.room.died
-	x := doubt.Event{
+	x := readings.Event{
 		Example: m.Declare(e, &l.room.declared), Number: l.events, Model: m, Squared: l.targets != nil,
 		Predict: func(e *event.Example) []float64 { return l.predictAsIs(e).Scores },
 		Loss:    func(scores []float64) float64 { return l.compared(e, scores) },

@@ -30,16 +30,15 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/online/doubt"
 	"blankout/online/encode"
 	"blankout/online/impute"
 	"blankout/online/levels"
 	"blankout/online/mixture"
 	"blankout/online/monitor"
+	"blankout/online/readings"
 	"blankout/online/regression"
 	"blankout/online/rows"
 	"blankout/online/schedule"
-	"blankout/online/stuck"
 )
 
 // Learner learns a linear model event by event. It has one output for two classes or for regression. For more classes
@@ -61,7 +60,7 @@ type Learner struct {
 	fresh     uint64 // up to this event, mixture weights take effect more often
 	masked    masked
 	ablation  ablation
-	doubter   doubt.Doubter
+	doubter   readings.Doubter
 	doubted   *model.Doubt      // in effect for predictions; nil before there is one
 	doubtedBy *model.Covariance // that doubted belongs to
 	snapshot  *model.Table      // the latest snapshot, whose blocks the next one shares
@@ -266,7 +265,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	} else {
 		l.learn(e, prior, &p)
 	}
-	now := stuck.Moment{Event: l.events, Time: e.Time}
+	now := readings.Moment{Event: l.events, Time: e.Time}
 	changes, found := l.encoder.Find(e, now)
 	if l.monitors.Stuck(changes, now); found != nil {
 		l.move(found.Moves)

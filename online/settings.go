@@ -15,6 +15,7 @@ import (
 	"blankout/online/experts/discriminant"
 	"blankout/online/experts/newton"
 	"blankout/online/levels"
+	"blankout/online/readings"
 	"blankout/online/refresh"
 )
 
@@ -26,7 +27,7 @@ type settings struct {
 	scales      []float64 // scales of the components, see mixture.Settings
 	policy      model.MissingPolicy
 	imputed     int // largest number of columns that are imputed
-	faulty      encode.Faulty
+	faulty      readings.Faulty
 	silence     encode.Silence
 	presence    bool
 	likelihood  bool // whether scores are log-odds
@@ -59,7 +60,7 @@ func parse(c Config) (settings, error) {
 		s.imputed = c.CovarianceMaxFields
 	}
 	s.likelihood = strings.HasPrefix(l.String(), "logistic") || c.Calibrate == "on"
-	s.faulty = encode.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto"}
+	s.faulty = readings.Faulty{Stuck: c.Doubt != "off", Declares: c.Doubt == "auto"}
 	s.transform = func(field string) model.Transform {
 		if t, ok := c.FieldTransform[field]; ok {
 			return model.Transform(t)

@@ -6,8 +6,8 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
-	"blankout/online/fields"
 	"blankout/online/health"
+	"blankout/online/readings"
 	"blankout/online/scaling"
 	"blankout/online/silent"
 )
@@ -19,9 +19,9 @@ type Encoder struct {
 	Intercepts []float64 // row of the intercepts, with the same layout
 	Scaling    scaling.Scaling
 	schema     *event.Schema
-	Fields     fields.Fields // which fields events usually have
+	Fields     readings.Fields // which fields events usually have
 	transform  func(field string) model.Transform
-	faults     faults
+	faults     readings.Faults
 	deaths     deaths
 	together   Together
 	intercept  float64 // value of the constant feature
@@ -37,7 +37,7 @@ type Settings struct {
 	Width       int                                // number of values in a row
 	Policies    model.MissingPolicies
 	Numbers     bool // labels are numbers, not classes
-	Faulty      Faulty
+	Faulty      readings.Faulty
 	Silence     Silence
 	Presence    bool // numeric columns that are absent from many events get a presence column
 	Named       bool // only numeric columns of named fields get a presence column
@@ -59,9 +59,9 @@ type Together struct {
 // New returns an Encoder for events of a Schema.
 func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
-		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
+		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: readings.Faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: &silent.Values{}},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent, c.Numbers),
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: readings.New(c.Policies, s.Absent, c.Numbers),
 		together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {
@@ -89,7 +89,7 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 		}
 		n.addFields()
 	}
-	e := n.declare(came)
+	e := n.faults.Declare(came, n.schema)
 	n.findMissing(e, in)
 	rates := n.count(came, e, number)
 	n.Scaling.CountForKnots(e, n.Table.Len(), n.presences)
@@ -354,7 +354,7 @@ func (n *Encoder) Met(came *event.Example, in *Input, to *health.Met) {
 // Read encodes an event without learning from it, and changes no state. It omits features whose column was in no
 // labeled event so far.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
-	e = n.declare(e)
+	e = n.faults.Declare(e, n.schema)
 	n.findMissing(e, in)
 	columns, raw, _ := n.columns(e)
 	in.reset(e, number, 0)
@@ -409,7 +409,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
 	n.Scaling.KnotsState(c)
-	n.faults.state(c)
+	n.faults.State(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {
 		n.addFields()

@@ -1,67 +1,33 @@
 package encode
 
-// This file declares readings missing that carry no information: readings of stuck fields, and placeholders. It also
-// estimates the values that features have when they are silently missing.
+// This file finds readings that carry no information, and estimates the values that features have when they are silently
+// missing.
 
 import (
 	"math"
 	"slices"
 
-	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/readings"
 	"blankout/online/scaling"
 	"blankout/online/silent"
-	"blankout/online/stuck"
 )
 
-// Faulty selects which faulty readings are detected.
-type Faulty struct {
-	Stuck    bool // detect stuck fields
-	Declares bool // declare stuck fields missing
-}
-
-// faults detects faulty readings.
-type faults struct {
-	Faulty
-	detector     stuck.Detector
-	placeholders stuck.Placeholders
-	found        *model.Faults // the detected faults in effect, as in the model
-	declared     event.Example // scratch for the event that declare returns
-}
-
 // Faults returns the rules by which readings are declared missing, or nil if there are none.
-func (n *Encoder) Faults() *model.Faults { return n.faults.found }
+func (n *Encoder) Faults() *model.Faults { return n.faults.InEffect() }
 
 // Stuck returns the stuck fields, whether they are declared missing or not.
-func (n *Encoder) Stuck() []stuck.Run { return n.faults.detector.Stuck() }
+func (n *Encoder) Stuck() []readings.Run { return n.faults.Runs() }
 
-// declare returns the event with its faulty readings declared missing. The result is valid until the next call.
-func (n *Encoder) declare(e *event.Example) *event.Example {
-	if n.faults.found == nil {
-		return e
-	}
-	h := model.Head{Schema: n.schema, Faults: n.faults.found}
-	return h.Declare(e, &n.faults.declared)
-}
-
-// Repeats returns how often a field repeats its value, see stuck.Detector.
-func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
-	return n.faults.detector.Repeats(id)
-}
+// Repeats returns how often a field repeats its value, see readings.Detector.
+func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) { return n.faults.Repeats(id) }
 
 // Find looks for stuck fields and placeholders in a learned event in its raw form. It returns the fields that have become
 // stuck or have recovered. If it has found a placeholder, the statistics of that column begin again with its other
 // readings, and r has the changes.
-func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change, r *Review) {
-	f := &n.faults
-	found := f.placeholders.Take(e, n.schema.Fields)
-	if f.Stuck {
-		changes = f.detector.Take(e, n.schema.Fields, now)
-	}
-	if len(found)+len(changes) > 0 {
-		f.enforce()
-	}
+func (n *Encoder) Find(e *event.Example, now readings.Moment) (changes []readings.Change, r *Review) {
+	changes, found := n.faults.Find(e, n.schema.Fields, now)
 	for _, x := range found {
 		if r == nil {
 			r = &Review{}
@@ -73,38 +39,12 @@ func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Chan
 	return changes, r
 }
 
-// enforce makes the detected faults take effect.
-func (f *faults) enforce() {
-	var stuckAt, placeholders []model.StuckField
-	if f.Declares {
-		for _, r := range f.detector.Stuck() {
-			stuckAt = append(stuckAt, model.StuckField{Field: r.Field, Value: r.Value})
-		}
-	}
-	f.placeholders.Each(func(s model.StuckField) { placeholders = append(placeholders, s) })
-	f.found = model.NewFaults(stuckAt, placeholders)
-}
-
 // presences returns, in ascending order, the fields whose readings get a presence column whatever their number: those
 // whose null tells the class, and those with a placeholder.
 func (n *Encoder) presences() []uint16 {
-	ids := n.Fields.Telling()
-	n.faults.placeholders.Each(func(s model.StuckField) { ids = append(ids, s.Field) })
+	ids := append(n.Fields.Telling(), n.faults.Placeholders()...)
 	slices.Sort(ids)
 	return slices.Compact(ids)
-}
-
-// state encodes or decodes the detectors. It resets a detector that the settings disable.
-func (f *faults) state(c *coder.Coder) {
-	f.detector.State(c)
-	f.placeholders.State(c)
-	if !c.Decode {
-		return
-	}
-	if !f.Stuck {
-		f.detector = stuck.Detector{}
-	}
-	f.enforce()
 }
 
 // Silence selects which information about silently missing features an Input has.

@@ -1,6 +1,6 @@
 package health
 
-// This file raises alarms about stuck fields, which package stuck detects.
+// This file raises alarms about stuck fields, which package readings detects.
 
 import (
 	"blankout/internal/coder"

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/online/health"
-	"blankout/online/stuck"
+	"blankout/online/readings"
 )
 
 // fieldHealth monitors the health of all fields.
@@ -45,7 +45,7 @@ func (m *Monitors) Cost(id uint16, with, without float64) {
 }
 
 // Stuck records the fields that have become stuck or have recovered.
-func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
+func (m *Monitors) Stuck(changes []readings.Change, now readings.Moment) {
 	for _, c := range changes {
 		if c.Moves {
 			m.fieldHealth.Moves(int(c.Field), health.Moment(now))
@@ -57,9 +57,9 @@ func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
 
 // Restored updates which fields are stuck after a state has been decoded. It is needed because the settings may have
 // changed.
-func (m *Monitors) Restored(on []stuck.Run) {
+func (m *Monitors) Restored(on []readings.Run) {
 	m.fieldHealth.Unstick(m.fieldHealth.logged, func(field int) bool {
-		return !slices.ContainsFunc(on, func(r stuck.Run) bool { return int(r.Field) == field })
+		return !slices.ContainsFunc(on, func(r readings.Run) bool { return int(r.Field) == field })
 	})
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"blankout/online/stuck"
+	"blankout/online/readings"
 )
 
 // stuckStreams are streams whose fields become stuck from a given event on.
@@ -58,7 +58,7 @@ func (c *comparison) stuckFields() error {
 // whenStuck returns, in ascending order, the number of events after which each stuck field was found. The fields become
 // stuck after the given number of events, first. If at is "as it is", all events of the set are counted.
 func whenStuck(s *set, columns, first int, at string) (found []int) {
-	var detector stuck.Detector
+	var detector readings.Detector
 	schema, whole := fieldSchema(s, columns, 1), make([]bool, columns)
 	sum, reads := make([]float64, columns), make([]float64, columns)
 	for i := range s.examples {
@@ -76,7 +76,7 @@ func whenStuck(s *set, columns, first int, at string) (found []int) {
 		if at != stuckAt[0] && i >= first+stuckWithin {
 			break
 		}
-		for _, change := range detector.Take(&e, schema.Fields, stuck.Moment{}) {
+		for _, change := range detector.Take(&e, schema.Fields, readings.Moment{}) {
 			if !change.Moves && (i >= first || at == stuckAt[0]) {
 				found = append(found, max(0, i-first)+1)
 			}

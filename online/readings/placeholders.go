@@ -1,4 +1,4 @@
-package stuck
+package readings
 
 // This file finds placeholders: values such as -999 that a sender writes where it has no reading.
 
@@ -44,8 +44,8 @@ const (
 	// A placeholder has at least placeholderLeast of the examined readings, and the fraction placeholderFraction. The other
 	// readings have at least variedLeast values, so that flags have no placeholder.
 	placeholderLeast, placeholderFraction, variedLeast = 4, 0.03, 8
-	// far is how many times the range of all other readings a placeholder is away from them.
-	far = 2
+	// placeholderFar is how many times the range of all other readings a placeholder is away from them.
+	placeholderFar = 2
 	// mostPlaced is the largest number of fields that are examined.
 	mostPlaced = 1024
 )
@@ -101,7 +101,7 @@ func (f *placed) placeholder() (x Placeholder, ok bool) {
 		}
 		x.Value, x.Fraction, x.Low, x.High = value, float64(same)/float64(n), x.Others[0], x.Others[len(x.Others)-1]
 		gap := max(x.Low-value, value-x.High)
-		if gap > far*(x.High-x.Low) || x.Low >= 0 && isNines(value) {
+		if gap > placeholderFar*(x.High-x.Low) || x.Low >= 0 && isNines(value) {
 			return x, true
 		}
 	}

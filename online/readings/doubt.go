@@ -1,10 +1,11 @@
-// Package doubt learns, from a labeled stream, which readings to doubt: what the readings of each column are like, how
+package readings
+
+// This file learns, from a labeled stream, which readings to doubt: what the readings of each column are like, how
 // much evidence ordinary events have, and whether predictions improve if doubted readings are replaced. Package model
 // then doubts the readings of events with the published model.Doubt.
 //
 // The weight of a corrected prediction is learned by kind and by range of the evidence: from the stream's own events with
 // doubted readings, and from masked copies of events, which count for little as soon as there are own events.
-package doubt
 
 import (
 	"math"

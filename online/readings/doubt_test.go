@@ -1,4 +1,4 @@
-package doubt
+package readings
 
 import (
 	"math"

@@ -1,19 +1,19 @@
-// Package stuck detects numeric fields that no longer change. A sensor that dies without sending null often repeats its
-// last value, its mean or 0. Detector reads a stream and lists such fields. It contains no weights and changes no
-// events.
+package readings
+
+// This file detects numeric fields that no longer change. A sensor that dies without sending null often repeats its
+// last value, its mean or 0. Detector reads a stream and lists such fields. It changes no events.
 //
 // If repeats were independent, a field that repeats its last value with probability r would repeat it n times in a row
 // with probability r^n. But repeats are not independent: solar power is 0 all night, rain stops for days, and a status
 // rarely changes. So a run of n repeats of a value is stuck if
 //
-//	n >= Least,  r^n < chance / (number of numeric fields),  and  n > longer times the longest run of that value,
+//	n >= Least,  r^n < falseAlarm / (number of numeric fields),  and  n > longerRun times the longest run of that value,
 //
 // or of any value of its kind (0 or not 0) if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2)
 // includes the current run. If r did not include it, a field that is constant from its first reading would be stuck. r
 // counts the readings of the value's kind if there are enough, otherwise all readings.
 //
 // A field with only two values, such as a flag, is never stuck, because a flag that is turned off is no fault.
-package stuck
 
 import (
 	"math"
@@ -26,20 +26,20 @@ const (
 	// Least is the smallest number of repeats of a stuck run. A value of 16 raises an alarm for three fields of five
 	// real streams, and a value of 50 for no field of nine streams.
 	Least = 50
-	// chance is the probability of a false alarm under independent repeats, over all fields.
-	chance = 1e-9
-	// longer is the factor by which a run must exceed the longest earlier run of its value.
-	longer = 4
+	// falseAlarm is the probability of a false alarm under independent repeats, over all fields.
+	falseAlarm = 1e-9
+	// longerRun is the factor by which a run must exceed the longest earlier run of its value.
+	longerRun = 4
 	// leastOfKind is the smallest number of readings of a kind (0 or not 0) for which r counts only readings of that
 	// kind. Without this minimum, a value of a kind without readings would count as constant.
 	leastOfKind = 50
-	// If there are more than memory readings of a kind, its counts are halved.
-	memory = 1 << 16
-	// mostFields is the largest number of monitored fields. The first fields are monitored.
-	mostFields = 4096
-	// values is the number of slots for the longest runs of a field: one slot for the value 0, and other slots by the
+	// If there are more than stuckMemory readings of a kind, its counts are halved.
+	stuckMemory = 1 << 16
+	// mostStuck is the largest number of monitored fields. The first fields are monitored.
+	mostStuck = 4096
+	// runSlots is the number of slots for the longest runs of a field: one slot for the value 0, and other slots by the
 	// hash of the value.
-	values = 16
+	runSlots = 16
 )
 
 // Detector detects the stuck numeric fields of a stream. Its zero value is for a new stream.
@@ -89,8 +89,8 @@ type field struct {
 
 // runs holds the longest completed runs of a field.
 type runs struct {
-	ofKind  [2]uint64       // longest run of any value, by kind
-	byValue [values]longest // longest run of a value, by hash; the first is for 0
+	ofKind  [2]uint64         // longest run of any value, by kind
+	byValue [runSlots]longest // longest run of a value, by hash; the first is for 0
 }
 
 // longest is the longest run of a value, or 0 if the value has no run.
@@ -115,7 +115,7 @@ func placeOf(x float64) int {
 	if x == 0 {
 		return 0
 	}
-	return 1 + int(event.Mix(math.Float64bits(x))%(values-1))
+	return 1 + int(event.Mix(math.Float64bits(x))%(runSlots-1))
 }
 
 // Take processes an event in its raw form. The returned changes are valid until the next call of Take.
@@ -159,7 +159,7 @@ func stride(repeats uint64) uint64 { return 1 << max(0, bits.Len64(repeats)-6) }
 
 // grow adds the new fields of the Schema.
 func (d *Detector) grow(fields []event.Field) {
-	for id := len(d.fields); id < min(len(fields), mostFields); id++ {
+	for id := len(d.fields); id < min(len(fields), mostStuck); id++ {
 		numeric := id > 0 && fields[id].Kind == event.Numeric
 		d.fields, d.runs = append(d.fields, field{numeric: numeric}), append(d.runs, runs{})
 		if numeric {
@@ -182,7 +182,7 @@ func (f *field) end(of *runs) {
 			return
 		}
 		k.readings, k.repeats = k.readings+f.repeats, k.repeats+f.repeats
-		for k.readings >= memory {
+		for k.readings >= stuckMemory {
 			k.readings, k.repeats = k.readings/2, k.repeats/2
 		}
 	}
@@ -220,7 +220,7 @@ func (f *field) isStuck(of *runs, fields int) bool {
 	if own := of.byValue[placeOf(f.last)]; own.value == f.last {
 		most = own.repeats
 	}
-	if f.repeats <= longer*most || f.isFlag() {
+	if f.repeats <= longerRun*most || f.isFlag() {
 		return false
 	}
 	c := f.kinds[kindOf(f.last)]
@@ -229,7 +229,7 @@ func (f *field) isStuck(of *runs, fields int) bool {
 	}
 	n := float64(f.repeats)
 	r := (float64(c.repeats) + n + 1) / (float64(c.readings) + n + 2)
-	return n*math.Log(r) < math.Log(chance/float64(max(fields, 1)))
+	return n*math.Log(r) < math.Log(falseAlarm/float64(max(fields, 1)))
 }
 
 // all returns the counts of both kinds together.

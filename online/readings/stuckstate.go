@@ -1,4 +1,4 @@
-package stuck
+package readings
 
 import (
 	"blankout/internal/coder"
@@ -12,7 +12,7 @@ func (d *Detector) State(c *coder.Coder) {
 	c.Uint(&n)
 	if c.Decode {
 		*d = Detector{}
-		if n > mostFields {
+		if n > mostStuck {
 			c.Failed = true
 			return
 		}
@@ -76,5 +76,5 @@ func (r *runs) state(c *coder.Coder) {
 			c.Failed = c.Failed || of.repeats == 0 || placeOf(of.value) != i
 		}
 	}
-	c.Failed = c.Failed || known>>values != 0
+	c.Failed = c.Failed || known>>runSlots != 0
 }

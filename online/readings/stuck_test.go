@@ -1,4 +1,4 @@
-package stuck
+package readings
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ func TestFoundAgain(t *testing.T) {
 	for range 1000 {
 		s.take(2.5)
 	}
-	if len(s.found) != 2 || s.found[1].Repeats > longer*Least+10 {
+	if len(s.found) != 2 || s.found[1].Repeats > longerRun*Least+10 {
 		t.Errorf("%+v", s.found)
 	}
 	healthy(10)
@@ -132,7 +132,7 @@ func TestLongestByValue(t *testing.T) {
 		}
 	}
 	run(7, 49)
-	if run(3, 100); len(s.found) != 1 || s.found[0].Repeats > longer*15+10 {
+	if run(3, 100); len(s.found) != 1 || s.found[0].Repeats > longerRun*15+10 {
 		t.Errorf("stuck at 3: %+v", s.found)
 	}
 	if run(7, 180); len(s.found) != 1 {
@@ -146,14 +146,14 @@ func TestLongestByValue(t *testing.T) {
 // TestMostFields checks that the number of monitored fields is limited, that the state of these fields is restored, and
 // that a damaged state is no panic.
 func TestMostFields(t *testing.T) {
-	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
+	s, values := newStream(mostStuck+10), make([]float64, mostStuck+10)
 	for n := range 200 {
 		for i := range values {
 			values[i] = float64(min(n, 100))
 		}
 		s.take(values...)
 	}
-	if len(s.found) != mostFields-1 { // field 0 has no name
+	if len(s.found) != mostStuck-1 { // field 0 has no name
 		t.Errorf("%d are stuck", len(s.found))
 	}
 	c := &coder.Coder{}
@@ -466,10 +466,10 @@ func TestPlaceholders(t *testing.T) {
 // field that always changed.
 func TestMemory(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
-	for n := range 16 * memory {
+	for n := range 16 * stuckMemory {
 		s.take(float64(1 + n/12))
 	}
-	for range 3 * memory {
+	for range 3 * stuckMemory {
 		s.take(r.NormFloat64())
 	}
 	for range 100 {

@@ -1,6 +1,7 @@
-// Package fields determines the missing fields of an event. A field is missing if most events have it, but it is null
-// or absent in this event. The package contains no weights.
-package fields
+package readings
+
+// This file determines the missing fields of an event. A field is missing if most events have it, but it is null or absent
+// in this event.
 
 import (
 	"math"
