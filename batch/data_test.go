@@ -78,9 +78,7 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 			for i := range es {
 				x := es[i].Features
 				row := d.Row(i)
-				if row.Len() != x.Len() || d.Label(i) != es[i].Label || d.Weight(i) != es[i].Weight {
-					t.Fatalf("%s: row %d: %d entries, label %d, weight %v", name, i, row.Len(), d.Label(i), d.Weight(i))
-				}
+				must.Require(t, row.Len() == x.Len() && d.Label(i) == es[i].Label && d.Weight(i) == es[i].Weight, "%s: row %d: %d entries, label %d, weight %v", name, i, row.Len(), d.Label(i), d.Weight(i))
 				w := make([]float64, d.Columns())
 				row.AddTo(w, 2)
 				square := 0.0
@@ -172,9 +170,7 @@ func TestPackedRowsPassedOver(t *testing.T) {
 			}
 		}
 		got, want := b.Data(nil), plain.Data(nil)
-		if got.Rows() != want.Rows() {
-			t.Fatalf("%d rows, want %d", got.Rows(), want.Rows())
-		}
+		must.Require(t, got.Rows() == want.Rows(), "%d rows, want %d", got.Rows(), want.Rows())
 		for i := range got.Rows() {
 			a, b := got.Vec(i, event.Vec{}), want.Vec(i, event.Vec{})
 			must.Require(t, slices.Equal(a.Index, b.Index) && slices.Equal(a.Value, b.Value) && got.Label(i) == want.Label(i), "parts of %d: row %d is %v, want %v", part, i, a, b)

@@ -160,9 +160,8 @@ func TestMissingPolicyOfColumns(t *testing.T) {
 	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
 		must.True(t, m.Missing.ColumnsCanBeMissing && len(m.Missing.Columns) == 6 && m.Missing.Policies[c.bin] == model.OnePolicy(c.want), "noise %s: %+v", c.noise, m.Missing)
-		if x := m.Standardized(&events[0], event.Vec{}); x.Len() != events[0].Features.Len() {
-			t.Errorf("%d features of %d", x.Len(), events[0].Features.Len())
-		}
+		x := m.Standardized(&events[0], event.Vec{})
+		must.True(t, x.Len() == events[0].Features.Len(), "%d features of %d", x.Len(), events[0].Features.Len())
 		mean := m.Stats(m.Rows.Row(0))[model.StatCenter]
 		must.True(t, math.Abs(mean-50.5) <= 0.3, "the center is %v", mean)
 	}

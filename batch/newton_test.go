@@ -218,9 +218,8 @@ func TestDualIsForFewRows(t *testing.T) {
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {
 	x, y := problems.Gaussian(2, 8300, 5, true)
-	if r := NewKernelRows(kernel.Linear{}, denseData(t, x, y)); r.Shards() != 2 {
-		t.Errorf("%d rows in %d shards, want 2: the tests of threads rely on it", len(x), r.Shards())
-	}
+	r := NewKernelRows(kernel.Linear{}, denseData(t, x, y))
+	must.True(t, r.Shards() == 2, "%d rows in %d shards, want 2: the tests of threads rely on it", len(x), r.Shards())
 }
 
 func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {

@@ -156,9 +156,7 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 		v[j] = 1
 		o.HessVec(v, out)
 		for i := range out {
-			if math.Abs(a.At(i, j)-out[i]) > 1e-10*(1+math.Abs(out[i])) {
-				t.Errorf("%s: dense matrix at %d, %d: %v, by a product %v", name, i, j, a.At(i, j), out[i])
-			}
+			must.True(t, math.Abs(a.At(i, j)-out[i]) <= 1e-10*(1+math.Abs(out[i])), "%s: dense matrix at %d, %d: %v, by a product %v", name, i, j, a.At(i, j), out[i])
 		}
 	}
 	o.Majorise(true)
@@ -166,9 +164,7 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	b := o.dense()
 	o.Diagonal(out)
 	for i := range out {
-		if math.Abs(b.At(i, i)-out[i]) > 1e-10*(1+math.Abs(out[i])) {
-			t.Errorf("%s: diagonal %d is %v, in the matrix %v", name, i, out[i], b.At(i, i))
-		}
+		must.True(t, math.Abs(b.At(i, i)-out[i]) <= 1e-10*(1+math.Abs(out[i])), "%s: diagonal %d is %v, in the matrix %v", name, i, out[i], b.At(i, i))
 	}
 	clear(v)
 	v[0], v[len(v)-1] = 1, -2

@@ -672,9 +672,8 @@ func TestModes(t *testing.T) {
 	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
 	must.Do(t, errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)))
 	info := must.Get(os.Stat(model))(t)
-	if want, err := os.Stat(other); err != nil || info.Mode() != want.Mode() {
-		t.Errorf("a model: %v, want %v", info.Mode(), want.Mode())
-	}
+	want, err := os.Stat(other)
+	must.True(t, err == nil && info.Mode() == want.Mode(), "a model: %v, want %v", info.Mode(), want.Mode())
 }
 
 // TestNumbersEnd checks that Save fails once the largest sequence number or version is used.

@@ -47,9 +47,8 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 func TestErrors(t *testing.T) {
 	m := must.Get(client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "none"}))(t)
 	var refused *client.RefusedError
-	if _, err := m.Predict([]byte(`{"x":`), 0); !errors.As(err, &refused) || refused.Reason != "syntax" || refused.Detail == "" {
-		t.Errorf("a record cut short: %v", err)
-	}
+	_, err := m.Predict([]byte(`{"x":`), 0)
+	must.True(t, errors.As(err, &refused) && refused.Reason == "syntax" && refused.Detail != "", "a record cut short: %v", err)
 	must.ErrorContains(t, must.Err(client.Open(t.Context(), models+"linear.blankout", client.Options{MissingPolicy: "guess"})), `"guess": want one of`, "a policy that does not exist")
 	must.ErrorContains(t, must.Err(client.Open(t.Context(), "kafka://127.0.0.1:1/", client.Options{})), "kafka://HOST:PORT/TOPIC", "a topic without a name")
 	must.ErrorContains(t, must.Err(client.Open(t.Context(), "s3://", client.Options{})), "s3://", "an object without a name")

@@ -67,16 +67,12 @@ window = 20_000
 	var shown bytes.Buffer
 	must.Do(t, l.Show(&shown))
 	for _, line := range []string{"[[challenger]]\nname = \"big\" # " + file + "\n", "crosses = [[\"p\", \"q\"], [\"[[challenger]]\", \"r\"]] # " + file + "\n", "learning_rate = 0.25 # --set\n"} {
-		if !strings.Contains(shown.String(), line) {
-			t.Errorf("%q is not shown in\n%s", line, shown.String())
-		}
+		must.True(t, strings.Contains(shown.String(), line), "%q is not shown in\n%s", line, shown.String())
 	}
 	values, err := l.Values()
 	v := values["challenger.two.window"]
 	must.True(t, err == nil && v.Value == int64(20_000) && v.Origin == file, "%+v, %v", v, err)
-	if !slices.Contains(l.Given(), "challenger.two.learning_rate") {
-		t.Errorf("given is %q", l.Given())
-	}
+	must.True(t, slices.Contains(l.Given(), "challenger.two.learning_rate"), "given is %q", l.Given())
 }
 
 func TestChallengersThatAreRefused(t *testing.T) {

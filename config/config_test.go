@@ -214,9 +214,8 @@ func TestStartConfiguration(t *testing.T) {
 	must.Require(t, ok && closed, "docs/start.md shows no configuration")
 	file := filepath.Join(t.TempDir(), "service.toml")
 	write(t, file, text)
-	if _, err := Load(Source{File: file}); err != nil {
-		t.Error(err)
-	}
+	_, err := Load(Source{File: file})
+	must.True(t, err == nil, "%v", err)
 }
 
 // TestAddressesAreHidden checks that every key that may hold a URL has the type event.Address, which hides secrets in

@@ -66,9 +66,8 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 		}
 		data := must.Get(json.Marshal(value))(t)
 		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
-		if err := check(again); err != nil {
-			t.Error(err)
-		}
+		err := check(again)
+		must.True(t, err == nil, "%v", err)
 		var m manifest
 		must.Do(t, json.Unmarshal(data, &m))
 		list = append(list, m)

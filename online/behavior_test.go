@@ -166,9 +166,8 @@ func TestMeasuresOfRegression(t *testing.T) {
 		if math.Abs(got.Weight-weight) > 1e-9 || math.Abs(got.MAE()-absolute/weight) > 1e-9*absolute || math.Abs(got.RMSE()-math.Sqrt(squared/weight)) > 1e-9*squared {
 			t.Errorf("%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
 		}
-		if r2 := 1 - squared/(y2-y1*y1/weight); math.Abs(got.R2()-r2) > 1e-6 {
-			t.Errorf("%v: R2 %v, of the predictions %v", s, got.R2(), r2)
-		}
+		r2 := 1 - squared/(y2-y1*y1/weight)
+		must.True(t, math.Abs(got.R2()-r2) <= 1e-6, "%v: R2 %v, of the predictions %v", s, got.R2(), r2)
 		if mean := absolute / weight; !(mean < 0.95*lastError/lastWeight) {
 			t.Errorf("%v: mean error %v, of the last target %v", s, mean, lastError/lastWeight)
 		}
@@ -352,9 +351,8 @@ func TestHugeDimension(t *testing.T) {
 				scores = append(scores, l.learn(e)...)
 			}
 			all = append(all, scores)
-			if got := l.Report(); got.Refused != 0 || got.Rows < 300 || !(got.Total.Error() < 0.45) {
-				t.Errorf("%s: %d refused, %d rows, error %v", optimizer, got.Refused, got.Rows, got.Total.Error())
-			}
+			got := l.Report()
+			must.True(t, got.Refused == 0 && got.Rows >= 300 && got.Total.Error() < 0.45, "%s: %d refused, %d rows, error %v", optimizer, got.Refused, got.Rows, got.Total.Error())
 		}
 		must.True(t, sameScores(all[0], all[1]), "%s: other numbers of columns give other scores", optimizer)
 	}

@@ -46,9 +46,7 @@ func TestKnown(t *testing.T) {
 			for x.Len() > 0 && x.Index[x.Len()-1] >= model.FirstBasisColumn {
 				x.Index = x.Index[:x.Len()-1]
 			}
-			if known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
-				t.Fatalf("known %v: of %d readings %d features", known, e.Features.Len(), x.Len())
-			}
+			must.Require(t, known == (x.Len() == e.Features.Len()) || e.Features.Len() >= 12, "known %v: of %d readings %d features", known, e.Features.Len(), x.Len())
 			a, b := slices.Clone(l.Learn(e, nil).Scores), other.Learn(e, nil).Scores
 			must.Require(t, slices.Equal(a, b), "known %v: %v, after a restart %v", known, a, b)
 		}

@@ -54,9 +54,7 @@ func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
 	rows := int(memory.Least) / 8 / l.Snapshot().Model().Layout.Width
-	if last != rows/100 || l.Report().Rows != 100*last {
-		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Report().Rows, rows)
-	}
+	must.Require(t, last == rows/100 && l.Report().Rows == 100*last, "event %d with %d rows is refused, of %d", last, l.Report().Rows, rows)
 	other := crowd(t, nil, "no", "yes")
 	fill(t, other)
 	e := crowded(last, 1)
@@ -77,9 +75,7 @@ func TestColumnRefused(t *testing.T) {
 	fits := crowded(last, 0)
 	n := rows - 100*last
 	fits.Features.Index, fits.Features.Value, fits.Field = fits.Features.Index[:n], fits.Features.Value[:n], fits.Field[:n]
-	if l.Learn(fits, nil).Scores == nil || l.Report().Rows != rows {
-		t.Errorf("%d rows, where there is room for %d", l.Report().Rows, rows)
-	}
+	must.True(t, l.Learn(fits, nil).Scores != nil && l.Report().Rows == rows, "%d rows, where there is room for %d", l.Report().Rows, rows)
 }
 
 // TestClassRefused checks that a class is rejected by name if its output would exceed the memory limit, with two

@@ -207,9 +207,8 @@ func TestSetsOtherCoverage(t *testing.T) {
 		l = l.restoredWith(c)
 		again := l.Report().Sets
 		must.True(t, (again != nil) == (coverage == 0.6), "coverage %v: it begins with sets %+v", coverage, again)
-		if p := l.Predict(s.Next()); p.Learned != l.Report().Events {
-			t.Errorf("components of %d events, of %d", p.Learned, l.Report().Events)
-		}
+		p := l.Predict(s.Next())
+		must.True(t, p.Learned == l.Report().Events, "components of %d events, of %d", p.Learned, l.Report().Events)
 		for range 900 {
 			l.Learn(s.Next(), nil)
 		}

@@ -85,9 +85,8 @@ func TestSettingsAreRefused(t *testing.T) {
 		must.True(t, test.want != "noisy_gradient" || errors.As(err, &key) && key.Key == test.want, "case %d: %v has no key", i, err)
 	}
 	for _, change := range []func(*online.Config){gradient("dropout-descent", "true"), gradient("dropout-descent", "false"), gradient("ftrl", "auto"), gradient("auto", "auto")} {
-		if c := with(change); c.Check() != nil {
-			t.Errorf("%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
-		}
+		c := with(change)
+		must.True(t, c.Check() == nil, "%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
 	}
 }
 

@@ -43,9 +43,7 @@ func TestConclude(t *testing.T) {
 	} {
 		claim := Claim{Parts: c.parts, Most: c.most}
 		claim.conclude()
-		if claim.Verdict != c.verdict || claim.size() != c.size {
-			t.Errorf("%s: %s, %s; want %s, %s", c.name, claim.Verdict, claim.size(), c.verdict, c.size)
-		}
+		must.True(t, claim.Verdict == c.verdict && claim.size() == c.size, "%s: %s, %s; want %s, %s", c.name, claim.Verdict, claim.size(), c.verdict, c.size)
 	}
 	var most Claim // the claim holds for 2 of 12 sets here, for 10 in the paper
 	most.Most = true
@@ -79,9 +77,8 @@ func TestShown(t *testing.T) {
 	for _, text := range []string{"", "1 2", "+1 [x, 2]", "1 2 3 4"} {
 		must.True(t, d.UnmarshalText([]byte(text)) != nil, "%q is a difference", text)
 	}
-	if p := above("", Difference{0.01, 0.004, 0.02}, 0); p.verdict() != Undecided {
-		t.Errorf("an interval that begins at a printed zero: %s", p.verdict())
-	}
+	p := above("", Difference{0.01, 0.004, 0.02}, 0)
+	must.True(t, p.verdict() == Undecided, "an interval that begins at a printed zero: %s", p.verdict())
 }
 
 // TestIndex checks that Index decides claims again from their numbers. Claims that no paper makes must be on a separate

@@ -80,18 +80,15 @@ func TestCorruption(t *testing.T) {
 		sum := 0.0
 		for i := range d.Rows() {
 			sum += d.Weight(i)
-			if d.Weight(i) != d.Weight(0) {
-				t.Errorf("%s: weights %g and %g", name, d.Weight(i), d.Weight(0))
-			}
+			must.True(t, d.Weight(i) == d.Weight(0), "%s: weights %g and %g", name, d.Weight(i), d.Weight(0))
 		}
 		if math.Abs(sum-3) > 1e-9 {
 			t.Errorf("%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 		}
 	}
 	l := must.Get(online.New(online.DefaultConfig(), Binary()))(t)
-	if err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e}); err != nil || l.Report().Events != 8 {
-		t.Errorf("%d events learned, want 8: %v", l.Report().Events, err)
-	}
+	err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e})
+	must.True(t, err == nil && l.Report().Events == 8, "%d events learned, want 8: %v", l.Report().Events, err)
 	for _, x := range []struct {
 		noise loss.Noise
 		want  string

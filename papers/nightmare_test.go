@@ -33,9 +33,7 @@ func TestCorruptedCopies(t *testing.T) {
 	noise := loss.Dropout{Q: 0.7}
 	want := must.Get(clean.Corrupted(noise, 5, 9))(t)
 	got, err := (&corruption{noise: dropout, rates: []float64{noise.Q}, copies: 5, seed: 9}).data(Binary(), nil, examples)
-	if err != nil || got.Rows() != want.Rows() {
-		t.Fatal(got.Rows(), err)
-	}
+	must.Require(t, err == nil && got.Rows() == want.Rows(), "%v %v", got.Rows(), err)
 	for i := range got.Rows() {
 		var a, b []float64
 		for j, row := range []interface {
@@ -50,9 +48,7 @@ func TestCorruptedCopies(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Equal(a, b) || got.Weight(i) != want.Weight(i) || got.Label(i) != want.Label(i) {
-			t.Fatalf("row %d: %v of weight %g, want %v of %g", i, a, got.Weight(i), b, want.Weight(i))
-		}
+		must.Require(t, slices.Equal(a, b) && got.Weight(i) == want.Weight(i) && got.Label(i) == want.Label(i), "row %d: %v of weight %g, want %v of %g", i, a, got.Weight(i), b, want.Weight(i))
 	}
 }
 

@@ -400,9 +400,7 @@ func TestPrivatePairs(t *testing.T) {
 	told, got := build(false)
 	left := 0
 	for i := range documents {
-		if told.private[i] != whole.all.Row(i).Len()-told.all.Row(i).Len() {
-			t.Fatalf("document %d: %d private pairs, %d are left out", i, told.private[i], whole.all.Row(i).Len()-told.all.Row(i).Len())
-		}
+		must.Require(t, told.private[i] == whole.all.Row(i).Len()-told.all.Row(i).Len(), "document %d: %d private pairs, %d are left out", i, told.private[i], whole.all.Row(i).Len()-told.all.Row(i).Len())
 		left += told.private[i]
 		a, b := whole.all.Row(i).Dot(want), told.all.Row(i).Dot(got)
 		must.True(t, i < documents/2 || math.Abs(a-b) <= 1e-4, "document %d: score %g with the pairs counted, %g with all", i, b, a)

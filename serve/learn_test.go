@@ -52,9 +52,7 @@ func TestLearnStatuses(t *testing.T) {
 		}
 		url := start(t, serve.DefaultConfig(), service)
 		status, body, header := call(t, "POST", url+"/v1/learn", `{"x":1}`)
-		if status != c.status || !strings.Contains(body, c.want) || header.Get("Retry-After") != c.again {
-			t.Errorf("%s: status %d, Retry-After %q, %s", name, status, header.Get("Retry-After"), body)
-		}
+		must.True(t, status == c.status && strings.Contains(body, c.want) && header.Get("Retry-After") == c.again, "%s: status %d, Retry-After %q, %s", name, status, header.Get("Retry-After"), body)
 	}
 }
 

@@ -61,9 +61,7 @@ func TestPageRequests(t *testing.T) {
 		}
 		last = x
 	}
-	if math.Abs(area/200/200-b.AUC()) > 1e-12 || last.Positives != 200 || last.Negatives != 200 {
-		t.Errorf("area %v, AUC %v; all: %+v", area/200/200, b.AUC(), last)
-	}
+	must.True(t, math.Abs(area/200/200-b.AUC()) <= 1e-12 && last.Positives == 200 && last.Negatives == 200, "area %v, AUC %v; all: %+v", area/200/200, b.AUC(), last)
 	var largest struct {
 		Version  uint64
 		Features int
@@ -146,9 +144,7 @@ func TestHistorySurvives(t *testing.T) {
 		service.History = name
 		server := must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged)
 		must.Do(t, server.Close(t.Context()))
-		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "restarts") {
-			t.Errorf("%.20q: the log says %q", damaged, log.String())
-		}
+		must.True(t, strings.Contains(log.String(), name) && strings.Contains(log.String(), "restarts"), "%.20q: the log says %q", damaged, log.String())
 	}
 }
 

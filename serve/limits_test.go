@@ -130,9 +130,7 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 			h := serve.Handler(patient(), following(t, c.classes, 120))
 			var w recorder
 			allocated, cut := ask(h, t.Context(), c.query, c.body, &w)
-			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
-				t.Errorf("%d %s", w.status, w.first.String())
-			}
+			must.True(t, !cut && (w.status == 200) == (c.want == "") && strings.Contains(w.first.String(), c.want), "%d %s", w.status, w.first.String())
 			// io.ReadAll allocates five times the size of the body as its buffer grows. Rejecting the request must not
 			// need much more memory.
 			most := uint64(6*len(c.body) + 8<<20)
@@ -372,16 +370,14 @@ func TestConnections(t *testing.T) {
 		defer c.Close()
 		if i%2 == 0 {
 			must.Get(fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))(t)
-			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != 200 {
-				t.Fatalf("connection %d: %v", i, err)
-			}
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			must.Require(t, err == nil && answer.StatusCode == 200, "connection %d: %v", i, err)
 		}
 	}
 	answers(t, 200, "", "GET", url+"/healthz", "")
 	must.Equal(t, metric(t, url, "blankout_http_connections"), "8", "connections are open")
-	if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "event: ") {
-		t.Errorf("the oldest connection: %q, %v", line, err)
-	}
+	line, err := bufio.NewReader(response.Body).ReadString('\n')
+	must.True(t, err == nil && strings.HasPrefix(line, "event: "), "the oldest connection: %q, %v", line, err)
 }
 
 // TestBusyConnections repeats TestConnections over TLS. If all connections are busy, a new connection must wait until

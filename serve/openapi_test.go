@@ -184,18 +184,15 @@ func TestOpenAPI(t *testing.T) {
 			ids[o.OperationID] = path
 			for status, answer := range o.Responses {
 				for kind := range answer.Content {
-					if _, err := d.schema("/paths/" + pointer(path) + "/" + method + "/responses/" + status + "/content/" + pointer(kind) + "/schema"); err != nil {
-						t.Error(err)
-					}
+					_, err := d.schema("/paths/" + pointer(path) + "/" + method + "/responses/" + status + "/content/" + pointer(kind) + "/schema")
+					must.True(t, err == nil, "%v", err)
 				}
 			}
 		}
 	}
 	slices.Sort(routes)
 	slices.Sort(described)
-	if !slices.Equal(routes, described) {
-		t.Errorf("answered:\n%s\ndescribed:\n%s", strings.Join(routes, "\n"), strings.Join(described, "\n"))
-	}
+	must.True(t, slices.Equal(routes, described), "answered:\n%s\ndescribed:\n%s", strings.Join(routes, "\n"), strings.Join(described, "\n"))
 }
 
 // TestResponsesAreDocumented sends every described request, before and after the server has data. The responses must be

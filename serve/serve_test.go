@@ -271,9 +271,7 @@ func TestModel(t *testing.T) {
 		status        int
 	}{{"", etag, 304}, {"", `"x", W/` + etag, 304}, {"", `"x"`, 200}, {"application/json", etag, 200}} {
 		status, text, header := call(t, "GET", url+"/v1/model", "", "If-None-Match", c.match, "Accept", c.accept)
-		if status != c.status || (status == 304) != (text == "") || (header.Get("ETag") == etag) != (c.accept == "") {
-			t.Errorf("%+v: %d, %d bytes, %s", c, status, len(text), header.Get("ETag"))
-		}
+		must.True(t, status == c.status && (status == 304) == (text == "") && (header.Get("ETag") == etag) == (c.accept == ""), "%+v: %d, %d bytes, %s", c, status, len(text), header.Get("ETag"))
 	}
 }
 

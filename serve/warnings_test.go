@@ -32,9 +32,7 @@ func TestWarnings(t *testing.T) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), `data: {`) {
-			if !strings.Contains(lines.Text(), `"warnings":[{"kind":"no-labels","text":"none of 5 events has had a label"}]`) {
-				t.Errorf("the page is told %s", lines.Text())
-			}
+			must.True(t, strings.Contains(lines.Text(), `"warnings":[{"kind":"no-labels","text":"none of 5 events has had a label"}]`), "the page is told %s", lines.Text())
 			break
 		}
 	}

@@ -96,14 +96,18 @@ func (r *Result) rows(format func(float64) string) [][]string {
 	return rows
 }
 
-// families returns the names of the families in order.
-func (r *Result) families() (names []string) {
-	for _, c := range r.Curves {
-		if !slices.Contains(names, c.Nightmare) {
-			names = append(names, c.Nightmare)
+// distinct returns the different values of a property of the curves, in order.
+func distinct[T comparable](r *Result, of func(*Curve) T) (all []T) {
+	for i := range r.Curves {
+		if x := of(&r.Curves[i]); !slices.Contains(all, x) {
+			all = append(all, x)
 		}
 	}
-	return names
+	return all
+}
+
+func (r *Result) families() []string {
+	return distinct(r, func(c *Curve) string { return c.Nightmare })
 }
 
 func (r *Result) of(family string) (splines []*Curve) {
@@ -205,24 +209,11 @@ func (r *Result) style(c, first *Curve, form Form) Series {
 	return s
 }
 
-func (r *Result) treatments() (all []Treatment) {
-	for _, c := range r.Curves {
-		if !slices.Contains(all, c.Treatment) {
-			all = append(all, c.Treatment)
-		}
-	}
-	return all
+func (r *Result) treatments() []Treatment {
+	return distinct(r, func(c *Curve) Treatment { return c.Treatment })
 }
 
-// subjects returns the names of the subjects in order.
-func (r *Result) subjects() (names []string) {
-	for _, c := range r.Curves {
-		if !slices.Contains(names, c.Subject) {
-			names = append(names, c.Subject)
-		}
-	}
-	return names
-}
+func (r *Result) subjects() []string { return distinct(r, func(c *Curve) string { return c.Subject }) }
 
 func (r *Result) overTime(splines []*Curve, at int, legend func(*Curve) string) *Figure {
 	p := splines[0].Points[at]

@@ -494,9 +494,7 @@ func TestDroppedConnections(t *testing.T) {
 		n.cut()
 		time.Sleep(10 * time.Millisecond)
 	}
-	if c.Stats().Retries["connection"] == 0 {
-		t.Errorf("retries %v", c.Stats().Retries)
-	}
+	must.True(t, c.Stats().Retries["connection"] != 0, "retries %v", c.Stats().Retries)
 	c.Close()
 }
 

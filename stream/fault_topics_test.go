@@ -59,9 +59,8 @@ func TestCutResponses(t *testing.T) {
 	c := steady(t, b, 1000, func(*ConnectConfig) {}, func(round int) {
 		left.Store(int64(1 + 7*round%300))
 	})
-	if s := c.Stats(); cuts.Load() < 20 || s.Retries["connection"] == 0 {
-		t.Errorf("%d cuts, retries %v", cuts.Load(), s.Retries)
-	}
+	s := c.Stats()
+	must.True(t, cuts.Load() >= 20 && s.Retries["connection"] != 0, "%d cuts, retries %v", cuts.Load(), s.Retries)
 	left.Store(1 << 40)
 	c.Close()
 }

@@ -223,9 +223,8 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	began := time.Now()
 	n.hang.Lock()
 	<-g.Done()
-	if took := time.Since(began); took < 300*time.Millisecond || !errors.Is(g.Err(), ErrSession) {
-		t.Errorf("after %v: %v", took, g.Err())
-	}
+	took := time.Since(began)
+	must.True(t, took >= 300*time.Millisecond && errors.Is(g.Err(), ErrSession), "after %v: %v", took, g.Err())
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	must.Fails(t, must.Err(m.Next(short)), "joining without a response")
 	cancel()
@@ -307,9 +306,7 @@ func TestSilentMember(t *testing.T) {
 	g := newTestGroup(t, b, edit)
 	g.join("a", false)
 	<-first.Done() // the rebalance does not include the silent member
-	if !errors.Is(first.Err(), ErrRebalance) {
-		t.Error(first.Err())
-	}
+	must.True(t, errors.Is(first.Err(), ErrRebalance), "%v", first.Err())
 	silent.endGeneration()
 	g.settle(1, 2)
 	// The member returns as an ordinary member.

@@ -228,7 +228,6 @@ func TestTopicIDAgain(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	if id, err := p.TopicID(t.Context()); err != nil || len(id) != 22 || asked.Load() != 2 {
-		t.Errorf("id %q after %d questions: %v", id, asked.Load(), err)
-	}
+	id, err := p.TopicID(t.Context())
+	must.True(t, err == nil && len(id) == 22 && asked.Load() == 2, "id %q after %d questions: %v", id, asked.Load(), err)
 }

@@ -223,9 +223,7 @@ func testHostile(t *testing.T, named bool) {
 			state, refused, dead := learnRecords(t, c, mixed)
 			must.EqualMaps(t, refused, want, "refused")
 			names := slices.Sorted(maps.Keys(state))
-			if !slices.Equal(names, slices.Sorted(maps.Keys(calm))) {
-				t.Fatalf("blocks %v and %v", names, slices.Sorted(maps.Keys(calm)))
-			}
+			must.Require(t, slices.Equal(names, slices.Sorted(maps.Keys(calm))), "blocks %v and %v", names, slices.Sorted(maps.Keys(calm)))
 			for _, name := range names {
 				if name == "refused" {
 					continue

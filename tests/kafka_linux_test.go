@@ -506,13 +506,10 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if m, err := f.Model(); m.Version != 11 || err != nil {
-		t.Errorf("the follower is at %d: %v", m.Version, err)
-	}
+	m, err := f.Model()
+	must.True(t, m.Version == 11 && err == nil, "the follower is at %d: %v", m.Version, err)
 	all := k.readAll(t, topic, nil, nil)
-	if len(all) > int(p.Written()/2000) {
-		t.Errorf("%d records are left of %d bytes written: nothing was compacted", len(all), p.Written())
-	}
+	must.True(t, len(all) <= int(p.Written()/2000), "%d records are left of %d bytes written: nothing was compacted", len(all), p.Written())
 }
 
 // predictions scores a topic twice in the same consumer group, whose offsets the broker keeps.

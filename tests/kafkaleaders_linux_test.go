@@ -109,9 +109,7 @@ func TestKafkaLeaders(t *testing.T) {
 	must.Do(t, <-filled)
 	l.await(t, "all is counted", func() bool { return learned() >= float64(crashTopics[topic].records) })
 	l.stop(t, command)
-	if !strings.Contains(l.log(), "fetching failed, trying again") {
-		t.Errorf("no word in the log of what the learner went through\n%s", l.log())
-	}
+	must.True(t, strings.Contains(l.log(), "fetching failed, trying again"), "no word in the log of what the learner went through\n%s", l.log())
 	reference := newLearner(t, program, cluster[0].plain, topic)
 	reference.finish(t)
 	reference.expect(t, topic)

@@ -179,9 +179,7 @@ directory = ""
 	if err := command.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, l.log())
 	}
-	if strings.Contains(l.log(), "DATA RACE") {
-		t.Error(l.log())
-	}
+	must.True(t, !strings.Contains(l.log(), "DATA RACE"), "%v", l.log())
 	last := samples[len(samples)-1]
 	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
 	predicted := predictions()

@@ -61,9 +61,7 @@ func TestTwoWriters(t *testing.T) {
 			must.True(t, strings.HasPrefix(last, "blankout: run: ") && strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()), "the first learner said %s", last)
 			saved(second, 2)
 			second.stop(t, two)
-			if strings.Contains(second.log(), "could not") {
-				t.Errorf("the second learner was disturbed\n%s", second.log())
-			}
+			must.True(t, !strings.Contains(second.log(), "could not"), "the second learner was disturbed\n%s", second.log())
 			for file, was := range moved {
 				if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, was) {
 					t.Errorf("%s was changed: %v", file, err)

@@ -55,9 +55,8 @@ func TestUnitRestarts(t *testing.T) {
 	broker := crashBroker(t, "short")
 	wrong := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")
 	wrong.flags = append(wrong.flags, "--set=learner.learning_rate=-1")
-	if status := died(t, wrong); status.ExitStatus() != 2 || unit.restarts(status) {
-		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
-	}
+	status := died(t, wrong)
+	must.True(t, status.ExitStatus() == 2 && !unit.restarts(status), "a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
 	longtest.Only(t) // failpoints need a separate compilation
 	program := buildProgram(t, "-tags=failpoint")
 	reference := newLearner(t, program, broker.Brokers()[0], "short")

@@ -51,9 +51,7 @@ func TestHealthIsLogged(t *testing.T) {
 		n := strings.Count(log.String(), want)
 		must.True(t, n == 1, "%d times in the log: %s", n, want)
 	}
-	if strings.Count(log.String(), "alarm=") != 2 {
-		t.Errorf("%s", log.String())
-	}
+	must.True(t, strings.Count(log.String(), "alarm=") == 2, "%s", log.String())
 	a, _ := newest(t, reference)
 	b, _ := newest(t, parts)
 	must.True(t, bytes.Equal(a, b), "the state differs from that of a run that was not stopped")
@@ -73,7 +71,6 @@ func TestManyAlarmsAreLogged(t *testing.T) {
 	must.Do(t, s.Run(t.Context()))
 	h := s.Status().Learner.Health
 	must.Require(t, h.Alarms == fields, "%+v", h)
-	if n := strings.Count(log.String(), "alarm=missing"); n != 10 || !strings.Contains(log.String(), fmt.Sprint("more=", fields-10)) {
-		t.Errorf("%s", log.String())
-	}
+	n := strings.Count(log.String(), "alarm=missing")
+	must.True(t, n == 10 && strings.Contains(log.String(), fmt.Sprint("more=", fields-10)), "%s", log.String())
 }

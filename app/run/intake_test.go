@@ -67,7 +67,6 @@ func TestLearnYields(t *testing.T) {
 	r := &Runner{State: State{Learner: learner}}
 	l := newLoop(r)
 	r.Model()
-	if r.unread = true; l.intake.Turns.Asked.Load() != 1 || newLoop(r).intake.Turns.Asked != nil {
-		t.Errorf("a reader's question counted %d times, or where there are no readers", l.intake.Turns.Asked.Load())
-	}
+	r.unread = true
+	must.True(t, l.intake.Turns.Asked.Load() == 1 && newLoop(r).intake.Turns.Asked == nil, "a reader's question counted %d times, or where there are no readers", l.intake.Turns.Asked.Load())
 }

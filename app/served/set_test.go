@@ -87,9 +87,8 @@ func TestMixtureOfClasses(t *testing.T) {
 	}
 	sum := math.Exp(z["a"]) + math.Exp(z["b"]) + math.Exp(z["c"])
 	for class, log := range z {
-		if got := mean.Chance(class); math.Abs(got-math.Exp(log)/sum) > 1e-12 {
-			t.Errorf("class %s: %v, want %v", class, got, math.Exp(log)/sum)
-		}
+		got := mean.Chance(class)
+		must.True(t, math.Abs(got-math.Exp(log)/sum) <= 1e-12, "class %s: %v, want %v", class, got, math.Exp(log)/sum)
 	}
 	own := mixture.At(1)
 	must.True(t, math.Abs(own.Chance("a")-own.Chance("b")) <= 1e-12 && own.Chance("c") <= .01, "the own shard says %+v", own)

@@ -237,9 +237,8 @@ func TestPredict(t *testing.T) {
 		First   int
 		Classes []string
 	}
-	if err := json.Unmarshal(c.must(opClasses, 0, 7, 0, []string{}), &told); err != nil || told.First != len(s.classes) {
-		t.Fatal(told, err)
-	}
+	err := json.Unmarshal(c.must(opClasses, 0, 7, 0, []string{}), &told)
+	must.Require(t, err == nil && told.First == len(s.classes), "%v %v", told, err)
 	yes := slices.Index(told.Classes, "yes")
 	for i, line := range strings.Split(strings.TrimSpace(string(answers)), "\n") {
 		var a served.Prediction

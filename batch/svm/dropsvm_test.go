@@ -138,12 +138,9 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 			kg.MulVec(km, mat.NewVecDense(n, gamma))
 			scale := mat.Norm(&right, math.Inf(1))
 			for i := range n {
-				if math.Abs(left.AtVec(i)-right.AtVec(i)) > 1e-6*scale {
-					t.Fatalf("%s: (K + 2qM) gamma = %v, want K beta = %v", what, left.AtVec(i), right.AtVec(i))
-				}
-				if kb := batch.Dot(dk.Kbar.Row(i), beta); math.Abs(kb-kg.AtVec(i)) > 1e-6*scale {
-					t.Fatalf("%s: Kbar beta = %v, want K gamma = %v", what, kb, kg.AtVec(i))
-				}
+				must.Require(t, math.Abs(left.AtVec(i)-right.AtVec(i)) <= 1e-6*scale, "%s: (K + 2qM) gamma = %v, want K beta = %v", what, left.AtVec(i), right.AtVec(i))
+				kb := batch.Dot(dk.Kbar.Row(i), beta)
+				must.Require(t, math.Abs(kb-kg.AtVec(i)) <= 1e-6*scale, "%s: Kbar beta = %v, want K gamma = %v", what, kb, kg.AtVec(i))
 			}
 		}
 	}

@@ -54,9 +54,8 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 						mean, pairs = mean+math.Sqrt(chi), pairs+1
 					}
 				}
-				if got := g.At(i, j); math.Abs(got-want) > 1e-13*math.Abs(want) || g.At(j, i) != got {
-					t.Fatalf("%s: k(%d, %d) = %v and %v, want %v", name, i, j, got, g.At(j, i), want)
-				}
+				got := g.At(i, j)
+				must.Require(t, math.Abs(got-want) <= 1e-13*math.Abs(want) && g.At(j, i) == got, "%s: k(%d, %d) = %v and %v, want %v", name, i, j, got, g.At(j, i), want)
 			}
 		}
 		if name == "rbf" && math.Abs(k.(kernel.RBF).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(kernel.Chi2).Sigma-mean/pairs) > 1e-12 {

@@ -142,9 +142,7 @@ func TestNewModelLeavesOut(t *testing.T) {
 	}
 	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))(t)
 	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))(t)
-	if m.Support() != 20 {
-		t.Errorf("%d support vectors, want 20", m.Support())
-	}
+	must.True(t, m.Support() == 20, "%d support vectors, want 20", m.Support())
 	for i := range x {
 		want := 1 + batch.Dot(gram.Row(i), coef)
 		got := m.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, 2))[0]

@@ -183,9 +183,7 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 			}
 		}
 	}
-	if s.threshold == math.MaxUint64/4 || s.Len() < 1000 || s.Len() > n/8 {
-		t.Fatalf("it keeps %d of %d, below %d: this tests nothing", s.Len(), n, s.threshold)
-	}
+	must.Require(t, s.threshold != math.MaxUint64/4 && s.Len() >= 1000 && s.Len() <= n/8, "it keeps %d of %d, below %d: this tests nothing", s.Len(), n, s.threshold)
 	mean, size := 0.0, 0.0
 	for _, packed := range s.draw(n) {
 		var e event.Example
@@ -235,9 +233,7 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	for i := range d.Rows() {
 		sum, lightest = sum+d.Weight(i), min(lightest, d.Weight(i))
 	}
-	if d.Rows() < 300 || d.Rows() > s.Len()*45/100 {
-		t.Errorf("%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
-	}
+	must.True(t, d.Rows() >= 300 && d.Rows() <= s.Len()*45/100, "%d of %d events are solved for, want some 35 in 100", d.Rows(), s.Len())
 	each := n / float64(d.Rows())
 	must.True(t, math.Abs(lightest-each) <= 1e-9*each, "an event stands for %v, want %v", lightest, each)
 	want := 3.0 * n

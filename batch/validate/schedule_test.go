@@ -41,9 +41,7 @@ func TestSchedule(t *testing.T) {
 	c.Events = 10
 	for _, x := range []struct{ at, due uint64 }{{0, 10}, {1, 10}, {9, 10}, {10, 20}, {25, 30}} {
 		s := NewSchedule(c, x.at)
-		if s.Due(x.due-1) || !s.Due(x.due) || !s.Due(x.due+5) {
-			t.Errorf("from record %d on: due at %d %v, at %d %v", x.at, x.due-1, s.Due(x.due-1), x.due, s.Due(x.due))
-		}
+		must.True(t, !s.Due(x.due-1) && s.Due(x.due) && s.Due(x.due+5), "from record %d on: due at %d %v, at %d %v", x.at, x.due-1, s.Due(x.due-1), x.due, s.Due(x.due))
 	}
 	s := NewSchedule(c, 0)
 	s.Begun(30)

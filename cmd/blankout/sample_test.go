@@ -114,9 +114,7 @@ func TestCheckSampleOfFewLabels(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(x.sample), 0o644))
 		var log bytes.Buffer
 		execute(t.Context(), []string{"config", "check", "--sample", path, "--set", "record.label=" + x.label, "--set", `record.classes=["a","b"]`}, strings.NewReader(""), &log, &log)
-		if !strings.Contains(log.String(), x.want) {
-			t.Errorf("%s: %s", x.name, log.String())
-		}
+		must.True(t, strings.Contains(log.String(), x.want), "%s: %s", x.name, log.String())
 	}
 }
 

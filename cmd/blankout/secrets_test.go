@@ -170,12 +170,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		t.Fatal(err)
 	}
 	for _, secret := range []string{password, wrong, token, guess} {
-		if strings.Contains(told.String(), secret) {
-			t.Errorf("%q was told:\n%s", secret, told.String())
-		}
+		must.True(t, !strings.Contains(told.String(), secret), "%q was told:\n%s", secret, told.String())
 		must.True(t, !bytes.Contains(served.Bytes(), []byte(secret)), "%q was served", secret)
 	}
-	if !strings.Contains(told.String(), "SASL") || served.Len() < 10_000 {
-		t.Errorf("this tests nothing: %d bytes served\n%s", served.Len(), told.String())
-	}
+	must.True(t, strings.Contains(told.String(), "SASL") && served.Len() >= 10_000, "this tests nothing: %d bytes served\n%s", served.Len(), told.String())
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestPrintText checks the text of values, lists, tables with tables in their rows, and pairs of objects. Control
@@ -68,9 +70,7 @@ largest
   curve[0]  1     3
   curve[1]  2     4
 `
-	if err != nil || out.String() != want {
-		t.Errorf("%v\n%s", err, out.String())
-	}
+	must.True(t, err == nil && out.String() == want, "%v\n%s", err, out.String())
 }
 
 // TestPrintUnits checks that errors of classes and losses have units, that a confusion matrix names its rows and columns,
@@ -98,7 +98,5 @@ confusion
   no     3      1
   yes    0      2
 `
-	if err != nil || out.String() != want {
-		t.Errorf("%v\n%s", err, out.String())
-	}
+	must.True(t, err == nil && out.String() == want, "%v\n%s", err, out.String())
 }

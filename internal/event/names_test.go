@@ -24,9 +24,7 @@ func TestNamesPrefix(t *testing.T) {
 	add(whole, 0, max+10) // the last ten do not fit
 	a, b := whole.Find(hash(7)), whole.Find(hash(max))
 	must.True(t, a == "name7" && b == "", "found %q and %q", a, b)
-	if whole.Len() != max {
-		t.Fatalf("%d names, want %d", whole.Len(), max)
-	}
+	must.Require(t, whole.Len() == max, "%d names, want %d", whole.Len(), max)
 	want := string(whole.Blocks()[0].Data)
 	for _, count := range []int{0, 1, 511, 1024, max} {
 		part := NewNames(max)

@@ -45,9 +45,7 @@ func slow(k Kernel, x, y event.Vec) float64 {
 func TestModelScores(t *testing.T) {
 	for _, k := range []Kernel{Linear{}, RBF{1.5}, Polynomial{3}, Chi2{1.2}} {
 		m, vectors, coef := testModel(t, k)
-		if m.Support() != 20 {
-			t.Fatalf("%d support vectors, want 20", m.Support())
-		}
+		must.Require(t, m.Support() == 20, "%d support vectors, want 20", m.Support())
 		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
 		again := must.Get(ReadModel(blocks))(t)

@@ -375,9 +375,7 @@ func TestParse(t *testing.T) {
 			continue // the loss of a solver step, which Parse does not accept
 		}
 		got, err := Parse(l.String())
-		if err != nil || got.String() != l.String() {
-			t.Errorf("Parse(%q) = %v, %v", l.String(), got, err)
-		}
+		must.True(t, err == nil && got.String() == l.String(), "Parse(%q) = %v, %v", l.String(), got, err)
 	}
 	for in, want := range map[string]string{
 		"hinge": "hinge:gaussian", "logistic": "logistic:gaussian", "hinge:chen:0.25": "hinge:chen:0.25", "quadratic": "quadratic",

@@ -54,9 +54,7 @@ func TestNoiseOfGroupsWithRates(t *testing.T) {
 		must.True(t, err == nil && reflect.DeepEqual(got, want), "%q is read as %v, %v", want, got, err)
 	}
 	n := GroupDropout{Q: 0.2, Groups: 0.7, Rates: map[string]float64{"engine": 0.1}}
-	if n.String() != "dropout:0.2+group:engine=0.1" || n.Rate("engine") != 0.1 || n.Rate("wheels") != 0 {
-		t.Errorf("%v: rates %v and %v", n, n.Rate("engine"), n.Rate("wheels"))
-	}
+	must.True(t, n.String() == "dropout:0.2+group:engine=0.1" && n.Rate("engine") == 0.1 && n.Rate("wheels") == 0, "%v: rates %v and %v", n, n.Rate("engine"), n.Rate("wheels"))
 	n.Rates = map[string]float64{}
 	must.True(t, n.String() == "dropout:0.2" && (GroupDropout{Rates: n.Rates}).String() == "none", "without a rate it is %v", n)
 }

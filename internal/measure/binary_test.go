@@ -68,9 +68,7 @@ func TestBinaryMeasures(t *testing.T) {
 		}
 		got = b.CalibrationError()
 		must.True(t, math.Abs(got-off) <= 1e-9, "share %v: calibration error %v, want %v", fraction, got, off)
-		if b.Precision() != right/above || b.Recall() != right/positives {
-			t.Errorf("share %v: precision %v and recall %v, want %v and %v", fraction, b.Precision(), b.Recall(), right/above, right/positives)
-		}
+		must.True(t, b.Precision() == right/above && b.Recall() == right/positives, "share %v: precision %v and recall %v, want %v and %v", fraction, b.Precision(), b.Recall(), right/above, right/positives)
 	}
 }
 

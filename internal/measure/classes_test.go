@@ -175,9 +175,8 @@ func TestStale(t *testing.T) {
 // model does.
 func TestWorseThanConstant(t *testing.T) {
 	r := ClassesReport{Examples: 100, Confusion: [][]float64{{60, 0}, {39, 1}}, Error: number(39), LogLoss: number(0.68)}
-	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673") {
-		t.Errorf("%q, the entropy is %v", r.WorseThanConstant(true), got)
-	}
+	got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4)
+	must.True(t, got < 0.68 && strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673"), "%q, the entropy is %v", r.WorseThanConstant(true), got)
 	must.Equal(t, r.WorseThanConstant(false), "")
 	r.Error, r.LogLoss = number(41), number(0.67)
 	if got := r.WorseThanConstant(false); !strings.Contains(got, "error 41 %, that of the class 40 %") || r.WorseThanConstant(true) != "" {

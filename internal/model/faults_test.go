@@ -82,16 +82,13 @@ func TestDeclare(t *testing.T) {
 		}
 		must.Require(t, (got == e) == (len(dead) == 0) && got.Declared == (len(dead) > 0) && string(got.Key) == "k" && got.Weight == 2 && got.Label == 1, "%+v", got)
 		must.Require(t, slices.Equal(e.Field, before.Field) && slices.Equal(e.Missing, before.Missing) && slices.Equal(e.Features.Value, before.Features.Value) && !e.Declared, "the event has changed: %+v", e)
-		if !slices.Equal(h.StuckFields(e), wantStuck) {
-			t.Fatalf("stuck %v, want %v", h.StuckFields(e), wantStuck)
-		}
+		must.Require(t, slices.Equal(h.StuckFields(e), wantStuck), "stuck %v, want %v", h.StuckFields(e), wantStuck)
 		if len(dead) > 0 {
 			changed++
 			again := h.Declare(got, &event.Example{})
 			must.Require(t, again == got, "what has been declared is declared again")
-			if names := h.MissingFields(e); !slices.Equal(names, h.MissingFields(got)) {
-				t.Fatalf("missing %v and %v", names, h.MissingFields(got))
-			}
+			names := h.MissingFields(e)
+			must.Require(t, slices.Equal(names, h.MissingFields(got)), "missing %v and %v", names, h.MissingFields(got))
 		}
 	}
 	must.True(t, changed >= 1000, "%d events of 5,000 have a fault", changed)

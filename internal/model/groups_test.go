@@ -88,9 +88,7 @@ func TestGroupingOfLargeColumns(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	must.True(t, took <= 1<<20, "six columns took %d bytes", took)
-	if g.Len() != 4 {
-		t.Errorf("%d units, want 4", g.Len())
-	}
+	must.True(t, g.Len() == 4, "%d units, want 4", g.Len())
 }
 
 func TestParseSpans(t *testing.T) {

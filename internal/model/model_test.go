@@ -29,17 +29,12 @@ func TestLinearBlocks(t *testing.T) {
 	got := must.Get(ReadLinear(append(blocks, event.Block{Name: "other", Data: nil})))(t)
 	for k := range 3 {
 		for d := range uint32(4) {
-			if got.Weight(d, k) != m.Weight(d, k) {
-				t.Errorf("weight %d of output %d: %g, want %g", d, k, got.Weight(d, k), m.Weight(d, k))
-			}
+			must.True(t, got.Weight(d, k) == m.Weight(d, k), "weight %d of output %d: %g, want %g", d, k, got.Weight(d, k), m.Weight(d, k))
 		}
 	}
-	if want := math.Sqrt(1 + math.Pi*math.Pi + 4 + 9); math.Abs(got.Norm()-want) > 1e-15*want {
-		t.Errorf("norm %g, want %g", got.Norm(), want)
-	}
-	if m.Rows.Len() != 2 {
-		t.Errorf("%d rows for two columns with weights", m.Rows.Len())
-	}
+	want := math.Sqrt(1 + math.Pi*math.Pi + 4 + 9)
+	must.True(t, math.Abs(got.Norm()-want) <= 1e-15*want, "norm %g, want %g", got.Norm(), want)
+	must.True(t, m.Rows.Len() == 2, "%d rows for two columns with weights", m.Rows.Len())
 	for i, bad := range []string{`{`, `{}`, `{"schema":{},"outputs":2,"intercept":[1],"layout":{"width":2}}`,
 		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":1}}`,
 		`{"schema":{},"outputs":2,"intercept":[1,2],"layout":{"width":2,"stats":1}}`,
@@ -220,9 +215,7 @@ func TestSharedOutputs(t *testing.T) {
 				must.True(t, math.Abs(f-want[k]) <= 1e-12, "%s, level %d: score %d is %v, want %v", name, level, k, f, want[k])
 			}
 		}
-		if m.Weight(1, 2) != -4 || m.Weight(1, 3) != 0 {
-			t.Errorf("%s: weights %v and %v", name, m.Weight(1, 2), m.Weight(1, 3))
-		}
+		must.True(t, m.Weight(1, 2) == -4 && m.Weight(1, 3) == 0, "%s: weights %v and %v", name, m.Weight(1, 2), m.Weight(1, 3))
 	}
 	out := m.WithSeparateOutputs()
 	must.True(t, out.Layout.Outputs == nil && out.Layout.Width == 8 && out.WithSeparateOutputs() == out, "apart: %+v", out.Layout)

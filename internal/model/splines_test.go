@@ -49,9 +49,7 @@ func TestBasisColumns(t *testing.T) {
 			must.Do(t, hats.Check())
 			for i, column := range hats.Index {
 				got[column-FirstBasisColumn] = hats.Value[i]
-				if hats.Value[i] == 0 || c.Source(column) != 7 || c.Of(column) != 0 {
-					t.Errorf("hat %d of column %d has the value %v", column, c.Source(column), hats.Value[i])
-				}
+				must.True(t, hats.Value[i] != 0 && c.Source(column) == 7 && c.Of(column) == 0, "hat %d of column %d has the value %v", column, c.Source(column), hats.Value[i])
 			}
 			sum := 0.0
 			for j, want := range slowHats(knots, x) {

@@ -23,9 +23,7 @@ func TestTable(t *testing.T) {
 		var snap *Table
 		check := func(got *Table, want map[uint32][]float64) {
 			t.Helper()
-			if got.Len() != len(want) {
-				t.Fatalf("%d rows, want %d", got.Len(), len(want))
-			}
+			must.Require(t, got.Len() == len(want), "%d rows, want %d", got.Len(), len(want))
 			for i := range got.Len() {
 				c, row := got.Column(i)
 				must.Require(t, c == order[i] && slices.Equal(row, want[c]) && slices.Equal(got.Row(c), want[c]), "slot %d: column %d differs", i, c)
@@ -145,9 +143,8 @@ func TestDerive(t *testing.T) {
 		got := table.Derive(2, func(to, row []float64) { to[0] = 2 * row[1] })
 		must.Require(t, reflect.DeepEqual(got.Blocks(), want.Blocks()) && got.Len() == int(n), "%d columns: other rows", n)
 		for i := range n {
-			if c, row := got.Column(int(i)); c != i*3 || got.Row(c)[0] != row[0] || got.Row(c+1) != nil {
-				t.Fatalf("column %d: %v, %v", c, row, got.Row(c))
-			}
+			c, row := got.Column(int(i))
+			must.Require(t, c == i*3 && got.Row(c)[0] == row[0] && got.Row(c+1) == nil, "column %d: %v, %v", c, row, got.Row(c))
 		}
 	}
 }

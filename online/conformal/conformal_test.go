@@ -77,9 +77,7 @@ func TestSmallestSets(t *testing.T) {
 	for range 50_000 {
 		c.Take(0, draw(0.97))
 	}
-	if c.Limit(0) > 1 {
-		t.Errorf("the limit is %v where 97 %% are right", c.Limit(0))
-	}
+	must.True(t, c.Limit(0) <= 1, "the limit is %v where 97 %% are right", c.Limit(0))
 	held, used := 0.0, 0.0
 	for n := range 3 * memory {
 		x := draw(0.6)
@@ -105,9 +103,7 @@ func TestTooFewScores(t *testing.T) {
 	must.True(t, own >= 0.9 && own <= 1.1, "the limit is %v", own)
 	want := [Ranges]float64{own, own, own, own, -1, -1, -1}
 	must.True(t, limits == want, "readers get %v, want %v", limits, want)
-	if len(c.Report()) > 1 {
-		t.Errorf("told: %+v", c.Report())
-	}
+	must.True(t, len(c.Report()) <= 1, "told: %+v", c.Report())
 }
 
 // TestReport compares Report with counts of the returned sets.
@@ -190,9 +186,8 @@ func TestOneMoreScore(t *testing.T) {
 		for i, x := range s.decayed.bins {
 			if up+x >= want {
 				at := (float64(i) + (want-up)/x) / bins
-				if limit := at / (1 - at); n%every > 0 || math.Abs(c.Limit(0)-limit) > 1e-9 {
-					t.Errorf("of %d scores the limit is %v, want %v", n, c.Limit(0), limit)
-				}
+				limit := at / (1 - at)
+				must.True(t, n%every <= 0 && math.Abs(c.Limit(0)-limit) <= 1e-9, "of %d scores the limit is %v, want %v", n, c.Limit(0), limit)
 				break
 			}
 			up += x
@@ -302,9 +297,8 @@ func TestOtherCoverage(t *testing.T) {
 	}
 	c.State(to)
 	other, d := New(0.6), coder.Read(to.Out)
-	if other.State(d); !d.Done() || !(other.Limit(1) < c.Limit(1)/2) || !(other.Limit(1) > 0) {
-		t.Errorf("the limit is %v, it was %v", other.Limit(1), c.Limit(1))
-	}
+	other.State(d)
+	must.True(t, d.Done() && other.Limit(1) < c.Limit(1)/2 && other.Limit(1) > 0, "the limit is %v, it was %v", other.Limit(1), c.Limit(1))
 	a, b := other.Sets().Classes[1][1], c.Sets().Classes[1][1]
 	must.True(t, a < b && other.Sets().Coverage == 0.6, "the threshold of a class is %v, it was %v", a, b)
 }

@@ -108,9 +108,7 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 			}
 			n.Review()
 		}
-		if len(n.Scaling.SpreadColumns()) != 5 {
-			t.Errorf("columns %v are divided by their deviation, want all 5", n.Scaling.SpreadColumns())
-		}
+		must.True(t, len(n.Scaling.SpreadColumns()) == 5, "columns %v are divided by their deviation, want all 5", n.Scaling.SpreadColumns())
 		return n.Table
 	}
 	plain, named := encoded(false), encoded(true)

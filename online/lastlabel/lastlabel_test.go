@@ -59,9 +59,7 @@ func TestClassesAgainstDefinition(t *testing.T) {
 		history = append(history, class)
 		counts[class]++
 	}
-	if l.Share() < 0.5 {
-		t.Errorf("the weight of the last label is %v", l.Share())
-	}
+	must.True(t, l.Share() >= 0.5, "the weight of the last label is %v", l.Share())
 }
 
 // bySlowLast returns the probabilities of the classes after a history.

@@ -121,9 +121,8 @@ func TestMerge(t *testing.T) {
 	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Rare() != 3 {
 		t.Errorf("outputs of %v", from)
 	}
-	if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 12, 11, 12, -1, -1}; !slices.Equal(c.Outputs(), want) || c.Scores(13) != 17 {
-		t.Errorf("outputs %v, want %v", c.Outputs(), want)
-	}
+	want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 12, 11, 12, -1, -1}
+	must.True(t, slices.Equal(c.Outputs(), want) && c.Scores(13) == 17, "outputs %v, want %v", c.Outputs(), want)
 	got := c.Expand(make([]float64, 13), unseen, nil)
 	// The weight of a rare class is its number of events plus one.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {

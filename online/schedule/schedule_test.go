@@ -113,11 +113,7 @@ func TestPace(t *testing.T) {
 	learn(90, 0)
 	must.True(t, !p.Steady() && p.LagWeight() != 0, "a verdict of nothing")
 	learn(4000, -0.1)
-	if !rebased || !p.Steady() || p.Rate(1) != 0.8 || p.LagWeight() != p.Coefficient {
-		t.Errorf("at rest: rebased %v, steady %v, rate %v", rebased, p.Steady(), p.Rate(1))
-	}
+	must.True(t, rebased && p.Steady() && p.Rate(1) == 0.8 && p.LagWeight() == p.Coefficient, "at rest: rebased %v, steady %v, rate %v", rebased, p.Steady(), p.Rate(1))
 	learn(3000, 1)
-	if p.LagWeight() != 0 || p.Taken > 4000 || p.Rate(1) != 1 {
-		t.Errorf("left behind: share %v of an average of %d steps, rate %v", p.LagWeight(), p.Taken, p.Rate(1))
-	}
+	must.True(t, p.LagWeight() == 0 && p.Taken <= 4000 && p.Rate(1) == 1, "left behind: share %v of an average of %d steps, rate %v", p.LagWeight(), p.Taken, p.Rate(1))
 }

@@ -112,9 +112,7 @@ func TestBudget(t *testing.T) {
 		var frozen []uint64
 		learn(&a, 1, uint64(x.events), x.features, x.rows, func(n uint64) { frozen = append(frozen, n) })
 		must.True(t, slices.Equal(frozen, x.want), "%d rows, %d features: frozen at %v, want %v", x.rows, x.features, frozen, x.want)
-		if (a.Report(false) != nil) != (x.want != nil) {
-			t.Errorf("%d rows: %+v", x.rows, a.Report(false))
-		}
+		must.True(t, (a.Report(false) != nil) == (x.want != nil), "%d rows: %+v", x.rows, a.Report(false))
 	}
 }
 

@@ -89,9 +89,7 @@ func TestAppendAndRead(t *testing.T) {
 	}
 	must.Do(t, l.Close())
 	l = open(t, dir, o)
-	if l.Next() != int64(n) || len(l.segments) < 4 {
-		t.Fatalf("opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
-	}
+	must.Require(t, l.Next() == int64(n) && len(l.segments) >= 4, "opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
 	add(t, l, "", events(n, 3))
 	got := read(t, l, at(7), n+3-7)
 	must.Require(t, slices.Equal(got, count(7, n+3-7)), "%v", got)
@@ -136,9 +134,7 @@ func TestIncompleteTail(t *testing.T) {
 					posts++
 				}
 			}
-			if l.Next() != int64(3*posts) {
-				t.Fatalf("of %d bytes %d events, want %d", size, l.Next(), 3*posts)
-			}
+			must.Require(t, l.Next() == int64(3*posts), "of %d bytes %d events, want %d", size, l.Next(), 3*posts)
 			stored, err := l.Append(context.Background(), []string{"key2"}, events(6, 3))
 			must.Require(t, stored.Repeated > 0 == (posts > 2) && err == nil, "of %d bytes, %d requests: the third again %v, %v", size, posts, stored, err)
 			want := count(0, 3*posts)
@@ -194,9 +190,7 @@ func TestRepeatedRequests(t *testing.T) {
 		wait.Go(func() { firsts[i] = add(t, l, "same", events(0, 2)) })
 	}
 	wait.Wait()
-	if !slices.Equal(firsts, make([]int64, len(firsts))) || l.Next() != 2 {
-		t.Fatalf("%v, %d events", firsts, l.Next())
-	}
+	must.Require(t, slices.Equal(firsts, make([]int64, len(firsts))) && l.Next() == 2, "%v, %d events", firsts, l.Next())
 	for i := 1; i < 10; i++ {
 		add(t, l, fmt.Sprint(i), events(2*i, 2))
 	}
@@ -262,9 +256,8 @@ func TestFailingDisk(t *testing.T) {
 	write = syscall.ENOSPC
 	must.ErrorIs(t, must.Err(l.Append(context.Background(), []string{"a"}, events(2, 2))), ErrDiskFull, "a full disk")
 	must.Do(t, l.Close())
-	if l = open(t, dir, o); l.Next() != 2 {
-		t.Errorf("%d events, of which two were acknowledged", l.Next())
-	}
+	l = open(t, dir, o)
+	must.True(t, l.Next() == 2, "%d events, of which two were acknowledged", l.Next())
 	write = nil
 	add(t, l, "a", events(2, 2))
 	must.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
@@ -413,9 +406,8 @@ func TestRequestsByEventIDs(t *testing.T) {
 		t.Helper()
 		next := l.Next()
 		_, err := n.Accept(context.Background(), key, texts(events...), false)
-		if e, ok := errors.AsType[*ReusedError](err); !ok || e.Event != event || l.Next() != next {
-			t.Errorf("%v: %v, %d events are stored", events, err, l.Next()-next)
-		}
+		e, ok := errors.AsType[*ReusedError](err)
+		must.True(t, ok && e.Event == event && l.Next() == next, "%v: %v, %d events are stored", events, err, l.Next()-next)
 	}
 	accept("", 0, 0, `{"id":"a","x":1}`, `{"id":"b","x":1}`)
 	for range 2 { // again after a restart

@@ -456,9 +456,7 @@ func TestJoinAfterKills(t *testing.T) {
 			j = &joined{schema: from.schema.Clone(), join: join, offsets: from.offsets.Clone(), out: slices.Clone(from.out)}
 		}
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
-		if !reflect.DeepEqual(j.join.State(), whole.join.State()) {
-			t.Errorf("seed %d: the state is\n%+v, want\n%+v", seed, j.join.State(), whole.join.State())
-		}
+		must.True(t, reflect.DeepEqual(j.join.State(), whole.join.State()), "seed %d: the state is\n%+v, want\n%+v", seed, j.join.State(), whole.join.State())
 		if !slices.Equal(j.schema.Fields, whole.schema.Fields) || !slices.Equal(j.schema.Classes, whole.schema.Classes) {
 			t.Errorf("seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
 		}

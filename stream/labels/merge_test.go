@@ -75,29 +75,24 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	lanes[0].sent <- []arrived{eventAt(0, 10)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := m.Next(ctx, &b); !errors.Is(err, context.DeadlineExceeded) || join.Counts().Idle != 0 {
-		t.Fatalf("with no idle: %v, %+v", err, b)
-	}
+	err := m.Next(ctx, &b)
+	must.Require(t, errors.Is(err, context.DeadlineExceeded) && join.Counts().Idle == 0, "with no idle: %v, %+v", err, b)
 	lanes[1].sent <- []arrived{labelAt(0, 20)}
-	if err := m.Next(t.Context(), &b); err != nil || b.Labels || b.Examples[0].Arrival != 10 {
-		t.Fatalf("%v, %+v", err, b)
-	}
+	err = m.Next(t.Context(), &b)
+	must.Require(t, err == nil && !b.Labels && b.Examples[0].Arrival == 10, "%v, %+v", err, b)
 
 	m, join, lanes = open(20 * time.Millisecond)
 	lanes[0].sent <- []arrived{eventAt(0, 10), eventAt(1, 30)}
-	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
-		t.Fatalf("%v, %+v", err, b)
-	}
+	err = m.Next(t.Context(), &b)
+	must.Require(t, err == nil && !b.Labels && len(b.Examples) == 2, "%v, %+v", err, b)
 	must.Equal(t, join.Counts().Idle, 1, "counted silences")
 	lanes[1].sent <- []arrived{labelAt(0, 20)}
-	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
-		t.Fatalf("%v, %+v", err, b)
-	}
+	err = m.Next(t.Context(), &b)
+	must.Require(t, err == nil && b.Labels && b.Examples[0].Arrival == 30 && b.Next == 1, "%v, %+v", err, b)
 	close(lanes[0].sent)
 	close(lanes[1].sent)
-	if err := m.Next(t.Context(), &b); err != io.EOF {
-		t.Fatalf("%v, %+v", err, b)
-	}
+	err = m.Next(t.Context(), &b)
+	must.Require(t, err == io.EOF, "%v, %+v", err, b)
 	must.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
 }
 

@@ -148,9 +148,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	must.True(t, failed >= 3, "writing failed %d times", failed)
-	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
-		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
-	}
+	must.True(t, reflect.DeepEqual(j.out, run.out) && reflect.DeepEqual(join.State(), run.end), "it went on otherwise: %+v, want %+v", join.State(), run.end)
 	must.Do(t, join.Close())
 }
 

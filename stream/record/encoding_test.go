@@ -63,9 +63,8 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	for text, want := range map[string]string{"b,label,a\n1,2,3\n": "b label a 1", "label,a,b\n1,2,3\n": "label a b 1", "1,2,3\n": "label a b 0", "label,a,a\n": "label a b 0"} {
 		s := must.Get(NewScanner("x.csv", strings.NewReader(text), c))(t)
 		var r Record
-		if err := s.Next(&r); err != nil || fmt.Sprint(strings.Join(s.Columns(), " "), " ", r.Offset) != want {
-			t.Errorf("%q: %q, %d, %v", text, s.Columns(), r.Offset, err)
-		}
+		err := s.Next(&r)
+		must.True(t, err == nil && fmt.Sprint(strings.Join(s.Columns(), " "), " ", r.Offset) == want, "%q: %q, %d, %v", text, s.Columns(), r.Offset, err)
 	}
 }
 

@@ -55,9 +55,7 @@ func TestNumbersAsText(t *testing.T) {
 			must.Contains(t, " "+got+" ", " "+part+" ")
 		}
 		again, err := ParseSettings(c.Settings())
-		if err != nil || again.Notation() != c.Notation() {
-			t.Errorf("%v is kept as %v: %v", c.Notation(), again.Notation(), err)
-		}
+		must.True(t, err == nil && again.Notation() == c.Notation(), "%v is kept as %v: %v", c.Notation(), again.Notation(), err)
 	}
 	c := base
 	c.Format, c.Decimal = "json", ","

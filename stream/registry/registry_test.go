@@ -94,9 +94,8 @@ func TestRegistryAway(t *testing.T) {
 	bad.Store(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Schema(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || c.Status().LastError != "" {
-		t.Errorf("%v, %+v", err, c.Status())
-	}
+	_, err := c.Schema(ctx, 2)
+	must.True(t, errors.Is(err, context.DeadlineExceeded) && c.Status().LastError == "", "%v, %+v", err, c.Status())
 }
 
 // TestSchemaDenied checks that an unknown schema is requested once and then not for a while, so that no record waits

@@ -91,9 +91,7 @@ func TestConvert(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, "mnist/t10k-images-idx3-ubyte.gz")); err != nil || string(data) != "are" {
 		t.Errorf("MNIST: %q, %v", data, err)
 	}
-	if !strings.Contains(said.String(), "news_athr/train.svm.gz: ") || !strings.Contains(said.String(), ", 2 examples") {
-		t.Errorf("said %s", said.String())
-	}
+	must.True(t, strings.Contains(said.String(), "news_athr/train.svm.gz: ") && strings.Contains(said.String(), ", 2 examples"), "said %s", said.String())
 	// A set that exists must not be changed. An archive with an unexpected layout must leave no files.
 	said.Reset()
 	if err := run(t.Context(), []string{"-o", dir, "elec2"}, &said); err != nil || said.String() != "elec2 is there\n" {

@@ -108,9 +108,7 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 func TestSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	p := publisher(t, connect)
-	if p.Version() != 0 {
-		t.Errorf("version %d of an empty topic", p.Version())
-	}
+	must.True(t, p.Version() == 0, "version %d of an empty topic", p.Version())
 	got := c.TopicInfo("snapshots")
 	must.True(t, got != nil && got.Configs["cleanup.policy"] != nil && *got.Configs["cleanup.policy"] == "compact", "the topic is not compacted: %+v", got)
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, options(connect))), "no complete snapshot", "an empty topic")
@@ -132,13 +130,9 @@ func TestSnapshotTopic(t *testing.T) {
 	must.Do(t, p.Close())
 	p = publisher(t, connect)
 	defer p.Close()
-	if p.Version() != 2 {
-		t.Errorf("version %d after a restart", p.Version())
-	}
+	must.True(t, p.Version() == 2, "version %d after a restart", p.Version())
 	must.Do(t, p.Publish(t.Context(), wide(3, columns, 3)))
-	if p.Written() > 600_000 {
-		t.Errorf("%d bytes written after a restart for one weight", p.Written())
-	}
+	must.True(t, p.Written() <= 600_000, "%d bytes written after a restart for one weight", p.Written())
 	c.Compact()
 	check(wide(3, columns, 3))
 	small := options(connect)
@@ -210,9 +204,8 @@ func TestFollowPlaces(t *testing.T) {
 	for _, where := range []string{topic, file, checkpoints} {
 		f := must.Get(served.Follow(t.Context(), where, options(connect)))(t)
 		defer f.Close()
-		if m, err := f.Model(); err != nil || m.Version != 1 {
-			t.Fatalf("%s: %d, %v", where, m.Version, err)
-		}
+		m, err := f.Model()
+		must.Require(t, err == nil && m.Version == 1, "%s: %d, %v", where, m.Version, err)
 		defer func() {
 			for range 500 {
 				if m, _ := f.Model(); m.Version == 3 {
@@ -238,9 +231,8 @@ func TestPublishWithoutBrokers(t *testing.T) {
 	broker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := p.Publish(ctx, wide(1, 10, 1)); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "the id of topic snapshots") {
-		t.Errorf("%v, %v", err, ctx.Err())
-	}
+	err := p.Publish(ctx, wide(1, 10, 1))
+	must.True(t, err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "the id of topic snapshots"), "%v, %v", err, ctx.Err())
 }
 
 // TestForeignTopic checks that a topic that contains records of another kind is not overwritten.

@@ -87,13 +87,11 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	must.Do(t, save(second, "second"))
 	before := s.Names("/models/fraud/checkpoints/")
 	for range 2 {
-		if err := save(first, "late"); !errors.Is(err, checkpoint.ErrLost) || !strings.Contains(err.Error(), prefix) {
-			t.Errorf("the first one saves: %v", err)
-		}
+		err := save(first, "late")
+		must.True(t, errors.Is(err, checkpoint.ErrLost) && strings.Contains(err.Error(), prefix), "the first one saves: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Error(err)
-	}
+	err := first.Close()
+	must.True(t, err == nil, "%v", err)
 	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), before, "there")
 	text, _ := loaded(t, second)
 	must.True(t, text == "second", "loaded %q", text)
@@ -108,20 +106,17 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
 	s.Break(true)
-	if err := save(store, "lost"); err == nil || errors.Is(err, checkpoint.ErrLost) {
-		t.Errorf("a store out of reach: %v", err)
-	}
+	err := save(store, "lost")
+	must.True(t, err != nil && !errors.Is(err, checkpoint.ErrLost), "a store out of reach: %v", err)
 	s.Break(false)
 	s.Lose(1)
-	if err := save(store, "written"); err != nil {
-		t.Errorf("an answer lost: %v", err)
-	}
+	err = save(store, "written")
+	must.True(t, err == nil, "an answer lost: %v", err)
 	text, _ := loaded(t, store)
 	must.True(t, text == "written", "loaded %q", text)
 	objects := must.Get(s3.OpenCheckpoints(config(s), "s3://elsewhere/x"))(t)
-	if _, err := checkpoint.OpenObjects(objects, 2); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no bucket: %v", err)
-	}
+	_, err = checkpoint.OpenObjects(objects, 2)
+	must.True(t, err != nil && !errors.Is(err, fs.ErrNotExist), "no bucket: %v", err)
 }
 
 // TestNewestCheckpoint checks that a reader of a prefix gets the newest checkpoint under the prefix, and a newer one when

@@ -94,9 +94,8 @@ func TestObject(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	// The publisher reads the version from the object after a restart.
-	if again := publisher(t, s); again.Version() != 2 {
-		t.Errorf("version %d", again.Version())
-	}
+	again := publisher(t, s)
+	must.True(t, again.Version() == 2, "version %d", again.Version())
 	small := options(config(s))
 	small.MaxBytes = 100
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), where, small)), "more than 100 bytes", "a model that is too large")
