@@ -366,43 +366,16 @@ func (f *Imputation) solvePrecise(out []float64, right func(place int) float64) 
 
 // products returns the product of a submatrix with x. The submatrix has the given rows and columns of a matrix like
 // Covariance.Matrix, and x has a value for each of these columns. The result is stored in the memory of out if that is
-// large enough. If most columns take part, whole rows are multiplied; otherwise each sum is in the order of the columns,
-// and four sums are computed at a time.
+// large enough. Whole rows are multiplied.
 func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
-	out = slices.Grow(out[:0], len(rows))[:len(rows)]
-	row := func(i int) []float64 { return matrix[i*n:][:n] }
-	x = x[:len(columns)]
-	if n >= productLanes && len(columns) > n/4 {
-		var few [fewPlaces]float64
-		whole := slices.Grow(few[:0], n)[:n]
-		for b, j := range columns {
-			whole[j] = x[b]
-		}
-		for a, i := range rows {
-			out[a] = Product(row(i), whole)
-		}
-		return out
+	var few [fewPlaces]float64
+	whole := slices.Grow(few[:0], n)[:n]
+	for b, j := range columns {
+		whole[j] = x[b]
 	}
-	a := 0
-	for ; a+4 <= len(rows); a += 4 {
-		p, q, r, s := row(rows[a]), row(rows[a+1]), row(rows[a+2]), row(rows[a+3])
-		q, r, s = q[:len(p)], r[:len(p)], s[:len(p)]
-		var sp, sq, sr, ss float64
-		for b, j := range columns {
-			sp += p[j] * x[b]
-			sq += q[j] * x[b]
-			sr += r[j] * x[b]
-			ss += s[j] * x[b]
-		}
-		out[a], out[a+1], out[a+2], out[a+3] = sp, sq, sr, ss
-	}
-	for ; a < len(rows); a++ {
-		p, sum := row(rows[a]), 0.0
-		for b, j := range columns {
-			sum += p[j] * x[b]
-		}
-		out[a] = sum
+	for _, i := range rows {
+		out = append(out, Product(matrix[i*n:][:n], whole))
 	}
 	return out
 }

@@ -228,7 +228,7 @@ func (n *Encoder) Rescale(in *Input) {
 }
 
 // steady adds consecutive features, starting at index i, that change no scale: categories, and numbers with a settled
-// scale (scaling.Steady). It is for events with fields. It returns the index after the added features.
+// scale (scaling.Rests, and not transformed). It is for events with fields. It returns the index after the added features.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	kinds, bending := n.Scaling.Kinds, n.Scaling.SeeksKnots()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
@@ -239,7 +239,7 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 		case event.Numeric:
 			z := (x - stats[model.StatCenter]) * stats[model.StatInverse]
 			if bending || n.Scaling.Rereads(in.Columns[i]) || !(z >= -model.ScalerClip && z <= model.ScalerClip) ||
-				!scaling.Steady(stats, count) && !(stats[model.StatInverse] > 0 && n.Scaling.Samples(in.Columns[i], count, x)) {
+				!(stats[model.StatInverse] > 0) || !scaling.Rests(count) && !n.Scaling.Samples(in.Columns[i], count, x) {
 				return i
 			}
 			model.AddReading(stats, count, x)

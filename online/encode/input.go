@@ -81,37 +81,6 @@ func (in *Input) Mask(dead []bool, to *Input) {
 	to.close(in.Rows[n], in.X[n])
 }
 
-// Alone sets the values of features that are in pairs to 0. basis is by feature.
-func (in *Input) Alone(basis []float64) {
-	for _, p := range in.Pairs {
-		basis[p[0]], basis[p[1]] = 0, 0
-	}
-}
-
-// Moved sets to to the part of a labeled event of which Moves change scales: these features, and the presence columns
-// with which they are pairs. It returns the indices of these pairs in Pairs. The part can be scored by noise levels that
-// drop no groups.
-func (in *Input) Moved(to *Input, pairs []int) []int {
-	to.reset(in.Event, in.Number, 0)
-	add := func(i int) { to.Rows, to.X = append(to.Rows, in.Rows[i]), append(to.X, in.X[i]) }
-	for _, m := range in.Moves {
-		add(m.at)
-	}
-	at := 0
-	for i, p := range in.Pairs { // both lists ascend
-		for at < len(in.Moves) && in.Moves[at].at < int(p[0]) {
-			at++
-		}
-		if at < len(in.Moves) && in.Moves[at].at == int(p[0]) {
-			to.Pairs = append(to.Pairs, [2]int32{int32(at), int32(len(to.X))})
-			add(int(p[1]))
-			pairs = append(pairs, i)
-		}
-	}
-	add(in.Features())
-	return pairs
-}
-
 // reset prepares the Input for an event with the given number of features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
 	in.Event, in.Number, in.Moves, in.Pairs, in.Rates, in.Rescales = e, number, in.Moves[:0], in.Pairs[:0], nil, false

@@ -60,7 +60,6 @@ type Expert struct {
 	inverseDecay float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by inverseDecay
 	step         step
 	window       refresh.Refresh
-	moved        moved        // scratch of Rescore
 	silent       *silentLevel // nil if no level has silent noise
 	rated        int          // number of calls of SetRates that changed rates
 }
@@ -246,47 +245,12 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 		e.scoreTogether(in, s)
 		return
 	}
-	in.Alone(s.basis)
+	for _, p := range in.Pairs {
+		s.basis[p[0]], s.basis[p[1]] = 0, 0
+	}
 	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.square)
 	e.scorePairs(in, s)
 }
-
-// moved is the part of an event whose scales change, with its scores before and after the change.
-type moved struct {
-	in      encode.Input
-	was, is Scores
-	pairs   []int
-}
-
-// Rescore calls change, which changes scales and weights as the Moves of in say, and updates the scores of the event. If
-// few features move, only their part of the scores is computed again.
-func (e *Expert) Rescore(in *encode.Input, s *Scores, change func()) {
-	m := &e.moved
-	if s.together != nil || rescoreAll*len(in.Moves) > in.Features() {
-		change()
-		e.Score(in, s)
-		return
-	}
-	if len(m.was.sums) != len(s.sums) {
-		m.was, m.is = e.NewScores(), e.NewScores()
-	}
-	in.Moved(&m.in, nil)
-	e.Score(&m.in, &m.was)
-	change()
-	m.pairs = in.Moved(&m.in, m.pairs[:0])
-	e.Score(&m.in, &m.is)
-	for j := range s.sums {
-		s.sums[j] += m.is.sums[j] - m.was.sums[j]
-	}
-	s.basis = e.basis(in, s.basis)
-	in.Alone(s.basis)
-	for i, pair := range m.pairs {
-		copy(s.pairs[pair*e.layout.N:][:e.layout.N], m.is.pairs[i*e.layout.N:])
-	}
-}
-
-// rescoreAll is the fraction of moved features, as one in rescoreAll, above which the event is scored as a whole.
-const rescoreAll = 4
 
 // Published writes the published score of each noise level to out, by level and output: the score of its average or of
 // its iterate.

@@ -118,17 +118,7 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 			return s.restart(column, stats, values, s.transforms[field])
 		}
 	}
-	if stats[model.StatCount] >= watchUntil && stats[model.StatInverse] != 0 && z >= -model.ScalerClip && z <= model.ScalerClip {
-		ratio, shift := s.Scaler.Observe(stats, x, z)
-		return Move{ratio, shift, 1}
-	}
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
-}
-
-// Steady reports whether the n-th reading of a column changes only the count and the moments if it is within the clip.
-// The result is false for transformed columns.
-func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
-	return stats[model.StatInverse] > 0 && Rests(n)
 }
 
 // Rests reports whether the n-th reading of a column that has a scale changes only the count and the moments if it is

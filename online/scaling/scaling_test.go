@@ -114,7 +114,7 @@ func TestSteady(t *testing.T) {
 		want = stats
 		m := s.Observe(5, want[:], x, z, Numeric, 0)
 		n := stats[model.StatCount] + 1
-		if math.Abs(z) > model.ScalerClip || !Steady(&stats, n) {
+		if math.Abs(z) > model.ScalerClip || !(stats[model.StatInverse] > 0 && Rests(n)) {
 			stats = want
 			continue
 		}

@@ -87,35 +87,6 @@ func product(a, b []float64) float64 {
 	return sum
 }
 
-// leverageAt is leverage for a z that is 0 except at the indices at, which must ascend. It iterates over these indices if
-// that is faster.
-func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
-	if len(at) > p.n/denser {
-		return p.leverage(z, at[0])
-	}
-	if len(p.f) != p.n {
-		p.f = make([]float64, p.n)
-	}
-	before := 0 // number of indices below j
-	for j := range p.n {
-		c := p.column(j)
-		f := 0.0
-		for _, i := range at[:before] {
-			f += float64(c[i] * z[i])
-		}
-		if before < len(at) && at[before] == j {
-			f += z[j]
-			before++
-		}
-		p.f[j] = f
-		h += float64(float64(f*f) * c[j])
-	}
-	return h
-}
-
-// denser is how many times longer leverageAt takes for an index than leverage for a variable.
-const denser = 8
-
 // update replaces A by A + a z z', where z is the argument of the latest call of leverage, with result h. It writes the
 // old P z to gain and returns 1 + a h, which must be above 0. P becomes P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {

@@ -138,29 +138,22 @@ func (e *Expert) Base(int) float64 {
 	return 0
 }
 
-// Sum implements experts.Expert. If an event has many of the columns, it multiplies all of them.
+// Sum implements experts.Expert.
 func (e *Expert) Sum(in *experts.Input, out []float64) {
-	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
-	index, x, dense := in.Index[:columns], in.X[:columns], columns > len(e.columns)/denser
-	var full []float64
-	if dense {
-		e.event.room(e.p.n)
-		full = e.event.full[e.first:]
-		for n, at := range index {
-			full[at] = x[n]
-		}
+	e.event.room(e.p.n)
+	full, columns := e.event.full[e.first:], e.followed(in)
+	for n, at := range in.Index[:columns] {
+		full[at] = in.X[n]
 	}
 	for k, u := range e.u {
-		f, w := in.One*u[0], u[e.first:]
-		if dense {
-			f += model.Product(w, full)
-		} else {
-			for n, at := range index {
-				f += w[at] * x[n]
-			}
-		}
-		out[k] = f
+		out[k] = in.One*u[0] + model.Product(u[e.first:], full)
 	}
+}
+
+// followed returns the number of features whose columns are followed.
+func (e *Expert) followed(in *experts.Input) int {
+	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
+	return columns
 }
 
 // Learn implements experts.Expert. It skips some events, because only a sample of the events is learned.
@@ -180,8 +173,7 @@ func (e *Expert) take(in *experts.Input, base, scores []float64) {
 	for range e.first {
 		e.groupNoise.of = append(e.groupNoise.of, -1)
 	}
-	columns, _ := slices.BinarySearch(in.Index, len(e.columns))
-	for n, column := range in.Index[:columns] {
+	for n, column := range in.Index[:e.followed(in)] {
 		if in.X[n] != 0 {
 			at, z = append(at, e.first+column), append(z, in.X[n])
 			if len(in.Groups.Keys) > 0 {
@@ -205,7 +197,7 @@ func (e *Expert) learn(in *experts.Input, base, scores, targets []float64, activ
 	for n, i := range ev.at {
 		ev.full[i] = ev.z[n]
 	}
-	h := e.p.leverageAt(ev.full, ev.at)
+	h := e.p.leverage(ev.full, 0)
 	if !(h > 0) || math.IsInf(h, 1) {
 		e.restart()
 		return true
