@@ -105,9 +105,9 @@ func due(number uint64) monitor.Due {
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
 // doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event decidesSome half as
 // often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at an
-// eighth, with more than doubtsWidest at a sixteenth. After event doubtsFirst it happens at a quarter of them where no number predicts another and doubting numbers
+// eighth. After event doubtsFirst it happens at a quarter of them where no number predicts another and doubting numbers
 // has earned nothing.
-const doubtsFirst, doubtsFew, doubtsWide, doubtsWidest = 4096, 64, 128, 192
+const doubtsFirst, doubtsFew, doubtsWide = 4096, 64, 128
 
 // doubts reports whether the numbers of the event with this number are examined. columns is the number of numeric
 // columns, and earns whether it has been worthwhile. masks reports whether a masked copy is predicted too, in which features
@@ -115,8 +115,6 @@ const doubtsFirst, doubtsFew, doubtsWide, doubtsWidest = 4096, 64, 128, 192
 func doubts(number uint64, columns int, earns bool) (whole, masks bool) {
 	more := uint(0)
 	switch {
-	case columns > doubtsWidest:
-		more = 4
 	case columns > doubtsWide:
 		more = 3
 	case columns > doubtsFew:
