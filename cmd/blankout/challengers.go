@@ -33,9 +33,9 @@ type challenger struct {
 	fingerprint online.Fingerprint
 }
 
-// contendersOf returns the learners of a configuration. The learner of [learner] is first. It can be promoted
+// competing returns the learners of a configuration. The learner of [learner] is first. It can be promoted
 // automatically if any challenger can.
-func contendersOf(c *config.Config, records record.Config, data string) []challenger {
+func competing(c *config.Config, records record.Config, data string) []challenger {
 	learned := func(l online.Config, r record.Config) online.Config {
 		return l.Among(r.Declares(data), r.Grouped())
 	}

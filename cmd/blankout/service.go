@@ -300,7 +300,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // math/rand/v2 takes its seed from the system
 	}
-	learners := contendersOf(c, records, o.data)
+	learners := competing(c, records, o.data)
 	r, err := newRunner(learners, c.Validate.Config, join, o.shard, store, o.reset, o.from, log)
 	if err != nil {
 		return err
