@@ -45,7 +45,7 @@ func TestTraining(t *testing.T) {
 					return newStream(l.Schema(), nil, n, 1), nil
 				}}
 			got := must.Get(training.Run(t.Context()))(t)
-			must.Equal(t, map[bool]int{true: 1, false: 3}[memory == 1<<30], opened, "memory", memory, "opened")
+			must.Equal(t, opened, map[bool]int{true: 1, false: 3}[memory == 1<<30], "memory", memory, "opened")
 			if got.Passes != 2 || got.Learned+got.Unlabeled != n || got.Progressive.Weight >= slow.Report().Total.Weight {
 				t.Errorf("%d passes, %d learned, progressive %+v", got.Passes, got.Learned, got.Progressive)
 			}

@@ -387,7 +387,7 @@ func (m *Model) nameFeatures(p *Prediction, came, e *event.Example, class, expla
 				p.MixtureWeights[string(policy)] = weight
 			}
 		}
-		why = explained(m.Model.(*model.Linear).At(answer), e, class, explain, answer.Roles != nil)
+		why = explained(m.Model.(*model.Linear), answer, e, class, explain)
 	}
 	if unknown+len(why) == 0 {
 		return nil
@@ -725,18 +725,19 @@ type contribution struct {
 	isFeature bool
 }
 
-// explained returns the largest contributions to the score of a class. m has the weights with which e is scored.
-func explained(m *model.Linear, e *event.Example, class, most int, filled bool) []contribution {
-	intercept := m.Intercept[0]
+// explained returns the largest contributions to the score of a class. answer is how m scores e.
+func explained(m *model.Linear, answer model.MissingHandling, e *event.Example, class, most int) []contribution {
+	intercepts := m.At(answer).Intercept
+	intercept := intercepts[0]
 	if m.Outputs == 1 {
 		class = 1
 	} else {
-		intercept = m.Intercept[class]
+		intercept = intercepts[class]
 	}
 	all := []contribution{{Contribution: Contribution{InterceptName, 1, intercept, intercept}}}
-	if filled || m.Cosines != nil {
+	if answer.Roles != nil || m.Cosines != nil {
 		x := m.Explain(e, class)
-		if filled {
+		if answer.Roles != nil {
 			all = append(all, contribution{Contribution: Contribution{DenseName, 1, x.Imputed, x.Imputed}})
 		}
 		if x.Cosines != 0 {

@@ -89,7 +89,7 @@ func TestSourcesAgree(t *testing.T) {
 	must.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
-		must.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
+		must.Equal(t, got.Version == ev.Version, name != "checkpoint", name, "has the version of the event")
 		got.Version = 0
 		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", name, got, err, want)
 		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {

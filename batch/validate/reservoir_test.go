@@ -77,7 +77,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 		}
 		r = must.Get(NewReservoir(large, r.Encode()))(t)
 		below := r.below
-		must.Equal(t, at > small, (below != math.MaxUint64), "after", at, "events the smallest hash let go is", below)
+		must.Equal(t, below != math.MaxUint64, at > small, "after", at, "events the smallest hash let go is", below, "and whether one was let go")
 		for i := at; i < n; i++ {
 			r.Offer("t", 0, event(i))
 		}

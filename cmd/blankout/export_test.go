@@ -128,9 +128,9 @@ func TestExportsScore(t *testing.T) {
 					clipped, filled, transformed, bent = clipped || f.clipped, filled || f.filled, transformed || f.transformed, bent || f.bent
 				}
 			}
-			must.Equal(t, !c.exact && (c.standardize == "auto" || c.standardize == "all"), bent, "numbers that are bent")
-			must.Equal(t, c.standardize != "none", clipped, "values beyond the clip")
-			must.Equal(t, c.format == "json" && c.standardize == "auto", transformed, "transformed values")
+			must.Equal(t, bent, !c.exact && (c.standardize == "auto" || c.standardize == "all"), "numbers that are bent")
+			must.Equal(t, clipped, c.standardize != "none", "values beyond the clip")
+			must.Equal(t, transformed, c.format == "json" && c.standardize == "auto", "transformed values")
 			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
 				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
 			}

@@ -248,7 +248,7 @@ func TestCompact(t *testing.T) {
 		must.True(t, c.Layout.Width == want && c.Rows.Width() == want && c.Layout.Mix == nil, "layout %+v, want a width of %d", c.Layout, want)
 		for level := range 2 {
 			got := c.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k))
-			must.EqualSlices(t, m.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k)), got, "level", level, "scores")
+			must.EqualSlices(t, got, m.At(MissingHandling{Level: level}).ScoreVec(x, make([]float64, k)), "level", level, "scores")
 		}
 		must.True(t, stats != 0 || slices.Equal(c.Rows.Row(3)[:ScalerWidth], m.Rows.Row(3)[:ScalerWidth]), "other statistics")
 		must.True(t, m.Levels[0].Layout.Width == width, "the model itself has changed")

@@ -197,7 +197,7 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 			want := map[bool]int{true: 4, false: 3*splineDigits + 1}[inverse > 0]
 			must.Require(t, len(d.X) == want && len(d.Added) == outputs, "%d places of %d classes, want %d of %d", len(d.X), len(d.Added), want, outputs)
 			for k, of := range d.Added {
-				must.Equal(t, names[len(names)-outputs+k], of.Class, "output", k)
+				must.Equal(t, of.Class, names[len(names)-outputs+k], "output", k)
 				for i, x := range d.X {
 					for j := range i {
 						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]

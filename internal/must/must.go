@@ -1,4 +1,5 @@
-// Package must provides checks of errors and values for tests.
+// Package must provides checks of errors and values for tests. They call t.Helper only if they fail, because it costs more
+// than most of the checks.
 package must
 
 import (
@@ -12,8 +13,8 @@ import (
 
 // Do ends the test if err is not nil. The message has the words of what before err.
 func Do(t testing.TB, err error, what ...any) {
-	t.Helper()
 	if err != nil {
+		t.Helper()
 		t.Fatalf("%s%v", prefix(what), err)
 	}
 }
@@ -22,8 +23,10 @@ func Do(t testing.TB, err error, what ...any) {
 // otherwise returns the value: file := must.Get(os.Open(name))(t).
 func Get[T any](value T, err error) func(t testing.TB, what ...any) T {
 	return func(t testing.TB, what ...any) T {
-		t.Helper()
-		Do(t, err, what...)
+		if err != nil {
+			t.Helper()
+			Do(t, err, what...)
+		}
 		return value
 	}
 }
@@ -31,24 +34,26 @@ func Get[T any](value T, err error) func(t testing.TB, what ...any) T {
 // Get2 is Get for a call that returns two values and an error.
 func Get2[A, B any](a A, b B, err error) func(t testing.TB, what ...any) (A, B) {
 	return func(t testing.TB, what ...any) (A, B) {
-		t.Helper()
-		Do(t, err, what...)
+		if err != nil {
+			t.Helper()
+			Do(t, err, what...)
+		}
 		return a, b
 	}
 }
 
 // True marks the test as failed if ok is false, with a message formatted as by fmt.Sprintf.
 func True(t testing.TB, ok bool, format string, args ...any) {
-	t.Helper()
 	if !ok {
+		t.Helper()
 		t.Errorf(format, args...)
 	}
 }
 
 // Require is True, but ends the test.
 func Require(t testing.TB, ok bool, format string, args ...any) {
-	t.Helper()
 	if !ok {
+		t.Helper()
 		t.Fatalf(format, args...)
 	}
 }
@@ -61,24 +66,24 @@ func Err2[A, B any](_ A, _ B, err error) error { return err }
 
 // Fails marks the test as failed if err is nil. The words of what describe the call that should have failed.
 func Fails(t testing.TB, err error, what ...any) {
-	t.Helper()
 	if err == nil {
+		t.Helper()
 		t.Errorf("%sgot no error", prefix(what))
 	}
 }
 
 // ErrorIs marks the test as failed unless errors.Is(err, want).
 func ErrorIs(t testing.TB, err, want error, what ...any) {
-	t.Helper()
 	if !errors.Is(err, want) {
+		t.Helper()
 		t.Errorf("%sgot error %v, want %v", prefix(what), err, want)
 	}
 }
 
 // ErrorContains marks the test as failed unless err is an error whose text contains want.
 func ErrorContains(t testing.TB, err error, want string, what ...any) {
-	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Helper()
 		t.Errorf("%sgot error %v, want one with %q", prefix(what), err, want)
 	}
 }
@@ -95,24 +100,24 @@ func Contains(t testing.TB, got string, parts ...string) {
 
 // Equal marks the test as failed if got is not want. The message has the words of what before the two values.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
-	t.Helper()
 	if got != want {
+		t.Helper()
 		differ(t, got, want, what)
 	}
 }
 
 // EqualSlices is Equal for slices. A nil slice equals an empty one.
 func EqualSlices[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) {
-	t.Helper()
 	if !slices.Equal(got, want) {
+		t.Helper()
 		differ(t, got, want, what)
 	}
 }
 
 // EqualMaps is Equal for maps. A nil map equals an empty one.
 func EqualMaps[M ~map[K]V, K, V comparable](t testing.TB, got, want M, what ...any) {
-	t.Helper()
 	if !maps.Equal(got, want) {
+		t.Helper()
 		differ(t, got, want, what)
 	}
 }

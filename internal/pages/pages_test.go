@@ -37,7 +37,7 @@ func TestChunk(t *testing.T) {
 func TestFloats(t *testing.T) {
 	x := []float64{1, -2.5, math.Inf(1), 0}
 	memory := Memory(x)
-	must.EqualSlices(t, []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0}, memory[:16], memory)
+	must.EqualSlices(t, memory[:16], []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0, 0, 0, 0, 0, 0, 0x04, 0xc0})
 	y, ok := Floats(memory)
 	must.True(t, !littleEndian() || ok && slices.Equal(x, y) && &x[0] == &y[0], "%v %v", y, ok)
 	for _, odd := range [][]byte{memory[1:9], memory[:9]} {

@@ -45,7 +45,7 @@ func TestClient(t *testing.T) {
 			must.True(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", path, err, want)
 		}
 	}
-	must.Equal(t, strings.Repeat("Bearer open sesame", 2), got, "the server itself was sent")
+	must.Equal(t, got, strings.Repeat("Bearer open sesame", 2), "the server itself was sent")
 }
 
 // TestOneClient checks that the code of the repository creates HTTP clients only through Client.

@@ -113,7 +113,7 @@ func TestSetsByClass(t *testing.T) {
 	sets := c.Sets()
 	for k := range 2 {
 		own := c.classes[k].ranges[4].limit
-		must.Equal(t, (model.SetLimits{own, own, own, own, own, -1, -1}), sets.Classes[k], "class", k, "has the limits")
+		must.Equal(t, sets.Classes[k], model.SetLimits{own, own, own, own, own, -1, -1}, "class", k, "has the limits")
 		least, always := c.least(4, k)
 		must.True(t, least == math.Exp(-own) && !always, "class %d is in sets from %v on", k, least)
 	}

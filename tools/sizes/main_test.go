@@ -29,7 +29,7 @@ const X, y = 1, 2
 	var s size
 	s.count(file, methods)
 	must.True(t, s.exported == 3 && s.fields == 3 && methods["T"] == 2 && len(methods) == 1, "%+v, methods %v", s, methods)
-	must.Equal(t, codeLines([]byte(text)), 9, "lines of code, want 9")
+	must.Equal(t, codeLines([]byte(text)), 9, "lines of code")
 }
 
 func TestShapes(t *testing.T) {
