@@ -101,13 +101,16 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		}
 		return loss.Softplus(u)
 	}
-	sum := 0.0
+	sum, u := 0.0, d.Link.logOdds(scores[label])
 	var room [32]float64
 	for some := range slices.Chunk(scores, len(room)) {
 		sum += d.against(some, room[:len(some)])
 	}
+	if own := room[label%len(room)]; len(scores) <= len(room) && own > 1e-300 {
+		return math.Log(sum / own)
+	}
 	// Use log sigmoid(u) = -Softplus(-u).
-	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
+	return math.Log(max(sum, 1e-300)) + loss.Softplus(-u)
 }
 
 // Judged is the result of comparing scores with a label.

@@ -205,7 +205,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 		was := [model.ScalerWidth]float64{model.StatCenter: center, model.StatInverse: inverse}
 		in.Moves = append(in.Moves, Move{
 			Row: row, Ratio: m.Ratio, Shift: m.Shift, Keep: m.Keep, Column: column, Numeric: t == scaling.Numeric,
-			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), at: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
+			Was: scaler.Standardization(was[:]), Is: scaler.Standardization(stats), At: i, center: stats[model.StatCenter], inverse: stats[model.StatInverse],
 		})
 		if known { // the weights of a new column are 0, so no score depends on its scale
 			in.Rescales = true
@@ -222,7 +222,7 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 func (n *Encoder) Rescale(in *Input) {
 	for _, m := range in.Moves {
 		m.Row[model.StatCenter], m.Row[model.StatInverse] = m.center, m.inverse
-		in.X[m.at] = n.Scaling.Scaler.Apply(m.Row[:model.ScalerWidth], in.Raw[m.at])
+		in.X[m.At] = n.Scaling.Scaler.Apply(m.Row[:model.ScalerWidth], in.Raw[m.At])
 	}
 	n.died(in)
 }

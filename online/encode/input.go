@@ -60,7 +60,7 @@ type Move struct {
 	Column             uint32
 	Numeric            bool // the column is numeric, centered and scaled
 	Was, Is            model.Standardization
-	at                 int // index of the column in the Input
+	At                 int // index of the column in the Input
 	center, inverse    float64
 }
 

@@ -81,8 +81,12 @@ func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
 	return k.n.Scaling.Treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
 }
 
-// from returns the part of an ascending list that starts at the given column.
+// from returns the part of an ascending list that starts at the given column. It needs no search if the list has all
+// columns up to the given one.
 func from(list []uint32, column uint32) []uint32 {
+	if len(list) > 0 && column-list[0] < uint32(len(list)) && list[column-list[0]] == column {
+		return list[column-list[0]:]
+	}
 	for len(list) > 0 && list[0] < column {
 		list = list[1:]
 	}

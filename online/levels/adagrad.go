@@ -241,15 +241,53 @@ func (e *Expert) NewOwn() Scores {
 // Score writes the scores of an event to s.
 func (e *Expert) Score(in *encode.Input, s *Scores) {
 	clear(s.sums)
-	if s.basis = e.basis(in, s.basis); s.together != nil {
+	if s.basis = e.basis(in, s); s.together != nil {
 		e.scoreTogether(in, s)
 		return
 	}
-	for _, p := range in.Pairs {
-		s.basis[p[0]], s.basis[p[1]] = 0, 0
-	}
 	rows.Sum(in.Rows, rows.FirstPart, e.layout.N, in.X, s.basis, s.Iterate, s.Lag, s.square)
-	e.scorePairs(in, s)
+	s.pairs = slices.Grow(s.pairs[:0], e.layout.N*len(in.Pairs))[:e.layout.N*len(in.Pairs)]
+	for i := range in.Pairs {
+		e.scorePair(in, s, i)
+	}
+}
+
+// Rescore updates the scores of an event while change carries out its Moves. If few Moves rescale, only the parts of
+// their features are computed again.
+func (e *Expert) Rescore(in *encode.Input, s *Scores, change func()) {
+	if !in.Rescales || s.together != nil || 4*len(in.Moves) > in.Features() {
+		if change(); in.Rescales {
+			e.Score(in, s)
+		}
+		return
+	}
+	s.negate()
+	e.addMoved(in, s)
+	s.negate()
+	change()
+	s.basis = e.basis(in, s)
+	e.addMoved(in, s)
+}
+
+func (s *Scores) negate() {
+	for j, x := range s.sums {
+		s.sums[j] = -x
+	}
+}
+
+// addMoved adds to the scores the parts of the features that move and of the intercepts.
+func (e *Expert) addMoved(in *encode.Input, s *Scores) {
+	at := in.Features()
+	for next := 0; ; next++ {
+		rows.Sum(in.Rows[at:at+1], rows.FirstPart, e.layout.N, in.X[at:at+1], s.basis[at:at+1], s.Iterate, s.Lag, s.square)
+		if next == len(in.Moves) {
+			return
+		}
+		at = in.Moves[next].At
+		if pair, ok := slices.BinarySearchFunc(in.Pairs, at, func(p [2]int32, at int) int { return int(p[0]) - at }); ok {
+			e.scorePair(in, s, pair)
+		}
+	}
 }
 
 // Published writes the published score of each noise level to out, by level and output: the score of its average or of

@@ -50,8 +50,9 @@ func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.Is
 // basis returns the factor of each feature's noise variance that depends on the feature's value. The factor is 0 for
 // the intercepts. Constant noise also acts on features that are absent from an event. To make up for this, the
 // noise of a present feature is multiplied by the number of all events and divided by the number of events that had the
-// feature. The result uses the memory of to.
-func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
+// feature. scorePair adds the noise of features in pairs. The result uses the memory of s.basis.
+func (e *Expert) basis(in *encode.Input, s *Scores) []float64 {
+	to := s.basis
 	if cap(to) < len(in.X) {
 		to = make([]float64, 2*len(in.X))
 	}
@@ -71,6 +72,11 @@ func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 		}
 	}
 	to[in.Features()] = 0
+	for _, p := range in.Pairs {
+		if s.together == nil {
+			to[p[0]], to[p[1]] = 0, 0
+		}
+	}
 	return to
 }
 
@@ -231,20 +237,17 @@ func (e *Expert) ratesState(c *coder.Coder) {
 	}
 }
 
-// scorePairs adds, for each pair, the square of the pair's part of the score.
-func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
-	n := e.layout.N
-	s.pairs = slices.Grow(s.pairs[:0], n*len(in.Pairs))[:n*len(in.Pairs)]
-	for i, p := range in.Pairs {
-		a, b := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]])
-		x, z := in.X[p[0]], in.X[p[1]]
-		sums, square := s.pairs[i*n:][:len(a)], s.square[:len(a)]
-		b = b[:len(a)]
-		for j, w := range a {
-			sum := x*w + z*b[j]
-			sums[j] = sum
-			square[j] += sum * sum
-		}
+// scorePair adds the square of a pair's part of the score.
+func (e *Expert) scorePair(in *encode.Input, s *Scores, pair int) {
+	n, p := e.layout.N, in.Pairs[pair]
+	a, b := e.layout.Weights(in.Rows[p[0]]), e.layout.Weights(in.Rows[p[1]])
+	x, z := in.X[p[0]], in.X[p[1]]
+	sums, square := s.pairs[pair*n:][:len(a)], s.square[:len(a)]
+	b = b[:len(a)]
+	for j, w := range a {
+		sum := x*w + z*b[j]
+		sums[j] = sum
+		square[j] += sum * sum
 	}
 }
 

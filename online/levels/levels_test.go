@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/encode"
 	"blankout/online/optimizers"
 	"blankout/online/rows"
@@ -202,6 +203,37 @@ func TestNestedScores(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRescore compares the results of Rescore with those of Score, for few moved features and for many.
+func TestRescore(t *testing.T) {
+	for _, outputs := range []int{1, 7} {
+		for _, moved := range [][]int{{7}, {0, 3, 5, 20}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}} {
+			e := New(Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}}, Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true})
+			r := rand.New(rand.NewPCG(1, uint64(outputs)))
+			in, _ := randomInput(r, e.Width(outputs, 0), 40)
+			in.Pairs, in.Rescales = [][2]int32{{0, 30}, {3, 31}, {4, 32}}, true
+			for _, at := range moved {
+				in.Moves = append(in.Moves, encode.Move{At: at})
+			}
+			got, want := e.NewScores(), e.NewScores()
+			e.Score(in, &got)
+			e.Rescore(in, &got, func() {
+				for _, at := range append(moved, in.Features()) {
+					for k := range in.Rows[at] {
+						in.Rows[at][k] = r.NormFloat64()
+					}
+				}
+				for _, at := range moved {
+					in.X[at] = r.NormFloat64()
+				}
+			})
+			e.Score(in, &want)
+			for what, lists := range map[string][2][]float64{"sums": {got.sums, want.sums}, "pairs": {got.pairs, want.pairs}, "basis": {got.basis, want.basis}} {
+				must.True(t, slices.EqualFunc(lists[0], lists[1], near), "%d outputs, moved %v: %s %v, want %v", outputs, moved, what, lists[0], lists[1])
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package readings
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"blankout/internal/coder"
@@ -77,16 +78,11 @@ func (p *Placeholders) Take(e *event.Example, fields []event.Field) (found []Pla
 	return found
 }
 
-// examines reports whether the current reading is one of those that are examined.
+// examines reports whether the current reading is one of those that are examined. The powers of windowsGrow, 4, are the
+// even powers of 2.
 func (f *placed) examines() bool {
-	if len(f.window) > 0 || f.readings == 1 {
-		return true
-	}
-	from := uint64(windowSize * windowsGrow)
-	for from < f.readings {
-		from *= windowsGrow
-	}
-	return f.readings == from
+	n := f.readings
+	return len(f.window) > 0 || n == 1 || n&(n-1) == 0 && n >= windowSize*windowsGrow && bits.TrailingZeros64(n/windowSize)%2 == 0
 }
 
 // placeholder returns the smallest or the largest reading if it is a placeholder.

@@ -30,10 +30,14 @@ func (d *entryList) put(column uint32, id uint16, x float64) {
 	d.entries = append(d.entries, entry{x, id})
 }
 
-// sort sorts d.order into d.sorted. It starts with the permutation that sorted the previous event, because most columns
-// keep their index.
+// sort sorts d.order into d.sorted. For 17 to 64 entries it starts with the permutation that sorted the previous event,
+// because most columns keep their index.
 func (d *entryList) sort(mask uint64) {
 	order, sorted := d.order, d.sorted
+	if len(order) <= 16 {
+		d.sorted = sortShort(sorted[:0], order)
+		return
+	}
 	if len(order) > 64 {
 		d.radixSort(mask)
 		return
@@ -45,10 +49,6 @@ func (d *entryList) sort(mask uint64) {
 	} else {
 		sorted = append(sorted[:0], order...)
 		d.sorted = sorted
-	}
-	if len(sorted) <= 16 {
-		sortShort(sorted)
-		return
 	}
 	for i := 1; i < len(sorted); i++ {
 		x := sorted[i]
@@ -63,10 +63,10 @@ func (d *entryList) sort(mask uint64) {
 	}
 }
 
-// sortShort sorts at most 16 numbers with Batcher's sorting networks, which have no data-dependent branches. The
-// columns of names change from event to event. Each change would cost a branch misprediction, which takes longer than
-// the whole network.
-func sortShort(s []uint64) {
+// sortShort appends at most 16 numbers to a list, sorted with Batcher's sorting networks, which have no data-dependent
+// branches. The columns of names change from event to event. Each change would cost a branch misprediction, which takes
+// longer than the whole network.
+func sortShort(to, s []uint64) []uint64 {
 	x := [16]uint64{}
 	for i := copy(x[:], s); i < len(x); i++ {
 		x[i] = ^uint64(0)
@@ -88,7 +88,7 @@ func sortShort(s []uint64) {
 			x[i], x[i+1] = ordered(x[i], x[i+1])
 		}
 	}
-	copy(s, x[:])
+	return append(to, x[:len(s)]...)
 }
 
 func sortEight(x *[8]uint64) {
