@@ -78,7 +78,7 @@ func TestPageInBrowser(t *testing.T) {
 			"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":              true,
 			"document.querySelector('#name').textContent.endsWith('.jsonl')":                                      true,
 			"document.querySelectorAll('#policies tbody tr').length":                                              6.0,
-			"/^0–10 %(\\d[\\d.]* %){3}$/.test(document.querySelector('#policies tbody tr').textContent)":          true,
+			"/^0–10 %(\\d[\\d.]* %){4}$/.test(document.querySelector('#policies tbody tr').textContent)":          true,
 			"document.querySelectorAll('#alarms li').length":                                                      0.0,
 			"document.querySelector('#chart-forecast').dataset.series":                                            "4", // live and exact forecasts, and those made while learning, declared and silent
 			"document.querySelector('#exact').innerText.includes('the very ones learned')":                        true,
