@@ -245,8 +245,9 @@ func (r *Readings) State(c *coder.Coder) {
 		column, many := uint64(k.Column), uint64(r.many[i])
 		c.Uint(&column)
 		c.Uint(&many)
-		k.Column, r.many[i] = uint32(column), byte(many)
-		r.follows[i] = k.Column
+		if k.Column, r.many[i] = uint32(column), byte(many); c.Decode { // else the list is that of the Covariance
+			r.follows[i] = k.Column
+		}
 		c.Each(&k.Zeros, &k.Most, &r.pairs[i][0], &r.pairs[i][1], &r.blocks[i])
 		c.Bool(&k.Least)
 		c.Bool(&k.Flag)
