@@ -35,8 +35,8 @@ import (
 // ConnectConfig holds the settings of a connection to a cluster.
 type ConnectConfig struct {
 	Brokers []string `toml:"brokers"` // host:port of one or more bootstrap brokers
-	// RequestTimeout limits every request to a broker, including connecting, and the wait for a first response while
-	// brokers start.
+	// RequestTimeout limits every request to a broker, including connecting. Five times this, at most 10 s, limits the wait
+	// for a first response while brokers start.
 	RequestTimeout time.Duration `toml:"request_timeout"`
 	// MetadataInterval is the largest age of the cached leaders and partitions. It also limits one metadata request, so
 	// it should be at least 1 s.
@@ -223,7 +223,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	}
 	k.client = &kafka.Client{Addr: k.addr, Timeout: c.RequestTimeout, Transport: k.transport}
 
-	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.startWait())
 	defer cancel()
 	err = k.retry(ctx, "connecting to "+k.names, func() error {
 		_, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
@@ -238,6 +238,11 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 		return nil, err
 	}
 	return k, nil
+}
+
+// startWait returns how long to wait for brokers that start: five requests, at most 10 s, but at least one request.
+func (c *ConnectConfig) startWait() time.Duration {
+	return max(c.RequestTimeout, min(5*c.RequestTimeout, 10*time.Second))
 }
 
 // speaksHTTP reports whether an HTTP server listens at an address. An HTTP server does not respond to a Kafka request,
