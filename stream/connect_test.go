@@ -115,3 +115,13 @@ func TestExplain(t *testing.T) {
 		must.Equal(t, explain(err, false).Error(), cause.Error())
 	}
 }
+
+// TestStartWait checks that brokers get longer to start than a request takes, but no request is cut short by that.
+func TestStartWait(t *testing.T) {
+	for request, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 500 * time.Millisecond, 2 * time.Second: 10 * time.Second, 3 * time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second, time.Minute: time.Minute,
+	} {
+		c := ConnectConfig{RequestTimeout: request}
+		must.Equal(t, c.startWait(), want, "requests of", request)
+	}
+}

@@ -291,6 +291,16 @@ func TestScoreImputed(t *testing.T) {
 				t.Fatalf("trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
 			}
 		}
+		complete := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
+		for i, column := range c.Columns {
+			eventtest.Put(complete, column, mean[i])
+		}
+		filled, want := m.WithMissing(m.Missing.Forced(MissingFill)).Score(e, make([]float64, 2)), m.Score(complete, make([]float64, 2))
+		for k := range want {
+			if math.Abs(filled[k]-want[k]) > 1e-9 {
+				t.Fatalf("trial %d: filled %v, the complete event %v", trial, filled, want)
+			}
+		}
 		if a := m.Handling(e); a.Policy() != MissingImpute || a.Scale != 1 {
 			t.Fatalf("answer %+v", a)
 		}

@@ -179,38 +179,40 @@ func (m *Linear) outputs(x event.Vec, a MissingHandling, out []float64) []float6
 		out[k] = m.widen(out[k], a.imputedVariance(r.variance[k]))
 	}
 	if fill := a.Weights[3]; fill > 0 {
-		for k, f := range whole.filled(x, a.Roles) {
+		complete := whole.outputs(whole.completed(x, a.Roles), MissingHandling{Scale: 1}, make([]float64, len(out)))
+		for k, f := range complete {
 			out[k] += fill * (f - out[k])
 		}
 	}
 	return out
 }
 
-// filled returns the outputs for a complete event with imputed numbers in place of the missing ones.
-func (m *Linear) filled(x event.Vec, roles ColumnRoles) []float64 {
-	out := slices.Clone(m.Intercept)
-	add := func(column uint32, value float64) {
-		if row := m.Rows.Row(column); row != nil {
-			for k := range out {
-				out[k] += value * m.weight(row, k)
-			}
-		}
-	}
-	for i, column := range x.Index {
-		add(column, x.Value[i])
-	}
+// completed returns the standardized features of an event with imputed numbers in place of the missing ones, and with the
+// splines of these.
+func (m *Linear) completed(x event.Vec, roles ColumnRoles) event.Vec {
+	var added, raw event.Vec
+	splines := m.Scaler.Splines != nil
 	m.eachImputed(x, roles, func(column uint32, value float64) {
 		row := m.Rows.Row(column)
 		if row == nil {
 			return
 		}
-		if add(column, value); m.Scaler.Splines.Of(column) >= 0 {
-			for _, hat := range m.Scaler.Splines.hats(column, m.Scaler.Standardization(m.Stats(row)).Raw(value)) {
-				add(hat.column, hat.value)
-			}
+		if added.Index, added.Value = append(added.Index, column), append(added.Value, value); splines {
+			raw.Index, raw.Value = append(raw.Index, column), append(raw.Value, m.Scaler.Standardization(m.Stats(row)).Raw(value))
 		}
 	})
-	m.AddCosines(x, MissingHandling{Roles: roles}, out)
+	if splines {
+		added = m.Scaler.Splines.Append(added, raw, nil)
+	}
+	var out event.Vec
+	for i, column := range x.Index {
+		for len(added.Index) > 0 && added.Index[0] < column {
+			out.Index, out.Value = append(out.Index, added.Index[0]), append(out.Value, added.Value[0])
+			added.Index, added.Value = added.Index[1:], added.Value[1:]
+		}
+		out.Index, out.Value = append(out.Index, column), append(out.Value, x.Value[i])
+	}
+	out.Index, out.Value = append(out.Index, added.Index...), append(out.Value, added.Value...)
 	return out
 }
 
@@ -279,7 +281,7 @@ func (m *Linear) chanceInterval(x event.Vec, a MissingHandling) (low, high float
 	var chances [3]float64
 	scores := []float64{f[0] - width, f[0] + width, at.widen(f[0], variance)}
 	if fill := a.Weights[3]; fill > 0 {
-		filled := m.filled(x, a.Roles)[0]
+		filled := m.outputs(m.completed(x, a.Roles), MissingHandling{Scale: 1}, []float64{0})[0]
 		for i, score := range scores {
 			scores[i] = score + fill*(filled-score)
 		}

@@ -140,23 +140,6 @@ func (c *Splines) At(hat uint32, x float64) float64 {
 	return 0
 }
 
-// hats returns the nonzero spline columns of a source column with the raw value x.
-func (c *Splines) hats(source uint32, x float64) (out []hat) {
-	spline := c.Of(source)
-	knot, first, next := c.BasisValues(spline, x)
-	out = append(out, hat{c.BasisColumn(spline, knot), first})
-	if next > 0 {
-		out = append(out, hat{c.BasisColumn(spline, knot+1), next})
-	}
-	return out
-}
-
-// hat is the value of a spline column.
-type hat struct {
-	column uint32
-	value  float64
-}
-
 // BasisColumn returns the column of the given knot of a spline.
 func (c *Splines) BasisColumn(spline, knot int) uint32 {
 	return FirstBasisColumn + uint32(spline*MaxKnots+knot)
