@@ -44,9 +44,11 @@ func (c *Covariance) Related() bool { return c.correlation().related }
 // CellColumn has what the readings of one column are in ordinary events.
 type CellColumn struct {
 	Column uint32 `json:"column"`
-	// Zeros is the fraction of readings that are 0, and Most is the largest fraction of one value among recent readings,
-	// other than 0 where that is natural.
+	// Zeros is the fraction of readings that are 0. Usual is the most frequent of the first readings, and Often the largest
+	// fraction that it has had. Most is the largest fraction of any other value, except 0 where that is natural.
 	Zeros float64 `json:"zeros,omitempty"`
+	Usual float64 `json:"usual,omitempty"`
+	Often float64 `json:"often,omitempty"`
 	Most  float64 `json:"most,omitempty"`
 	// Least reports that 0 is the smallest reading. Flag reports that the column has at most two values: such a column is
 	// never doubted.

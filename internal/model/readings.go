@@ -129,12 +129,19 @@ func (r *Readings) Learn() (found bool) {
 		}
 		if r.blocks[i] == 0 {
 			c.Zeros = zeros / n
+			c.Usual, c.Often = repeated(readings, func(float64) bool { return false })
+			c.Often /= n
 		}
-		value, most := repeated(readings, c.Zeros >= cellNatural)
-		if r.blocks[i] > 0 && c.fills(value, most, n) {
-			found = c.fill(value) || found
-		} else if !slices.Contains(c.Fills, value) {
-			c.Most = max(most/n, c.Most-(c.Most-most/n)/readingsMemory)
+		for value, count := range c.frequent(readings) {
+			most := &c.Most
+			if value == c.Usual {
+				most = &c.Often
+			}
+			if r.blocks[i] > 0 && c.fills(value, count, n) {
+				found = c.fill(value) || found
+			} else if !slices.Contains(c.Fills, value) {
+				*most = max(count/n, *most-(*most-count/n)/readingsMemory)
+			}
 		}
 		r.blocks[i] = min(r.blocks[i]+1, readingsMemory)
 		c.Zeros += (zeros/n - c.Zeros) / r.blocks[i]
@@ -163,8 +170,30 @@ func (r *Readings) meet(i int, x float64) {
 
 // fills reports whether a value with the given number of n latest readings is a fill value.
 func (c *CellColumn) fills(value, count, n float64) bool {
-	p := max(fillFraction, fillFactor*c.Most)
-	return count >= fillLeast && count > p*n+fillDeviations*math.Sqrt(n*max(c.Most*(1-c.Most), 0)) && !(value == 0 && c.Zeros >= cellNatural)
+	most := c.Most
+	if value == c.Usual {
+		most = c.Often
+	}
+	p := max(fillFraction, fillFactor*most)
+	return count >= fillLeast && count > p*n+fillDeviations*math.Sqrt(n*max(most*(1-most), 0)) && !(value == 0 && c.Zeros >= cellNatural)
+}
+
+// frequent yields the usual value and the most frequent other value, with their numbers among the readings of the column.
+// So a usual value, such as many zeros, hides no other value.
+func (c *CellColumn) frequent(readings []float64) func(yield func(value, count float64) bool) {
+	return func(yield func(value, count float64) bool) {
+		often, natural := 0.0, c.Zeros >= cellNatural
+		value, most := repeated(readings, func(x float64) bool {
+			if x == c.Usual {
+				often++
+				return true
+			}
+			return x == 0 && natural
+		})
+		if yield(c.Usual, often) && most > 0 {
+			yield(value, most)
+		}
+	}
 }
 
 // fill adds a fill value, in place of the oldest of too many. It reports whether it is new.
@@ -184,8 +213,10 @@ func (r *Readings) Found() (found bool) {
 	for i := range r.columns {
 		readings := r.of(i, &room)
 		c := &r.columns[i]
-		if value, count := repeated(readings, c.Zeros >= cellNatural); c.fills(value, count, float64(len(readings))) {
-			found = c.fill(value) || found
+		for value, count := range c.frequent(readings) {
+			if c.fills(value, count, float64(len(readings))) {
+				found = c.fill(value) || found
+			}
 		}
 	}
 	return found
@@ -205,13 +236,12 @@ func (r *Readings) of(i int, room *[readingsKept]float64) []float64 {
 // slotBits is the logarithm of the number of slots in repeated: enough that few values collide.
 const slotBits = 10
 
-// repeated returns the most frequent of readings, and its number. It passes over 0 if that is natural, because many zeros
-// would hide all other values.
-func repeated(readings []float64, natural bool) (value, most float64) {
+// repeated returns the most frequent of readings, and its number. It passes over those for which skip is true.
+func repeated(readings []float64, skip func(x float64) bool) (value, most float64) {
 	var slots [1 << slotBits]byte // 1 + the first reading with a value
 	var counts [readingsKept]byte
 	for k, x := range readings {
-		if x == 0 && natural {
+		if skip(x) {
 			continue
 		}
 		at := math.Float64bits(x+0) * 0x9e3779b97f4a7c15 >> (64 - slotBits)
@@ -248,11 +278,11 @@ func (r *Readings) State(c *coder.Coder) {
 		if k.Column, r.many[i] = uint32(column), byte(many); c.Decode { // else the list is that of the Covariance
 			r.follows[i] = k.Column
 		}
-		c.Each(&k.Zeros, &k.Most, &r.pairs[i][0], &r.pairs[i][1], &r.blocks[i])
+		c.Each(&k.Zeros, &k.Usual, &k.Often, &k.Most, &r.pairs[i][0], &r.pairs[i][1], &r.blocks[i])
 		c.Bool(&k.Least)
 		c.Bool(&k.Flag)
 		c.Floats(&k.Fills)
-		c.Failed = c.Failed || column > math.MaxUint32 || many > 3 || len(k.Fills) > mostFills || !(k.Zeros >= 0 && k.Zeros <= 1 && k.Most >= 0 && k.Most <= 1)
+		c.Failed = c.Failed || column > math.MaxUint32 || many > 3 || len(k.Fills) > mostFills || !(k.Zeros >= 0 && k.Zeros <= 1 && k.Most >= 0 && k.Most <= 1 && k.Often >= 0 && k.Often <= 1)
 	}
 	next, events := uint64(r.next), uint64(r.events)
 	c.Uint(&next)

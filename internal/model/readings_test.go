@@ -118,8 +118,41 @@ func TestRepeated(t *testing.T) {
 				want = max(want, counts[x])
 			}
 		}
-		if value, most := repeated(readings, natural); most != want || most > 0 && counts[value] != want {
+		if value, most := repeated(readings, func(x float64) bool { return x == 0 && natural }); most != want || most > 0 && counts[value] != want {
 			t.Fatalf("of %d readings with %d values, %v is the most frequent with %v, want %v", len(readings), values, value, most, want)
+		}
+	}
+}
+
+// TestUsualValue checks that a value that begins to repeat is found where another value is usual, whatever that is; that the
+// usual value itself is found only if it becomes far more frequent, and never if it is 0.
+func TestUsualValue(t *testing.T) {
+	for _, usual := range []float64{0, 5, -1, 100} {
+		for _, c := range []struct {
+			often, dead, value float64
+			want               []float64
+		}{{0.6, 0.3, -3.25, []float64{-3.25}}, {0.6, 0, 0, nil}, {0.6, 0.3, usual, nil}, {0.1, 0.6, usual, []float64{usual}}, {0.1, 0.3, 2.5, []float64{2.5}}} {
+			if usual == 0 {
+				c.want = slices.DeleteFunc(c.want, func(x float64) bool { return x == 0 })
+			}
+			r, s := rand.New(rand.NewPCG(7, 8)), Readings{}
+			s.Follow([]uint32{3})
+			for i := range 12 * readingsKept {
+				x := r.NormFloat64()
+				if r.Float64() < c.often {
+					x = usual
+				}
+				if i >= 9*readingsKept && r.Float64() < c.dead {
+					x = c.value
+				}
+				if s.Note(&event.Example{Field: []uint16{1}, Features: event.Vec{Index: []uint32{3}, Value: []float64{x}}}); s.Due() {
+					s.Learn()
+				}
+			}
+			got := slices.DeleteFunc(slices.Clone(s.Columns()[0].Fills), func(x float64) bool { return x == 0 }) // where no reading was 0
+			if !slices.Equal(got, c.want) && len(got)+len(c.want) > 0 {
+				t.Errorf("usual %v, %+v: %v", usual, c, got)
+			}
 		}
 	}
 }
