@@ -101,7 +101,7 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		}
 		return loss.Softplus(u)
 	}
-	sum, u := 0.0, d.Link.logOdds(scores[label])
+	sum := 0.0
 	var room [32]float64
 	for some := range slices.Chunk(scores, len(room)) {
 		sum += d.against(some, room[:len(some)])
@@ -110,7 +110,7 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 		return math.Log(sum / own)
 	}
 	// Use log sigmoid(u) = -Softplus(-u).
-	return math.Log(max(sum, 1e-300)) + loss.Softplus(-u)
+	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
 }
 
 // Judged is the result of comparing scores with a label.

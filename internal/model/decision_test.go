@@ -35,6 +35,32 @@ func TestLink(t *testing.T) {
 	must.Equal(t, (model.Decision{}).Probability(1), 1/(1+math.Exp(-1)), "without a link the probability")
 }
 
+// TestLogLossOfClasses compares the log-loss with the logarithm of a probability, for few and many classes, and for a class
+// that is nearly impossible.
+func TestLogLossOfClasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	for _, classes := range []int{3, 31, 32, 33, 70} {
+		scores := make([]float64, classes)
+		for k := range scores {
+			scores[k] = 4 * r.NormFloat64()
+		}
+		scores[1] = -900
+		p := model.Decision{}.Probabilities(scores, make([]float64, classes))
+		sum := 0.0
+		for _, f := range scores {
+			sum += 1 / (1 + math.Exp(-f))
+		}
+		for k := range scores {
+			want := -math.Log(p[k])
+			if k == 1 {
+				want = 900 + math.Log(sum)
+			}
+			got := model.Decision{}.LogLoss(scores, k)
+			must.True(t, math.Abs(got-want) <= 1e-12*max(1, want), "class %d of %d: %v, want %v", k, classes, got, want)
+		}
+	}
+}
+
 // TestCut checks that Predict returns the second class exactly for scores above Cut, for any threshold and link.
 func TestCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
