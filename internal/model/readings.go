@@ -275,8 +275,8 @@ func (r *Readings) State(c *coder.Coder) {
 		column, many := uint64(k.Column), uint64(r.many[i])
 		c.Uint(&column)
 		c.Uint(&many)
-		if k.Column, r.many[i] = uint32(column), byte(many); c.Decode { // else the list is that of the Covariance
-			r.follows[i] = k.Column
+		if c.Decode { // while it encodes, others may read the columns
+			k.Column, r.many[i], r.follows[i] = uint32(column), byte(many), uint32(column)
 		}
 		c.Each(&k.Zeros, &k.Usual, &k.Often, &k.Most, &r.pairs[i][0], &r.pairs[i][1], &r.blocks[i])
 		c.Bool(&k.Least)
