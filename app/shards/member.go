@@ -58,7 +58,7 @@ func (s *Shard) NotReady() string {
 	return "not started"
 }
 
-// Member is a member of a group. Its fields do not change after Run was called.
+// Member is a member of a group. Its exported fields do not change after Run was called.
 type Member struct {
 	Config Config
 	Shards int // number of shards, see Config.Count
@@ -89,7 +89,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	m.failed, m.shards = make(chan error, 1), map[int]*Shard{}
+	m.failed = make(chan error, 1)
 	defer func() {
 		m.release(nil)
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.SessionTimeout/2)
@@ -135,6 +135,9 @@ func (m *Member) take(ctx context.Context, g *stream.Generation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.current = g
+	if m.shards == nil {
+		m.shards = map[int]*Shard{}
+	}
 	for k, partitions := range assigned {
 		if m.shards[k] != nil {
 			continue
