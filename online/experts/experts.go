@@ -16,6 +16,7 @@ import (
 	"blankout/online/encode"
 	"blankout/online/mixture"
 	"blankout/online/scaling"
+	"blankout/online/schedule"
 )
 
 // Input is the part of an event that the experts use: features, identified by their index in Experts.Columns,
@@ -74,6 +75,9 @@ type centered interface {
 	Pull(first uint32, fractions []float64)
 }
 
+// learnsAll is implemented by experts that learn all events, because they describe the events of each class.
+type learnsAll interface{ LearnsAll() }
+
 const (
 	// MostColumns is the largest number of columns for which an expert keeps a matrix over pairs of columns. mostPairs
 	// is the largest product of columns and outputs of such an expert, if there are several outputs.
@@ -97,6 +101,7 @@ type Settings struct {
 	Weights []float64 // initial mixture weight of each component; the sum is 1
 	Outputs int
 	At      int     // index in a row of the weights that Publish writes
+	Samples bool    // experts learn a sample of confident events
 	Groups  float64 // q/(1-q) for noise of groups with rate q, or 0 for other noise. If it is not 0, Learn needs Input.Groups.
 }
 
@@ -310,8 +315,14 @@ func (x *Experts) Learn(in *Input, base, scores, target []float64, active int, w
 	for i, e := range x.List {
 		from, to := x.first[i], x.first[i+1]
 		if x.learns(i, x.mixture.Weights[from:to]) && !(x.fresh && i == 0) { // its scores are from before the reset
-			e.Learn(in, base, scores[from*x.Outputs:to*x.Outputs], target, active, weight)
-			x.stale = true
+			own, stands := scores[from*x.Outputs:to*x.Outputs], 1.0
+			if _, all := e.(learnsAll); !all && x.Samples {
+				stands = schedule.StandsFor(x.learned, own, target[:active], x.Outputs)
+			}
+			if stands > 0 {
+				e.Learn(in, base, own, target, active, stands*weight)
+				x.stale = true
+			}
 		}
 	}
 	x.learned++

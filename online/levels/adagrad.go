@@ -52,6 +52,7 @@ type Expert struct {
 	levels       []level
 	layout       rows.Layout
 	optimizer    optimizers.Optimizer
+	samples      bool    // confident events are sampled
 	kind         kind    // dependence of the noise on values
 	ridge        float64 // the ridge in effect, see Settings.Ridge
 	active       int     // number of outputs in use, that is, of classes seen so far
@@ -84,7 +85,7 @@ type Scores struct {
 
 // New returns an Expert in its initial state.
 func New(c Settings) *Expert {
-	e := &Expert{Settings: c, inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
+	e := &Expert{Settings: c, samples: c.Adapts && !c.Loss.Facts().Regression, inverseDecay: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
 	for _, n := range c.Noises {
 		c0, c1, c2 := n.Coefficients()

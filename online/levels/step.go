@@ -49,6 +49,15 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 		e.window.Judge(in.Rows, in.X, own.Iterate, target, e.active, weight)
 	}
 	e.steps++
+	if stands := e.standsFor(own, target); stands != 1 {
+		if weight *= stands; stands == 0 {
+			e.advance(in, t)
+			return
+		}
+		for j := range s.DF {
+			s.DF[j], s.H[j], s.Shrink[j] = stands*s.DF[j], stands*s.H[j], stands*s.Shrink[j]
+		}
+	}
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
 	e.place(in, own, in.Rows)
@@ -58,6 +67,20 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 	if e.silent != nil {
 		e.stepSilent(weight)
 	}
+	e.advance(in, t)
+}
+
+// standsFor returns for how many events the current event is learned, see schedule.StandsFor. It is 1 without adaptation, for
+// silent noise, and after the first pass, from which on weights converge to the batch solution.
+func (e *Expert) standsFor(own *Scores, target []float64) float64 {
+	if !e.samples || e.silent != nil || e.Passed() {
+		return 1
+	}
+	return schedule.StandsFor(e.steps, own.Iterate, target[:e.active], e.Outputs)
+}
+
+// advance counts a step in the averages.
+func (e *Expert) advance(in *encode.Input, t *model.Table) {
 	for v := range e.levels {
 		if e.levels[v].Advance() {
 			e.rebase(v, t, in.Rows[len(in.Rows)-1])

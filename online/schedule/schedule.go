@@ -373,3 +373,36 @@ func Parts(weight float64, doubling bool, learn func(part float64)) {
 
 // MostParts is an upper bound of the number of parts of any weight.
 const MostParts = 128
+
+// An event whose scores are all on the right side of 0, and far from it, is confident. Its gradients are small, and in a
+// stream that is easy to predict most events are confident. After sampleFrom events only a sample of the confident
+// events is learned: half of those from the margin confident on, and half of that with each further factor of 2 in the
+// odds, but at least one event in 2^mostBits.
+const sampleFrom, confident, mostBits = 4096, 3.0, 4
+
+// StandsFor returns for how many events the event with this number is learned: 1, or, if the event is confident, 0 or
+// a power of 2. The expectation is 1, so that the expected gradient remains the same. scores contains one or more lists
+// of scores by output; target has the target, -1 or 1, of each output in use.
+func StandsFor(number uint64, scores, target []float64, outputs int) float64 {
+	if number < sampleFrom {
+		return 1
+	}
+	least := math.Inf(1)
+	for ; len(scores) >= outputs; scores = scores[outputs:] {
+		for k, y := range target {
+			margin := y * scores[k]
+			if !(margin > confident) {
+				return 1
+			}
+			least = min(least, margin)
+		}
+	}
+	bits := uint(1)
+	for bits < mostBits && least > confident+float64(bits)*math.Ln2 {
+		bits++
+	}
+	if number*0x9e3779b97f4a7c15>>(64-bits) != 0 { // evenly spread, see online.sampled
+		return 0
+	}
+	return float64(uint64(1) << bits)
+}

@@ -117,3 +117,27 @@ func TestPace(t *testing.T) {
 	learn(3000, 1)
 	must.True(t, p.LagWeight() == 0 && p.Taken <= 4000 && p.Rate(1) == 1, "left behind: share %v of an average of %d steps, rate %v", p.LagWeight(), p.Taken, p.Rate(1))
 }
+
+// TestStandsFor checks which events count for how many: only confident ones are sampled, only after the first events,
+// the least confident score decides, and events count once in expectation.
+func TestStandsFor(t *testing.T) {
+	stands := func(number uint64, scores ...float64) float64 {
+		return StandsFor(number, scores, []float64{1, -1}, 3) // the third output is not in use
+	}
+	for number := range uint64(sampleFrom) {
+		must.True(t, stands(number, 20, -20, 0) == 1, "event %d is sampled", number)
+	}
+	for margin, most := range map[float64]float64{confident - 0.01: 1, confident + 0.01: 2, confident + 1: 4, confident + 2: 8, confident + 2.5: 16, 40: 16} {
+		sum, count := 0.0, 0.0
+		for number := range uint64(1 << 14) {
+			w := stands(sampleFrom+number, margin, -30, 0, 30, -margin, 0)
+			must.True(t, w == 0 || w == most, "a margin of %v counts %v times", margin, w)
+			if sum += w; w > 0 {
+				count++
+			}
+		}
+		must.True(t, math.Abs(sum/(1<<14)-1) < 0.01, "a margin of %v counts %v times on average", margin, sum/(1<<14))
+		must.True(t, math.Abs(count*most/(1<<14)-1) < 0.01, "of margin %v, %v events are learned", margin, count)
+	}
+	must.True(t, stands(1<<20+1, 9, 9, 0) == 1 && stands(1<<20+1, 9, -9, 0, math.NaN(), -9, 0) == 1, "a wrong score or NaN is sampled")
+}
