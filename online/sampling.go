@@ -74,8 +74,10 @@ func masks(number uint64, numbers int) bool {
 		return true
 	case number <= decidesAll:
 		return sampled(number, 3)
-	case number <= decidesSome:
+	case number <= 2*decidesAll:
 		return sampled(number, 5+rarer)
+	case number <= decidesSome:
+		return sampled(number, 6+rarer)
 	}
 	return sampled(number, 7+rarer)
 }

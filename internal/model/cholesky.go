@@ -19,11 +19,15 @@ func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 // matrix indefinite. The condition number is not estimated; the shrinkage of a Covariance bounds it.
 func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
-	for k := 0; k < n; k += blockRows {
-		end := min(k+blockRows, n)
-		for i := k; i < end; i++ {
+	for first := 0; first < n; first += blockRows { // the rows of a block stay in the cache
+		above, end := 0, min(first+blockRows, n)
+		for ; above < first && end == first+blockRows; above += blockRows {
+			factors := blockAt(matrix[above*n+first:], n)
+			subtractRows(matrix[first*n+first:], matrix[above*n+first:], n, n-first, &factors)
+		}
+		for i := first; i < end; i++ {
 			row := u.row(i, i)
-			u.subtractAbove(i, k, i)
+			u.subtractAbove(i, above, i)
 			if !(row[0] > 0) {
 				return u, false
 			}
@@ -31,19 +35,19 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 			multiply(row, 1/root)
 			row[0] = root
 		}
-		i := end
-		for ; i+blockRows <= n; i += blockRows {
-			var factors [blockRows * blockRows]float64
-			for l := range factors {
-				factors[l] = matrix[(k+l%blockRows)*n+i+l/blockRows]
-			}
-			subtractRows(matrix[i*n+i:], matrix[k*n+i:], n, n-i, &factors)
-		}
-		for ; i < n; i++ {
-			u.subtractAbove(i, k, end)
-		}
 	}
 	return u, true
+}
+
+// blockAt returns the first blockRows values of blockRows rows that begin stride values apart, column by column.
+func blockAt(rows []float64, stride int) (out [blockRows * blockRows]float64) {
+	for s := range blockRows {
+		row := (*[blockRows]float64)(rows[s*stride:])
+		for t, x := range row {
+			out[t*blockRows+s] = x
+		}
+	}
+	return out
 }
 
 // subtractAbove subtracts multiples of the rows from k to end-1 from row i.
@@ -192,10 +196,8 @@ func (u triangle) inverse() []float64 {
 	for ; i+blockRows <= n; i += blockRows {
 		a := i
 		for ; a+blockRows <= n; a += blockRows {
-			var factors [blockRows * blockRows]float64
-			for l := range factors {
-				factors[l] = -w[(a+l%blockRows)*n+i+l/blockRows]
-			}
+			factors := blockAt(w[a*n+i:], n)
+			multiply(factors[:], -1)
 			subtractRows(out[i*n:], w[a*n:], n, i+blockRows, &factors)
 		}
 		for ; a < n; a++ {
@@ -243,10 +245,7 @@ func (u triangle) solveRows(x []float64, columns int, lower bool) {
 	for first := 0; first < u.n; first += blockRows {
 		above, end := 0, min(first+blockRows, u.n)
 		for ; above < first && end == first+blockRows; above += blockRows {
-			var factors [blockRows * blockRows]float64
-			for l := range factors {
-				factors[l] = u.data[(above+l%blockRows)*u.n+first+l/blockRows]
-			}
+			factors := blockAt(u.data[above*u.n+first:], u.n)
 			width := columns
 			if lower {
 				width = above + blockRows
