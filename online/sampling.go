@@ -54,11 +54,11 @@ func seeks(number uint64) bool { return sampled(number, 2) }
 
 // A mask removes features of an event, to measure predictions with missing fields. The points of a mask are increasing
 // fractions of removed features. Masks are expensive: each of the first masksAll events draws a mask, then one event in
-// eight, after event decidesAll one in 32, and after event decidesSome one in 128. From event decidesAll on they are half
+// eight, after event decidesAll one in 32, after event masksSome one in 64, and after event masksFew one in 128. From event decidesAll on they are half
 // as frequent where imputation is expensive, because there are more than imputeAll numeric columns, and a quarter as
 // frequent with more than imputeSome. Mixture weights learn from all points of the first masksWhole masks, and from a
-// third of the points of later masks; after event decidesSome only these points are predicted at all.
-const masksAll, masksWhole = 256, 850
+// third of the points of later masks; after event masksFew only these points are predicted at all.
+const masksAll, masksWhole, masksSome, masksFew = 256, 850, 16_384, 32_768
 
 // masks reports whether a mask is drawn for an event. numbers is the number of numeric columns that can be imputed.
 func masks(number uint64, numbers int) bool {
@@ -74,9 +74,9 @@ func masks(number uint64, numbers int) bool {
 		return true
 	case number <= decidesAll:
 		return sampled(number, 3)
-	case number <= 2*decidesAll:
+	case number <= masksSome:
 		return sampled(number, 5+rarer)
-	case number <= decidesSome:
+	case number <= masksFew:
 		return sampled(number, 6+rarer)
 	}
 	return sampled(number, 7+rarer)
@@ -84,7 +84,7 @@ func masks(number uint64, numbers int) bool {
 
 // keepsOf returns by how much the work per event is divided for the models with stale weights, see package staleness.
 func keepsOf(number uint64) int {
-	if number <= decidesSome {
+	if number <= masksSome {
 		return 1
 	}
 	return 4
@@ -105,7 +105,7 @@ func due(number uint64) monitor.Due {
 }
 
 // The numbers of an event are examined for contradictions, and so are those of a masked copy of the event. Up to event
-// doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event decidesSome half as
+// doubtsFirst that happens at one event in four, later at one in 32 and in 128, and after event masksFew half as
 // often. With more than doubtsFew columns it happens at a quarter of these events, with more than doubtsWide at an
 // eighth. After event doubtsFirst it happens at a quarter of them where no number predicts another and doubting numbers
 // has earned nothing.
@@ -122,7 +122,7 @@ func doubts(number uint64, columns int, earns bool) (whole, masks bool) {
 	case columns > doubtsFew:
 		more = 2
 	}
-	if number > decidesSome {
+	if number > masksFew {
 		more++
 	}
 	if number <= doubtsFirst {
@@ -143,7 +143,7 @@ func turns(mask uint64, point int) bool { return mask <= masksWhole || (mask+uin
 
 // predicts reports whether the masked copy at a point of a mask is predicted at all, at the event with this number.
 func predicts(number, mask uint64, point int) bool {
-	return number <= decidesSome || turns(mask, point)
+	return number <= masksFew || turns(mask, point)
 }
 
 // Imputation is expensive with many numeric columns. If there are more than imputeAll of these, a third of the points of
