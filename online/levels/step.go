@@ -41,6 +41,13 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 	if e.silent != nil {
 		e.takeSilent(in, in.Rows)
 	}
+	stands := e.standsFor(own, target)
+	if stands == 0 {
+		e.steps++
+		e.advance(in, t)
+		return
+	}
+	weight *= stands
 	e.gradients(own, target, weight)
 	if every := e.comparesEvery(); e.steps%every == 0 && e.levels[0].Compares() {
 		e.compare(in, own, components, every)
@@ -49,15 +56,6 @@ func (e *Expert) Update(in *encode.Input, own *Scores, components, target []floa
 		e.window.Judge(in.Rows, in.X, own.Iterate, target, e.active, weight)
 	}
 	e.steps++
-	if stands := e.standsFor(own, target); stands != 1 {
-		if weight *= stands; stands == 0 {
-			e.advance(in, t)
-			return
-		}
-		for j := range s.DF {
-			s.DF[j], s.H[j], s.Shrink[j] = stands*s.DF[j], stands*s.H[j], stands*s.Shrink[j]
-		}
-	}
 	s.Importance, s.Count, s.InverseDecay = weight, e.steps, e.inverseDecay
 	s.NoOvershoot = weight > 1 || e.steps <= model.FirstReadings && e.Adapts && e.Grouped()
 	e.place(in, own, in.Rows)

@@ -378,7 +378,7 @@ const MostParts = 128
 // stream that is easy to predict most events are confident. After sampleFrom events only a sample of the confident
 // events is learned: half of those from the margin confident on, and half of that with each further factor of 2 in the
 // odds, but at least one event in 2^mostBits.
-const sampleFrom, confident, mostBits = 4096, 3.0, 4
+const sampleFrom, confident, mostBits = 4096, 4.0, 4
 
 // StandsFor returns for how many events the event with this number is learned: 1, or, if the event is confident, 0 or
 // a power of 2. The expectation is 1, so that the expected gradient remains the same. scores contains one or more lists
