@@ -261,9 +261,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 			c.Vec(e, fields, i, 0)
 			row := copies.Row(i)
 			for j := range row.Index {
-				if row.At(j) != e.Value[j] {
-					t.Fatalf("%v, example %d, column %d: %v in corrupted data, %v drawn", noise, i, e.Index[j], row.At(j), e.Value[j])
-				}
+				must.Require(t, row.At(j) == e.Value[j], "%v, example %d, column %d: %v in corrupted data, %v drawn", noise, i, e.Index[j], row.At(j), e.Value[j])
 				if e.Value[j] != before[j] {
 					changed++
 				}

@@ -318,9 +318,7 @@ func TestCertificateIsABound(t *testing.T) {
 						must.True(t, math.IsInf(best.Gap, 1), "%s: not convex, but a gap of %v", name, best.Gap)
 						continue
 					}
-					if !best.Converged {
-						t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
-					}
+					must.True(t, best.Converged, "%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
 					for k := range 12 {
 						w := append([]float64(nil), best.W...)
 						for i := range w {
@@ -586,9 +584,8 @@ func TestLBFGSOnRareFeatures(t *testing.T) {
 		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
 			Intercept: FreeIntercept, Penalty: Ridge(data.Columns(), 1e-3, FreeIntercept)})
 		must.Do(t, err)
-		if got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS}); !got.Converged || got.Iterations > 150 {
-			t.Errorf("%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
-		}
+		got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS})
+		must.True(t, got.Converged && got.Iterations <= 150, "%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
 	}
 }
 
@@ -671,13 +668,10 @@ func TestGoldenExpected(t *testing.T) {
 			if c.Algo == "quadratic-noising-logistic" {
 				weightTol, objectiveTol = math.Inf(1), 1e-8
 			}
-			if math.Abs(r.Objective-c.Objective) > objectiveTol*c.Objective {
-				t.Errorf("%s: objective %.12g, want %.12g (%+v)", name, r.Objective, c.Objective, *r)
-			}
+			must.True(t, math.Abs(r.Objective-c.Objective) <= objectiveTol*c.Objective, "%s: objective %.12g, want %.12g (%+v)", name, r.Objective, c.Objective, *r)
 			want := append(append([]float64(nil), c.Weights...), c.Intercept)
-			if far := problems.Relative(r.W, want); far > weightTol {
-				t.Errorf("%s: weights %.2g away; gap %g, %d iterations, J %.15g want %.15g", name, far, r.Gap, r.Iterations, r.Objective, c.Objective)
-			}
+			far := problems.Relative(r.W, want)
+			must.True(t, far <= weightTol, "%s: weights %.2g away; gap %g, %d iterations, J %.15g want %.15g", name, far, r.Gap, r.Iterations, r.Objective, c.Objective)
 			if testing.Verbose() {
 				t.Logf("%s: %d iterations %d passes gap %.2g J-J* %.2g", name, r.Iterations, r.Passes, r.Gap, r.Objective-c.Objective)
 			}

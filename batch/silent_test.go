@@ -236,9 +236,8 @@ func TestSilentRegression(t *testing.T) {
 			}
 			o := newExpected(t, d, target, l, n, 1, FreeIntercept)
 			best := solve(t, o, Options{Tol: 1e-6})
-			if !best.Converged || !(best.Gap <= 1.01e-6*math.Abs(best.Objective)) {
-				t.Errorf("%s %v: the gap stays at %v of %v after %d steps", name, l, best.Gap, best.Objective, best.Iterations)
-			}
+			must.True(t, best.Converged && best.Gap <= 1.01e-6*math.Abs(best.Objective),
+				"%s %v: the gap stays at %v of %v after %d steps", name, l, best.Gap, best.Objective, best.Iterations)
 			sum := Dot(best.W[:5], best.W[:5])
 			for i, x := range x {
 				sum += slowSilent(x, best.W, dead, of, l, target[i], best.W[5], n)
@@ -287,9 +286,9 @@ func TestSilentCopies(t *testing.T) {
 				}
 			}
 		}
-		if fraction := float64(alive) / float64(all); math.Abs(fraction-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
-			t.Errorf("%v of the features are alive", fraction)
-		}
+		// 1 - mean of the rates 0, 0.3, 0.6, 0.9
+		fraction := float64(alive) / float64(all)
+		must.True(t, math.Abs(fraction-0.55) <= 0.02, "%v of the features are alive", fraction)
 		must.True(t, (together == 4000) == groups, "groups %v: %d of 4000 pairs of a group die together", groups, together)
 	}
 }
@@ -589,9 +588,8 @@ func TestDeathsApply(t *testing.T) {
 		if c.bends { // Newton's method finds the minimum too
 			config := DefaultConfig()
 			config.Noise = "silent:0.5"
-			if f, err := Train(context.Background(), d, config); err != nil || !f.Converged {
-				t.Error(fmt.Sprint(c.name, ": ", err))
-			}
+			f, err := Train(context.Background(), d, config)
+			must.True(t, err == nil && f.Converged, "%v", fmt.Sprint(c.name, ": ", err))
 		}
 	}
 }

@@ -23,9 +23,8 @@ func TestGoldenTLogistic(t *testing.T) {
 	problems.Cases(t, goldenData, "t-logistic", 9, func(t *testing.T, g *problems.Golden, c *problems.Case) {
 		o := tLogistic(t, c.Params.T, Problem{Data: denseData(t, g.X, g.Y), Y: g.Y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, c.Params.Lam)
 		r := must.Get(Solve(context.Background(), o, Options{Tol: 1e-7}))(t)
-		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
-			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
-		}
+		must.True(t, math.Abs(r.Objective-c.Objective) <= 1e-8*c.Objective && r.Converged,
+			"J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		off := problems.Relative(r.W, append(append([]float64(nil), c.Weights...), c.Intercept))
 		must.True(t, off <= 1e-5, "weights %.2g away", off)
 	})

@@ -320,9 +320,8 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			learner.Learn(&all[i], nil)
 		}
 		live := learner.Snapshot().Model()
-		if zero := slices.Max(live.Dead.Reads) == 0; zero != (value == "zero") {
-			t.Errorf("%s: dead numbers read %v", value, live.Dead.Reads)
-		}
+		zero := slices.Max(live.Dead.Reads) == 0
+		must.True(t, zero == (value == "zero"), "%s: dead numbers read %v", value, live.Dead.Reads)
 		v := batch.NewEvidence(live)
 		train := batch.DefaultConfig()
 		train.Loss, train.Noise, train.Tol = live.Loss, live.Noise, 1e-10
@@ -563,9 +562,7 @@ func TestValidateRegression(t *testing.T) {
 				source := oneBatch(learned)
 				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
 				must.Do(t, err)
-				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
-					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
-				}
+				must.True(t, math.Abs(r.Live.Objective-itself) <= 1e-9*math.Abs(itself), "live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= 1e-6*math.Abs(r.Exact.Objective), "gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
 				for _, side := range []struct {
 					m  *model.Linear
@@ -583,9 +580,8 @@ func TestValidateRegression(t *testing.T) {
 						}
 					}
 					got := side.to.NumbersReport
-					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
-						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
-					}
+					must.True(t, got != nil && math.Abs(*got.MAE-off/weight) <= 1e-9**got.MAE && math.Abs(*got.RMSE-math.Sqrt(squares/weight)) <= 1e-9**got.RMSE,
+						"measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
 					fraction := within / weight
 					must.True(t, fraction > 0.8 && fraction < 0.99, "%v of the targets within nine in ten", fraction)
 					must.True(t, side.to.Error == nil && side.to.LogLoss == nil, "measures of classes: %+v", side.to)
@@ -695,9 +691,9 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // within the error of drawn masks
-				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
-			}
+			// within the error of drawn masks
+			got = *r.Live.GroupRobustness[k]
+			must.True(t, math.Abs(got-groups) <= 0.05*groups, "%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
 		}
 		failures := 0
 		for _, f := range r.Failures {
@@ -713,9 +709,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 			})
 			must.True(t, math.Abs(f.Live-want) <= 1e-9*want && math.Abs(f.Rise-(want-*r.Live.RMSE)) <= 1e-9*want, "%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
 		}
-		if failures != 6 {
-			t.Errorf("%d features in %v", failures, r.Failures)
-		}
+		must.True(t, failures == 6, "%d features in %v", failures, r.Failures)
 	}
 }
 
@@ -740,9 +734,8 @@ func TestNewestOfRegression(t *testing.T) {
 		squares += math.Pow(weights[i]*(d-gain), 2)
 	}
 	n := r.Newest
-	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
-		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
-	}
+	must.True(t, n != nil && n.Events == 100 && math.Abs(n.Gain-gain) <= 1e-6*math.Abs(gain) && math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) <= 1e-9*n.StandardError,
+		"%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
 	must.True(t, math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) <= 1e-9*n.Live.Numbers.Deviance, "deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
 }
 
@@ -782,9 +775,8 @@ func TestPenalties(t *testing.T) {
 		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
 		must.True(t, math.Abs(p.Sampled-p.Exact) <= 4*p.SampledError+0.05*p.Exact, "%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
-		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
-			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
-		}
+		off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact
+		must.True(t, off == c.off, "%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
 	}
 }
 

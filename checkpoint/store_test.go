@@ -119,9 +119,8 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	must.True(t, n == 1 && len(refused) == 2 && refused[0].Name == fileName(3) && strings.Contains(refused[1].String(), fileName(2)+" refused: "), "loaded %d, refused %v", n, refused)
 	// The next save must get a sequence number above the damaged checkpoints, so that it does not replace them.
 	must.Do(t, save(s, 4))
-	if n, refused := loaded(t, s); n != 4 || refused != nil {
-		t.Errorf("loaded %d, refused %v", n, refused)
-	}
+	n, refused = loaded(t, s)
+	must.True(t, n == 4 && refused == nil, "loaded %d, refused %v", n, refused)
 
 	// A newer format is not damage: Load must fail, because an older checkpoint would lose events.
 	newer := append([]byte(nil), encode(t, Linear)...)
@@ -658,13 +657,11 @@ func TestModes(t *testing.T) {
 	must.Do(t, save(s, 2))
 	files := 0
 	for _, dir := range []string{filepath.Dir(dir), dir, aside} {
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
-		}
+		info, err := os.Stat(dir)
+		must.True(t, err == nil && info.Mode().Perm() == 0o700, "%s: %v, %v", dir, info.Mode(), err)
 		for name := range contents(t, dir) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%s: %v, %v", name, info.Mode(), err)
-			}
+			info, err := os.Stat(filepath.Join(dir, name))
+			must.True(t, err == nil && info.Mode().Perm() == 0o600, "%s: %v, %v", name, info.Mode(), err)
 			files++
 		}
 	}

@@ -78,9 +78,8 @@ func TestPrecedence(t *testing.T) {
 	})
 	must.Do(t, err)
 	c := l.Learner
-	if c.Noise != "dropout:0.3" || c.LearningRate != 0.25 || c.Loss != "hinge" || c.Optimizer != Default().Learner.Optimizer {
-		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
-	}
+	must.True(t, c.Noise == "dropout:0.3" && c.LearningRate == 0.25 && c.Loss == "hinge" && c.Optimizer == Default().Learner.Optimizer,
+		"got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
 	var b strings.Builder
 	must.Do(t, l.Show(&b))
 	for _, want := range []string{

@@ -109,9 +109,7 @@ func TestKubernetes(t *testing.T) {
 				spec := m.Spec.Template.Spec
 				c := spec.Containers[0]
 				loaded := configs[spec.Volumes[0].ConfigMap.Name]
-				if loaded == nil {
-					t.Fatalf("there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
-				}
+				must.Require(t, loaded != nil, "there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
 				_, port, err := net.SplitHostPort(loaded.HTTP.Address)
 				must.True(t, err == nil && fmt.Sprint(c.Ports[0].ContainerPort) == port, "%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
 				must.True(t, c.LivenessProbe.HTTPGet.Path == "/healthz" && c.ReadinessProbe.HTTPGet.Path == "/readyz", "%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
@@ -156,9 +154,7 @@ func TestKubernetesSchemas(t *testing.T) {
 	for _, change := range [][2]string{{"terminationGracePeriodSeconds: 20", "terminationGraceSeconds: 20"}, {"replicas: 1", "replicas: one"}, {"serviceName: blankout", "service: blankout"}, {"{name: http, containerPort", "{name: http, hostsPort: 1, containerPort"}} {
 		wrong := 0
 		changed := strings.Replace(string(text), change[0], change[1], 1)
-		if changed == string(text) {
-			t.Fatalf("no %q", change[0])
-		}
+		must.Require(t, changed != string(text), "no %q", change[0])
 		for d := yaml.NewDecoder(strings.NewReader(changed)); ; {
 			var value any
 			if err := d.Decode(&value); err != nil {
@@ -170,8 +166,6 @@ func TestKubernetesSchemas(t *testing.T) {
 				wrong++
 			}
 		}
-		if wrong != 1 {
-			t.Errorf("%q: %d manifests are refused", change[1], wrong)
-		}
+		must.True(t, wrong == 1, "%q: %d manifests are refused", change[1], wrong)
 	}
 }

@@ -402,9 +402,8 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := l.Snapshot().Blocks(); err != nil {
-			t.Error(err)
-		}
+		_, err = l.Snapshot().Blocks()
+		must.True(t, err == nil, "%v", err)
 		scoresOf(l, e)
 	})
 }
@@ -470,9 +469,8 @@ func TestDamagedStates(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if _, err := again.Snapshot().Blocks(); err != nil || n%2 == 0 {
-					t.Errorf("%d classes, damage %d at byte %d of %d: block %s is restored, and saved with the error %v", classes, n, at, len(b.Data), b.Name, err)
-				}
+				_, err = again.Snapshot().Blocks()
+				must.True(t, err == nil && n%2 != 0, "%d classes, damage %d at byte %d of %d: block %s is restored, and saved with the error %v", classes, n, at, len(b.Data), b.Name, err)
 				again.SetSchema(schema)
 				again.Learn(draw(), nil)
 			}

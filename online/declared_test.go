@@ -241,9 +241,8 @@ func TestDeclared(t *testing.T) {
 				}
 				t.Logf("picture %v, groups %v, %+v: silent %.3f, declared %.3f", picture, groups, c, e.silent, e.declared)
 				for at, fraction := range deadShares {
-					if e.declared[at] > e.silent[at]+2*deviation(e.silent[at]) {
-						t.Errorf("picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, fraction, e.declared[at], e.silent[at])
-					}
+					must.True(t, e.declared[at] <= e.silent[at]+2*deviation(e.silent[at]),
+						"picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, fraction, e.declared[at], e.silent[at])
 				}
 			}
 			if picture { // its named numbers have cosines, its sparse columns have none

@@ -90,9 +90,8 @@ func TestSilentDeath(t *testing.T) {
 	for range 1000 {
 		logs.Learn(s.next(), nil)
 	}
-	if with, without := wrong(logs.Snapshot().Model(), s, 500); with != without {
-		t.Errorf("with doubt = log %d errors, %d if numbers are taken as they are", with, without)
-	}
+	with, without = wrong(logs.Snapshot().Model(), s, 500)
+	must.True(t, with == without, "with doubt = log %d errors, %d if numbers are taken as they are", with, without)
 }
 
 // TestContradictionIsSignal checks that readings which contradict each other are not corrected where that is what the

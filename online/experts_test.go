@@ -332,9 +332,7 @@ func TestSecondOrderWeighsClasses(t *testing.T) {
 			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
 		}
 	}
-	if !slices.Equal(answers[0], answers[1]) {
-		t.Errorf("%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
-	}
+	must.True(t, slices.Equal(answers[0], answers[1]), "%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
 }
 
 // TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields. Predictions must have the
@@ -351,9 +349,7 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
 		}
 		for _, x := range l.Report().Experts {
-			if x.Name == "second order" {
-				t.Errorf("under %s there are the experts %v", rule, l.Report().Experts)
-			}
+			must.True(t, x.Name != "second order", "under %s there are the experts %v", rule, l.Report().Experts)
 		}
 	}
 	must.True(t, slices.Equal(answers[0], answers[1]), "answers are not those of the levels")
@@ -407,9 +403,8 @@ func TestCosinesAreServed(t *testing.T) {
 					for _, term := range x.Terms {
 						sum += term.Contribution
 					}
-					if math.Abs(sum-x.Score) > 1e-9 || math.Abs(x.Score-want[len(want)-1]) > 1e-9 || x.Cosines == 0 && held.Cosines.Factors[m.Handling(e).Range] > 0 {
-						t.Fatalf("%s: explained by %v of %v, cosines %v", at, sum, want, x.Cosines)
-					}
+					must.Require(t, math.Abs(sum-x.Score) <= 1e-9 && math.Abs(x.Score-want[len(want)-1]) <= 1e-9 && (x.Cosines != 0 || held.Cosines.Factors[m.Handling(e).Range] <= 0),
+						"%s: explained by %v of %v, cosines %v", at, sum, want, x.Cosines)
 				}
 			}
 		}
@@ -426,12 +421,10 @@ func TestCosinesRest(t *testing.T) {
 		}
 		l.Learn(e, nil)
 	}
-	if c := l.Snapshot().Model().Cosines; c != nil && c.Factors[0] > 0.05 {
-		t.Errorf("cosines of a line have the factor %v", c.Factors)
-	}
-	if kept := l.KeepsCosines(); kept != nil {
-		t.Errorf("the part of an earlier event stays after %v", kept)
-	}
+	c := l.Snapshot().Model().Cosines
+	must.True(t, c == nil || c.Factors[0] <= 0.05, "cosines of a line have the factor %v", c.Factors)
+	kept := l.KeepsCosines()
+	must.True(t, kept == nil, "the part of an earlier event stays after %v", kept)
 }
 
 // TestExpertsAreWeighedAsServed checks that experts get no weight for what calibration makes good anyway. A line separates
@@ -457,7 +450,6 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 		return sum / (3 * 16_000)
 	}
 	with, without := lost("auto"), lost("adagrad")
-	if with > without-0.0002 { // weighed by losses before calibration they cost 0.0001
-		t.Errorf("with experts %.4f nats, without %.4f", with, without)
-	}
+	// weighed by losses before calibration they cost 0.0001
+	must.True(t, with <= without-0.0002, "with experts %.4f nats, without %.4f", with, without)
 }

@@ -84,10 +84,8 @@ func TestForecastAsMeasured(t *testing.T) {
 			wrong, logLoss = wrong+miss, logLoss+loss
 		}
 		at, zero := c.points[5], c.points[0]
-		if math.Abs(zero.Error-whole) > 3 || math.Abs(at.Error-wrong) > 1+2*at.Deviation || at.Deviation > 5 || math.Abs(*at.LogLoss-logLoss) > 0.035 || *zero.LogLoss > logLoss-0.05 {
-			t.Errorf("groups %v, silent %v: errors %v and %v and log-losses %v and %v are forecast, of whole events and half; they are %v, %v and, of half, %v",
-				c.groups, c.silent, zero.Error, at.Error, *zero.LogLoss, *at.LogLoss, whole, wrong, logLoss)
-		}
+		must.True(t, math.Abs(zero.Error-whole) <= 3 && math.Abs(at.Error-wrong) <= 1+2*at.Deviation && at.Deviation <= 5 && math.Abs(*at.LogLoss-logLoss) <= 0.035 && *zero.LogLoss <= logLoss-0.05,
+			"groups %v, silent %v: errors %v and %v and log-losses %v and %v are forecast, of whole events and half; they are %v, %v and, of half, %v", c.groups, c.silent, zero.Error, at.Error, *zero.LogLoss, *at.LogLoss, whole, wrong, logLoss)
 	}
 }
 
@@ -223,9 +221,8 @@ func TestEvaluate(t *testing.T) {
 			var one float64
 			for _, threads := range []int{1, 3} {
 				objective, wrong, _, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
-				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
-					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
-				}
+				must.True(t, err == nil && math.Abs(objective-wantJ) <= 1e-9*wantJ && math.Abs(wrong-wantError) <= 1e-12,
+					"%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
 				if threads == 1 {
 					one = objective
 				} else if objective != one {

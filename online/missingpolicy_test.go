@@ -76,9 +76,8 @@ func TestImputedRegression(t *testing.T) {
 		if name != "squared" {
 			continue
 		}
-		if deviation, of := m.Residual.Deviation, math.Sqrt(squares/n); !(deviation < 1.15*of) {
-			t.Errorf("the residual's deviation is %v, of whole events %v", deviation, of)
-		}
+		deviation, of := m.Residual.Deviation, math.Sqrt(squares/n)
+		must.True(t, deviation < 1.15*of, "the residual's deviation is %v, of whole events %v", deviation, of)
 	}
 }
 
@@ -100,9 +99,7 @@ func TestFewerImputed(t *testing.T) {
 		if m.Covariance != nil {
 			columns = len(m.Covariance.Columns)
 		}
-		if columns != want || most == 0 && m.Missing.Imputes() {
-			t.Errorf("at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
-		}
+		must.True(t, columns == want && (most != 0 || !m.Missing.Imputes()), "at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
 		for range 300 {
 			again.Learn(s.next(), nil)
 		}
@@ -205,9 +202,7 @@ func TestFillingPays(t *testing.T) {
 			}
 		}
 	}
-	if !(lost["fill"] < 0.95*lost["impute"] && lost["auto"] < 0.97*lost["impute"]) {
-		t.Errorf("events that lack numbers lose %v", lost)
-	}
+	must.True(t, lost["fill"] < 0.95*lost["impute"] && lost["auto"] < 0.97*lost["impute"], "events that lack numbers lose %v", lost)
 }
 
 // TestFilled compares the policy fill with the prediction of a complete event whose missing numbers are their
@@ -249,13 +244,10 @@ func TestFilled(t *testing.T) {
 			}
 			got, want := score(m, e), score(m, complete)
 			for k := range got {
-				if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
-					t.Fatalf("%s: %v is predicted as %v, the complete event %v as %v", name, e.Features, got, complete.Features, want)
-				}
+				must.Require(t, math.Abs(got[k]-want[k]) <= 1e-9*max(1, math.Abs(want[k])),
+					"%s: %v is predicted as %v, the complete event %v as %v", name, e.Features, got, complete.Features, want)
 			}
 		}
-		if compared < 50 {
-			t.Errorf("%s: %d events compared", name, compared)
-		}
+		must.True(t, compared >= 50, "%s: %d events compared", name, compared)
 	}
 }

@@ -268,9 +268,8 @@ func TestOutlierFraction(t *testing.T) {
 							}
 						}
 					})
-					if !(got.error <= clean.error+3) || fraction == 0.005 && !(got.loss <= 1.3*clean.loss) {
-						t.Errorf("share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", fraction, outlier, flip, got.error, got.loss, clean.error, clean.loss)
-					}
+					must.True(t, got.error <= clean.error+3 && (fraction != 0.005 || got.loss <= 1.3*clean.loss),
+						"share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", fraction, outlier, flip, got.error, got.loss, clean.error, clean.loss)
 				}
 			}
 		}
@@ -345,9 +344,8 @@ func TestScalesComeDown(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
-			if lost := tested(s); lost > clean+0.006 {
-				t.Errorf("log-loss %.4f, without the first events %.4f", lost, clean)
-			}
+			lost := tested(s)
+			must.True(t, lost <= clean+0.006, "log-loss %.4f, without the first events %.4f", lost, clean)
 		})
 	}
 }
@@ -505,12 +503,10 @@ func TestNothingOverflows(t *testing.T) {
 							_, err = online.Restore(c, blocks)
 						}
 						must.True(t, err == nil, "%v", err)
-						if _, err := json.Marshal(l.Report()); err != nil {
-							t.Error(err)
-						}
-						if _, err := json.Marshal(l.Snapshot().Model().Head); err != nil {
-							t.Error(err)
-						}
+						_, err = json.Marshal(l.Report())
+						must.True(t, err == nil, "%v", err)
+						_, err = json.Marshal(l.Snapshot().Model().Head)
+						must.True(t, err == nil, "%v", err)
 					})
 				}
 			}
@@ -569,9 +565,8 @@ func TestStandardizeAll(t *testing.T) {
 		total := float64(n)
 		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
 		must.True(t, math.Abs(mean-b[1]) <= 1e-9*math.Abs(b[1]) && math.Abs(m2-b[2]) <= 1e-9*b[2], "column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
-		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
-			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
-		}
+		// the scale in effect is from up to a sixteenth of the events ago
+		must.True(t, b[4] <= 0 || math.Abs(a[4]/b[4]-1) <= 0.05, "column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 	}
 	off, square := 0.0, 0.0
 	for range 1000 {

@@ -49,9 +49,8 @@ func TestWeightTwo(t *testing.T) {
 				must.True(t, slices.Equal(a, b), "%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
 				for i := range first.Rows.Len() {
 					column, a := first.Rows.Column(i)
-					if b := second.Rows.Row(column); !slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]) {
-						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a, b)
-					}
+					b := second.Rows.Row(column)
+					must.Require(t, slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]), "%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a, b)
 				}
 			}
 		}
@@ -96,9 +95,7 @@ func TestPoison(t *testing.T) {
 				bad := *e
 				bad.Features.Value = slices.Clone(e.Features.Value)
 				bad.Features.Value[1] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31}[i-540]
-				if l.learn(&bad) != nil {
-					t.Errorf("a feature of %v was learned", bad.Features.Value[1])
-				}
+				must.True(t, l.learn(&bad) == nil, "a feature of %v was learned", bad.Features.Value[1])
 			case 545:
 				e.Weight = math.Inf(1)
 				must.True(t, l.learn(e) == nil, "an infinite weight was learned")
@@ -160,9 +157,8 @@ func TestPasses(t *testing.T) {
 			}
 		}
 		is := l.model()
-		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
-			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
-		}
+		must.True(t, slices.Equal(was.Experts, is.Experts) && was.Missing.Policies == is.Missing.Policies,
+			"%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
 		must.True(t, was.Layout.Scale == is.Layout.Scale, "%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
 	}
 }

@@ -242,9 +242,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				zero++
 			}
 		}
-		if zero == 0 || weight(columns) == 0 && intercept != "none" {
-			t.Errorf("%d weights are 0, the intercept is %v", zero, weight(columns))
-		}
+		must.True(t, zero != 0 && (weight(columns) != 0 || intercept == "none"), "%d weights are 0, the intercept is %v", zero, weight(columns))
 	}
 }
 

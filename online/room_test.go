@@ -64,9 +64,8 @@ func TestColumnRefused(t *testing.T) {
 	}
 	m := l.Report()
 	by := m.RefusedBy[event.ReasonMemory]
-	if m.Refused != 2 || by.Count != 2 || !strings.HasPrefix(by.First, `field "words", feature "`) || !strings.Contains(by.First, "raise learner.max_memory = 1048576") {
-		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
-	}
+	must.True(t, m.Refused == 2 && by.Count == 2 && strings.HasPrefix(by.First, `field "words", feature "`) && strings.Contains(by.First, "raise learner.max_memory = 1048576"),
+		"refused %d: %+v", m.Refused, m.RefusedBy)
 	e.Weight = 0
 	must.True(t, l.Refusal(e) == nil && l.Learn(e, nil).Scores != nil, "an event of no weight, which is not learned, is refused")
 	known := crowded(0, 0)

@@ -78,9 +78,8 @@ func TestSettingsAreRefused(t *testing.T) {
 		c := with(test.change)
 		err := c.Check()
 		_, made := online.New(c, event.NewSchema(8, nil, 2))
-		if err == nil || !strings.Contains(err.Error(), test.want) || made == nil || !strings.HasPrefix(made.Error(), "learner: ") {
-			t.Errorf("case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), test.want) && made != nil && strings.HasPrefix(made.Error(), "learner: "),
+			"case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
 		key := (*event.KeyError)(nil)
 		must.True(t, test.want != "noisy_gradient" || errors.As(err, &key) && key.Key == test.want, "case %d: %v has no key", i, err)
 	}

@@ -103,9 +103,8 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 	if numbers {
 		logLoss = deviance
 	}
-	if err == nil || logLoss == nil || math.Abs(*err-m.wrong/m.weight) > 1e-9 || math.Abs(*logLoss-m.loss/m.weight) > 1e-9 {
-		t.Errorf("%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
-	}
+	must.True(t, err != nil && logLoss != nil && math.Abs(*err-m.wrong/m.weight) <= 1e-9 && math.Abs(*logLoss-m.loss/m.weight) <= 1e-9,
+		"%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
 }
 
 // told returns the sums of the learner's progressive measures.

@@ -63,9 +63,7 @@ func TestPriorWarning(t *testing.T) {
 		r = rand.New(&again)
 		learn(2000/2, 50)
 		w := warnings(l, false)
-		if !slices.Equal(kinds(w), []string{health.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
-			t.Errorf("noise: %v, %+v", w, l.Report().Prior)
-		}
+		must.True(t, slices.Equal(kinds(w), []string{health.WarnPrior}) && strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)), "noise: %v, %+v", w, l.Report().Prior)
 		l, restored = restored, l
 	}
 	must.True(t, slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)), "a restored learner warns of something else")

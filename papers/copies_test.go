@@ -36,7 +36,7 @@ func TestCorruption(t *testing.T) {
 		"groups":        {corruption{noise: groupDropout, rates: []float64{0.5}, copies: 20, keep: true, grouping: grouping}, 2},
 	} {
 		rates, whole := map[float64]int{}, 0
-		if err := x.each(5, &e, func(copied *event.Example) error {
+		err := x.each(5, &e, func(copied *event.Example) error {
 			alive := make([]bool, columns)
 			for i, column := range copied.Features.Index {
 				v := copied.Features.Value[i]
@@ -62,15 +62,12 @@ func TestCorruption(t *testing.T) {
 			for _, rate := range x.rates {
 				if math.Abs(dead-rate) < 0.09 || x.grouping != nil {
 					rates[rate]++
-					if x.survivor == 0 && math.Abs(copied.Features.Value[0]-2/(1-rate)) > 1e-9 {
-						t.Errorf("%s: %g %% dead, survivors read %g", name, 100*dead, copied.Features.Value[0])
-					}
+					must.True(t, x.survivor != 0 || math.Abs(copied.Features.Value[0]-2/(1-rate)) <= 1e-9, "%s: %g %% dead, survivors read %g", name, 100*dead, copied.Features.Value[0])
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
+		must.Require(t, err == nil, "%v", err)
 		total := 0
 		for _, n := range rates {
 			total += n

@@ -36,9 +36,8 @@ func TestAll(t *testing.T) {
 			begin := time.Now()
 			r := must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1}))(t)
 			t.Logf("%.1f s", time.Since(begin).Seconds())
-			if len(r.Claims) == 0 || len(r.Tables) == 0 || len(r.Figures) == 0 || r.Configuration == nil {
-				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
-			}
+			must.True(t, len(r.Claims) != 0 && len(r.Tables) != 0 && len(r.Figures) != 0 && r.Configuration != nil,
+				"%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
 			for _, c := range r.Claims {
 				must.True(t, c.Verdict == NotDecided && c.Why != "" && c.Claim != "", "the size quick decides a claim: %+v", c)
 			}
@@ -181,12 +180,10 @@ func TestDecisive(t *testing.T) {
 			err = json.Unmarshal(data, &back)
 		}
 		must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "results.json: %+v, %v", back, err)
-		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || strings.Contains(text, "hidden") {
-			t.Errorf("results.md:\n%s", text)
-		}
-		if text := r.Lines(); !strings.HasPrefix(text, string(want)+": "+r.Claims[0].Claim) || strings.Count(text, "\n") != len(r.Claims) {
-			t.Errorf("lines:\n%s", text)
-		}
+		text := r.Markdown()
+		must.True(t, strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") && !strings.Contains(text, "hidden"), "results.md:\n%s", text)
+		text = r.Lines()
+		must.True(t, strings.HasPrefix(text, string(want)+": "+r.Claims[0].Claim) && strings.Count(text, "\n") == len(r.Claims), "lines:\n%s", text)
 	}
 }
 

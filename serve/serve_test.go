@@ -123,9 +123,8 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
-	if wrong := asDocumented(request, response.StatusCode, response.Header, text); wrong != nil {
-		t.Errorf("%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
-	}
+	wrong := asDocumented(request, response.StatusCode, response.Header, text)
+	must.True(t, wrong == nil, "%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
 	return response.StatusCode, string(text), response.Header
 }
 
@@ -334,9 +333,8 @@ func TestTooManyRequests(t *testing.T) {
 		// A client that disconnects while waiting gets no response and is not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
-			if answer := ask(gone, event()); answer.Body.Len() > 0 {
-				t.Errorf("one who had left is told %s", answer.Body)
-			}
+			answer := ask(gone, event())
+			must.True(t, answer.Body.Len() <= 0, "one who had left is told %s", answer.Body)
 		})
 		synctest.Wait()
 		leave()
@@ -394,9 +392,8 @@ func TestFollowedKernelModel(t *testing.T) {
 	read, err := served.Open(t.Context(), url, served.Options{})
 	must.True(t, err == nil && read.Kind() == "kernel" && read.Version == 7, "%+v, %v", read, err)
 	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
-		if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\n"+name+"\n") {
-			t.Errorf("no %s", name)
-		}
+		_, text, _ := call(t, "GET", url+"/metrics", "")
+		must.True(t, strings.Contains(text, "\n"+name+"\n"), "no %s", name)
 	}
 }
 
@@ -421,18 +418,16 @@ func TestModelJSON(t *testing.T) {
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	must.Do(t, json.Unmarshal([]byte(text), &whole))
 	m := runner.Model()
-	if whole.Version != where.Version || header.Get("Blankout-Version") != fmt.Sprint(where.Version) || whole.Model.Events != 400 || len(whole.Weights) != m.Rows.Len() {
-		t.Errorf("version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
-	}
+	must.True(t, whole.Version == where.Version && header.Get("Blankout-Version") == fmt.Sprint(where.Version) && whole.Model.Events == 400 && len(whole.Weights) == m.Rows.Len(),
+		"version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	named := map[string]float64{}
 	for _, w := range whole.Weights {
 		must.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
 		named[w.Feature] = w.Weights[0]
 	}
 	must.True(t, named["word=yes1"] > 0 && named["word=no1"] < 0, "%v", named)
-	if _, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); strings.Contains(text, "yes1") || !strings.Contains(text, `"intercept"`) {
-		t.Errorf("the head: %s", text)
-	}
+	_, text, _ = call(t, "GET", url+"/v1/model", "", "Accept", "application/json")
+	must.True(t, !strings.Contains(text, "yes1") && strings.Contains(text, `"intercept"`), "the head: %s", text)
 }
 
 // TestThreshold checks that predictions use the learner's threshold.
@@ -524,9 +519,8 @@ func TestAccess(t *testing.T) {
 		config := serve.DefaultConfig()
 		config.Address, config.TokenEnv = "0.0.0.0:0", "BLANKOUT_TEST_NO_TOKEN"
 		config.TokenFile, config.CertFile, config.KeyFile = c.token, c.cert, c.key
-		if err := config.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		err := config.Check()
+		must.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%s: %v", c.name, err)
 	}
 
 	_, service := learned(t)
@@ -607,17 +601,12 @@ func FuzzRequests(f *testing.F) {
 		}
 		handler.ServeHTTP(w, request)
 		must.True(t, w.Code < 500, "%s %s: %d %s", method, path, w.Code, w.Body)
-		if wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes()); wrong != nil {
-			t.Errorf("%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
-		}
-		if strings.Contains(w.Body.String(), canary) {
-			t.Errorf("%s %s: %d answers with a file", method, path, w.Code)
-		}
+		wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes())
+		must.True(t, wrong == nil, "%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
+		must.True(t, !strings.Contains(w.Body.String(), canary), "%s %s: %d answers with a file", method, path, w.Code)
 		if w.Code >= 400 && method != "HEAD" {
 			var e struct{ Error, Where *string }
-			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Where == nil {
-				t.Errorf("%s %s: %d %q", method, path, w.Code, w.Body)
-			}
+			must.True(t, json.Unmarshal(w.Body.Bytes(), &e) == nil && e.Error != nil && e.Where != nil, "%s %s: %d %q", method, path, w.Code, w.Body)
 		}
 	})
 }
@@ -635,9 +624,9 @@ func TestLimits(t *testing.T) {
 	slow := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // the client sends nothing more
-	if _, err := io.ReadAll(slow); err != nil {                       // would block forever if the server waited too
-		t.Errorf("headers that do not end: %v", err)
-	}
+	// would block forever if the server waited too
+	_, err := io.ReadAll(slow)
+	must.True(t, err == nil, "headers that do not end: %v", err)
 }
 
 // TestEvents checks that GET /v1/events sends the history of the run and then the current state. The request must not
@@ -672,10 +661,8 @@ func TestEvents(t *testing.T) {
 	}
 	err := json.Unmarshal([]byte(data["status"]), &status)
 	must.Require(t, err == nil && strings.HasPrefix(data["history"], "["), "%v: %v", data, err)
-	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 7 || len(status.Partitions) != 1 ||
-		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
-		t.Errorf("%+v", status)
-	}
+	must.True(t, status.Events == 400 && status.Refused == 4 && status.Refused_by["syntax"] == 4 && len(status.Forecast.Declared) == 10 && len(status.Forecast.Silent) == 10 && len(status.Experts) == 7 && len(status.Partitions) == 1 &&
+		len(status.Classes) == 2 && status.Classes[1].Events == 200 && status.Model.Version == runner.Published().Version, "%+v", status)
 	must.Do(t, server.Close(t.Context()))
 	for lines.Scan() {
 	}

@@ -155,9 +155,8 @@ func TestNumbersFiles(t *testing.T) {
 	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
 		must.True(t, bytes.Contains(encoded, []byte(want)), "no %s in %s", want, encoded)
 	}
-	if figures := first.Figures(); len(figures) != 4 || figures[1].Figure.Y != "RMSE" || figures[2].Figure.Y != "RMSE of 30 events" {
-		t.Errorf("%d figures, %q", len(figures), figures[1].Figure.Y)
-	}
+	figures := first.Figures()
+	must.True(t, len(figures) == 4 && figures[1].Figure.Y == "RMSE" && figures[2].Figure.Y == "RMSE of 30 events", "%d figures, %q", len(figures), figures[1].Figure.Y)
 	if _, err := first.Save(t.TempDir()); err != nil {
 		t.Error(err)
 	}

@@ -362,9 +362,7 @@ func TestOutOfRange(t *testing.T) {
 			}
 			must.EqualSlices(t, values(records), want, "values")
 			if c != nil {
-				if resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
-					t.Errorf("stats %+v", c.Stats())
-				}
+				must.True(t, resets <= 0 || c.Stats().Retries["offset-reset"] == 1, "stats %+v", c.Stats())
 				c.Close()
 			}
 		})
@@ -421,9 +419,7 @@ func TestLeaderMoves(t *testing.T) {
 			must.True(t, err == nil, "%v", err)
 		}
 	})
-	if n := c.Stats().Retries["not-leader"]; n == 0 {
-		t.Errorf("retries %v: the leader never moved", c.Stats().Retries)
-	}
+	must.True(t, c.Stats().Retries["not-leader"] != 0, "retries %v: the leader never moved", c.Stats().Retries)
 	c.Close()
 }
 
@@ -662,15 +658,13 @@ func TestLargeRecordIsForgotten(t *testing.T) {
 	messages := append(numbered(3), Message{Value: bytes.Repeat([]byte("x"), large)})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes, c.Compression = 1000, "none" }, append(messages, numbered(200)...)...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.MaxBytes = false, 1000 })
-	if got, err := c.until(204); err != nil || len(got) != 204 || len(got[3].value) != large {
-		t.Fatalf("%d records, %v", len(got), err)
-	}
+	got, err := c.until(204)
+	must.Require(t, err == nil && len(got) == 204 && len(got[3].value) == large, "%d records, %v", len(got), err)
 	c.Close()
 	f := c.fetchers[0]
 	must.Equal(t, f.maxBytes, 1000, "the bytes that a fetch still asks for")
 	for len(f.free) > 0 {
-		if x := (<-f.free).exchange; x != nil && cap(x.body) > 1<<20 {
-			t.Errorf("a buffer of %d bytes is kept", cap(x.body))
-		}
+		x := (<-f.free).exchange
+		must.True(t, x == nil || cap(x.body) <= 1<<20, "a buffer of %d bytes is kept", cap(x.body))
 	}
 }

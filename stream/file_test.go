@@ -211,9 +211,7 @@ func TestFileSkip(t *testing.T) {
 		}
 		if strings.Join(rest, "\n") != strings.Join(whole[at:], "\n") {
 			for i, line := range rest {
-				if i+at < len(whole) && line != whole[i+at] {
-					t.Errorf("got %.200s\nwant %.200s", line, whole[i+at])
-				}
+				must.True(t, i+at >= len(whole) || line == whole[i+at], "got %.200s\nwant %.200s", line, whole[i+at])
 			}
 			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
 		}
@@ -398,9 +396,8 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 			must.True(t, e.Refused == nil && e.Features.Len() == 1, "%+v", e)
 			offsets = append(offsets, b.Examples[i].Offset)
 		}
-		if n := len(b.Examples); n > 0 && b.Next != b.Examples[n-1].Offset+1 {
-			t.Errorf("next %d after offset %d", b.Next, b.Examples[n-1].Offset)
-		}
+		n := len(b.Examples)
+		must.True(t, n <= 0 || b.Next == b.Examples[n-1].Offset+1, "next %d after offset %d", b.Next, b.Examples[n-1].Offset)
 	}
 }
 

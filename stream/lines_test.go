@@ -112,9 +112,8 @@ func TestSourceName(t *testing.T) {
 		"g": "g", "./g": "g", "a//b/../g": "a/g", "/x/./g": "/x/g", "-": "stdin", "./-": "-",
 		"\xff\xe9t\xc3\xa9.svm": `\xff\xe9t` + "é.svm", "\ufffd": "\ufffd",
 	} {
-		if got := SourceName(path); got != want || !utf8.ValidString(got) {
-			t.Errorf("%q: %q, want %q", path, got, want)
-		}
+		got := SourceName(path)
+		must.True(t, got == want && utf8.ValidString(got), "%q: %q, want %q", path, got, want)
 	}
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"g.svm", "h\xff\xfe.svm"} {

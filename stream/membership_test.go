@@ -452,9 +452,8 @@ func TestDistributeShards(t *testing.T) {
 		for member, partitions := range given {
 			for _, p := range partitions {
 				n++
-				if o := owner[p.Partition%3]; o != "" && o != member {
-					t.Errorf("shard %d belongs to %s and %s", p.Partition%3, o, member)
-				}
+				o := owner[p.Partition%3]
+				must.True(t, o == "" || o == member, "shard %d belongs to %s and %s", p.Partition%3, o, member)
 				owner[p.Partition%3] = member
 			}
 		}

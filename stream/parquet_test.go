@@ -144,9 +144,7 @@ func TestParquetFile(t *testing.T) {
 			must.Require(t, e.Offset == int64(i) && e.Label == i%2 && e.Refused == nil && len(e.Missing) == map[bool]int{true: 1}[i%5 == 4] && len(e.Features.Index) == 2-len(e.Missing), "event %d: %+v", i, e)
 			must.Require(t, i%5 == 4 || slices.Contains(e.Features.Value, float64(i)), "event %d: %+v", i, e)
 		}
-		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
-			t.Errorf("fields %+v", s.Fields)
-		}
+		must.True(t, slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }) >= 0, "fields %+v", s.Fields)
 		rest, _, err := readParquet(t, path, event.Offsets{{Topic: path, Next: 777}})
 		must.True(t, err == nil && len(rest) == 223 && rest[0].Offset == 777 && rest[0].Fingerprint == all[777].Fingerprint, "going on: %d events, %v", len(rest), err)
 	}
@@ -178,9 +176,8 @@ func TestParquetDamaged(t *testing.T) {
 		{"text.parquet", []byte("hello"), "text.parquet: it is not a Parquet file, or is damaged"},
 		{"empty.parquet", nil, "empty.parquet: it is not a Parquet file, or is damaged"},
 	} {
-		if n, err := read(tt.name, tt.data); err == nil || n > 0 || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %d events, %v", tt.name, n, err)
-		}
+		n, err := read(tt.name, tt.data)
+		must.True(t, err != nil && n <= 0 && strings.Contains(err.Error(), tt.want), "%s: %d events, %v", tt.name, n, err)
 	}
 	broken := slices.Clone(data)
 	at := len(data) / 2
@@ -338,9 +335,8 @@ func FuzzParquet(f *testing.F) {
 			return
 		}
 		defer p.Close()
-		if _, err := io.Copy(io.Discard, io.LimitReader(p, 1<<20)); err != nil && !strings.Contains(err.Error(), "row ") {
-			t.Errorf("an error without a place: %v", err)
-		}
+		_, err = io.Copy(io.Discard, io.LimitReader(p, 1<<20))
+		must.True(t, err == nil || strings.Contains(err.Error(), "row "), "an error without a place: %v", err)
 	})
 }
 

@@ -63,9 +63,8 @@ func TestCommandsAgree(t *testing.T) {
 					first = blocks
 				}
 				for name, data := range first {
-					if !bytes.Equal(data, blocks[name]) && (name != "names" || run.file == events) { // names are in the order of arrival
-						t.Errorf("%s: block %q differs from that of one thread", run.name, name)
-					}
+					// names are in the order of arrival
+					must.True(t, bytes.Equal(data, blocks[name]) || name == "names" && run.file != events, "%s: block %q differs from that of one thread", run.name, name)
 				}
 			}
 			lines := strings.Split(strings.TrimSpace(string(runProgram(t, dir, program, "predict", "-q", "-m", filepath.Join(dir, "one"), "-d", test, "-o", "-"))), "\n")
@@ -83,9 +82,8 @@ func TestCommandsAgree(t *testing.T) {
 					words = words[1:]
 				}
 				for i, word := range words[:len(want)] { // an interval follows the predicted number
-					if got, err := strconv.ParseFloat(word, 64); err != nil || math.Abs(got-want[i]) > 1e-12*(1+math.Abs(want[i])) {
-						t.Fatalf("event %d: predicted %q, by hand %v", at, lines[at], want)
-					}
+					got, err := strconv.ParseFloat(word, 64)
+					must.Require(t, err == nil && math.Abs(got-want[i]) <= 1e-12*(1+math.Abs(want[i])), "event %d: predicted %q, by hand %v", at, lines[at], want)
 				}
 				at++
 			})

@@ -161,18 +161,15 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 func (l *learner) stop(t *testing.T, process *exec.Cmd) {
 	t.Helper()
 	terminate(t, process)
-	if err := process.Wait(); err != nil {
-		t.Fatalf("SIGTERM: %v\n%s", err, l.log())
-	}
+	err := process.Wait()
+	must.Require(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 }
 
 // await waits up to a minute for a condition, described by what.
 func (l *learner) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for began := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("not within a minute: %s\n%s", what, l.log())
-		}
+		must.Require(t, time.Since(began) <= time.Minute, "not within a minute: %s\n%s", what, l.log())
 	}
 }
 
@@ -190,9 +187,8 @@ func terminate(t testing.TB, c *exec.Cmd) {
 // finish runs the program until it has learned all records.
 func (l *learner) finish(t *testing.T) {
 	t.Helper()
-	if err := l.live(t, 0, nil); err != nil {
-		t.Fatalf("run to the end: %v\n%s", err, l.log())
-	}
+	err := l.live(t, 0, nil)
+	must.Require(t, err == nil, "run to the end: %v\n%s", err, l.log())
 }
 
 // failAt runs the program with a failpoint such as "place=kill@1". The failpoint must be reached, unless optional is
@@ -204,9 +200,7 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	l.env = l.env[:len(l.env)-1]
 	place, what, _ := strings.Cut(point, "=")
 	must.True(t, !strings.HasPrefix(what, "kill") || err != nil || optional, "%s: the place was not reached", point)
-	if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
-		t.Errorf("%s: the log does not report the failure: %v\n%s", point, err, l.log())
-	}
+	must.True(t, !strings.HasPrefix(what, "error") || strings.Contains(l.log(), "failpoint "+place), "%s: the log does not report the failure: %v\n%s", point, err, l.log())
 }
 
 // killRounds kills new learners until there were this many kills. A learner that has learned all records is checked. took
@@ -256,9 +250,7 @@ func (l *learner) log() string {
 func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	t.Helper()
 	names, err := checkpoint.List(l.checkpoints())
-	if err != nil || len(names) == 0 {
-		t.Fatalf("checkpoints %v: %v\n%s", names, err, l.log())
-	}
+	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v\n%s", names, err, l.log())
 	data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
 	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
@@ -273,9 +265,8 @@ func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
 	got, offsets, events := l.state(t)
-	if !slices.Equal(offsets, wantOffsets) || events != wantEvents {
-		t.Fatalf("%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
-	}
+	must.Require(t, slices.Equal(offsets, wantOffsets) && events == wantEvents,
+		"%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
 	if crashTopics[topic].partitions == 1 && !bytes.Equal(got, want) {
 		t.Fatalf("%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
 	}
@@ -512,9 +503,8 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 
 	l := newLearner(t, program, broker.Brokers()[0], "one")
 	for i := range 5 {
-		if err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }); err != nil {
-			t.Errorf("SIGTERM: %v\n%s", err, l.log())
-		}
+		err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) })
+		must.True(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 	}
 	l.finish(t)
 	l.check(t, "one", reference)
@@ -541,9 +531,8 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	out, err := second.CombinedOutput()
 	must.True(t, err != nil && bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")), "a second learner: %v\n%s", err, out)
 	must.Do(t, first.Process.Signal(syscall.SIGTERM))
-	if err := <-ended; err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, l.log())
-	}
+	err = <-ended
+	must.True(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 	l.flags = []string{"--until-end"}
 	l.finish(t)
 	l.check(t, "one", reference)

@@ -75,9 +75,7 @@ func TestCommandsInDocuments(t *testing.T) {
 					for _, name := range strings.Split(pattern, "|") {
 						name, _, _ = strings.Cut(name, "/")
 						checked++
-						if !slices.ContainsFunc(functions, regexp.MustCompile(name).MatchString) {
-							t.Errorf("%s: %q runs nothing named %s in %s", document, m[0], name, one)
-						}
+						must.True(t, slices.ContainsFunc(functions, regexp.MustCompile(name).MatchString), "%s: %q runs nothing named %s in %s", document, m[0], name, one)
 					}
 				}
 			}
@@ -128,11 +126,9 @@ func TestLinksInDocuments(t *testing.T) {
 				continue
 			}
 			headed := must.Get(os.ReadFile(target))(t)
-			if !slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
+			must.True(t, slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
 				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
-			}) {
-				t.Errorf("%s: %s leads to no heading", document, m[1])
-			}
+			}), "%s: %s leads to no heading", document, m[1])
 		}
 	}
 	must.True(t, checked >= 50, "%d links found in the documents", checked)

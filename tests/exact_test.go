@@ -85,9 +85,7 @@ func TestExactIsTrain(t *testing.T) {
 				var trouble bytes.Buffer
 				c.Stderr = &trouble
 				out, err := c.Output()
-				if err != nil {
-					t.Fatalf("%v: %v\n%s", args, err, trouble.String())
-				}
+				must.Require(t, err == nil, "%v: %v\n%s", args, err, trouble.String())
 				return out
 			}
 			data := must.Get(filepath.Abs(test.data))(t)

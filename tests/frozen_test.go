@@ -246,9 +246,8 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &errors
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, errors.String())
-	}
+	err := cmd.Run()
+	must.Require(t, err == nil, "%s %s: %v\n%s", program, strings.Join(args, " "), err, errors.String())
 	return out.Bytes()
 }
 

@@ -555,9 +555,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	must.Get(k.admin.DeleteTopics(t.Context(), topic))(t)
 	deleted := time.Now()
 	for c.Stats().Partitions[0].Failing == "" {
-		if time.Since(deleted) > 30*time.Second {
-			t.Fatalf("nothing is told: %+v", c.Stats())
-		}
+		must.Require(t, time.Since(deleted) <= 30*time.Second, "nothing is told: %+v", c.Stats())
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("told as %s after %v", c.Stats().Partitions[0].Failing, time.Since(deleted).Round(time.Millisecond))
@@ -580,9 +578,8 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	must.True(t, err == nil && is == anew.Is, "id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	var from event.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
-	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {
-		t.Error(err)
-	}
+	_, _, err = k.consumer(t, topic, from, nil)
+	must.True(t, errors.As(err, &anew), "%v", err)
 	from[0].TopicID = anew.Is
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
 }

@@ -85,9 +85,8 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 	}
 	ours := must.Get(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
 	// LIBSVM prints the value of the dual as a minimization problem (with the opposite sign), with six decimals.
-	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
-		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
-	}
+	off := math.Abs(ours.Dual + theirs)
+	must.True(t, off <= 1e-4*math.Abs(theirs)+1e-6 && ours.Converged, "%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
 }
 
 // goldenProblem reads a problem from the golden files of package batch.

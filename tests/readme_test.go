@@ -46,9 +46,8 @@ func TestReadmeFigures(t *testing.T) {
 			}
 			for _, f := range figure.FindAllString(item, -1) {
 				found++
-				if !regexp.MustCompile(`(?:^|[^0-9.,])` + regexp.QuoteMeta(f) + `(?:$|[^0-9.,]|[.,][^0-9])`).MatchString(pages.String()) {
-					t.Errorf("README has %s, which the page that it links to has not:\n%s", f, item)
-				}
+				must.True(t, regexp.MustCompile(`(?:^|[^0-9.,])`+regexp.QuoteMeta(f)+`(?:$|[^0-9.,]|[.,][^0-9])`).MatchString(pages.String()),
+					"README has %s, which the page that it links to has not:\n%s", f, item)
 			}
 		}
 		must.True(t, found >= 25, "%d figures found in README", found)

@@ -99,14 +99,12 @@ func shardedStream(ctx context.Context, t *testing.T, brokers []string, partitio
 			x, user := r.NormFloat64(), r.IntN(50)
 			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"user":"u%d"}`, x+float64(user%3)-1 > 0, x, user)
 			at = at.Add(time.Millisecond)
-			if err := p.WriteTo(t.Context(), int32(user%partitions), stream.Message{Value: value, Time: at.UnixMilli()}); err != nil {
-				t.Error(err)
-			}
+			err := p.WriteTo(t.Context(), int32(user%partitions), stream.Message{Value: value, Time: at.UnixMilli()})
+			must.True(t, err == nil, "%v", err)
 			n++
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Error(err)
-		}
+		err := p.Flush(t.Context())
+		must.True(t, err == nil, "%v", err)
 		time.Sleep(4 * time.Millisecond)
 	}
 	return n

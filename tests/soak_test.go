@@ -117,9 +117,7 @@ directory = ""
 		must.Do(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
 			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r, steady)))
-			if err != nil {
-				t.Fatal(err, l.log())
-			}
+			must.Require(t, err == nil, "%v %v", err, l.log())
 			answer, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			switch asked++; {
@@ -176,9 +174,8 @@ directory = ""
 		time.Sleep(100 * time.Millisecond)
 	}
 	command.Process.Signal(syscall.SIGTERM)
-	if err := command.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, l.log())
-	}
+	err = command.Wait()
+	must.True(t, err == nil, "%v\n%s", err, l.log())
 	must.True(t, !strings.Contains(l.log(), "DATA RACE"), "%v", l.log())
 	last := samples[len(samples)-1]
 	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)

@@ -62,10 +62,8 @@ func TestValidateAuto(t *testing.T) {
 		kept = *reports
 		must.Require(t, len(kept) == 1, "%d reports of %d records", len(kept), n)
 		r := kept[0]
-		if r.Source != "sample" || r.MeasuredOn != "sample" || r.Records < 10_000 || r.Read < 1500 || r.Read > r.Records/3 || r.Events+r.Holdout != int(r.Read) || r.Verified ||
-			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
-			t.Errorf("%+v", r)
-		}
+		must.True(t, r.Source == "sample" && r.MeasuredOn == "sample" && r.Records >= 10_000 && r.Read >= 1500 && r.Read <= r.Records/3 && r.Events+r.Holdout == int(r.Read) && !r.Verified &&
+			r.Events >= r.Holdout/2 && r.Live.Robustness == nil && r.GapError > 0 && math.Abs(*r.RelativeGap) <= 1 && strings.Contains(r.Summary, "the exact one"), "%+v", r)
 		must.True(t, len(r.ByAge) >= 3 && r.ByAge[2].Age == 1000 && r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100, "by age %+v", r.ByAge)
 	}
 	got, p := newest(t, dir)

@@ -46,10 +46,8 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 		letters.precede(t, s.Runner, everySeventh)
 		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
-		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||
-			status.Learned+status.Unlabeled != 343 || status.Learner.Events != 343 || status.Learner.RefusedBy[event.ReasonMemory].Count != 57 {
-			t.Errorf("%+v, stored %v", status, letters.stored)
-		}
+		must.True(t, status.Refused == 57 && status.RefusedBy[event.ReasonMemory] == 57 && status.DeadLetters[event.ReasonMemory] == 57 && len(letters.stored) == 57 &&
+			status.Learned+status.Unlabeled == 343 && status.Learner.Events == 343 && status.Learner.RefusedBy[event.ReasonMemory].Count == 57, "%+v, stored %v", status, letters.stored)
 	})
 }
 

@@ -35,9 +35,8 @@ func TestRecent(t *testing.T) {
 	for range recentEvery {
 		r.recent.offer(&e)
 	}
-	if got := r.Recent(); got[len(got)-1].Features.Len() != 1 {
-		t.Error("a very large event is kept")
-	}
+	got = r.Recent()
+	must.True(t, got[len(got)-1].Features.Len() == 1, "a very large event is kept")
 	e.Features = event.Vec{Index: []uint32{3}, Value: []float64{1}}
 	must.Equal(t, testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }), 0, "an event allocates")
 }

@@ -53,8 +53,7 @@ func FuzzModel(f *testing.F) {
 			_, _ = m.Predict([]byte(event), 3)
 		}
 		var again bytes.Buffer
-		if err := m.Encode(&again); err != nil {
-			t.Errorf("a model that is read but cannot be written: %v", err)
-		}
+		err = m.Encode(&again)
+		must.True(t, err == nil, "a model that is read but cannot be written: %v", err)
 	})
 }

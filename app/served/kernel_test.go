@@ -43,9 +43,8 @@ func TestKernelModel(t *testing.T) {
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
 		must.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
-		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
-		}
+		got, err := read.Predict([]byte(event), 0)
+		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", event, got, err, want)
 	}
 	must.ErrorContains(t, must.Err(read.Predict([]byte("0 1:1"), 3)), "a kernel model (rbf:0.5, 2 support vectors) cannot say", "an explanation")
 	must.Equal(t, must.Get(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)

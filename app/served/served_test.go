@@ -92,9 +92,8 @@ func TestSourcesAgree(t *testing.T) {
 		must.Equal(t, got.Version == ev.Version, name != "checkpoint", name, "has the version of the event")
 		got.Version = 0
 		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", name, got, err, want)
-		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {
-			t.Errorf("%s: a spoilt event: %v", name, err)
-		}
+		_, err = m.Predict([]byte("{"), 0)
+		must.True(t, served.IsRefused(err), "%s: a spoilt event: %v", name, err)
 	}
 	// The contributions must add up to the score.
 	all, err := live.Predict(event, 100)
@@ -106,9 +105,8 @@ func TestSourcesAgree(t *testing.T) {
 	must.True(t, err == nil && len(all.Explanation) >= 3 && math.Abs(sum-all.Scores[0]) <= 1e-12, "explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
 	for i := range file.Len() {
 		if i%97 == 0 {
-			if _, err := served.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
-				t.Fatalf("cut at %d: %v", i, err)
-			}
+			_, err := served.Decode(file.Bytes()[:i])
+			must.Require(t, errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrForeign), "cut at %d: %v", i, err)
 		}
 	}
 }
@@ -156,9 +154,8 @@ func TestFollow(t *testing.T) {
 							m, err := f.Model()
 							must.True(t, err == nil && m.Version >= version, "version %d after %d, %v", m.Version, version, err)
 							version = m.Version
-							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
-								t.Error(err)
-							}
+							_, err = m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3)
+							must.True(t, err == nil, "%v", err)
 							select {
 							case <-ended:
 								if m.Version == r.Published().Version {

@@ -170,12 +170,8 @@ func TestFormsAreOne(t *testing.T) {
 	}
 	n := len(s.rows)
 	want := c.must(opRows, learn|flagLabels, 0, n, s.labels, uint64(0), s.flat())
-	if got := c.must(opLines, learn|flagLabels, 1, n, s.labels, s.lines(false)); !bytes.Equal(got, want) {
-		t.Error("lines with labels beside them are answered differently from rows")
-	}
-	if got := c.must(opLines, learn, 2, n, s.lines(true)); !bytes.Equal(got, want) {
-		t.Error("lines with labels are answered differently from rows")
-	}
+	must.True(t, bytes.Equal(c.must(opLines, learn|flagLabels, 1, n, s.labels, s.lines(false)), want), "lines with labels beside them are answered differently from rows")
+	must.True(t, bytes.Equal(c.must(opLines, learn, 2, n, s.lines(true)), want), "lines with labels are answered differently from rows")
 	var got []byte
 	for i := range n {
 		got = append(got, c.must(opRows, learn|flagLabels, 3, 1, s.labels[i:i+1], uint64(0), s.rows[i])...)
@@ -255,9 +251,7 @@ func near(t *testing.T, got, want []byte) {
 	must.Require(t, len(got) == len(want), "%d bytes, want %d", len(got), len(want))
 	for i := 0; i < len(got); i += 8 {
 		x, y := math.Float64frombits(binary.LittleEndian.Uint64(got[i:])), math.Float64frombits(binary.LittleEndian.Uint64(want[i:]))
-		if !(math.Abs(x-y) <= 1e-9) {
-			t.Fatalf("number %d is %v, want %v", i/8, x, y)
-		}
+		must.Require(t, math.Abs(x-y) <= 1e-9, "number %d is %v, want %v", i/8, x, y)
 	}
 }
 
@@ -387,9 +381,8 @@ func TestOneEventAtATime(t *testing.T) {
 			next()
 			ask(opRows, flags, 1, body)
 		})
-		if allocated > 1 || writes != n+1 { // an event with doubted numbers allocates
-			t.Errorf("flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
-		}
+		// an event with doubted numbers allocates
+		must.True(t, allocated <= 1 && writes == n+1, "flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
 	}
 }
 

@@ -103,9 +103,7 @@ func TestReachesTheOptimum(t *testing.T) {
 				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
 				o := must.Get(New(fdropProblem(d, y, c, intercept), k))(t)
 				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
-				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
-					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
-				}
+				must.True(t, r.Converged && r.Gap <= 1e-6*r.Objective && r.Objective == o.ValueGrad(r.W, nil), "%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
 				if k == 0 && intercept != batch.PenalizedIntercept {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept

@@ -80,9 +80,8 @@ func TestIsTheExpectation(t *testing.T) {
 		for k, kind := range []Loss{Exponential, Logistic} {
 			o := must.Get(New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind))(t)
 			got := o.ValueGrad(w, nil)
-			if k == 0 && math.Abs(got-mean[0]) > 0.02*mean[0] || k == 1 && (got < mean[1]*0.995 || got > mean[1]*1.3) {
-				t.Errorf("%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
-			}
+			must.True(t, (k != 0 || math.Abs(got-mean[0]) <= 0.02*mean[0]) && (k != 1 || got >= mean[1]*0.995 && got <= mean[1]*1.3),
+				"%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
 		}
 	}
 }

@@ -48,13 +48,11 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 				kernel[i] = must.Get(Train(ctx, d, c, k))(t)
 			}
 			what := fmt.Sprintf("%s c=%v l2=%v ell=%v", intercept, c.Cost, c.L2, c.Ell)
-			if !smo.Converged || math.Abs(smo.Objective-linear.Objective) > 2e-6*linear.Objective || smo.Gap > 1e-6*smo.Objective {
-				t.Errorf("%s: SMO %v (gap %v), interior point %v", what, smo.Objective, smo.Gap, linear.Objective)
-			}
+			must.True(t, smo.Converged && math.Abs(smo.Objective-linear.Objective) <= 2e-6*linear.Objective && smo.Gap <= 1e-6*smo.Objective,
+				"%s: SMO %v (gap %v), interior point %v", what, smo.Objective, smo.Gap, linear.Objective)
 			for _, f := range kernel {
-				if !f.Converged || math.Abs(f.Objective-linear.Objective) > 2e-6*linear.Objective || f.Gap > 1e-6*f.Objective {
-					t.Errorf("%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
-				}
+				must.True(t, f.Converged && math.Abs(f.Objective-linear.Objective) <= 2e-6*linear.Objective && f.Gap <= 1e-6*f.Objective,
+					"%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
 				must.True(t, f.Objective == kernel[0].Objective, "%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
 			}
 			e := event.Example{Features: event.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}

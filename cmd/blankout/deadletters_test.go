@@ -56,9 +56,8 @@ func TestReplay(t *testing.T) {
 		t.Helper()
 		var out, errs bytes.Buffer
 		args = append([]string{"dead-letters", "replay", "--set", "dead_letter.topic=dead", "--set", "dead_letter.file=", "--set", "kafka.brokers=" + strings.Join(broker.Brokers(), ",")}, args...)
-		if code := execute(t.Context(), args, nil, &out, &errs); code != 0 {
-			t.Fatalf("exit code %d: %s", code, errs.String())
-		}
+		code := execute(t.Context(), args, nil, &out, &errs)
+		must.Require(t, code == 0, "exit code %d: %s", code, errs.String())
 	}
 	replay()
 	slices.Sort(want)

@@ -131,9 +131,8 @@ func TestExportsScore(t *testing.T) {
 			must.Equal(t, bent, !c.exact && (c.standardize == "auto" || c.standardize == "all"), "numbers that are bent")
 			must.Equal(t, clipped, c.standardize != "none", "values beyond the clip")
 			must.Equal(t, transformed, c.format == "json" && c.standardize == "auto", "transformed values")
-			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
-				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
-			}
+			want := len(m.Scaler.Dense) > 0
+			must.True(t, filled == want && want == (c.format == "svmlight"), "dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
 		})
 	}
 }

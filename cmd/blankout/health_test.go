@@ -30,9 +30,8 @@ func TestHealthOfFields(t *testing.T) {
 	must.Do(t, os.WriteFile("events.jsonl", lines.Bytes(), 0o644))
 	blankout := func(args ...string) (stdout, stderr string) {
 		var out, log bytes.Buffer
-		if code := execute(t.Context(), args, strings.NewReader(""), &out, &log); code != 0 {
-			t.Fatalf("%q: exit code %d\n%s", args, code, log.String())
-		}
+		code := execute(t.Context(), args, strings.NewReader(""), &out, &log)
+		must.Require(t, code == 0, "%q: exit code %d\n%s", args, code, log.String())
 		return out.String(), log.String()
 	}
 	run := []string{"run", "-d", "events.jsonl", "--set", "record.label=label", "--set", "record.time=at", "--set", "checkpoint.directory=checkpoints", "--set", "http.address=", "--max-events"}

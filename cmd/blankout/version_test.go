@@ -34,7 +34,6 @@ func TestOtherStateVersion(t *testing.T) {
 		must.Do(t, checkpoint.WriteFile(name, file.Kind, slices.Values(file.Blocks)))
 	}
 	code, log := run()
-	if code != 3 || !strings.Contains(log, filepath.Base(names[len(names)-1])+": restoring the learner: block learner has version ") || !strings.Contains(log, ", and this program reads version ") || !strings.Contains(log, "--reset") {
-		t.Errorf("exit code %d\n%s", code, log)
-	}
+	must.True(t, code == 3 && strings.Contains(log, filepath.Base(names[len(names)-1])+": restoring the learner: block learner has version ") && strings.Contains(log, ", and this program reads version ") && strings.Contains(log, "--reset"),
+		"exit code %d\n%s", code, log)
 }

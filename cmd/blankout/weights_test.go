@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestLargestWeights checks that the evidence for a class is summed over all outputs that involve the class.
@@ -31,8 +32,6 @@ func TestLargestWeights(t *testing.T) {
 				got += fmt.Sprintf(", %s %s %v", w.Class, w.Feature, w.Weight)
 			}
 		}
-		if got != ", "+c.want {
-			t.Errorf("%s: %s, want %s", c.name, got[2:], c.want)
-		}
+		must.True(t, got == ", "+c.want, "%s: %s, want %s", c.name, got[2:], c.want)
 	}
 }

@@ -47,9 +47,7 @@ func TestNamesPrefix(t *testing.T) {
 	}
 	s := NewSchema(10, nil, 2)
 	s.Names = whole
-	if got, want := s.Collisions(), max-len(columns); got != want {
-		t.Errorf("%d collisions, want %d", got, want)
-	}
+	must.Equal(t, s.Collisions(), max-len(columns))
 }
 
 // TestSchemaView checks that a View does not change when the Schema grows or drops fields. A Schema that has not grown

@@ -167,9 +167,8 @@ func TestConjugates(t *testing.T) {
 			y, f := target(l, r), 2*r.NormFloat64()
 			value, df, _ := l.At(y, f, 0)
 			nearest, dual := c.Conjugate(y, df)
-			if math.Abs(nearest-df) > 1e-15 || math.Abs(value+dual-df*f) > 1e-12*(1+value) {
-				t.Fatalf("%v at y=%g f=%g: phi + phi* - a f = %g at its own slope %g (nearest %g)", l, y, f, value+dual-df*f, df, nearest)
-			}
+			must.Require(t, math.Abs(nearest-df) <= 1e-15 && math.Abs(value+dual-df*f) <= 1e-12*(1+value),
+				"%v at y=%g f=%g: phi + phi* - a f = %g at its own slope %g (nearest %g)", l, y, f, value+dual-df*f, df, nearest)
 			a := 2 * r.NormFloat64()
 			nearest, dual = c.Conjugate(y, a)
 			again, _ := c.Conjugate(y, nearest)

@@ -22,9 +22,8 @@ func TestLogisticTerms(t *testing.T) {
 					cdf, phi, s := smoothStep(u, logisticT[i]*logisticT[i]+v)
 					a, b, c = a+p*(u*cdf+s*phi), b+p*cdf, c+p*phi/(2*s)
 				}
-				if math.Abs(value-a) > 1e-12*max(1, math.Abs(a), math.Sqrt(v)) || math.Abs(du-b) > 1e-12 || math.Abs(dv-c) > 1e-12*c+1e-290 {
-					t.Errorf("logisticTerms(%g, %g) = %g, %g, %g; by definition %g, %g, %g", u, v, value, du, dv, a, b, c)
-				}
+				must.True(t, math.Abs(value-a) <= 1e-12*max(1, math.Abs(a), math.Sqrt(v)) && math.Abs(du-b) <= 1e-12 && math.Abs(dv-c) <= 1e-12*c+1e-290,
+					"logisticTerms(%g, %g) = %g, %g, %g; by definition %g, %g, %g", u, v, value, du, dv, a, b, c)
 			}
 		}
 	}

@@ -137,9 +137,8 @@ func TestBinaryAgainstEvaluation(t *testing.T) {
 	}
 	all := b.Thresholds()
 	last := all[len(all)-1]
-	if last.Positives+last.Negatives != e.sums.Weight || !slices.IsSortedFunc(all, func(x, y Threshold) int { return cmp.Compare(y.Score, x.Score) }) {
-		t.Errorf("%+v: want the weight of all events, %v, last", all, e.sums.Weight)
-	}
+	must.True(t, last.Positives+last.Negatives == e.sums.Weight && slices.IsSortedFunc(all, func(x, y Threshold) int { return cmp.Compare(y.Score, x.Score) }),
+		"%+v: want the weight of all events, %v, last", all, e.sums.Weight)
 }
 
 // TestSums checks that Sums contains a pointer to every field once. A field that Sums omits would be neither saved nor

@@ -189,9 +189,7 @@ func TestLevelsAnswer(t *testing.T) {
 					t.Fatalf("%s, %s: %v is answered by %s", policy, name, e.Missing, got)
 				}
 				same := func(what string, got, want float64) {
-					if math.Abs(got-want) > 1e-12 {
-						t.Fatalf("%s, %s: %v: %s %v, want %v", policy, name, e.Missing, what, got, want)
-					}
+					must.Require(t, math.Abs(got-want) <= 1e-12, "%s, %s: %v: %s %v, want %v", policy, name, e.Missing, what, got, want)
 				}
 				score := want.Score(e, make([]float64, 1))[0]
 				same("score", m.Score(e, make([]float64, 1))[0], score)

@@ -34,9 +34,8 @@ func TestSubtract(t *testing.T) {
 		want := slices.Clone(memory)
 		row, factor := random(n+1), random(1)[0]
 		subtractGo(want[:n], factor, row)
-		if Subtract(memory[:n:n], factor, row); !slices.Equal(memory, want) {
-			t.Errorf("%d values: %v, want %v", n, memory, want)
-		}
+		Subtract(memory[:n:n], factor, row)
+		must.True(t, slices.Equal(memory, want), "%d values: %v, want %v", n, memory, want)
 		stride := n + 3
 		to, from, factors := random(4*stride), random(4*stride), [16]float64(random(16))
 		want = slices.Clone(to)
@@ -49,9 +48,8 @@ func TestSubtract(t *testing.T) {
 		}
 		for _, hasAVX512 = range []bool{was, false} {
 			got := slices.Clone(to)
-			if subtractRows(got, from, stride, n, &factors); !slices.Equal(got, want) {
-				t.Errorf("four rows of %d values: %v, want %v", n, got, want)
-			}
+			subtractRows(got, from, stride, n, &factors)
+			must.True(t, slices.Equal(got, want), "four rows of %d values: %v, want %v", n, got, want)
 		}
 	}
 }
@@ -66,12 +64,9 @@ func TestProduct(t *testing.T) {
 			want, size = want+x*b[i], size+math.Abs(x*b[i])
 		}
 		got := Product(a, b)
-		if math.Abs(got-want) > 1e-13*size {
-			t.Errorf("%d values: %v, want %v", n, got, want)
-		}
-		if slow := productGo(a[:done], b); n == done && got != slow {
-			t.Errorf("%d values: %v, by the slow loop %v", n, got, slow)
-		}
+		must.True(t, math.Abs(got-want) <= 1e-13*size, "%d values: %v, want %v", n, got, want)
+		slow := productGo(a[:done], b)
+		must.True(t, n != done || got == slow, "%d values: %v, by the slow loop %v", n, got, slow)
 	}
 }
 
@@ -81,16 +76,12 @@ func TestCholesky(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 130} {
 		matrix := randomPositive(n, r)
 		u, positive := factorize(n, slices.Clone(matrix))
-		if !positive {
-			t.Fatalf("%d columns: not positive", n)
-		}
+		must.Require(t, positive, "%d columns: not positive", n)
 		if n == 0 {
 			continue
 		}
 		var reference mat.Cholesky
-		if !reference.Factorize(mat.NewSymDense(n, matrix)) {
-			t.Fatal("gonum finds the matrix not positive")
-		}
+		must.Require(t, reference.Factorize(mat.NewSymDense(n, matrix)), "gonum finds the matrix not positive")
 		var factor mat.TriDense
 		reference.UTo(&factor)
 		var inverse mat.SymDense
@@ -107,25 +98,21 @@ func TestCholesky(t *testing.T) {
 		got := u.inverse()
 		for i := range n {
 			for c := range columns {
-				if want := solved.At(i, c); !close12(all[i*columns+c], want) {
-					t.Fatalf("%d columns: solution %d of right side %d is %v, want %v", n, i, c, all[i*columns+c], want)
-				}
+				want := solved.At(i, c)
+				must.Require(t, close12(all[i*columns+c], want), "%d columns: solution %d of right side %d is %v, want %v", n, i, c, all[i*columns+c], want)
 			}
 			for j := i; j < n; j++ {
-				if want := factor.At(i, j); !close12(u.data[i*n+j], want) {
-					t.Fatalf("%d columns: factor %d, %d is %v, want %v", n, i, j, u.data[i*n+j], want)
-				}
-				if want := inverse.At(i, j); !close12(got[i*n+j], want) {
-					t.Fatalf("%d columns: inverse %d, %d is %v, want %v", n, i, j, got[i*n+j], want)
-				}
+				want := factor.At(i, j)
+				must.Require(t, close12(u.data[i*n+j], want), "%d columns: factor %d, %d is %v, want %v", n, i, j, u.data[i*n+j], want)
+				want = inverse.At(i, j)
+				must.Require(t, close12(got[i*n+j], want), "%d columns: inverse %d, %d is %v, want %v", n, i, j, got[i*n+j], want)
 			}
 		}
 		for _, bad := range []float64{0, -1, math.NaN()} {
 			spoilt := slices.Clone(matrix)
 			spoilt[len(spoilt)-1] = bad
-			if _, positive := factorize(n, spoilt); positive {
-				t.Errorf("%d columns: the matrix with %v on its diagonal is called positive", n, bad)
-			}
+			_, positive := factorize(n, spoilt)
+			must.True(t, !positive, "%d columns: the matrix with %v on its diagonal is called positive", n, bad)
 		}
 	}
 }
@@ -199,16 +186,14 @@ func TestCosineValues(t *testing.T) {
 						}
 					}
 				}
-				if want := math.Cos(2 * math.Pi * x); math.Abs(got[j]-want) > 1e-12 {
-					t.Fatalf("cosine %d of %d columns: %v, want %v", j, len(columns), got[j], want)
-				}
+				want := math.Cos(2 * math.Pi * x)
+				must.Require(t, math.Abs(got[j]-want) <= 1e-12, "cosine %d of %d columns: %v, want %v", j, len(columns), got[j], want)
 				inGo[j] = x
 			}
 			inAssembly := inGo
 			takeCosines(&inAssembly)
-			if takeCosinesGo(&inGo); inGo != inAssembly {
-				t.Fatal("the assembly and Go differ")
-			}
+			takeCosinesGo(&inGo)
+			must.Require(t, inGo == inAssembly, "the assembly and Go differ")
 		}
 	}
 }

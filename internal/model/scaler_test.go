@@ -25,9 +25,8 @@ func TestObserveScale(t *testing.T) {
 		stats := make([]float64, ScalerWidth)
 		for i, x := range tt.readings {
 			ratio, _ := s.ObserveScale(stats, x)
-			if math.Abs(stats[StatInverse]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[StatCount] != float64(i+1) {
-				t.Errorf("%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
-			}
+			must.True(t, math.Abs(stats[StatInverse]-tt.inverse[i]) <= 1e-15 && math.Abs(ratio-tt.ratio[i]) <= 1e-15 && stats[StatCount] == float64(i+1),
+				"%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
 		}
 	}
 }

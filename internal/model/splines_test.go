@@ -184,9 +184,8 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 			}
 			drawn := func() DrawnSpline {
 				list := slices.Collect(m.DrawnSplines())
-				if len(list) != 1 || list[0].Column != 5 { // a presence column is not drawn
-					t.Fatalf("drawn are %+v", list)
-				}
+				// a presence column is not drawn
+				must.Require(t, len(list) == 1 && list[0].Column == 5, "drawn are %+v", list)
 				return list[0]
 			}
 			score := func(x float64) []float64 {
@@ -201,9 +200,7 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 				for i, x := range d.X {
 					for j := range i {
 						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]
-						if math.Abs(got-want) > 1e-12 {
-							t.Errorf("output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
-						}
+						must.True(t, math.Abs(got-want) <= 1e-12, "output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
 					}
 				}
 			}

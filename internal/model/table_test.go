@@ -125,9 +125,8 @@ func TestReadTableShares(t *testing.T) {
 	for i := range blocks {
 		blocks[i].Data = append(make([]byte, 1, 1+len(was[i].Data)), was[i].Data...)[1:]
 	}
-	if c, err := ReadTable(width, blocks); err != nil || !reflect.DeepEqual(c.Blocks(), was) {
-		t.Errorf("rows at odd places: %v", err)
-	}
+	c, err := ReadTable(width, blocks)
+	must.True(t, err == nil && reflect.DeepEqual(c.Blocks(), was), "rows at odd places: %v", err)
 }
 
 func TestDerive(t *testing.T) {
@@ -213,9 +212,7 @@ func TestTablePrefetch(t *testing.T) {
 	for range 2 {
 		rows := table.TouchAll(columns, nil)
 		for i, row := range rows {
-			if want := table.Row(columns[i]); &row[0] != &want[0] {
-				t.Fatalf("column %d: another row than its own", columns[i])
-			}
+			must.Require(t, &row[0] == &table.Row(columns[i])[0], "column %d: another row than its own", columns[i])
 		}
 		table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
 		slices.Reverse(columns)

@@ -28,9 +28,8 @@ func TestWithZeros(t *testing.T) {
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{2, 5}, Value: []float64{20, 50}}, MissingColumns: []uint32{3}}
 	n.Read(e, 2, &in)
 	got := n.WithZeros(&in, &to)
-	if !slices.Equal(got.Columns, []uint32{1, 2, 5, 8}) || !slices.Equal(got.X, []float64{0, 20, 50, 0, 1}) || len(got.Rows) != 5 || &got.Rows[3][0] != &n.Table.Row(8)[0] || got.Missing != in.Missing {
-		t.Errorf("columns %v, values %v", got.Columns, got.X)
-	}
+	must.True(t, slices.Equal(got.Columns, []uint32{1, 2, 5, 8}) && slices.Equal(got.X, []float64{0, 20, 50, 0, 1}) && len(got.Rows) == 5 && &got.Rows[3][0] == &n.Table.Row(8)[0] && got.Missing == in.Missing,
+		"columns %v, values %v", got.Columns, got.X)
 	must.True(t, len(in.Columns) == 2, "the event itself has columns %v", in.Columns)
 }
 

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -151,9 +150,7 @@ func TestHealthWords(t *testing.T) {
 		again.seen = h.seen
 		both = again
 		feed(3*healthBlock+1, 1)
-		if a, b := saved(h), saved(again); !slices.Equal(a, b) {
-			t.Errorf("null %v: a restart changes what is watched", null)
-		}
+		must.EqualSlices(t, saved(h), saved(again), "null", null, "a restart changes what is watched")
 	}
 }
 
@@ -229,9 +226,8 @@ func TestDivergenceIsNamed(t *testing.T) {
 		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
 			got += x.Text
 		}
-		if !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "has diverged") && strings.Contains(got, "a growing field") {
-			t.Errorf("scores of %v, log-loss %v: %q", c.score, c.loss, got)
-		}
+		must.True(t, strings.Contains(got, c.want) && (c.want != "" || got == "") && (!strings.Contains(got, "has diverged") || !strings.Contains(got, "a growing field")),
+			"scores of %v, log-loss %v: %q", c.score, c.loss, got)
 		out := &coder.Coder{}
 		w.Prior.State(out)
 		var again Prior
@@ -295,9 +291,8 @@ func TestStateHoldsEverything(t *testing.T) {
 	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])
-		if new(Fields).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
-		}
+		new(Fields).State(d)
+		must.Require(t, !d.Done(), "%d of %d bytes are read as a state", n, len(c.Out))
 	}
 	h.alarms.changes[0].field = 5
 	c = &coder.Coder{}

@@ -136,9 +136,8 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 			}
 			v.show(float64(n%7), holds, nil, w)
 		}
-		if h := v.report(w); h.Raised > 0 {
-			t.Errorf("text in one of %d: %+v", every, h.Changes)
-		}
+		h := v.report(w)
+		must.True(t, h.Raised <= 0, "text in one of %d: %+v", every, h.Changes)
 	}
 }
 
@@ -183,9 +182,8 @@ func TestBaselines(t *testing.T) {
 		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
-	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
-		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
-	}
+	must.True(t, math.Abs(*report.MeanMAE-mean/total) <= 1e-9 && math.Abs(*report.LastMAE-last/total) <= 1e-9 && report.LastError == nil,
+		"%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
 	var again health.Baselines
 	c := &coder.Coder{}
 	b.State(c)

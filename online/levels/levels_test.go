@@ -156,9 +156,7 @@ func against(t *testing.T, c Settings, paired bool) {
 			e.variances(&own, variances)
 			lv := &e.levels[v]
 			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
-				if !(math.Abs(d) <= near*max(1, math.Abs(f), variance)) {
-					t.Fatalf("event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
-				}
+				must.Require(t, math.Abs(d) <= near*max(1, math.Abs(f), variance), "event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 			}
 		}
 		if c.Adapts && number == 20 {
@@ -288,20 +286,15 @@ func TestMove(t *testing.T) {
 	in.X[0] = (0.5 - 0.1) / 2
 	e.Score(in, &own)
 	for v, f := range own.Iterate {
-		if math.Abs(f-want[v]) > 1e-12 {
-			t.Errorf("level %d: %v, was %v", v, f, want[v])
-		}
+		must.True(t, math.Abs(f-want[v]) <= 1e-12, "level %d: %v, was %v", v, f, want[v])
 	}
-	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
-		t.Errorf("sum of squares %v, was %v", got, sum)
-	}
+	got := in.Rows[0][rows.FirstPart+3]
+	must.True(t, math.Abs(got-sum*0.5/4) <= 1e-15, "sum of squares %v, was %v", got, sum)
 	// A change that would extrapolate too far must not be made.
 	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
 	again := e.NewScores()
 	e.Score(in, &again)
 	for v, f := range again.Iterate {
-		if f != own.Iterate[v] {
-			t.Errorf("level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
-		}
+		must.True(t, f == own.Iterate[v], "level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
 	}
 }

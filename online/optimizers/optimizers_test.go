@@ -124,9 +124,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 		slowAdagrad(slow, &other)
 		rule.Step(&s)
 		for i := range table {
-			if math.Float64bits(table[i]) != math.Float64bits(want[i]) {
-				t.Fatalf("%s: event %d: value %d of row %d is %v, want %v", where, event, i%width, i/width, table[i], want[i])
-			}
+			must.Require(t, math.Float64bits(table[i]) == math.Float64bits(want[i]), "%s: event %d: value %d of row %d is %v, want %v", where, event, i%width, i/width, table[i], want[i])
 		}
 	}
 }

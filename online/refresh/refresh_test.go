@@ -289,9 +289,7 @@ func TestHeldPenalty(t *testing.T) {
 			p := sigma(was[0]*x[0] + was[1]*x[1])
 			gradient += -ys[i]*sigma(-ys[i]*(w[0]*x[0]+w[1]*x[1]))*x[c] + p*(1-p)*q/(1-q)*x[c]*x[c]*w[c]
 		}
-		if math.Abs(gradient) > 1e-4 {
-			t.Errorf("column %d: weight %v, gradient %v", c, w[c], gradient)
-		}
+		must.True(t, math.Abs(gradient) <= 1e-4, "column %d: weight %v, gradient %v", c, w[c], gradient)
 	}
 }
 

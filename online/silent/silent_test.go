@@ -127,9 +127,8 @@ func TestGradient(t *testing.T) {
 				sum += p.rows.Ridge[i] * w * w / 2
 			}
 		}
-		if want := p.objective(); math.Abs(sum-want) > 1e-9*(1+math.Abs(want)) {
-			t.Fatalf("the loss is %v, written out %v", sum, want)
-		}
+		want := p.objective()
+		must.Require(t, math.Abs(sum-want) <= 1e-9*(1+math.Abs(want)), "the loss is %v, written out %v", sum, want)
 		if p.Loss.Facts().Kink != nil {
 			return
 		}
@@ -145,9 +144,8 @@ func TestGradient(t *testing.T) {
 				*w = was - h
 				below := p.objective()
 				*w = was
-				if want := (above - below) / (2 * h); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-					t.Fatalf("row %d, output %d: the gradient is %v, by differences %v", i, j, got, want)
-				}
+				want := (above - below) / (2 * h)
+				must.Require(t, math.Abs(got-want) <= 1e-5*(1+math.Abs(want)), "row %d, output %d: the gradient is %v, by differences %v", i, j, got, want)
 			}
 		}
 	})
@@ -185,12 +183,10 @@ func TestAverages(t *testing.T) {
 			return sum
 		}
 		const h = 1e-6
-		if want := (fixed(h) - fixed(-h)) / (2 * h); p.Loss.Facts().Kink == nil && math.Abs(slope-want) > 1e-5*(1+math.Abs(want)) {
-			t.Fatalf("the slope is %v, by differences %v", slope, want)
-		}
-		if got, want := p.Gain(p.y, 0.7, p.value), along(0.7)-along(0); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
-			t.Fatalf("the average loses %v more, written out %v", got, want)
-		}
+		want := (fixed(h) - fixed(-h)) / (2 * h)
+		must.Require(t, p.Loss.Facts().Kink != nil || math.Abs(slope-want) <= 1e-5*(1+math.Abs(want)), "the slope is %v, by differences %v", slope, want)
+		got, want := p.Gain(p.y, 0.7, p.value), along(0.7)-along(0)
+		must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "the average loses %v more, written out %v", got, want)
 	})
 }
 
@@ -217,9 +213,7 @@ func TestStep(t *testing.T) {
 				if part := at - rows.FirstPart; part >= 0 && part%p.N >= p.First && part%p.N < p.First+p.Outputs {
 					continue
 				}
-				if row[at] != was[i][at] {
-					t.Fatalf("row %d: value %d is of another level, and has become %v", i, at, row[at])
-				}
+				must.Require(t, row[at] == was[i][at], "row %d: value %d is of another level, and has become %v", i, at, row[at])
 			}
 		}
 		once := make([][]float64, len(was))
@@ -231,9 +225,7 @@ func TestStep(t *testing.T) {
 		p.stepSlowly(p.y, c)
 		for i, row := range p.rows.Rows {
 			for at, x := range row {
-				if math.Abs(x-once[i][at]) > 1e-12*(1+math.Abs(x)) {
-					t.Fatalf("row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
-				}
+				must.Require(t, math.Abs(x-once[i][at]) <= 1e-12*(1+math.Abs(x)), "row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
 			}
 		}
 		reset()
@@ -244,9 +236,7 @@ func TestStep(t *testing.T) {
 				m := was[i][at+p.N] + g*g
 				delta := -0.3 * g / (math.Sqrt(1+m) + eps)
 				for _, c := range [][3]float64{{once[i][at], was[i][at] + delta}, {once[i][at+p.N], m}, {once[i][at+2*p.N], was[i][at+2*p.N] - 2*delta}} {
-					if math.Abs(c[0]-c[1]) > 1e-8*(1+math.Abs(c[1])) {
-						t.Fatalf("row %d, output %d: %v, want %v", i, j, c[0], c[1])
-					}
+					must.Require(t, math.Abs(c[0]-c[1]) <= 1e-8*(1+math.Abs(c[1])), "row %d, output %d: %v, want %v", i, j, c[0], c[1])
 				}
 			}
 		}
@@ -260,9 +250,8 @@ func TestStep(t *testing.T) {
 		p.Step(p.y, c)
 		for i, row := range p.rows.Rows {
 			for j, w := range p.part(row, 0) {
-				if want := once[i][rows.FirstPart+p.First+j]; math.Abs(w-want) > 1e-8*(1+math.Abs(want)) {
-					t.Fatalf("row %d, output %d: under a growth of 4 the weight is %v, else %v", i, j, w, want)
-				}
+				want := once[i][rows.FirstPart+p.First+j]
+				must.Require(t, math.Abs(w-want) <= 1e-8*(1+math.Abs(want)), "row %d, output %d: under a growth of 4 the weight is %v, else %v", i, j, w, want)
 			}
 		}
 		reset()
@@ -325,9 +314,8 @@ func TestStepWithoutStart(t *testing.T) {
 			}
 		}
 		for i, want := range steps[0] {
-			if got := steps[1][i]; math.Abs(got-want) > 3e-11*math.Abs(want) {
-				t.Fatalf("weight %d moves by %v, without decay by %v", i, got, want)
-			}
+			got := steps[1][i]
+			must.Require(t, math.Abs(got-want) <= 3e-11*math.Abs(want), "weight %d moves by %v, without decay by %v", i, got, want)
 		}
 	})
 }
@@ -365,9 +353,7 @@ func TestCurvatures(t *testing.T) {
 				want += q * 2 * (above - below) / (2 * h)
 				q = 1 - q
 			}
-			if math.Abs(got[j]-want) > 1e-5*(1+math.Abs(want)) {
-				t.Fatalf("output %d: the curvature is %v, by differences %v", j, got[j], want)
-			}
+			must.Require(t, math.Abs(got[j]-want) <= 1e-5*(1+math.Abs(want)), "output %d: the curvature is %v, by differences %v", j, got[j], want)
 		}
 	})
 }
@@ -391,29 +377,22 @@ func TestValues(t *testing.T) {
 			}
 		}
 		walk := v.Walk()
-		if got := walk.Raw(7, math.NaN()); math.Abs(got-tt.want) > 0.05 {
-			t.Errorf("%d zeros: a dead number reads %v, want %v", tt.zeros, got, tt.want)
-		}
+		got := walk.Raw(7, math.NaN())
+		must.True(t, math.Abs(got-tt.want) <= 0.05, "%d zeros: a dead number reads %v, want %v", tt.zeros, got, tt.want)
 		walk = v.Walk()
-		if got := walk.Raw(5, -1); got != -1 {
-			t.Errorf("a column without readings reads %v", got)
-		}
+		must.Equal(t, walk.Raw(5, -1), -1, "a column without readings reads")
 		out := &coder.Coder{}
 		v.State(out)
 		again := &Values{}
 		if in := coder.Read(out.Out); true {
-			if again.State(in); !in.Done() {
-				t.Fatal("the state cannot be read")
-			}
+			again.State(in)
+			must.Require(t, in.Done(), "the state cannot be read")
 		}
 		twice := &coder.Coder{}
-		if again.State(twice); string(twice.Out) != string(out.Out) {
-			t.Error("read and written again the state is another")
-		}
+		again.State(twice)
+		must.True(t, string(twice.Out) == string(out.Out), "read and written again the state is another")
 		v.Forget([]uint32{7, 9})
-		if v.Len() != 1 {
-			t.Errorf("%d columns are left", v.Len())
-		}
+		must.True(t, v.Len() == 1, "%d columns are left", v.Len())
 	}
 }
 
@@ -435,13 +414,9 @@ func TestMask(t *testing.T) {
 				if d {
 					dead++
 				}
-				if d != again.Dead[i] || units != nil && d != m.Dead[i/5*5] {
-					t.Fatalf("event %d, feature %d: drawn again or beside its unit it is another", event, i)
-				}
+				must.Require(t, d == again.Dead[i] && (units == nil || d == m.Dead[i/5*5]), "event %d, feature %d: drawn again or beside its unit it is another", event, i)
 			}
-			if m.Some != (dead > 0) {
-				t.Fatalf("event %d: some are dead: %v, %d are", event, m.Some, dead)
-			}
+			must.Require(t, m.Some == (dead > 0), "event %d: some are dead: %v, %d are", event, m.Some, dead)
 			for _, rate := range n.Rates() {
 				if math.Abs(float64(dead)/5000-rate) < 0.07 {
 					counts[rate]++
@@ -450,8 +425,7 @@ func TestMask(t *testing.T) {
 		}
 	}
 	for _, rate := range n.Rates() {
-		if c := counts[rate]; c < 140 || c > 260 {
-			t.Errorf("rate %v was drawn %d times of 800", rate, c)
-		}
+		c := counts[rate]
+		must.True(t, c >= 140 && c <= 260, "rate %v was drawn %d times of 800", rate, c)
 	}
 }

@@ -78,9 +78,8 @@ func TestAppendAndRead(t *testing.T) {
 	l := open(t, dir, o)
 	n := 0
 	for i := range 60 {
-		if first := add(t, l, "", events(n, i%7+1)); first != int64(n) {
-			t.Fatalf("event %d, want %d", first, n)
-		}
+		first := add(t, l, "", events(n, i%7+1))
+		must.Require(t, first == int64(n), "event %d, want %d", first, n)
 		n += i%7 + 1
 	}
 	for _, from := range []int{0, 1, 5, 100, n - 1} {
@@ -345,9 +344,8 @@ func TestTopicAcceptor(t *testing.T) {
 		must.Require(t, err == nil && *a.Offset == next[*a.Partition] && a.Events == size && a.Topic == "events", "%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
 		next[*a.Partition] += int64(size)
 		places = append(places, where{*a.Partition, *a.Offset})
-		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {
-			t.Fatalf("again: %+v, %v", b, err)
-		}
+		b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
+		must.Require(t, err == nil && b.Again && *b.Offset == *a.Offset, "again: %+v, %v", b, err)
 	}
 	must.Equal(t, len(next), 2, next)
 	label := texts(`{"id":"a","label":1}`)

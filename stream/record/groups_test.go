@@ -23,13 +23,11 @@ func TestGroups(t *testing.T) {
 	c.Regroup(s)
 	must.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")
 	c = DefaultConfig()
-	if s := c.Schema(); s.ColumnGroups != nil {
-		t.Errorf("no groups asked for, but %v", s.ColumnGroups)
-	}
+	s = c.Schema()
+	must.True(t, s.ColumnGroups == nil, "no groups asked for, but %v", s.ColumnGroups)
 	c.GroupEvery = 8
-	if s := c.Schema(); s.ColumnGroups == nil || s.ColumnGroups.Every != 8 {
-		t.Errorf("columns %v", s.ColumnGroups)
-	}
+	s = c.Schema()
+	must.True(t, s.ColumnGroups != nil && s.ColumnGroups.Every == 8, "columns %v", s.ColumnGroups)
 
 	for text, want := range map[string]string{"": "no group", "front": "no members", "a 1\na 2\n": "twice"} {
 		must.ErrorContains(t, must.Err(ReadGroups(strings.NewReader(text))), want, text)

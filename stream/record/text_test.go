@@ -56,8 +56,7 @@ func TestTexts(t *testing.T) {
 		c := DefaultConfig()
 		wrong.change(&c)
 		var key *event.KeyError
-		if err := c.Check(); !errors.As(err, &key) || key.Key != wrong.key {
-			t.Errorf("%q: %v", wrong.key, err)
-		}
+		err := c.Check()
+		must.True(t, errors.As(err, &key) && key.Key == wrong.key, "%q: %v", wrong.key, err)
 	}
 }

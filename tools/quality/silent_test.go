@@ -119,9 +119,8 @@ func TestDeathSplit(t *testing.T) {
 	silent, declared, stale := s.died(model.LossDead, e, 7, half), s.died(model.LossDeclared, e, 7, half), s.died(model.LossStale, e, 7, half)
 	for column := range 2 {
 		x := stale.Features.Value[column]
-		if x == e.Features.Value[column] || !slices.ContainsFunc(s.train, func(o event.Example) bool { return o.Features.Value[column] == x }) {
-			t.Errorf("stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
-		}
+		must.True(t, x != e.Features.Value[column] && slices.ContainsFunc(s.train, func(o event.Example) bool { return o.Features.Value[column] == x }),
+			"stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
 	}
 	x := silent.Features.Value
 	must.True(t, math.Abs(x[0]-mean[0]) <= 1e-9 && math.Abs(x[1]-mean[1]) <= 1e-9 && x[2] == e.Features.Value[2] && silent.Missing == nil, "%v of %v: means %v", x, e.Features.Value, mean)

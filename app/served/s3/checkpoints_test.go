@@ -71,9 +71,8 @@ func TestCheckpoints(t *testing.T) {
 	text, _ = loaded(t, store)
 	must.True(t, text == "", "%q is left", text)
 	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/set-aside-000000000003/"), want[:2], "set aside")
-	if err := save(store, "anew"); err != nil || s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") == nil {
-		t.Errorf("after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
-	}
+	err = save(store, "anew")
+	must.True(t, err == nil && s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") != nil, "after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
 }
 
 // TestCheckpointsOfTwo checks two programs with one prefix. The program that starts last owns the prefix. The other
