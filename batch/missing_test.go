@@ -265,13 +265,12 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 		}
 	}
 	// A second call gives the same result. A smaller limit gives the covariance of the first columns.
-	again := p.Covariance(m, d, 256)
-	must.True(t, slices.Equal(again.Matrix, whole.Matrix), "a second time it is another")
+	must.True(t, slices.Equal(p.Covariance(m, d, 256).Matrix, whole.Matrix), "a second time it is another")
 	few := p.Covariance(m, d, 3)
 	must.True(t, slices.Equal(few.Columns, whole.Columns[:3]), "of three columns: %v", few.Columns)
 	for _, none := range []int{0, 1} {
 		c := p.Covariance(m, d, none)
-		must.True(t, c == nil, "of %d columns: %v", none, c.Columns)
+		must.True(t, c == nil, "of %d columns: %v", none, c)
 	}
 }
 

@@ -349,8 +349,7 @@ func TestGoldenSilent(t *testing.T) {
 			Intercept, Objective float64
 		}
 	}
-	text := must.Get(os.ReadFile("testdata/silent.json"))(t)
-	must.Do(t, json.Unmarshal(text, &golden))
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("testdata/silent.json"))(t), &golden))
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	for j, group := range golden.Groups {
 		schema.AddField(event.Field{Name: fmt.Sprint(j), Kind: event.Numeric, Group: fmt.Sprint("group ", group)})

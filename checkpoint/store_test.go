@@ -185,8 +185,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 
 func damage(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	must.Do(t, os.WriteFile(path, change(data), 0o644))
+	must.Do(t, os.WriteFile(path, change(must.Get(os.ReadFile(path))(t)), 0o644))
 }
 
 // TestEachCallFails makes each call of the file system fail once. Load must return the checkpoint of the last
@@ -270,8 +269,7 @@ func TestCrashTestNotices(t *testing.T) {
 		"file":      func(d *testDisk) { d.ignoreSync = true },
 		"directory": func(d *testDisk) { d.ignoreSyncDir = true },
 	} {
-		lost := crashes(t, lie)
-		must.True(t, lost != "", "%s not synced, and no loss was seen", name)
+		must.True(t, crashes(t, lie) != "", "%s not synced, and no loss was seen", name)
 	}
 }
 

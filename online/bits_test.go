@@ -357,8 +357,7 @@ func TestUnlabeled(t *testing.T) {
 			x.label = ""
 			e := with.in.event(x)
 			must.Require(t, e.Label == event.Unlabeled, "an event without a label has one")
-			scores := with.learn(e)
-			must.Require(t, scores != nil, "an unlabeled event is refused")
+			must.Require(t, with.learn(e) != nil, "an unlabeled event is refused")
 		}
 		if a, b := with.scores(test), without.scores(test); !sameScores(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)

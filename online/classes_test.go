@@ -45,8 +45,7 @@ func TestPositive(t *testing.T) {
 		return l
 	}
 	found, again, usual, rare := teach("", -1), teach("", 600), teach("usual", -1), teach("rare", -1)
-	a, b := found.Report().Binary, again.Report().Binary
-	must.True(t, *a == *b, "a restart changes the measures")
+	must.True(t, *found.Report().Binary == *again.Report().Binary, "a restart changes the measures")
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
 		x, y := found.scores(e), l.scores(e)
@@ -177,8 +176,7 @@ func TestCheckNumbers(t *testing.T) {
 		if c.refused {
 			b.Examples = append(b.Examples, refused)
 		}
-		err := online.CheckNumbers(c.loss, b, len(b.Examples), c.events)
-		must.Equal(t, errors.As(err, new(*online.NumbersError)), c.numbers, c.name)
+		must.Equal(t, errors.As(online.CheckNumbers(c.loss, b, len(b.Examples), c.events), new(*online.NumbersError)), c.numbers, c.name)
 	}
 	b := &event.Batch{Schema: event.NewSchema(8, nil, 100), Examples: []event.Example{{}, refused}}
 	b.Schema.Classes = whole[:3]

@@ -422,7 +422,7 @@ func TestCosinesRest(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	c := l.Snapshot().Model().Cosines
-	must.True(t, c == nil || c.Factors[0] <= 0.05, "cosines of a line have the factor %v", c.Factors)
+	must.True(t, c == nil || c.Factors[0] <= 0.05, "cosines of a line: %+v", c)
 	kept := l.KeepsCosines()
 	must.True(t, kept == nil, "the part of an earlier event stays after %v", kept)
 }

@@ -121,7 +121,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	h := l.Report().Health
 	must.Require(t, len(h.Fields) != 0, "no field is known")
 	for _, f := range h.Fields {
-		must.True(t, f.ErrorWithout == nil, "after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
+		must.True(t, f.ErrorWithout == nil, "after 1,664 events, of which some 52 were looked at: %+v", f)
 	}
 	learnSensors(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {

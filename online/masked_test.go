@@ -41,8 +41,7 @@ func TestLevelsByMissing(t *testing.T) {
 		}
 		metrics := l.Report()
 		must.Require(t, len(m.Levels) != 0 && m.Missing.Levels[3] != 0, "learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
-		name := metrics.LevelsByMissing[3]
-		must.True(t, name == m.Levels[m.Missing.Levels[3]-1].Noise, "%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
+		must.True(t, metrics.LevelsByMissing[3] == m.Levels[m.Missing.Levels[3]-1].Noise, "%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
 		got := 100 * metrics.Forecast.Declared[6].Error
 		must.True(t, learned != 0 || math.Abs(got-wrong[1]) <= 3, "learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		// with missing fields in the stream, all noise levels learn from such events

@@ -321,6 +321,5 @@ func TestStaleWeights(t *testing.T) {
 		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
 	}
 	must.True(t, math.Abs(*r.ConstantLogLoss-math.Log(2)) <= 0.02 && math.Abs(*r.ConstantError-0.5) <= 0.15, "the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
-	still := learnTurning(t, 1e6)
-	must.True(t, !stale(still), "a stream that stays as it is has useless weights")
+	must.True(t, !stale(learnTurning(t, 1e6)), "a stream that stays as it is has useless weights")
 }

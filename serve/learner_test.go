@@ -136,8 +136,7 @@ func TestHistorySurvives(t *testing.T) {
 		var log strings.Builder
 		_, service := learned(t)
 		service.History = name
-		server := must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged)
-		must.Do(t, server.Close(t.Context()))
+		must.Do(t, must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged).Close(t.Context()))
 		must.True(t, strings.Contains(log.String(), name) && strings.Contains(log.String(), "restarts"), "%.20q: the log says %q", damaged, log.String())
 	}
 }

@@ -297,8 +297,7 @@ func TestWithNothing(t *testing.T) {
 		"stuck:3:1@10-20":     "[{stuck:3:1@10-20 1}]",
 		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
 	} {
-		f := must.Get(ParseFamily(s))(t)
-		must.Equal(t, fmt.Sprint(f.WithNothing().Levels), want, s, "has the levels")
+		must.Equal(t, fmt.Sprint(must.Get(ParseFamily(s))(t).WithNothing().Levels), want, s, "has the levels")
 	}
 	f := (Family{Name: "group:*"}).WithNothing()
 	must.True(t, f.Levels == nil, "%+v", f)

@@ -164,8 +164,7 @@ func TestFile(t *testing.T) {
 			path := write(t, test.name, test.text)
 			dir := filepath.Dir(path) + "/"
 			if strings.HasPrefix(test.name, "a-images") {
-				name := strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name)
-				must.Do(t, os.WriteFile(dir+name, []byte(labels), 0o666))
+				must.Do(t, os.WriteFile(dir+strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name), []byte(labels), 0o666))
 			}
 			c := record.DefaultConfig()
 			if test.change != nil {
@@ -447,8 +446,7 @@ func TestFileResumes(t *testing.T) {
 	for _, from := range []int64{0, 1, 1500, 3} {
 		f := must.Get(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		defer f.Close()
-		to := streamtest.From(path, 0, from)
-		must.Do(t, f.Resume(to))
+		must.Do(t, f.Resume(streamtest.From(path, 0, from)))
 		var b event.Batch
 		n, first := 0, int64(-1)
 		for n < 600 {

@@ -177,8 +177,7 @@ func TestReplacedFile(t *testing.T) {
 			for f.Next(t.Context(), &b) == nil {
 				for i := range b.Examples {
 					e := &b.Examples[i]
-					p := offsets.At(b.Topic, b.Partition, e.Offset)
-					must.Do(t, p.Advance(e.Offset, e.Fingerprint))
+					must.Do(t, offsets.At(b.Topic, b.Partition, e.Offset).Advance(e.Offset, e.Fingerprint))
 					n++
 				}
 				offsets.At(b.Topic, b.Partition, 0).Next = b.Next

@@ -125,8 +125,7 @@ func TestLinksInDocuments(t *testing.T) {
 			if anchor == "" || there.IsDir() {
 				continue
 			}
-			headed := must.Get(os.ReadFile(target))(t)
-			must.True(t, slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
+			must.True(t, slices.ContainsFunc(heading.FindAllStringSubmatch(string(must.Get(os.ReadFile(target))(t)), -1), func(h []string) bool {
 				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
 			}), "%s: %s leads to no heading", document, m[1])
 		}

@@ -339,8 +339,7 @@ func (k *kafkaTest) commit(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c")
 	c, _ := must.Get2(k.consumer(t, topic, nil, nil))(t)
-	offsets := streamtest.From(topic, 0, 2)
-	must.Do(t, c.Commit(t.Context(), "lag", offsets))
+	must.Do(t, c.Commit(t.Context(), "lag", streamtest.From(topic, 0, 2)))
 	lags, err := k.admin.Lag(t.Context(), "lag")
 	must.True(t, err == nil && lags["lag"].Lag.Total() == 1, "lag %+v, %v", lags, err)
 }

@@ -854,8 +854,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	// A learner without faults must reach the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
 	must.Do(t, os.Mkdir(reference.dir, 0o700))
-	config := must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
-	must.Do(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t), 0o600))
 	reference.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + reference.checkpoints(), "--set=checkpoint.interval=30s",
 		"--set=checkpoint.events=1000000", "--set=http.address=", "--set=dead_letter.policy=skip", "--set=dead_letter.topic=", "--set=snapshot.topic=",
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}

@@ -110,8 +110,7 @@ directory = ""
 	for time.Since(began) < length {
 		second := time.Now()
 		for range rate / 5 {
-			value := soakEvent(r, soakPhaseOf(produced))
-			must.Do(t, producer.Write(t.Context(), stream.Message{Value: value}))
+			must.Do(t, producer.Write(t.Context(), stream.Message{Value: soakEvent(r, soakPhaseOf(produced))}))
 			produced++
 		}
 		must.Do(t, producer.Flush(t.Context()))

@@ -106,8 +106,7 @@ func TestShards(t *testing.T) {
 	must.Equal(t, string(c.must(opAnswers, flagKeys, 8, n, uint64(0), keyed.String())), want.String(), "answers with keys")
 	must.True(t, string(c.must(opAnswers, 0, 8, n, uint64(0), plain.String())) != want.String(), "keys change nothing")
 
-	again := c.must(opExport, 0, 8, 0, map[string]string{"format": "model"})
-	must.Equal(t, string(again), file.String(), "exported shards")
+	must.Equal(t, string(c.must(opExport, 0, 8, 0, map[string]string{"format": "model"})), file.String(), "exported shards")
 	for _, format := range []string{"onnx", "json"} {
 		_, _, said := c.ask(opExport, 0, 8, 0, map[string]string{"format": format})
 		must.True(t, strings.Contains(string(said), `"unsupported"`) && strings.Contains(string(said), "shard=0"), "%s", said)

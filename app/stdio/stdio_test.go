@@ -182,8 +182,7 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, learn|flagLabels, 4, half, s.labels[:half], uint64(0), slices.Concat(s.rows[:half]...))
 	saved := c.must(opSave, 0, 4, 0)
 	for range 8 {
-		again := c.must(opSave, 0, 4, 0)
-		must.Require(t, bytes.Equal(again, saved), "saved twice it is not the same")
+		must.Require(t, bytes.Equal(c.must(opSave, 0, 4, 0), saved), "saved twice it is not the same")
 	}
 	c.must(opClose, 0, 4, 0)
 	c.must(opLoad, 0, 4, 0, uint64(2), "[]", saved)
@@ -192,8 +191,7 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 4, n-half, s.labels[half:], uint64(0), slices.Concat(s.rows[half:]...))
 	model := c.must(opExport, 0, 0, 0, map[string]string{"format": "model"})
 	for l := range uint16(5) {
-		other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"})
-		must.True(t, bytes.Equal(other, model), "learner %d has another model", l)
+		must.True(t, bytes.Equal(c.must(opExport, 0, l, 0, map[string]string{"format": "model"}), model), "learner %d has another model", l)
 		var i Inspection
 		err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i)
 		must.True(t, err == nil && i.Events == uint64(n) && slices.Equal(i.Fields, s.names) && len(i.Classes) == 2, "learner %d: %+v, %v", l, i, err)
@@ -352,8 +350,7 @@ func TestOneEventAtATime(t *testing.T) {
 		frames.Write(head)
 		frames.Write(body)
 		q := must.Get(s.read(&frames))(t)
-		a := must.Get(s.do(context.Background(), q))(t)
-		must.Do(t, s.write(&writes, q.number, a, nil))
+		must.Do(t, s.write(&writes, q.number, must.Get(s.do(context.Background(), q))(t), nil))
 	}
 	ask(opNew, 0, 0, []byte("[]"))
 	ask(opShape, 0, 0, []byte(`["a","b","c"]`))

@@ -231,8 +231,7 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
 		must.Fails(t, must.Err(s.Kernel(gram)), s, "passed")
 	}
-	zero := &Gram{n: 2, data: make([]float64, 4)}
-	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(zero)), "a kernel matrix of zeros passed")
+	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(&Gram{n: 2, data: make([]float64, 4)})), "a kernel matrix of zeros passed")
 }
 
 // TestSyrk checks block products for matrix sizes just below, at and above the size of a block.

@@ -110,8 +110,7 @@ func TestReadTableShares(t *testing.T) {
 			table.Touch(c)[2] = -1
 		}
 	}
-	late := a.Snapshot(early)
-	must.True(t, reflect.DeepEqual(late.Blocks(), a.Blocks()), "a later Snapshot is not what was written")
+	must.True(t, reflect.DeepEqual(a.Snapshot(early).Blocks(), a.Blocks()), "a later Snapshot is not what was written")
 	for i := range columns {
 		_, row := a.Column(i)
 		c, rowB := b.Column(i)
@@ -253,8 +252,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			earlier := to.Snapshot(nil)
 			to.Copy(from, own, done)
 			to.Copy(from, c[:columns/2], done)
-			later := to.Snapshot(earlier)
-			must.Require(t, reflect.DeepEqual(later.Blocks(), to.Blocks()), "%d columns: a Snapshot misses what Copy has written", columns)
+			must.Require(t, reflect.DeepEqual(to.Snapshot(earlier).Blocks(), to.Blocks()), "%d columns: a Snapshot misses what Copy has written", columns)
 			changed := map[uint32]bool{}
 			for _, column := range slices.Concat(own, c[:columns/2]) {
 				changed[column] = true

@@ -212,8 +212,7 @@ func TestAtLeastOnce(t *testing.T) {
 			p = predictor(c, func() *served.Model { return trained(2) })
 			must.Do(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
-			n := times(values)
-			must.Equal(t, len(n), 6000, "predicted events")
+			must.Equal(t, len(times(values)), 6000, "predicted events")
 			must.True(t, name != "no commit" || len(values) == 12000, "%d predictions, want every one twice", len(values))
 		})
 	}
@@ -287,8 +286,7 @@ func TestRecreatedTopic(t *testing.T) {
 	produce(t, c, 0, 300)
 	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
 	_, values := predictions(t, c)
-	n := times(values)
-	must.Equal(t, len(n), 300, "predicted events")
+	must.Equal(t, len(times(values)), 300, "predicted events")
 }
 
 // TestWritesAreTriedAgain checks predictions that cannot be written at first. The failures must be logged, and the

@@ -124,8 +124,7 @@ func TestIncompleteTail(t *testing.T) {
 	for size := headBytes; size <= len(whole); size += 7 {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
-			damaged := append(bytes.Clone(whole[:size]), tail...)
-			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), damaged, 0o600))
+			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600))
 			l := must.Get(Open(copied, Options{}))(t)
 			posts := 0
 			for _, end := range ends {

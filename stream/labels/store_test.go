@@ -36,8 +36,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	j.join.store.most = most
 	k := 0
 	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
-	block := must.Get(j.join.Freeze().Block())(t)
-	must.Do(t, json.Unmarshal(block.Data, &run.state))
+	must.Do(t, json.Unmarshal(must.Get(j.join.Freeze().Block())(t).Data, &run.state))
 	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
 	must.Do(t, j.join.Close())
 	run.out, run.end = must.Get2(run.goOn(t, run.directory))(t)

@@ -198,7 +198,7 @@ func TestDecode(t *testing.T) {
 			value := []byte(l.in)
 			d.Decode(context.Background(), Record{Value: value}, &e)
 			must.Equal(t, recordtest.Show(s, &e), l.want, test.name, l.in)
-			must.True(t, e.Refused == nil || string(e.Refused.Value) == l.in, "%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
+			must.True(t, e.Refused == nil || string(e.Refused.Value) == l.in, "%s %.80q: refused with other bytes %+v", test.name, l.in, e.Refused)
 		}
 	}
 }

@@ -90,8 +90,7 @@ func TestForecasts(t *testing.T) {
 		n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2])
 		must.Require(t, n >= 6, "%v %v", cell, err)
 		for i := range told {
-			off := math.Abs(told[i] - served[i])
-			must.True(t, off < 8 && told != served, "forecast %v, measured %v", told, served)
+			must.True(t, math.Abs(told[i]-served[i]) < 8 && told != served, "forecast %v, measured %v", told, served)
 		}
 	}
 	c.silent.sets = "none"
