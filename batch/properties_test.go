@@ -901,8 +901,7 @@ func TestExactRefuses(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0
-	_, err := Train(t.Context(), small, c)
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, must.Err(Train(t.Context(), small, c)))
 }
 
 // TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the

@@ -131,8 +131,7 @@ func TestReadLarge(t *testing.T) {
 		must.True(t, b.Name == blocks[i].Name && bytes.Equal(b.Data, blocks[i].Data), "block %d of %d bytes differs", i, len(blocks[i].Data))
 	}
 	data := must.Get(os.ReadFile(path))(t)
-	_, err = decode(t, data)
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, must.Err(decode(t, data)))
 	for _, n := range []int{0, 5, 1000, len(data) / 2, len(data) - 1} {
 		d := decoder{in: bytes.NewReader(data[:n]), size: len(data)}
 		must.ErrorIs(t, must.Err(d.file()), ErrDamaged, n, "bytes are left")

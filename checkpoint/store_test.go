@@ -246,8 +246,7 @@ func TestDiskFull(t *testing.T) {
 			}
 		}
 		disk.full = 0
-		err := save(s, 99)
-		must.Require(t, err == nil, "%d bytes, then room: %v", size, err)
+		must.Do(t, save(s, 99), size, "bytes, then room")
 		got, _ := loaded(t, s)
 		must.Require(t, got == 99, "%d bytes, then room: loaded %d", size, got)
 		if newest == 4 { // all five saves had enough space
@@ -687,8 +686,7 @@ func TestNumbersEnd(t *testing.T) {
 		s := openStore(t, dir, 3)
 		must.Do(t, os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600))
 		for n := range c.fit {
-			err := save(s, n)
-			must.Require(t, err == nil, "save %d after %s: %v", n, c.last, err)
+			must.Do(t, save(s, n), "save", n, "after", c.last)
 			got, _ := loaded(t, s)
 			must.True(t, got == n, "save %d after %s: loaded %d", n, c.last, got)
 		}

@@ -62,8 +62,7 @@ func TestBounds(t *testing.T) {
 	} {
 		_, name, _ := strings.Cut(tt.key, ".")
 		for _, value := range tt.good {
-			_, err := Load(Source{Flags: []string{tt.key + "=" + value}})
-			must.True(t, err == nil, "%s = %s is refused: %v", tt.key, value, err)
+			must.Do(t, must.Err(Load(Source{Flags: []string{tt.key + "=" + value}})), tt.key, "=", value, "is refused")
 		}
 		for _, value := range tt.bad {
 			refuses(t, name, tt.key+"="+value)

@@ -213,8 +213,7 @@ func TestStartConfiguration(t *testing.T) {
 	must.Require(t, ok && closed, "docs/start.md shows no configuration")
 	file := filepath.Join(t.TempDir(), "service.toml")
 	write(t, file, text)
-	_, err := Load(Source{File: file})
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, must.Err(Load(Source{File: file})))
 }
 
 // TestAddressesAreHidden checks that every key that may hold a URL has the type event.Address, which hides secrets in

@@ -66,8 +66,7 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 		}
 		data := must.Get(json.Marshal(value))(t)
 		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
-		err := check(again)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, check(again))
 		var m manifest
 		must.Do(t, json.Unmarshal(data, &m))
 		list = append(list, m)

@@ -401,8 +401,7 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, err = l.Snapshot().Blocks()
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, must.Err(l.Snapshot().Blocks()))
 		scoresOf(l, e)
 	})
 }
@@ -494,8 +493,7 @@ func TestGroupExpertsRestore(t *testing.T) {
 		l.same(t, fmt.Sprint(classes, " classes"))
 		blocks := blocksOf(t, l.Learner)
 		c.ExpectedMissingGroups = 0.6
-		_, err := online.Restore(c, blocks)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, must.Err(online.Restore(c, blocks)))
 		was, err := online.ReadConfig(blocks)
 		must.True(t, err == nil && online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) == nil, "%v: read as %v", err, was)
 		c.ExpectedMissingGroups = 0

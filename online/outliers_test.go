@@ -503,10 +503,8 @@ func TestNothingOverflows(t *testing.T) {
 							_, err = online.Restore(c, blocks)
 						}
 						must.True(t, err == nil, "%v", err)
-						_, err = json.Marshal(l.Report())
-						must.True(t, err == nil, "%v", err)
-						_, err = json.Marshal(l.Snapshot().Model().Head)
-						must.True(t, err == nil, "%v", err)
+						must.Do(t, must.Err(json.Marshal(l.Report())))
+						must.Do(t, must.Err(json.Marshal(l.Snapshot().Model().Head)))
 					})
 				}
 			}

@@ -134,7 +134,6 @@ func TestBoundIsKept(t *testing.T) {
 		blocks := blocksOf(t, l)
 		c, err := online.ReadConfig(blocks)
 		must.True(t, err == nil && c.MaxMemory == bound, "kept %d of %d: %v", c.MaxMemory, bound, err)
-		_, err = online.Restore(online.DefaultConfig(), blocks)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, must.Err(online.Restore(online.DefaultConfig(), blocks)))
 	}
 }

@@ -107,8 +107,7 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	server := must.Get(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		err := server.Close(context.Background())
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, server.Close(context.Background()))
 	})
 	return server.URL()
 }
@@ -625,8 +624,7 @@ func TestLimits(t *testing.T) {
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // the client sends nothing more
 	// would block forever if the server waited too
-	_, err := io.ReadAll(slow)
-	must.True(t, err == nil, "headers that do not end: %v", err)
+	must.Do(t, must.Err(io.ReadAll(slow)), "headers that do not end")
 }
 
 // TestEvents checks that GET /v1/events sends the history of the run and then the current state. The request must not

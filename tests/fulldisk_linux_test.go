@@ -37,8 +37,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		t.Skip("no file system may be mounted here: ", err)
 	}
 	defer func() {
-		err := syscall.Unmount(disk, syscall.MNT_DETACH)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, syscall.Unmount(disk, syscall.MNT_DETACH))
 	}()
 	address := freePorts(t, 1)[0]
 	l.flags = append(l.flags, "--set=http.address="+address)

@@ -455,8 +455,7 @@ func TestFruitless(t *testing.T) {
 	must.True(t, err != nil && err.Error() == "no event was read; no checkpoint was saved at the end", "no record at all: %v", err)
 	s = start(t, t.TempDir(), 40, 1)
 	s.source.spoil = repeated
-	err = s.Run(t.Context())
-	must.True(t, err == nil, "records that are not at fault: %v", err)
+	must.Do(t, s.Run(t.Context()), "records that are not at fault")
 }
 
 func TestSavesThatFail(t *testing.T) {
@@ -622,8 +621,7 @@ func TestSaveInterval(t *testing.T) {
 		m := s.Model()
 		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
-		err := <-done
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, <-done)
 		names, _ := checkpoint.List(dir)
 		must.True(t, len(names) == 1, "%v: nothing had come since the first", names)
 	})

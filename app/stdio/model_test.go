@@ -55,8 +55,7 @@ func TestManyPredictionsPublish(t *testing.T) {
 	c.must(opRows, 0, 7, publishFor, uint64(0), s.flat())
 	must.True(t, server.learners[7].model != nil, "%d predictions do not publish a model", publishFor)
 	write.Close()
-	err := <-ended
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, <-ended)
 }
 
 // TestShards checks that the shards of a group answer as the program does, with the shard of a key, that they come back

@@ -39,8 +39,7 @@ func start(t testing.TB) *client {
 	}()
 	t.Cleanup(func() {
 		write.Close()
-		err := <-ended
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, <-ended)
 	})
 	return &client{t: t, in: write, out: read}
 }

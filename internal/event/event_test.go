@@ -156,8 +156,7 @@ func TestVecCheck(t *testing.T) {
 		must.True(t, x.Check() != nil, "%s: passed", name)
 	}
 	x := Vec{[]uint32{1, 4}, []float64{1, -2}}
-	err := x.Check()
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, x.Check())
 	y := x.Clone()
 	y.Value[0] = 9
 	must.True(t, x.Value[0] == 1, "Clone shares memory")

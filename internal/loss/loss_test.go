@@ -130,8 +130,7 @@ func TestTargets(t *testing.T) {
 			must.True(t, target.Check(y) != nil, "target kind %d takes %v", target, y)
 		}
 		for _, y := range map[Target][]float64{Sign: {-1, 1}, Real: {-2.5, 0, 1}, Count: {0, 3, 2.5}}[target] {
-			err := target.Check(y)
-			must.True(t, err == nil, "target kind %d: %v", target, err)
+			must.Do(t, target.Check(y), "target kind", target)
 		}
 	}
 	for _, l := range All() {
