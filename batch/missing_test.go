@@ -209,9 +209,7 @@ func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []eve
 		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
 		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
 		e := event.Example{Weight: 1}
-		if x[4]+3+0.5*r.NormFloat64() > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(x[4]+3+0.5*r.NormFloat64() > 0)
 		for i, v := range x {
 			switch u := r.Float64(); {
 			case u < null:

@@ -468,9 +468,7 @@ func TestDeathsApply(t *testing.T) {
 	var examples []event.Example
 	for i, row := range x {
 		e := event.Example{Weight: 1, Offset: int64(i)}
-		if y[i] > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(y[i] > 0)
 		add := func(column uint32, x float64, field uint16) {
 			eventtest.Put(&e, column, x, field)
 		}

@@ -128,9 +128,7 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 		odds := -1.3 + 0.3*(x[0]-x[1]+x[2]+x[3])
 		x[3], x[4] = math.Exp(sigma*x[3]), math.Exp(sigma*x[4])
 		e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: x}, Field: []uint16{1, 2, 3, 4, 5}}
-		if r.Float64() < 1/(1+math.Exp(-odds)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-odds)))
 		out = append(out, e)
 	}
 	return s, out

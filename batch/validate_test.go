@@ -379,9 +379,7 @@ func TestHalvesAreFair(t *testing.T) {
 			eventtest.Put(e, uint32(j), x)
 			z += w[j] * x
 		}
-		if r.Float64() < 1/(1+math.Exp(-z)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-z)))
 		return e
 	}
 	config := online.DefaultConfig()

@@ -72,9 +72,7 @@ func TestPositive(t *testing.T) {
 func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
-	if (x+y > 0) != (r.Float64() < fraction) {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class((x+y > 0) != (r.Float64() < fraction))
 	return e
 }
 

@@ -275,9 +275,7 @@ func TestDeclaredOneHot(t *testing.T) {
 			score += effect[column]
 			eventtest.Put(e, uint32(column), 1)
 		}
-		if r.Float64() < 1/(1+math.Exp(-score)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-score)))
 		return e
 	}
 	for range 12_000 {

@@ -94,9 +94,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 		if i >= 10_000 {
 			f = -f
 		}
-		if r.Float64() < 1/(1+math.Exp(-f)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-f)))
 		if restarts && i >= 10_000 && i%41 == 0 {
 			l = l.restored()
 		}

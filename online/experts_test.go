@@ -130,9 +130,7 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	return s, func() *event.Example {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 10+3*y, r.NormFloat64())
-		if *flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(*flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4)
 		return e
 	}
 }
@@ -439,10 +437,7 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			for i := range 16_000 {
 				x := []float64{10 * r.Float64(), 10 * r.Float64(), 10 * r.Float64()}
-				label := 0
-				if (x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1) {
-					label = 1
-				}
+				label := eventtest.Class((x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1))
 				p := l.Learn(eventtest.Event(label, x...), nil)
 				sum += p.Decision.LogLoss(p.Scores, label)
 			}

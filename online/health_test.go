@@ -234,9 +234,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 0.1, y) // the second field, b, stays at 0.1
-		if x+0.5*y > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(x+0.5*y > 0)
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields

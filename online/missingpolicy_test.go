@@ -179,9 +179,7 @@ func bent(seed uint64) stream {
 			}
 			eventtest.Put(e, uint32(i+1), float64(i)+hidden[i%2]+0.3*r.NormFloat64(), id)
 		}
-		if math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7)
 		return e
 	}}
 }

@@ -298,10 +298,7 @@ func TestHeavyTails(t *testing.T) {
 // reading is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
-	label := 0
-	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
-		label = 1
-	}
+	label := eventtest.Class(r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)))
 	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
@@ -364,10 +361,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 
 func labeled(r *rand.Rand, classes int) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
-	label := 0
-	if x > 0 {
-		label = 1
-	}
+	label := eventtest.Class(x > 0)
 	if classes == 3 && z > 1 {
 		label = 2
 	}

@@ -289,9 +289,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					eventtest.Put(&e, i, x)
 					f += x / 3
 				}
-				if r.Float64() < 1/(1+math.Exp(-f)) {
-					e.Label = 1
-				}
+				e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-f)))
 				l.Learn(&e, nil)
 				iterates.Learn(&e, nil)
 				p := 1/tt.share - 1
@@ -361,9 +359,7 @@ func (g golden) example(i int) *event.Example {
 			eventtest.Put(e, uint32(d), x)
 		}
 	}
-	if g.Y[i] > 0 {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class(g.Y[i] > 0)
 	return e
 }
 

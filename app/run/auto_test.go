@@ -12,6 +12,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/stream/labels"
 )
@@ -21,10 +22,7 @@ func few(e *event.Example) {
 	for i := range e.Features.Index {
 		e.Features.Index[i] = uint32(1000 * (i + 1))
 	}
-	e.Label = 0
-	if e.Features.Value[0] > 0 {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class(e.Features.Value[0] > 0)
 }
 
 // TestValidateAuto checks that the schedule "auto" validates during learning, on a sample that needs no reading. A

@@ -155,9 +155,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	var b batch.Builder
 	for i, row := range x {
 		e := event.Example{Weight: 1}
-		if y[i] > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(y[i] > 0)
 		if weights != nil {
 			e.Weight = weights[i]
 		}

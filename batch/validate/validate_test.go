@@ -211,9 +211,7 @@ func TestNewestUnderDrift(t *testing.T) {
 					score -= 2 * x // most of the effect of x is reversed
 				}
 			}
-			if score+0.5*random.NormFloat64() > 0 {
-				e.Label = 1
-			}
+			e.Label = eventtest.Class(score+0.5*random.NormFloat64() > 0)
 			all = append(all, e)
 			if !validate.HeldOut(0, e.Offset, holdout) {
 				learner.Learn(&e, nil)

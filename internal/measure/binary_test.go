@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -27,10 +28,7 @@ func TestBinaryMeasures(t *testing.T) {
 				e.f += 2.5
 			}
 			events = append(events, e)
-			predicted := 0
-			if e.f > 0 {
-				predicted = 1
-			}
+			predicted := eventtest.Class(e.f > 0)
 			b.Add(e.label, predicted, 1, e.f, 1/(1+math.Exp(-e.f)))
 		}
 		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(b.f, a.f) })

@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -184,10 +185,7 @@ func TestPriorOfRareClass(t *testing.T) {
 	}{"rare": {3000, 1, false}, "half": {2, 1.02, false}, "overconfident": {20, 10, true}} {
 		w := &Counts{}
 		for i := range 5 * priorBlock {
-			label := 0
-			if i%c.every == c.every/2 {
-				label = 1
-			}
+			label := eventtest.Class(i%c.every == c.every/2)
 			p := c.p / float64(c.every)
 			loss := -math.Log(1 - p)
 			if label == 1 {

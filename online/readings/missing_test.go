@@ -52,9 +52,7 @@ func TestUsualFields(t *testing.T) {
 				take(e)
 				continue
 			}
-			if tells {
-				e.Label = 1
-			}
+			e.Label = eventtest.Class(tells)
 			if i := slices.Index(e.Field, 3); i >= 0 {
 				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
 			}
