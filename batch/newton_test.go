@@ -169,10 +169,7 @@ func TestDual(t *testing.T) {
 				o := must.Get(NewExpected(p))(t)
 				// Check that P^-1 P is the identity, where P is the majorizer.
 				o.Majorise(true)
-				w := make([]float64, o.Dim())
-				for i := range w {
-					w[i] = 0.1 * math.Sin(float64(i))
-				}
+				w := eventtest.List(o.Dim(), func(i int) float64 { return 0.1 * math.Sin(float64(i)) })
 				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
 				o.ValueGrad(w, grad)
 				d := o.dual()

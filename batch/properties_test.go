@@ -358,10 +358,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
 			far := func(copies int) float64 {
 				c := must.Get(data.Corrupted(n, copies, 3))(t)
-				yc := make([]float64, c.Rows())
-				for i := range yc {
-					yc[i] = y[i/copies]
-				}
+				yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 				return newExpected(t, c, yc, l, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
 			}
 			got := far(1000)
@@ -728,10 +725,7 @@ func TestRowLoops(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const columns = 300
 	normal := func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = random.NormFloat64()
-		}
+		x := eventtest.List(n, func(int) float64 { return random.NormFloat64() })
 		return x
 	}
 	for n := range 23 {

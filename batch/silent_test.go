@@ -259,10 +259,7 @@ func TestSilentCopies(t *testing.T) {
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		const copies = 4000
 		c := must.Get(d.Corrupted(n, copies, 3))(t)
-		yc := make([]float64, c.Rows())
-		for i := range yc {
-			yc[i] = y[i/copies]
-		}
+		yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
 		got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)
 		must.True(t, math.Abs(got/want-1) <= 0.01, "%s: %d copies come to %v, the expectation is %v", name, copies, got, want)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -38,10 +39,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.5}, loss.Gaussian{SD: 1}} {
 			for _, intercept := range []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept} {
 				o := tLogistic(t, 1.7, Problem{Data: d, Y: y, Kappa: 0.6, Noise: noise, Intercept: intercept}, prior, 0.3)
-				w := make([]float64, o.Dim())
-				for i := range w {
-					w[i] = r.NormFloat64()
-				}
+				w := eventtest.List(o.Dim(), func(int) float64 { return r.NormFloat64() })
 				problems.CheckDerivatives(t, string(prior), o, w, 1e-7)
 			}
 		}
@@ -57,10 +55,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 		for _, prior := range []Prior{StudentPrior, L2Prior} {
 			o := tLogistic(t, 1.8, Problem{Data: d, Y: y, Kappa: 1, Noise: noise, Intercept: FreeIntercept}, prior, 0.1)
 			r := rand.New(rand.NewPCG(3, 3))
-			w := make([]float64, o.Dim())
-			for i := range w {
-				w[i] = 3 * r.NormFloat64()
-			}
+			w := eventtest.List(o.Dim(), func(int) float64 { return 3 * r.NormFloat64() })
 			last := o.ValueGrad(w, nil)
 			for step := range 15 {
 				o.majorise(w)

@@ -118,10 +118,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 		}
 	}
 	pair := d.Subset(rows)
-	y := make([]float64, len(rows))
-	for i := range y {
-		y[i] = float64(pair.Label(i) - 2)
-	}
+	y := eventtest.List(len(rows), func(i int) float64 { return float64(pair.Label(i) - 2) })
 	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
 	must.True(t, math.Abs(r.Objective-f.Problems[4].Objective) <= 1e-5*r.Objective, "classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	each := must.Get(f.Model.EachBlock())(t)

@@ -246,10 +246,7 @@ func TestValidateMissing(t *testing.T) {
 	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
-		weights := make([]float64, 1<<schema.Bits)
-		for i := range weights {
-			weights[i] = 0.1 * r.NormFloat64()
-		}
+		weights := eventtest.List(1<<schema.Bits, func(int) float64 { return 0.1 * r.NormFloat64() })
 		live := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
 		live.Missing = (*model.Missing)(nil).Forced(policy)
 		v := batch.NewEvidence(live)
@@ -367,10 +364,7 @@ func TestHalvesAreFair(t *testing.T) {
 	t.Parallel()
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
-	w := make([]float64, columns)
-	for j := range w {
-		w[j] = r.NormFloat64() / 3
-	}
+	w := eventtest.List(columns, func(int) float64 { return r.NormFloat64() / 3 })
 	made := func() *event.Example {
 		e := &event.Example{Weight: 1}
 		z := 0.0

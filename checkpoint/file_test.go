@@ -21,6 +21,7 @@ import (
 	"testing/iotest"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -232,10 +233,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	blocks := make([]event.Block, 32)
-	for i := range blocks {
-		blocks[i] = event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
-	}
+	blocks := eventtest.List(32, func(i int) event.Block {
+		return event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
+	})
 	b.SetBytes(32 << 19)
 	for b.Loop() {
 		Write(discard{}, Linear, slices.Values(blocks))

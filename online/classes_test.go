@@ -141,10 +141,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 
 // TestCheckNumbers checks which labels look like regression targets under a loss for classification.
 func TestCheckNumbers(t *testing.T) {
-	whole := make([]string, 21)
-	for i := range whole {
-		whole[i] = fmt.Sprint(i)
-	}
+	whole := eventtest.List(21, func(i int) string { return fmt.Sprint(i) })
 	refused := event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: `label "2.5" is not one of the classes`}}
 	for _, c := range []struct {
 		name    string

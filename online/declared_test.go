@@ -263,10 +263,7 @@ func TestDeclaredOneHot(t *testing.T) {
 	longtest.NotRaced(t)
 	const fields, values = 6, 40
 	r := rand.New(rand.NewPCG(5, 8))
-	effect := make([]float64, fields*values)
-	for i := range effect {
-		effect[i] = 0.3 * r.NormFloat64()
-	}
+	effect := eventtest.List(fields*values, func(int) float64 { return 0.3 * r.NormFloat64() })
 	l := newLearner(t, online.DefaultConfig(), event.NewSchema(8, []string{"no", "yes"}, 2))
 	next := func() *event.Example {
 		e, score := &event.Example{Weight: 1}, 0.0

@@ -80,10 +80,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	}
 	l = start(t, c, eventtest.Schema(features, "", "a", "b"))
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := make([]float64, features)
-	for i := range w {
-		w[i] = r.NormFloat64()
-	}
+	w := eventtest.List(features, func(int) float64 { return r.NormFloat64() })
 	for i := range 10_500 {
 		x, f := make([]float64, features), 0.0
 		for j := range w {

@@ -207,15 +207,9 @@ func TestCorrectedYoungClasses(t *testing.T) {
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12
-	var names []string
-	for k := range classes {
-		names = append(names, fmt.Sprint(k))
-	}
+	names := eventtest.List(classes, func(k int) string { return fmt.Sprint(k) })
 	s, r := eventtest.Schema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
-	means := make([]float64, classes*numbers)
-	for i := range means {
-		means[i] = r.NormFloat64()
-	}
+	means := eventtest.List(classes*numbers, func(int) float64 { return r.NormFloat64() })
 	c := plain()
 	c.Optimizer = "auto"
 	l, wrong := newTwins(t, c, s), 0

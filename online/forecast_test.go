@@ -50,10 +50,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 	must.Require(t, grouping.Declared(), "the fields have no groups")
 	const events = 10000
-	fresh := make([]*event.Example, events)
-	for i := range fresh {
-		fresh[i] = next()
-	}
+	fresh := eventtest.List(events, func(int) *event.Example { return next() })
 	for _, c := range []struct {
 		groups, silent bool
 		points         []online.ForecastPoint

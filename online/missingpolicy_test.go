@@ -165,10 +165,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 // depends on how far one hidden number is from 0, so that only splines can use the numbers.
 func bent(seed uint64) stream {
 	s := event.NewSchema(128, []string{"no", "yes"}, 2)
-	var ids []uint16
-	for i := range 70 {
-		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}))
-	}
+	ids := eventtest.List(70, func(i int) uint16 { return s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}) })
 	r := rand.New(rand.NewPCG(seed, 6))
 	return stream{s, func() *event.Example {
 		e, hidden := &event.Example{Weight: 1}, [2]float64{r.NormFloat64(), r.NormFloat64()}

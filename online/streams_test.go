@@ -134,10 +134,7 @@ var streams = map[string]func(seed uint64) stream{"records": records, "table": t
 func sensors(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	const n = 6
-	var ids []uint16
-	for i := range n {
-		ids = append(ids, s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric}))
-	}
+	ids := eventtest.List(n, func(i int) uint16 { return s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric}) })
 	r := rand.New(rand.NewPCG(seed, 5))
 	return stream{s, func() *event.Example {
 		e, missing := &event.Example{Weight: 1}, 0.0

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -52,10 +53,7 @@ func TestAuxDropMasks(t *testing.T) {
 	const n, columns = 4000, 10
 	set := &haphazardStream{}
 	for i := range n {
-		row := make([]float64, columns)
-		for j := range row {
-			row[j] = float64(i % 2)
-		}
+		row := eventtest.List(columns, func(int) float64 { return float64(i % 2) })
 		set.labels, set.rows = append(set.labels, i%2), append(set.rows, row)
 	}
 	for _, task := range []auxDropTask{{Present: 0.73}, {Present: 0.27}, {}} {

@@ -82,10 +82,7 @@ func TestUpdateColumns(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
-	images := make([]event.Example, 400)
-	for i := range images {
-		images[i] = image
-	}
+	images := eventtest.List(400, func(int) event.Example { return image })
 	wrong := c.corruptedMistakes(m, []float64{0, 2}, images, 3)
 	for as, want := range [ways][2]float64{divided: {0, 50}, asIs: {0, 0}, atMeans: {0, 50}} {
 		for level, fraction := range want {

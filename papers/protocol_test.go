@@ -70,10 +70,7 @@ func TestIntervals(t *testing.T) {
 	inside := 0
 	const runs = 4000
 	for range runs {
-		var each []float64
-		for range 5 {
-			each = append(each, 3+2*r.NormFloat64())
-		}
+		each := eventtest.List(5, func(int) float64 { return 3 + 2*r.NormFloat64() })
 		d := pairedT(each)
 		if d.Low < 3 && 3 < d.High {
 			inside++
@@ -89,10 +86,7 @@ func TestIntervals(t *testing.T) {
 		sd := map[string]float64{"normal": 1, "uniform": math.Sqrt(1. / 12), "exponential": 1}[name]
 		inside := 0
 		for range runs {
-			each := make([]float64, 50)
-			for i := range each {
-				each[i] = 7 + draw()
-			}
+			each := eventtest.List(50, func(int) float64 { return 7 + draw() })
 			if d := standardDeviation(each); d.Low < sd && sd < d.High {
 				inside++
 			}

@@ -21,6 +21,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -32,10 +33,7 @@ import (
 // is expensive.
 func following(t testing.TB, classes, columns int) serve.Service {
 	t.Helper()
-	names := make([]string, classes)
-	for i := range names {
-		names[i] = fmt.Sprintf("class %d", i)
-	}
+	names := eventtest.List(classes, func(i int) string { return fmt.Sprintf("class %d", i) })
 	schema := event.NewSchema(20, names, classes)
 	schema.NumericIndices = true
 	weights := make([][]float64, schema.Outputs())

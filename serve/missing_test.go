@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/app/run"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -33,10 +34,7 @@ type telemetry struct {
 
 func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64) *telemetry {
 	s := &telemetry{r: mathrand.New(mathrand.NewPCG(5, seed)), classes: classes, words: words}
-	weight := make([]float64, classes*fields)
-	for i := range weight {
-		weight[i] = 0.35 * s.r.NormFloat64()
-	}
+	weight := eventtest.List(classes*fields, func(int) float64 { return 0.35 * s.r.NormFloat64() })
 	for range n {
 		label, values := s.r.IntN(classes), make([]float64, fields)
 		for j := range values {

@@ -31,10 +31,7 @@ func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 			weights[k][d] = r.NormFloat64()
 		}
 	}
-	var names []string
-	for k := range classes {
-		names = append(names, fmt.Sprint("class ", k))
-	}
+	names := eventtest.List(classes, func(k int) string { return fmt.Sprint("class ", k) })
 	m := model.NewLinear(event.NewSchema(10, names, 0), "logistic:gaussian", "none", weights, make([]float64, outputs))
 	examples := make([]event.Example, n)
 	for i := range examples {

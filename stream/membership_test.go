@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
@@ -375,10 +376,7 @@ func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		n, count := 1+random.IntN(6), random.IntN(20)
-		all := make([]int, count)
-		for i := range all {
-			all[i] = i
-		}
+		all := eventtest.List(count, func(i int) int { return i })
 		owned := map[string][]int{}
 		for i := range n {
 			owned[fmt.Sprint("m", i)] = nil

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream/record"
@@ -156,10 +157,7 @@ func TestParquetDamaged(t *testing.T) {
 		Label string  `parquet:"label"`
 		X     float64 `parquet:"x"`
 	}
-	var rows []event
-	for i := range 2000 {
-		rows = append(rows, event{[]string{"no", "yes"}[i%2], float64(i)})
-	}
+	rows := eventtest.List(2000, func(i int) event { return event{[]string{"no", "yes"}[i%2], float64(i)} })
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
 		path := filepath.Join(t.TempDir(), name)

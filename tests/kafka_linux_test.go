@@ -15,6 +15,7 @@ import (
 	"blankout/app/served/kafka"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
@@ -482,10 +483,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	options := served.Options{Interval: 10 * time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(connect)}}
 	f := (*served.Follower)(nil)
 	for version := range uint64(12) {
-		weights := make([]float64, 1000)
-		for d := range weights {
-			weights[d] = float64(d/100*int(version)%7) + 0.5
-		}
+		weights := eventtest.List(1000, func(d int) float64 { return float64(d/100*int(version)%7) + 0.5 })
 		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)

@@ -16,6 +16,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
@@ -79,10 +80,7 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 	m := libsvmObjective.FindSubmatch(out)
 	must.Require(t, m != nil, "%s: no objective in %s", what, out)
 	theirs := must.Get(strconv.ParseFloat(string(m[1]), 64))(t)
-	c := make([]float64, len(y))
-	for i := range c {
-		c[i] = cost
-	}
+	c := eventtest.List(len(y), func(int) float64 { return cost })
 	ours := must.Get(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
 	// LIBSVM prints the value of the dual as a minimization problem (with the opposite sign), with six decimals.
 	off := math.Abs(ours.Dual + theirs)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
@@ -24,10 +25,7 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	for i := range n {
 		temp, vibration, amount := 20+5*r.NormFloat64(), r.NormFloat64(), math.Exp(3+2*r.NormFloat64())
 		machine := string("abcdefgh"[r.IntN(8)])
-		var words []string
-		for range r.IntN(6) {
-			words = append(words, []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)])
-		}
+		words := eventtest.List(r.IntN(6), func(int) string { return []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)] })
 		z := 0.2*(temp-20) + vibration*vibration - 1 + 0.3*math.Log(amount) - 1 + 0.8*r.NormFloat64()
 		if machine < "d" {
 			z += 1.2

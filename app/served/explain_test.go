@@ -13,6 +13,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -25,10 +26,8 @@ func TestExplainFew(t *testing.T) {
 	const columns = 100_000
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	weights := make([]float64, columns)
-	for d := range weights {
-		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns have each weight
-	}
+	// a hundred columns have each weight
+	weights := eventtest.List(columns, func(d int) float64 { return float64(d*7919%1000-500) / 100 })
 	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"

@@ -134,10 +134,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)
-	coef := make([]float64, len(x))
-	for i := range coef {
-		coef[i] = float64(i % 3)
-	}
+	coef := eventtest.List(len(x), func(i int) float64 { return float64(i % 3) })
 	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))(t)
 	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))(t)
 	must.True(t, m.Support() == 20, "%d support vectors, want 20", m.Support())

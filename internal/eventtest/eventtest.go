@@ -38,6 +38,15 @@ func Class(yes bool) int {
 	return 0
 }
 
+// List returns the n values that f returns for 0 to n-1, called in this order.
+func List[T any](n int, f func(i int) T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}
+
 // Put appends a feature to an event, and its field id if given.
 func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)

@@ -56,10 +56,7 @@ func slowFill(c *Covariance, p ColumnRoles, x []float64) (mean []float64, matrix
 		if part != Observed {
 			continue
 		}
-		gain := make([]float64, n)
-		for i := range n {
-			gain[i] = matrix[i][o] / matrix[o][o]
-		}
+		gain := eventtest.List(n, func(i int) float64 { return matrix[i][o] / matrix[o][o] })
 		off, row := x[o]-mean[o], slices.Clone(matrix[o])
 		for i := range n {
 			mean[i] += gain[i] * off

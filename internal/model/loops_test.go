@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -15,10 +16,7 @@ import (
 func randomValues(seed uint64) func(n int) []float64 {
 	r := rand.New(rand.NewPCG(seed, seed+1))
 	return func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 }
@@ -87,10 +85,7 @@ func TestCholesky(t *testing.T) {
 		var inverse mat.SymDense
 		must.Do(t, reference.InverseTo(&inverse))
 		const columns = 3
-		right := make([]float64, n*columns)
-		for i := range right {
-			right[i] = r.NormFloat64()
-		}
+		right := eventtest.List(n*columns, func(int) float64 { return r.NormFloat64() })
 		var solved mat.Dense
 		must.Do(t, reference.SolveTo(&solved, mat.NewDense(n, columns, slices.Clone(right))))
 		all := slices.Clone(right)
@@ -119,10 +114,7 @@ func TestCholesky(t *testing.T) {
 
 // randomPositive returns a random positive definite matrix of n columns with common factors.
 func randomPositive(n int, r *rand.Rand) []float64 {
-	root := make([]float64, n*n)
-	for i := range root {
-		root[i] = r.NormFloat64()
-	}
+	root := eventtest.List(n*n, func(int) float64 { return r.NormFloat64() })
 	out := make([]float64, n*n)
 	for i := range n {
 		for j := range n {

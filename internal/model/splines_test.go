@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -33,10 +34,7 @@ func slowHats(knots []float64, x float64) []float64 {
 func TestBasisColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		knots := make([]float64, 3+r.IntN(MaxKnots-3))
-		for i := range knots {
-			knots[i] = math.Round(40 * r.NormFloat64())
-		}
+		knots := eventtest.List(3+r.IntN(MaxKnots-3), func(int) float64 { return math.Round(40 * r.NormFloat64()) })
 		slices.Sort(knots)
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue

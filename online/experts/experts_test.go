@@ -175,10 +175,7 @@ func TestTooMany(t *testing.T) {
 	x, s := newExperts(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
 	x.Publish(s.n.Table)
-	many := make([]uint32, 30_000)
-	for i := range many {
-		many[i] = uint32(i)
-	}
+	many := eventtest.List(30_000, func(i int) uint32 { return uint32(i) })
 	columns := slices.Clone(x.Columns())
 	x.FollowNumbers(many, nil, s.n.Table)
 	must.True(t, !x.HasColumns() && !x.Counts(), "it follows 30,000 numbers")
@@ -246,10 +243,7 @@ func TestNestedScores(t *testing.T) {
 			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
 			for range 20 {
 				s.next(x)
-				var last []int8
-				for range s.in.Features() {
-					last = append(last, int8(s.r.IntN(copies+1)-1))
-				}
+				last := eventtest.List(s.in.Features(), func(int) int8 { return int8(s.r.IntN(copies+1) - 1) })
 				x.SumNested(&s.in, last, &nested)
 				for copy := 1; copy < copies; copy++ {
 					var dead []bool

@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -72,10 +73,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 	fractions := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		var fields []event.Field
-		for i := range 2 * len(fractions) {
-			fields = append(fields, event.Field{Name: string(rune('a' + i)), Kind: event.Boolean})
-		}
+		fields := eventtest.List(2*len(fractions), func(i int) event.Field { return event.Field{Name: string(rune('a' + i)), Kind: event.Boolean} })
 		for _, kind := range []event.Kind{event.Numeric, event.Categorical} {
 			for i := range fractions {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -239,10 +240,7 @@ func TestRescore(t *testing.T) {
 func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
 	in = &encode.Input{}
 	for i := range features + 1 {
-		row := make([]float64, width)
-		for k := range row {
-			row[k] = r.NormFloat64()
-		}
+		row := eventtest.List(width, func(int) float64 { return r.NormFloat64() })
 		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
 		if i == features {
 			in.X[i] = 1

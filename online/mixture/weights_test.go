@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -128,10 +129,7 @@ func TestMixtureOfRanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	fold := New(settings())
 	for range 40 {
-		var losses []float64
-		for range len(prior) * len(fold.Scales) {
-			losses = append(losses, r.Float64())
-		}
+		losses := eventtest.List(len(prior)*len(fold.Scales), func(int) float64 { return r.Float64() })
 		fold.take(0, losses)
 	}
 	for range 100 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -63,10 +64,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		lag, averages, coefficients := make([]float64, y.N), make([]float64, y.N), make([]float64, y.N)
 		r := rand.New(rand.NewPCG(1, 2))
 		random := func(n int) []float64 {
-			x := make([]float64, n)
-			for i := range x {
-				x[i] = r.NormFloat64()
-			}
+			x := eventtest.List(n, func(int) float64 { return r.NormFloat64() })
 			return x
 		}
 		for ev := range 200 {

@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"fmt"
 	"math"
@@ -25,10 +26,7 @@ func TestKernels(t *testing.T) {
 func testKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 	for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 50} {
@@ -106,10 +104,7 @@ func TestFused(t *testing.T) {
 func testFused(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float64 {
-		x := make([]float64, n+4*r.IntN(2))
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n+4*r.IntN(2), func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x[:n]
 	}
 	var u Fused

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/rows"
@@ -30,10 +31,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
 	p.rows.Reset(features)
 	row := func() []float64 {
-		out := make([]float64, rows.FirstPart+3*n)
-		for i := range out {
-			out[i] = 0.5 * r.NormFloat64()
-		}
+		out := eventtest.List(rows.FirstPart+3*n, func(int) float64 { return 0.5 * r.NormFloat64() })
 		for i := rows.FirstPart + n; i < rows.FirstPart+2*n; i++ {
 			out[i] = math.Abs(out[i])
 		}
@@ -400,10 +398,7 @@ func TestValues(t *testing.T) {
 // same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}
-	units := make([]int32, 5000)
-	for i := range units {
-		units[i] = int32(i / 5)
-	}
+	units := eventtest.List(5000, func(i int) int32 { return int32(i / 5) })
 	for event := range uint64(400) {
 		for _, units := range [][]int32{nil, units} {
 			var m, again Mask

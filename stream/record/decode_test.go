@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
@@ -273,10 +274,7 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		return "{" + strings.Join(out, ",") + "}"
 	}
-	var events []string
-	for range 1000 {
-		events = append(events, value(0))
-	}
+	events := eventtest.List(1000, func(int) string { return value(0) })
 	for _, maxFields := range []int{10, 1000} {
 		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -37,10 +38,7 @@ func apartSchema(bits uint) *event.Schema {
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {
-		var list []string
-		for range n {
-			list = append(list, fmt.Sprintf("%q", fmt.Sprintf("w%d", r.IntN(1e6))))
-		}
+		list := eventtest.List(n, func(int) string { return fmt.Sprintf("%q", fmt.Sprintf("w%d", r.IntN(1e6))) })
 		return `{"text":[` + strings.Join(list, ",") + `]}`
 	}
 	numbers := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1,"n10":1,"n11":1,"n12":1,"n13":1,"n14":1,"n15":1}`

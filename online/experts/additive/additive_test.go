@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/experts"
@@ -222,10 +223,7 @@ func TestKernels(t *testing.T) {
 		from := lanesAtOnce * r.IntN(groups)
 		var sums [lanesAtOnce]float64
 		var variances, kappa, kappaGo, rate [lanesAtOnce]float32
-		x := make([]float64, len(f.x))
-		for i := range x {
-			x[i] = r.NormFloat64()
-		}
+		x := eventtest.List(len(f.x), func(int) float64 { return r.NormFloat64() })
 		sumGo(slow.weights[from:], f.index, x, slow.lanes, &sums)
 		varianceGo(slow.weights[from:], &f, slow.lanes, &variances)
 		out, q := make([]float64, b.lanes), make([]float64, b.lanes)
