@@ -83,9 +83,8 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 				row.AddTo(w, 2)
 				square := 0.0
 				for j := range x.Index {
-					if d.Column(int(row.Index[j])) != x.Index[j] || row.At(j) != x.Value[j] || w[row.Index[j]] != 2*x.Value[j] {
-						t.Fatalf("%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
-					}
+					must.Require(t, d.Column(int(row.Index[j])) == x.Index[j] && row.At(j) == x.Value[j] && w[row.Index[j]] == 2*x.Value[j],
+						"%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
 					square += 2 * x.Value[j] * x.Value[j]
 				}
 				got := row.Dot(w)
@@ -140,9 +139,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 				rows += hi - lo
 			}
 		})
-		if threads == 1 && rows != d.Rows() {
-			t.Fatalf("the groups cover %d of %d rows", rows, d.Rows())
-		}
+		must.Require(t, threads != 1 || rows == d.Rows(), "the groups cover %d of %d rows", rows, d.Rows())
 		out = append(out, total)
 		if want == nil {
 			want = out

@@ -230,9 +230,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 				}
 				gu, gd := make([]float64, dim), make([]float64, dim)
 				vu, vd := o.ValueGrad(up, gu), o.ValueGrad(down, gd)
-				if slope := (vu - vd) / (2 * h); math.Abs(slope-Dot(grad, v)) > 1e-6*(1+math.Abs(slope)) {
-					t.Errorf("%s: slope %v by differences, %v by the gradient", name, slope, Dot(grad, v))
-				}
+				slope := (vu - vd) / (2 * h)
+				must.True(t, math.Abs(slope-Dot(grad, v)) <= 1e-6*(1+math.Abs(slope)), "%s: slope %v by differences, %v by the gradient", name, slope, Dot(grad, v))
 				for i := range gu {
 					if want := (gu[i] - gd[i]) / (2 * h); math.Abs(hv[i]-want) > 1e-5*(1+math.Abs(want)) && !(l.Facts().Kink != nil && !o.noisy) {
 						t.Errorf("%s: Hv[%d] = %v, by differences %v", name, i, hv[i], want)
@@ -550,9 +549,8 @@ func TestSolveLogit(t *testing.T) {
 		at, p := solveLogit(start, c, k)
 		must.Require(t, p == 1/(1+math.Exp(-at)), "sigma(%v) is not %v", at, p)
 		side := func(t float64) float64 { return t + c + k/(1+math.Exp(-t)) }
-		if near := 1e-3 + 1e-12*k; side(at-near) > 0 || side(at+near) < 0 {
-			t.Fatalf("from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
-		}
+		near := 1e-3 + 1e-12*k
+		must.Require(t, side(at-near) <= 0 && side(at+near) >= 0, "from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
 	}
 }
 

@@ -124,9 +124,8 @@ func TestSilentAgainstTheFormula(t *testing.T) {
 			for _, at := range []float64{-0.5, 0.3, 2} {
 				u := slices.Clone(w)
 				axpy(at, v, u)
-				if got, _, _ := phi(at); math.Abs(got-want(u)) > 1e-9*math.Abs(want(u)) {
-					t.Errorf("%s: value on the line %v, want %v", name, got, want(u))
-				}
+				got, _, _ := phi(at)
+				must.True(t, math.Abs(got-want(u)) <= 1e-9*math.Abs(want(u)), "%s: value on the line %v, want %v", name, got, want(u))
 			}
 			if l.Facts().Kink != nil {
 				o.Smooth(0.3)

@@ -70,9 +70,8 @@ func TestSplinesAreOneFeature(t *testing.T) {
 		}
 		w[dim-1] = 0.3
 		value := o.ValueGrad(w, nil)
-		if want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4)); math.Abs(value-want) > 1e-10*want {
-			t.Errorf("%v: objective %v, of the sums %v", noise, value, want)
-		}
+		want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4))
+		must.True(t, math.Abs(value-want) <= 1e-10*want, "%v: objective %v, of the sums %v", noise, value, want)
 		problems.CheckDerivatives(t, noise.String(), exactDiagonal{o}, w, 1e-5)
 		// Compare V itself, the sum over the rows of k V from addTo, with a slow computation.
 		joint := must.Get(jointNoise(curved, noise))(t)

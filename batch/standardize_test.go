@@ -241,9 +241,8 @@ func TestFarthestOutliers(t *testing.T) {
 		}
 		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
 	}
-	if column, _, _, ok := build(2).FarthestOutlier(); ok {
-		t.Errorf("column %d is wild", column)
-	}
+	column, _, _, ok := build(2).FarthestOutlier()
+	must.True(t, !ok, "column %d is wild", column)
 	column, largest, usual, ok := build(-1e7).FarthestOutlier()
 	must.True(t, ok && column == 9 && largest == 1e7 && math.Abs(usual-1) <= 0.3, "%d %g %g %v", column, largest, usual, ok)
 }

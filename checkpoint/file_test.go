@@ -280,12 +280,10 @@ func TestWriteFileTarget(t *testing.T) {
 	}
 	must.Do(t, os.Truncate(model, 0))
 	must.Do(t, WriteFile(link, Linear, blocks))
-	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link: %v %v", info, err)
-	}
-	if _, err := ReadFile(model); err != nil {
-		t.Error(err)
-	}
+	info, err := os.Lstat(link)
+	must.True(t, err == nil && info.Mode()&fs.ModeSymlink != 0, "the link: %v %v", info, err)
+	_, err = ReadFile(model)
+	must.True(t, err == nil, "%v", err)
 	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Skip(err)

@@ -63,9 +63,8 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 		must.Require(t, got == n, "loaded %d after saving %d", got, n)
 	}
 	want := []string{fileName(11), fileName(10), fileName(9)}
-	if names, err := List(dir); err != nil || !slices.Equal(names, want) {
-		t.Errorf("%v, %v", names, err)
-	}
+	names, err := List(dir)
+	must.True(t, err == nil && slices.Equal(names, want), "%v, %v", names, err)
 	f, err := s.LoadName(fileName(10))
 	must.True(t, err == nil && string(f.Blocks[0].Data) == "10", "by name: %v, %v", f, err)
 	for _, name := range []string{fileName(3), "lock", "../" + fileName(10)} {
@@ -601,9 +600,7 @@ func TestLostDirectory(t *testing.T) {
 				for _, files := range []map[string]string{before, after} { // files whose writing began before the loss
 					delete(files, fileName(2)+temporarySuffix)
 				}
-				if !maps.Equal(after, before) {
-					t.Errorf("the directory held %d files and now %d: %q", len(before), len(after), slices.Collect(maps.Keys(after)))
-				}
+				must.True(t, maps.Equal(after, before), "the directory held %d files and now %d: %q", len(before), len(after), slices.Collect(maps.Keys(after)))
 			})
 		}
 	}
@@ -693,9 +690,8 @@ func TestNumbersEnd(t *testing.T) {
 		before := contents(t, dir)
 		err := save(s, 9)
 		must.True(t, err != nil && strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) && strings.Contains(err.Error(), "move it"), "one too many after %s: %v", c.last, err)
-		if after := contents(t, dir); !maps.Equal(after, before) {
-			t.Errorf("one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
-		}
+		after := contents(t, dir)
+		must.True(t, maps.Equal(after, before), "one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
 		s.Close()
 		must.ErrorContains(t, must.Err(Open(dir, 3)), "move it", "a start after the last")
 	}

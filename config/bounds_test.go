@@ -72,10 +72,9 @@ func TestBounds(t *testing.T) {
 
 // TestBoundOfIRLSBatch checks the upper bound of irls_batch for the optimizer irls, which needs no window.
 func TestBoundOfIRLSBatch(t *testing.T) {
-	if _, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}}); err != nil {
-		t.Error(err)
-	}
-	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
+	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}})
+	must.True(t, err == nil, "%v", err)
+	_, err = Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
 	must.True(t, err != nil && strings.Contains(err.Error(), "must lie in 0 to 100000"), "one more: %v", err)
 }
 

@@ -92,9 +92,7 @@ func TestPrecedence(t *testing.T) {
 	must.Do(t, decodeFile(placeIn("shown"), b.String(), &again))
 	shown, was := keys(&again), keys(&l.Config)
 	for i := range was {
-		if format(shown[i]) != format(was[i]) {
-			t.Errorf("shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
-		}
+		must.True(t, format(shown[i]) == format(was[i]), "shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
 	}
 }
 
@@ -192,9 +190,8 @@ func FuzzDecodeFile(f *testing.F) {
 		if err := decodeFile(placeIn("f.toml"), text, &c); err == nil {
 			for _, k := range keys(&c) {
 				var v map[string]any
-				if _, err := toml.Decode("x = "+format(k), &v); err != nil {
-					t.Errorf("%s = %s: %v", k, format(k), err)
-				}
+				_, err := toml.Decode("x = "+format(k), &v)
+				must.True(t, err == nil, "%s = %s: %v", k, format(k), err)
 			}
 		}
 	})

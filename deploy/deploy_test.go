@@ -122,10 +122,9 @@ func TestDockerfile(t *testing.T) {
 	if longtest.Race {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // so that the build cache has its packages
 	}
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.Command(program, "version").Output()
+	out, err := build.CombinedOutput()
+	must.Require(t, err == nil, "%v\n%s", err, out)
+	out, err = exec.Command(program, "version").Output()
 	must.True(t, err == nil && strings.Contains(string(out), revision), "%v\n%s", err, out)
 }
 

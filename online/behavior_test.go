@@ -128,9 +128,9 @@ func TestMeasures(t *testing.T) {
 			"%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
 		must.True(t, got.Events == 500 && got.Labeled() == 500 && slices.Equal(got.Classes, met), "%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		if s.classes == 2 {
-			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the tolerance is needed because the learner computes the AUC from bins of scores
-				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
-			}
+			// the tolerance is needed because the learner computes the AUC from bins of scores
+			auc := x.auc()
+			must.True(t, math.Abs(got.Binary.AUC()-auc) <= 0.003, "%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 		}
 		sum := got.Summary()
 		must.True(t, math.Abs(*sum.Error-100*x.wrong/x.weight) <= 1e-9, "%v: summary %v", s, *sum.Error)
@@ -162,9 +162,8 @@ func TestMeasuresOfRegression(t *testing.T) {
 			last = e.Target
 		}
 		got := r.Report().Numbers.Total
-		if math.Abs(got.Weight-weight) > 1e-9 || math.Abs(got.MAE()-absolute/weight) > 1e-9*absolute || math.Abs(got.RMSE()-math.Sqrt(squared/weight)) > 1e-9*squared {
-			t.Errorf("%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
-		}
+		must.True(t, math.Abs(got.Weight-weight) <= 1e-9 && math.Abs(got.MAE()-absolute/weight) <= 1e-9*absolute && math.Abs(got.RMSE()-math.Sqrt(squared/weight)) <= 1e-9*squared,
+			"%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
 		r2 := 1 - squared/(y2-y1*y1/weight)
 		must.True(t, math.Abs(got.R2()-r2) <= 1e-6, "%v: R2 %v, of the predictions %v", s, got.R2(), r2)
 		mean := absolute / weight

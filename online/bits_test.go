@@ -430,9 +430,8 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 	must.Do(t, <-done)
 	sameState(t, "the snapshot", want, got)
-	if after := score(held, e); !sameScores(after, scores) || sameScores(scoresOf(l, e), scores) {
-		t.Errorf("the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
-	}
+	after := score(held, e)
+	must.True(t, sameScores(after, scores) && !sameScores(scoresOf(l, e), scores), "the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
 }
 
 // TestDamagedStates cuts and changes the blocks of saved states. Restore must reject each cut block. It must reject a

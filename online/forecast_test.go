@@ -130,9 +130,8 @@ func TestForecast(t *testing.T) {
 			within = 0.12
 		}
 		for point, want := range actual {
-			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
-				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
-			}
+			got := l.Report().Forecast.Declared[point].Error
+			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
 		}
 	}
 }

@@ -79,9 +79,8 @@ func TestHealthDeadField(t *testing.T) {
 			l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 			s.Lost = 0.002
 			learnSensors(l, s, 20_000)
-			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
-				t.Fatalf("%+v", h)
-			}
+			h := l.Report().Health
+			must.Require(t, h.Alarms == 0 && len(h.Fields) == 5, "%+v", h)
 			s.Lost, s.Absent = 1, absent
 			died := s.N
 			e := 100 * servedError(l, s)
@@ -89,7 +88,7 @@ func TestHealthDeadField(t *testing.T) {
 			for l.Report().Health.Raised == 0 && s.N < died+3*healthBlock+1 {
 				learnSensors(l, s, 1)
 			}
-			h := l.Report().Health
+			h = l.Report().Health
 			must.Require(t, h.Alarms == 1 && len(h.Fields[0].Alarms) == 1, "%+v", h)
 			a := h.Fields[0].Alarms[0]
 			must.True(t, a.Field == "b" && a.Kind == "missing" && a.SinceEvent == uint64(died)+1 && a.Since.UnixMilli() == synthetic.SensorStart+1000*died && a.Now == 1 && math.Abs(a.Usual-0.002) <= 0.001,

@@ -95,9 +95,7 @@ func TestClassRefused(t *testing.T) {
 			a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores
 			must.True(t, slices.Equal(a, b) && (a == nil) == (i%4 == 0 || i == 2), "of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 		}
-		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 {
-			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
-		}
+		must.True(t, outputs(l) == k && l.Report().RefusedBy[event.ReasonMemory].Count == 3, "of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
 		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, again))
 		c := l.Config()
 		c.MaxMemory *= 20

@@ -227,9 +227,7 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	for _, e := range events {
 		l.Learn(e, nil)
 	}
-	if sampled() != was || was == 0 {
-		t.Errorf("answered %v events, %v in the first pass", sampled(), was)
-	}
+	must.True(t, sampled() == was && was != 0, "answered %v events, %v in the first pass", sampled(), was)
 	blocks := l.blocks()
 	for _, b := range blocks {
 		must.True(t, b.Name == staleness.Block || !bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)), "there is a block %s", b.Name)
@@ -317,9 +315,7 @@ func TestStaleWeights(t *testing.T) {
 	}
 	l := learnTurning(t, 1000)
 	r := ofAge(t, l, 1000)
-	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
-		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
-	}
+	must.True(t, *r.LogLoss > *r.ConstantLogLoss+0.5 && stale(l), "log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
 	must.True(t, math.Abs(*r.ConstantLogLoss-math.Log(2)) <= 0.02 && math.Abs(*r.ConstantError-0.5) <= 0.15, "the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
 	must.True(t, !stale(learnTurning(t, 1e6)), "a stream that stays as it is has useless weights")
 }

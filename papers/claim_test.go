@@ -55,9 +55,8 @@ func TestConclude(t *testing.T) {
 		most.Parts = append(most.Parts, up(here, here, here).against(paper, 0))
 	}
 	most.conclude()
-	if most.Verdict != NotReproduced || most.size() != "outside" || !strings.HasPrefix(most.here(true), "2 of 12 [0.6, 5.4]; the paper 10") {
-		t.Errorf("2 of 12: %s, %s, %s", most.Verdict, most.size(), most.here(true))
-	}
+	must.True(t, most.Verdict == NotReproduced && most.size() == "outside" && strings.HasPrefix(most.here(true), "2 of 12 [0.6, 5.4]; the paper 10"),
+		"2 of 12: %s, %s, %s", most.Verdict, most.size(), most.here(true))
 }
 
 // TestShown checks that a rounded difference decides a claim, and that its text form can be parsed.

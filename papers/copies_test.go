@@ -79,9 +79,7 @@ func TestCorruption(t *testing.T) {
 			sum += d.Weight(i)
 			must.True(t, d.Weight(i) == d.Weight(0), "%s: weights %g and %g", name, d.Weight(i), d.Weight(0))
 		}
-		if math.Abs(sum-3) > 1e-9 {
-			t.Errorf("%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
-		}
+		must.True(t, math.Abs(sum-3) <= 1e-9, "%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 	}
 	l := must.Get(online.New(online.DefaultConfig(), Binary()))(t)
 	err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e})
@@ -193,10 +191,10 @@ func TestEqualLoss(t *testing.T) {
 		got := ratioAt(trace, c.logLoss)
 		must.True(t, math.Abs(got-c.want) <= 1e-12, "at %g: %g, want %g", c.logLoss, got, c.want)
 	}
-	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
-		t.Errorf("near until %g", got)
-	}
-	got := nearUntil(trace[:2], 800, 200)
+	// 100 / 1.25, because the ratio decreases as fast as the loss
+	got := nearUntil(trace, 800, 10)
+	must.True(t, got >= 80 && got <= 81, "near until %g", got)
+	got = nearUntil(trace[:2], 800, 200)
 	must.True(t, got >= 200 && got <= 202.1, "near to the end: %g", got)
 }
 
@@ -220,8 +218,7 @@ func TestZScores(t *testing.T) {
 		}
 	}
 	for c := range sum {
-		if n := float64(d.Rows()); math.Abs(sum[c]/n) > 1e-6 || math.Abs(squares[c]/n-1) > 1e-6 {
-			t.Errorf("column %d: mean %v, variance %v", d.Column(c), sum[c]/n, squares[c]/n)
-		}
+		n := float64(d.Rows())
+		must.True(t, math.Abs(sum[c]/n) <= 1e-6 && math.Abs(squares[c]/n-1) <= 1e-6, "column %d: mean %v, variance %v", d.Column(c), sum[c]/n, squares[c]/n)
 	}
 }

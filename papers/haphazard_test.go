@@ -42,9 +42,8 @@ func TestHaphazardPublished(t *testing.T) {
 	methods, cells := must.Get2(readPublished())(t)
 	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
 	for _, c := range cells {
-		if c.Set == "german" && c.Percent == 50 && (methods[c.best()] != "OVFM" || c.Accuracy[c.best()] != 57.09) {
-			t.Errorf("german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
-		}
+		must.True(t, c.Set != "german" || c.Percent != 50 || methods[c.best()] == "OVFM" && c.Accuracy[c.best()] == 57.09,
+			"german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
 	}
 }
 
@@ -77,9 +76,7 @@ func TestAuxDropMasks(t *testing.T) {
 			case j < 2:
 				want = 1
 			}
-			if math.Abs(float64(count)/n-want) > 0.03 {
-				t.Errorf("%s: feature %d is present in %d of %d events", task.protocol(), j+1, count, n)
-			}
+			must.True(t, math.Abs(float64(count)/n-want) <= 0.03, "%s: feature %d is present in %d of %d events", task.protocol(), j+1, count, n)
 		}
 	}
 }

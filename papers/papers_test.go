@@ -145,9 +145,8 @@ func TestCancel(t *testing.T) {
 			return err
 		})
 	}}
-	if _, err := Run(ctx, e, Options{Size: Default, Out: out, Threads: 2}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("error %v", err)
-	}
+	_, err := Run(ctx, e, Options{Size: Default, Out: out, Threads: 2})
+	must.Require(t, errors.Is(err, context.Canceled), "error %v", err)
 	data, err := os.ReadFile(filepath.Join(out, "cells.jsonl"))
 	n := bytes.Count(data, []byte("\n"))
 	must.True(t, err == nil && n >= 5 && n <= 8, "%d cells, %v", n, err)

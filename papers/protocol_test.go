@@ -48,9 +48,8 @@ func TestMcNemar(t *testing.T) {
 				}
 			}
 			d := mcNemar(a, b)
-			if want := a.error() - b.error(); math.Abs(d.Mean-want) > 1e-9 {
-				t.Fatalf("%v of errors %g and %g", d, a.error(), b.error())
-			}
+			want := a.error() - b.error()
+			must.Require(t, math.Abs(d.Mean-want) <= 1e-9, "%v of errors %g and %g", d, a.error(), b.error())
 			if truth := 100 * (c.onlyA - c.onlyB); d.Low <= truth && truth <= d.High {
 				inside++
 			}

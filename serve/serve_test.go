@@ -233,11 +233,10 @@ func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	// The size of the next checkpoint is unknown and must not be reported as 0.
-	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
-		t.Errorf("before the run: %d %s", status, text)
-	}
+	status, text, _ := call(t, "GET", url+"/metrics", "")
+	must.True(t, status == 200 && strings.Contains(text, "blankout_ready 0") && !strings.Contains(text, "\nblankout_learner_events"), "before the run: %d %s", status, text)
 	must.Do(t, runner.Run(t.Context()))
-	_, text, _ := call(t, "GET", url+"/metrics", "")
+	_, text, _ = call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{
 		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
 		`blankout_events_total{outcome="learned"} 400`, `blankout_events_total{outcome="refused"} 4`, `blankout_refused_total{reason="syntax"} 4`,
@@ -325,9 +324,8 @@ func TestTooManyRequests(t *testing.T) {
 
 		began := time.Now()
 		answer := ask(t.Context(), event())
-		if answer.Code != 503 || answer.Header().Get("Retry-After") != "1" || !strings.Contains(answer.Body.String(), "too many") {
-			t.Errorf("waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
-		}
+		must.True(t, answer.Code == 503 && answer.Header().Get("Retry-After") == "1" && strings.Contains(answer.Body.String(), "too many"),
+			"waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
 		must.Equal(t, time.Since(began), time.Second, "the wait for its turn")
 		// A client that disconnects while waiting gets no response and is not counted.
 		gone, leave := context.WithCancel(t.Context())

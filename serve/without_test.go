@@ -22,16 +22,15 @@ func TestWithout(t *testing.T) {
 		status, text, _ := call(t, "GET", address+"/v1/without"+query, "")
 		return status, text
 	}
-	if status, text := ask("?name=word"); status != 503 {
-		t.Errorf("before the start: %d %s", status, text)
-	}
+	status, text := ask("?name=word")
+	must.True(t, status == 503, "before the start: %d %s", status, text)
 	must.Do(t, runner.Run(t.Context()))
 	for query, want := range map[string]int{"": 400, "?kind=sensor&name=word": 400, "?name=nothing": 404, "?kind=group&name=word": 404} {
 		status, text := ask(query)
 		must.True(t, status == want, "%s: %d %s", query, status, text)
 	}
 	var g batch.Ablation
-	status, text := ask("?name=word")
+	status, text = ask("?name=word")
 	err := json.Unmarshal([]byte(text), &g)
 	must.Require(t, status == 200 && err == nil, "%d %v %s", status, err, text)
 	wrong := 0.0

@@ -157,11 +157,10 @@ func TestNumbersFiles(t *testing.T) {
 	}
 	figures := first.Figures()
 	must.True(t, len(figures) == 4 && figures[1].Figure.Y == "RMSE" && figures[2].Figure.Y == "RMSE of 30 events", "%d figures, %q", len(figures), figures[1].Figure.Y)
-	if _, err := first.Save(t.TempDir()); err != nil {
-		t.Error(err)
-	}
+	_, err := first.Save(t.TempDir())
+	must.True(t, err == nil, "%v", err)
 	classes, more := stream(2, 60, 1)
-	_, err := r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
+	_, err = r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
 	must.True(t, err != nil && strings.Contains(err.Error(), "m predicts numbers and c classes"), "%v", err)
 	must.Fails(t, must.Err(Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0)), "mistakes of numbers")
 }

@@ -335,9 +335,8 @@ func TestParseHeaders(t *testing.T) {
 	w.add([]byte("k"), []byte("v"), 5, want)
 	r := recordReader{rest: w.records, left: 1}
 	var rec rawRecord
-	if ok, err := r.next(&rec); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := r.next(&rec)
+	must.Require(t, ok && err == nil, "%v %v", ok, err)
 	got, err := parseHeaders(rec.headers)
 	must.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
 	for n := range rec.headers {

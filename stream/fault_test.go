@@ -287,9 +287,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 		}))(t)
 		records, err := c.until(2)
-		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
-			t.Errorf("late %v: %q, %v", late, values(records), err)
-		}
+		must.True(t, err == nil && slices.Equal(values(records), []string{"7", "8"}), "late %v: %q, %v", late, values(records), err)
 		n := c.Stats().Retries
 		must.True(t, n["end-before-offset"] != 0 && n["offset-reset"] <= 0, "late %v: %v", late, n)
 		c.Close()

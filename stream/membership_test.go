@@ -291,9 +291,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	case <-answered:
 	case <-g.Done():
 	}
-	if g.Err() != nil {
-		t.Errorf("after %d heartbeats: %v", broken.Load(), g.Err())
-	}
+	must.True(t, g.Err() == nil, "after %d heartbeats: %v", broken.Load(), g.Err())
 	must.Do(t, m.Leave(t.Context()))
 }
 

@@ -123,9 +123,8 @@ func TestMessageTooLarge(t *testing.T) {
 		}
 	}
 	must.Do(t, p.Flush(t.Context()))
-	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, want) || p.Acknowledged() != 300 {
-		t.Errorf("%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
-	}
+	got := values(consume(t, b, "t", nil, nil).all())
+	must.True(t, slices.Equal(got, want) && p.Acknowledged() == 300, "%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
 	must.Do(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
 	must.True(t, errors.Is(err, kafka.MessageSizeTooLarge) && strings.Contains(err.Error(), "max.message.bytes of topic t"), "error %v", err)

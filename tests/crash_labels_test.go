@@ -93,9 +93,7 @@ func (l *learner) checkJoined(t *testing.T, reference *learner) {
 	want, wantOffsets, _ := reference.state(t)
 	got, offsets, _ := l.state(t)
 	must.Require(t, slices.Equal(offsets, wantOffsets), "counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
-	if !bytes.Equal(got, want) {
-		t.Fatalf("the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
-	}
+	must.Require(t, bytes.Equal(got, want), "the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Fatalf("%d different dead letters, want %d", len(got), len(want))
 	}

@@ -28,9 +28,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<20)
 	for range n {
-		if !lines.Scan() {
-			t.Fatalf("%s: fewer than %d lines: %v", from, n, lines.Err())
-		}
+		must.Require(t, lines.Scan(), "%s: fewer than %d lines: %v", from, n, lines.Err())
 		out.Write(lines.Bytes())
 		out.WriteByte('\n')
 	}

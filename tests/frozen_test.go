@@ -295,9 +295,7 @@ func compareFrozen(t *testing.T, got map[string]string, whole bool) {
 		want[name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if got[name] != want[name] {
-			t.Errorf("%s:\n was %s\n is  %s", name, cmp.Or(want[name], "not there"), got[name])
-		}
+		must.True(t, got[name] == want[name], "%s:\n was %s\n is  %s", name, cmp.Or(want[name], "not there"), got[name])
 		delete(want, name)
 	}
 	for name := range want {

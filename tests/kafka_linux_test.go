@@ -328,9 +328,8 @@ func (k *kafkaTest) partitions(t *testing.T) {
 
 	// The topic does not exist, and the broker would let consumers create it.
 	missing := topic + "-missing"
-	if _, _, err := k.consumer(t, missing, nil, nil); !errors.As(err, new(*stream.TopicMissingError)) {
-		t.Errorf("error %v", err)
-	}
+	_, _, err := k.consumer(t, missing, nil, nil)
+	must.True(t, errors.As(err, new(*stream.TopicMissingError)), "error %v", err)
 	expect(t, k.readAll(t, missing, nil, func(c *stream.ConsumerConfig) { c.CreateTopics, c.CreatePartitions = true, 2 }))
 	details, err := k.admin.ListTopics(t.Context(), missing)
 	must.True(t, err == nil && len(details[missing].Partitions) == 2, "%v, %v", details, err)

@@ -696,9 +696,8 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 			for len(marks) > 0 && asked.Sub(marks[0].at) > staleAfter {
 				if m := marks[0]; m.life == answer.Version>>32 && m.disturbed == n.disturbed.Load() && m.events > 0 {
 					a.compared++
-					if float64(answer.Events) < m.events {
-						t.Errorf("an answer of version %d knows %d events; %v before, %.0f had been learned", answer.Version, answer.Events, asked.Sub(m.at), m.events)
-					}
+					must.True(t, float64(answer.Events) >= m.events,
+						"an answer of version %d knows %d events; %v before, %.0f had been learned", answer.Version, answer.Events, asked.Sub(m.at), m.events)
 				}
 				marks = marks[1:]
 			}
@@ -861,9 +860,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	reference.finish(t)
 	undisturbed, theirs, learned := reference.state(t)
 	must.True(t, slices.Equal(offsets, theirs) && events == learned, "the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
-	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
-		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
-	}
+	must.True(t, n.partitions != 1 || bytes.Equal(state, undisturbed), "the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	// Fail if the run had too few faults and responses to test much.
 	must.True(t, n.answers.good >= 100 && n.answers.compared != 0 && len(n.faults) >= 4 && len(spoilt) != 0 && (n.lives >= 2 || time.Since(n.began) <= 5*time.Minute),
 		"this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)

@@ -139,9 +139,8 @@ func TestRandomSettings(t *testing.T) {
 		stopped.flags = flags
 		stopped.finish(t)
 		want, _, _ := alone.state(t)
-		if got, _, _ := stopped.state(t); !bytes.Equal(got, want) {
-			t.Errorf("%v: the states differ in %s", flags, differingBlocks(got, want))
-		}
+		got, _, _ := stopped.state(t)
+		must.True(t, bytes.Equal(got, want), "%v: the states differ in %s", flags, differingBlocks(got, want))
 	}
 	must.True(t, refused <= draws/4, "%d of %d drawn settings were refused", refused, draws)
 }

@@ -73,9 +73,7 @@ func TestShardsKilledEarly(t *testing.T) {
 		must.Do(t, json.Unmarshal(text, &is))
 		learned += is.Events
 	}
-	if learned != n {
-		t.Errorf("%d events learned of %d\n%s", learned, n, m.said())
-	}
+	must.True(t, learned == n, "%d events learned of %d\n%s", learned, n, m.said())
 }
 
 // brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
@@ -334,9 +332,7 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 	must.Equal(t, len(files), len(want), "shards")
 	for shard, file := range want {
 		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
-		if !bytes.Equal(a, b) {
-			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
-		}
+		must.True(t, bytes.Equal(a, b), "%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
 	}
 	t.Logf("%d killed, %d paused, %d stopped, brokers: %v; %d events in %d shards", killed, paused, stopped, disturbed, events, len(want))
 }
@@ -398,8 +394,6 @@ func TestShardsWithLabels(t *testing.T) {
 	want, _ := single.shards()
 	for shard, file := range want {
 		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
-		if !bytes.Equal(a, b) {
-			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
-		}
+		must.True(t, bytes.Equal(a, b), "%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
 	}
 }

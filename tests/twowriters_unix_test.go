@@ -72,9 +72,8 @@ func TestTwoWriters(t *testing.T) {
 			reference := newLearner(t, program, broker.Brokers()[0], "short")
 			reference.finish(t)
 			want, _, _ := reference.state(t)
-			if got, _, _ := second.state(t); !bytes.Equal(got, want) {
-				t.Errorf("the state differs in %s", differingBlocks(got, want))
-			}
+			got, _, _ := second.state(t)
+			must.True(t, bytes.Equal(got, want), "the state differs in %s", differingBlocks(got, want))
 		})
 	}
 }

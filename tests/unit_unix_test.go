@@ -72,9 +72,8 @@ func TestUnitRestarts(t *testing.T) {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
 		l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.create=" + what + "@2"}
 		status := died(t, l)
-		if !status.Signaled() || status.Signal() != want.signal || !unit.restarts(status) {
-			t.Errorf("%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
-		}
+		must.True(t, status.Signaled() && status.Signal() == want.signal && unit.restarts(status),
+			"%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
 		must.True(t, slices.ContainsFunc(strings.Split(want.said, "|"), func(said string) bool { return strings.Contains(l.log(), said) }),
 			"%s: the log does not say %q\n%s", what, want.said, l.log())
 		l.env = nil
@@ -121,7 +120,6 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	reference := newLearner(t, l.program, broker.Brokers()[0], "short")
 	reference.finish(t)
 	want, _, _ := reference.state(t)
-	if got, _, _ := l.state(t); !bytes.Equal(got, want) {
-		t.Errorf("the state differs in %s", differingBlocks(got, want))
-	}
+	got, _, _ := l.state(t)
+	must.True(t, bytes.Equal(got, want), "the state differs in %s", differingBlocks(got, want))
 }

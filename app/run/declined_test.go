@@ -81,7 +81,6 @@ func TestDeclinedFails(t *testing.T) {
 	s.store.Close()
 	s = crowding(t, dir, 400, at)
 	must.Do(t, s.Run(t.Context()))
-	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
-		t.Errorf("saved at %+v, %+v", p, s.Status())
-	}
+	_, p = newest(t, dir)
+	must.True(t, p.Next == 400 && p.Records == 400 && s.Status().Refused == 1, "saved at %+v, %+v", p, s.Status())
 }

@@ -16,9 +16,7 @@ func TestRecent(t *testing.T) {
 	for i := range 10_000 {
 		e.Features.Value[0], e.Offset, e.Label = float64(i), int64(i), 1
 		r.recent.offer(&e)
-		if i == 99 && len(r.Recent()) != 100 {
-			t.Errorf("of 100 events %d are kept", len(r.Recent()))
-		}
+		must.True(t, i != 99 || len(r.Recent()) == 100, "of 100 events %d are kept", len(r.Recent()))
 		e.Label = event.Unlabeled
 		r.recent.offer(&e)
 	}

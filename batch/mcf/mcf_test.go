@@ -130,12 +130,11 @@ func TestGap(t *testing.T) {
 			// Only the intercept is off. Gap moves it back, so almost no gap remains.
 			w := slices.Clone(best.W)
 			w[3] += off
-			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
-				t.Errorf("%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
-			}
+			gap := o.Gap(w)
+			must.True(t, gap <= 1e-6*best.Objective, "%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
 			must.True(t, math.Abs(w[3]-want[3]) <= 1e-4, "%s: the intercept goes to %v, want %v", kind, w[3], want[3])
 			w[0] += off
-			gap := o.Gap(w)
+			gap = o.Gap(w)
 			missing := o.ValueGrad(w, nil) - best.Objective
 			must.True(t, gap >= missing-1e-12, "%s: a gap of %v where %v is missing", kind, gap, missing)
 		}

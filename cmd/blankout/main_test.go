@@ -228,13 +228,10 @@ func TestExamples(t *testing.T) {
 	ran := scripted(t, "testdata/script/*.txtar")
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
-		if c.Example == "" && c.Name() != "help" {
-			t.Errorf("%s has no example", c.CommandPath())
-		}
+		must.True(t, c.Example != "" || c.Name() == "help", "%s has no example", c.CommandPath())
 		for line := range strings.Lines(c.Example) {
-			if line = strings.TrimSpace(line); line != "" && !ran[line] {
-				t.Errorf("%s: no script runs the example %q", c.CommandPath(), line)
-			}
+			line = strings.TrimSpace(line)
+			must.True(t, line == "" || ran[line], "%s: no script runs the example %q", c.CommandPath(), line)
 		}
 		for _, sub := range c.Commands() {
 			visit(sub)

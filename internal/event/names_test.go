@@ -121,9 +121,7 @@ func TestPrintable(t *testing.T) {
 		"\xff\xc3x\ufffd":        `\xff\xc3x` + "\ufffd",
 	} {
 		got := Printable(text)
-		if got != want || Printable(got) != want {
-			t.Errorf("%q: %q, twice %q, want %q", text, got, Printable(got), want)
-		}
+		must.True(t, got == want && Printable(got) == want, "%q: %q, twice %q, want %q", text, got, Printable(got), want)
 	}
 }
 

@@ -268,9 +268,8 @@ func TestGaussianExpectation(t *testing.T) {
 					got, _, _ := l.At(y, f, v)
 					must.True(t, math.Abs(got-want) <= 1e-7*(1+s), "%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
 				}
-				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y-f)) > 1e-12 {
-					t.Errorf("%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
-				}
+				got, _, _ := l.At(y, f, 0)
+				must.True(t, math.Abs(got-g(y-f)) <= 1e-12, "%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
 			}
 		}
 	}
@@ -308,9 +307,8 @@ func TestLimits(t *testing.T) {
 			gauss, _ := Parse(name)
 			chen, _ := Parse(name + ":chen")
 			for _, l := range []Loss{gauss, chen} {
-				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y*f)) > 1e-8 {
-					t.Fatalf("%s at f=%g without noise: %g, want %g", l, f, got, g(y*f))
-				}
+				got, _, _ := l.At(y, f, 0)
+				must.Require(t, math.Abs(got-g(y*f)) <= 1e-8, "%s at f=%g without noise: %g, want %g", l, f, got, g(y*f))
 			}
 			lower := g(y * f)
 			middle, _, _ := gauss.At(y, f, v)
@@ -413,9 +411,8 @@ func TestSoftplus(t *testing.T) {
 		must.Require(t, math.Abs(got-want) <= 5e-16*want, "Softplus(%v) = %v, want %v", u, got, want)
 	}
 	must.Equal(t, Softplus(0), math.Ln2, "Softplus(0)")
-	if Softplus(math.Inf(1)) != math.Inf(1) || Softplus(math.Inf(-1)) != 0 || !math.IsNaN(Softplus(math.NaN())) {
-		t.Errorf("Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
-	}
+	must.True(t, Softplus(math.Inf(1)) == math.Inf(1) && Softplus(math.Inf(-1)) == 0 && math.IsNaN(Softplus(math.NaN())),
+		"Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
 }
 
 // TestCancellation evaluates losses where the direct formulas would lose digits by cancellation. It checks that all

@@ -130,9 +130,8 @@ func TestBinaryAgainstEvaluation(t *testing.T) {
 		e.Add(label, weight, []float64{f}, 0, []float64{0.5, 0.5})
 	}
 	report := e.Report()
-	if b.AUC() != *report.AUC || b.AveragePrecision() != *report.AveragePrecision || b.AUC() < 0.5 || b.AUC() > 0.95 {
-		t.Errorf("AUC %v and average precision %v in bins, %v and %v by the scores", b.AUC(), b.AveragePrecision(), *report.AUC, *report.AveragePrecision)
-	}
+	must.True(t, b.AUC() == *report.AUC && b.AveragePrecision() == *report.AveragePrecision && b.AUC() >= 0.5 && b.AUC() <= 0.95,
+		"AUC %v and average precision %v in bins, %v and %v by the scores", b.AUC(), b.AveragePrecision(), *report.AUC, *report.AveragePrecision)
 	all := b.Thresholds()
 	last := all[len(all)-1]
 	must.True(t, last.Positives+last.Negatives == e.sums.Weight && slices.IsSortedFunc(all, func(x, y Threshold) int { return cmp.Compare(y.Score, x.Score) }),

@@ -174,8 +174,7 @@ func TestUnrelated(t *testing.T) {
 			e.atom[1] = fillAtom
 		}
 		x.infer(e, math.Inf(-1))
-		if of.Related() != c.related || !math.IsNaN(c.first) && e.first != c.first || math.IsInf(e.g, -1) != math.IsInf(c.least, -1) || e.g < c.least {
-			t.Errorf("%+v: related %v, evidence %v and %v", c, of.Related(), e.first, e.g)
-		}
+		must.True(t, of.Related() == c.related && (math.IsNaN(c.first) || e.first == c.first) && math.IsInf(e.g, -1) == math.IsInf(c.least, -1) && e.g >= c.least,
+			"%+v: related %v, evidence %v and %v", c, of.Related(), e.first, e.g)
 	}
 }

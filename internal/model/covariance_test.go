@@ -159,9 +159,7 @@ func TestCovarianceBlock(t *testing.T) {
 		c.Fields[0] = 7
 		read := must.Get(readCovariance([]event.Block{c.Block()}))(t)
 		numbers := func(c *Covariance) string { return fmt.Sprint(c.Columns, c.Fields, c.Mean, c.Matrix, c.shrunk) }
-		if numbers(read) != numbers(c) {
-			t.Errorf("read %s, want %s", numbers(read), numbers(c))
-		}
+		must.True(t, numbers(read) == numbers(c), "read %s, want %s", numbers(read), numbers(c))
 		data := c.Block().Data
 		for cut := range len(data) {
 			_, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data[:cut]}})

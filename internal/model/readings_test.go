@@ -66,9 +66,8 @@ func TestFillValues(t *testing.T) {
 	must.EqualSlices(t, s.Columns()[1].Fills, []float64{3}, "amounts")
 	// A column that reads 0 once can read it.
 	feed(1, func(x []float64) { x[0] = 0 })
-	if feed(readingsKept, func([]float64) {}); !slices.Equal(s.Columns()[0].Fills, []float64{-99}) {
-		t.Errorf("after a 0: %v", s.Columns()[0].Fills)
-	}
+	feed(readingsKept, func([]float64) {})
+	must.True(t, slices.Equal(s.Columns()[0].Fills, []float64{-99}), "after a 0: %v", s.Columns()[0].Fills)
 	// The state continues equally, also within a block.
 	feed(37, func([]float64) {})
 	w := &coder.Coder{}

@@ -188,9 +188,7 @@ func TestPackUnit(t *testing.T) {
 		for _, inverse := range []float64{1e-30, 0.3, 1, 7e20} {
 			unit := math.Ldexp(1, exponent)
 			packed := packUnit(inverse, unit)
-			if unitOf(packed) != unit || math.Abs(-packed/inverse-1) > 1e-12 {
-				t.Fatalf("%v of unit %v: %v of unit %v", inverse, unit, packed, unitOf(packed))
-			}
+			must.Require(t, unitOf(packed) == unit && math.Abs(-packed/inverse-1) <= 1e-12, "%v of unit %v: %v of unit %v", inverse, unit, packed, unitOf(packed))
 		}
 	}
 	must.True(t, unitOf(packUnit(2, 0)) == 0 && packUnit(2, 0) == 2, "no unit is one")

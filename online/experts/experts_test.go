@@ -142,9 +142,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 						"%d outputs, event %d: score %v, in short %v, of the weights %v", outputs, n, out[k], short[k], want)
 				}
 			}
-			if s.n.Scaling.Scaler.Splines == nil || len(x.Columns()) < 4*4 {
-				t.Errorf("%d columns", len(x.Columns()))
-			}
+			must.True(t, s.n.Scaling.Scaler.Splines != nil && len(x.Columns()) >= 4*4, "%d columns", len(x.Columns()))
 			x.Intercepts(intercepts)
 			// The event has no features, and its constant feature is 0.5. Its score must be half of the intercept.
 			scores := make([]float64, x.Size())
@@ -202,9 +200,7 @@ func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	x := newExperts(settings(1, true))
 	x.FollowNumbers([]uint32{1, 3}, c, model.NewTable(24))
 	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
-	if !slices.Equal(x.Columns(), want) {
-		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
-	}
+	must.Require(t, slices.Equal(x.Columns(), want), "the experts follow %v, want %v", x.Columns(), want)
 	for _, event := range []struct {
 		columns []uint32
 		values  []float64

@@ -217,9 +217,7 @@ func TestExpect(t *testing.T) {
 			m.Review(r, n)
 		}
 	}
-	if m.Covariance() == nil || m.Columns() != 2 {
-		t.Fatalf("no covariance of %d columns", m.Columns())
-	}
+	must.Require(t, m.Covariance() != nil && m.Columns() == 2, "no covariance of %d columns", m.Columns())
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{11.5}}, Field: ids[:1], Missing: ids[1:]}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
@@ -228,10 +226,9 @@ func TestExpect(t *testing.T) {
 	var x Expected
 	m.Expect(&numbers, n, &x)
 	// The number b has the standard deviation 50. In standardized units, the regression of b on a has the slope .6.
-	if got := x.Input.X; len(got) != 2 || math.Abs(got[0]-0.9) > 0.05 || got[1] != 0 || &x.Input.Rows[0][0] != &n.Table.Row(2)[0] {
-		t.Errorf("expected is %v, want .9", got)
-	}
-	got := []float64{1}
+	got := x.Input.X
+	must.True(t, len(got) == 2 && math.Abs(got[0]-0.9) <= 0.05 && got[1] == 0 && &x.Input.Rows[0][0] == &n.Table.Row(2)[0], "expected is %v, want .9", got)
+	got = []float64{1}
 	x.Variances([]float64{2, 5}, 2, got)
 	must.True(t, math.Abs(got[0]-4*0.64) <= 0.15, "the variance is %v, want 4 times .64", got)
 	// The first event has no number, and the second has an outlier.

@@ -97,9 +97,8 @@ func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	mix := s.Mix(nil)
 	must.True(t, mix[0] == 0 && mix[2] == 0 && mix[1] == 1, "the mixture is %v", mix)
 	for n := 0; s.Mix(nil)[0] < 0.5; n++ {
-		if s.Take([]float64{0, 1, 1}); n > 100 {
-			t.Fatalf("after %d events the best answer has the share %v", n, s.Mix(nil))
-		}
+		s.Take([]float64{0, 1, 1})
+		must.Require(t, n <= 100, "after %d events the best answer has the share %v", n, s.Mix(nil))
 	}
 }
 
@@ -237,9 +236,7 @@ func TestMixtureCorrected(t *testing.T) {
 	whole, own := table.Corrected(0), table.Corrected(2)
 	first := table.Corrected(1)
 	must.True(t, math.Abs(first-whole) <= 0.05, "after one event a range has the share %v, and complete events have %v", first, whole)
-	if whole < 0.9 || own > 0.3 || table.Corrected(3) != whole {
-		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
-	}
+	must.True(t, whole >= 0.9 && own <= 0.3 && table.Corrected(3) == whole, "the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
 	must.True(t, slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)), "the shares of the levels have moved")
 	table.Correct(false)
 	must.True(t, table.Corrected(0) == 0 && table.Counts(), "experts that must not correct have weight, or lose what they have learned")
@@ -259,9 +256,8 @@ func TestPoliciesEarn(t *testing.T) {
 	for range 200 {
 		m.ObservePolicies(4, [3]float64{0.70, 0.60, 0.70})
 	}
-	if m.Apply(); m.Policies()[3][1] < 0.5 {
-		t.Errorf("rescaling is best now, with weights %v", m.Policies()[3])
-	}
+	m.Apply()
+	must.True(t, m.Policies()[3][1] >= 0.5, "rescaling is best now, with weights %v", m.Policies()[3])
 }
 
 // TestComponentsWithoutWeights checks the weights in effect if all components are idle, and if all others had no
@@ -308,8 +304,6 @@ func TestTemperatureOfInfiniteLosses(t *testing.T) {
 		for range 100 {
 			tm.Learn(func(factor float64) float64 { return factor })
 		}
-		if !(tm.Factor() < 1.4 && tm.Factor() > 0) {
-			t.Errorf("%s: afterwards the factor is %v", name, tm.Factor())
-		}
+		must.True(t, tm.Factor() < 1.4 && tm.Factor() > 0, "%s: afterwards the factor is %v", name, tm.Factor())
 	}
 }

@@ -94,9 +94,8 @@ func TestClasses(t *testing.T) {
 			sum, of := 0.0, map[int]int{}
 			for class, o := range s.Outputs() {
 				of[o]++
-				if s.Output(class) != o || after[class] != s.outputs[o]+s.offset[class] || s.IsRare(class) == (s.Class(o) == class) {
-					t.Fatalf("seed %d, step %d: class %d, rare %v, has output %d of class %d", seed, step, class, s.IsRare(class), o, s.Class(o))
-				}
+				must.Require(t, s.Output(class) == o && after[class] == s.outputs[o]+s.offset[class] && s.IsRare(class) != (s.Class(o) == class),
+					"seed %d, step %d: class %d, rare %v, has output %d of class %d", seed, step, class, s.IsRare(class), o, s.Class(o))
 				if s.IsRare(class) {
 					sum += math.Exp(s.offset[class])
 				}

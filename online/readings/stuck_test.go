@@ -152,9 +152,8 @@ func TestMostFields(t *testing.T) {
 	s.State(c)
 	var d Detector
 	read := coder.Read(c.Out)
-	if d.State(read); !read.Done() || len(d.Stuck()) != len(s.Stuck()) {
-		t.Errorf("%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
-	}
+	d.State(read)
+	must.True(t, read.Done() && len(d.Stuck()) == len(s.Stuck()), "%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
 	for i := range 150 { // damaged bytes must give an error or a valid state
 		cut, damaged := coder.Read(c.Out[:i]), slices.Clone(c.Out)
 		damaged[i] ^= 0x81
@@ -215,15 +214,13 @@ func TestStuckAtAnyValue(t *testing.T) {
 			s.take(r.NormFloat64(), r.NormFloat64())
 		}
 		for i := range 300 {
-			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= Least) {
-				t.Fatalf("stuck at %v for %d repeats: %+v", at, i, s.Stuck())
-			}
+			s.take(at, r.NormFloat64())
+			must.Require(t, (len(s.Stuck()) == 1) == (i >= Least), "stuck at %v for %d repeats: %+v", at, i, s.Stuck())
 		}
 		want := Run{Field: 1, Value: at, Repeats: Least, Since: Moment{Event: 1001, Time: 1001000}}
 		must.True(t, len(s.found) == 1 && s.found[0] == want && slices.Equal(s.Stuck(), s.found), "found %+v, want %+v", s.found, want)
-		if s.take(at+1, 0); len(s.Stuck()) != 0 || len(s.moved) != 1 || s.moved[0] != want {
-			t.Errorf("released %+v, stuck %+v", s.moved, s.Stuck())
-		}
+		s.take(at+1, 0)
+		must.True(t, len(s.Stuck()) == 0 && len(s.moved) == 1 && s.moved[0] == want, "released %+v, stuck %+v", s.moved, s.Stuck())
 	}
 }
 

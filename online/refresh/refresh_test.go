@@ -37,13 +37,11 @@ func TestRescaleShiftForget(t *testing.T) {
 		before, alone, at := cost(1), x.Curvature(row)[0], score(1, 3)
 		x.Weights(row)[1] *= ratio
 		x.Rescale(row, 1, 2, ratio)
-		if x.Curvature(row)[0] != alone || x.Curvature(row)[1] != 5/(ratio*ratio) || cost(1) != before {
-			t.Errorf("reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
-		}
+		must.True(t, x.Curvature(row)[0] == alone && x.Curvature(row)[1] == 5/(ratio*ratio) && cost(1) == before,
+			"reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
 		x.Shifted(bias, row, 1, 2, shift)
-		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Center(bias)[0] != 7) {
-			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
-		}
+		must.True(t, !x.sliding() || score(1, 3/ratio-shift) == at && x.Center(bias)[0] == 7,
+			"the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
 		x.Forget(row, 0.5)
 		must.True(t, x.Curvature(row)[0] == alone/2, "half of D %v is %v", alone, x.Curvature(row)[0])
 	}

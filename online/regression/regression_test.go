@@ -57,9 +57,7 @@ func TestUnit(t *testing.T) {
 		must.True(t, math.Abs(u.Center-center) <= 1 && math.Abs(u.Scale-scale) <= 0.15*scale && moves <= 20, "%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
 		got := u.Score(u.Own(3))
 		must.True(t, math.Abs(got-3) <= 1e-12, "%v: 3 has become %v", of, got)
-		if of == loss.Real && math.Abs(u.Value(u.Standard(61))-61) > 1e-12 {
-			t.Errorf("61 has become %v", u.Value(u.Standard(61)))
-		}
+		must.True(t, of != loss.Real || math.Abs(u.Value(u.Standard(61))-61) <= 1e-12, "61 has become %v", u.Value(u.Standard(61)))
 	}
 }
 

@@ -93,9 +93,8 @@ func TestAppendAndRead(t *testing.T) {
 	got := read(t, l, at(7), n+3-7)
 	must.Require(t, slices.Equal(got, count(7, n+3-7)), "%v", got)
 	before := len(l.segments)
-	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
-		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
-	}
+	err := l.Passed(l.segments[2].first - 1)
+	must.Require(t, err == nil && len(l.segments) == before-1, "%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
 	must.Do(t, l.Passed(int64(n)))
 	must.Equal(t, len(l.segments), 1, "remaining segments")
 	first := l.segments[0].first
@@ -104,7 +103,7 @@ func TestAppendAndRead(t *testing.T) {
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
 		must.Fails(t, must.Err(NewSource(l, config, config.Schema(), from)), "a source from", from, "of a log of", first, "to", n+3)
 	}
-	_, err := NewSource(l, config, config.Schema(), at(int64(n)+4))
+	_, err = NewSource(l, config, config.Schema(), at(int64(n)+4))
 	must.ErrorContains(t, err, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", n+4, first, n+3), "beyond the end")
 }
 

@@ -190,9 +190,8 @@ func TestOpenForeignStore(t *testing.T) {
 		must.True(t, errors.As(err, &foreign), "%s: %v", what, err)
 	}
 	j = must.Get(Open(c, directory, state))(t)
-	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
-		t.Errorf("the store of another: %v", err)
-	}
+	_, err := Open(c, directory, state)
+	must.True(t, err != nil && !errors.As(err, &foreign), "the store of another: %v", err)
 	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
 	must.Require(t, err == nil && outcome == Matches && w.Label == 1 && w.Weight == 2 && w.Prediction[0] == 1, "%v %+v %v", outcome, w, err)
 	j.store.most = 1 // the next event starts a segment

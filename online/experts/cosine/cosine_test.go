@@ -139,9 +139,8 @@ func TestRest(t *testing.T) {
 	if observe(-1); e.Factor(0) != 0 || taken() < 90 || taken() > 110 || e.Published() != nil {
 		t.Errorf("an expert that loses has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
 	}
-	if observe(4); e.Factor(0) < 0.9 || taken() != 6400 || e.Published() == nil {
-		t.Errorf("an expert that gains has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
-	}
+	observe(4)
+	must.True(t, e.Factor(0) >= 0.9 && taken() == 6400 && e.Published() != nil, "an expert that gains has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
 }
 
 // TestOutputsGrow checks that the scores of old classes stay when classes are added and merged.

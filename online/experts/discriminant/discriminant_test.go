@@ -29,9 +29,7 @@ func TestDiscriminant(t *testing.T) {
 			target[k] = -1
 		}
 		target[class] = 1
-		if d.Idle() != (n < solveFirst) {
-			t.Fatalf("after %d events: idle is %v", n, d.Idle())
-		}
+		must.Require(t, d.Idle() == (n < solveFirst), "after %d events: idle is %v", n, d.Idle())
 		in, scores := &experts.Input{Index: []int{0, 1, 2}, X: x, One: 1}, make([]float64, classes)
 		d.Sum(in, scores)
 		d.Learn(in, nil, scores, target, classes, 1)

@@ -61,9 +61,8 @@ func TestGroupVariance(t *testing.T) {
 					mean += p * f
 					square += p * f * f
 				}
-				if want := square - mean*mean; math.Abs(e.variance(k)-want) > 1e-9*(1+want) {
-					t.Fatalf("output %d of %d: %v, want %v", k, outputs, e.variance(k), want)
-				}
+				want := square - mean*mean
+				must.Require(t, math.Abs(e.variance(k)-want) <= 1e-9*(1+want), "output %d of %d: %v, want %v", k, outputs, e.variance(k), want)
 			}
 			e.Learn(s.y, outputs, 1)
 		}

@@ -287,9 +287,7 @@ func TestRidgeRegression(t *testing.T) {
 	var want mat.VecDense
 	must.Do(t, want.SolveVec(a, b))
 	for i, u := range e.u[0] {
-		if math.Abs(u-want.AtVec(i)) > 1e-9 {
-			t.Errorf("weight %d is %v, want %v", i, u, want.AtVec(i))
-		}
+		must.True(t, math.Abs(u-want.AtVec(i)) <= 1e-9, "weight %d is %v, want %v", i, u, want.AtVec(i))
 	}
 }
 
@@ -313,9 +311,7 @@ func TestFollow(t *testing.T) {
 	u := func(column uint32) float64 { return e.u[0][e.place(column)] }
 	weight := u(3)
 	e.follow([]uint32{2, 3, 9, 15, 20, 31, 99}) // removes column 8
-	if math.Abs(p(3, 20)-want) > 1e-9 || u(3) != weight {
-		t.Errorf("a covariance is %v, want %v; a weight %v, want %v", p(3, 20), want, u(3), weight)
-	}
+	must.True(t, math.Abs(p(3, 20)-want) <= 1e-9 && u(3) == weight, "a covariance is %v, want %v; a weight %v, want %v", p(3, 20), want, u(3), weight)
 	must.True(t, slices.Equal(e.columns, []uint32{2, 3, 9, 15, 20, 31, 99}), "columns %v", e.columns)
 	was := score()
 	e.follow([]uint32{2, 3, 9, 15, 20, 31, 50, 99})
@@ -327,9 +323,7 @@ func TestFollow(t *testing.T) {
 	must.True(t, p(20, 20) == 0.5 && p(20, 3) == 0 && u(20) == 0, "a column is not renewed")
 	before := p(3, 3)
 	e.Forget(0.1)
-	if p(20, 20) != 0.5 || !(p(3, 3) > 2*before && p(3, 3) < 10.1*before) {
-		t.Errorf("variances %v, and %v of %v", p(20, 20), p(3, 3), before)
-	}
+	must.True(t, p(20, 20) == 0.5 && p(3, 3) > 2*before && p(3, 3) < 10.1*before, "variances %v, and %v of %v", p(20, 20), p(3, 3), before)
 	last := len(e.p.data) - 1
 	e.p.data[last] = 3 // larger than the ridge allows, as if the column's scale had increased
 	e.Forget(0.1)
@@ -372,9 +366,7 @@ func TestCovariance(t *testing.T) {
 			var pz mat.VecDense
 			pz.MulVec(&inverse, v)
 			for i, g := range gain {
-				if math.Abs(g-pz.AtVec(i)) > 1e-9*(1+math.Abs(g)) {
-					t.Errorf("%d: gain %d is %v, want %v", n, i, g, pz.AtVec(i))
-				}
+				must.True(t, math.Abs(g-pz.AtVec(i)) <= 1e-9*(1+math.Abs(g)), "%d: gain %d is %v, want %v", n, i, g, pz.AtVec(i))
 			}
 		}
 		var inverse mat.Dense
