@@ -65,8 +65,7 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 			t.Fatal(err)
 		}
 		data := must.Get(json.Marshal(value))(t)
-		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
-		must.Do(t, check(again))
+		must.Do(t, check(must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)))
 		var m manifest
 		must.Do(t, json.Unmarshal(data, &m))
 		list = append(list, m)
