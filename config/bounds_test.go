@@ -74,8 +74,7 @@ func TestBounds(t *testing.T) {
 func TestBoundOfIRLSBatch(t *testing.T) {
 	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}})
 	must.True(t, err == nil, "%v", err)
-	_, err = Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
-	must.True(t, err != nil && strings.Contains(err.Error(), "must lie in 0 to 100000"), "one more: %v", err)
+	must.ErrorContains(t, must.Err(Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})), "must lie in 0 to 100000", "one more")
 }
 
 // refuses checks that a configuration with these flags is rejected. The error must name the key, and the flag as the

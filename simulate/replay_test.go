@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"blankout/batch"
@@ -129,8 +128,7 @@ func TestDead(t *testing.T) {
 		must.True(t, p.Error == 0, "%s: error %g where nothing dies", result.Curves[i].Treatment, p.Error)
 	}
 	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
-	_, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
-	must.True(t, err != nil && strings.Contains(err.Error(), "nobody"), "a group that nothing belongs to: %v", err)
+	must.ErrorContains(t, must.Err(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})), "nobody", "a group that nothing belongs to")
 }
 
 // TestSilentLoss checks which subjects the report names. It names the subject with the largest increase of the error

@@ -548,8 +548,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		s := start(t, dir, records, 1)
 		s.Config.SaveEvents = 0
 		c.spoil(s.source)
-		err := s.Run(t.Context())
-		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %v", name, err)
+		must.ErrorContains(t, s.Run(t.Context()), c.want, name)
 		if c.saved == 0 {
 			names, _ := checkpoint.List(dir)
 			must.True(t, len(names) <= 0, "%s: saved %v", name, names)
