@@ -93,8 +93,7 @@ func TestKubernetes(t *testing.T) {
 					names[id] = file
 				}
 				if m.Kind == "ConfigMap" {
-					path := filepath.Join(t.TempDir(), "blankout.toml")
-					must.Do(t, os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600))
+					path := must.File(t, "blankout.toml", m.Data["blankout.toml"])
 					configs[m.Metadata.Name], err = config.Load(config.Source{File: path})
 					must.Require(t, err == nil, "%v", err)
 				}

@@ -10,8 +10,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -255,8 +253,7 @@ func TestThreads(t *testing.T) {
 				}
 				text = append(append(text, x.json(nil)...), '\n')
 			}
-			path := filepath.Join(t.TempDir(), "events.jsonl")
-			must.Do(t, os.WriteFile(path, text, 0o666))
+			path := must.File(t, "events.jsonl", text)
 			var want []event.Block
 			for _, threads := range []int{0, 1, 5} { // 0 means sequential decoding
 				got := learnFile(t, s, path, threads).blocks()

@@ -7,8 +7,6 @@ import (
 	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -139,8 +137,7 @@ func TestServedAsForecast(t *testing.T) {
 // learnedFrom returns a Runner that has learned the given lines, and its Service.
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, lines, 0o644))
+	path := must.File(t, "events.jsonl", lines)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.MaxClasses = "json", classes
 	schema := recordConfig.Schema()

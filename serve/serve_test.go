@@ -76,8 +76,7 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 // runnerOf is runnerOver with a given configuration of the learner.
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, lines, 0o644))
+	path := must.File(t, "events.jsonl", lines)
 	recordConfig := written()
 	recordConfig.KeepValue, recordConfig.Target = true, loss.LabelsOf(c.Loss)
 	schema := recordConfig.Schema()

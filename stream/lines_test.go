@@ -28,7 +28,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 			}
 			fmt.Fprintf(&text, row, i%2, i)
 		}
-		lines, _, err := readAll(write(t, "a.csv", text.String()), record.DefaultConfig(), 2, 0)
+		lines, _, err := readAll(must.File(t, "a.csv", text.String()), record.DefaultConfig(), 2, 0)
 		refused := 0
 		for _, line := range lines {
 			if strings.Contains(line, "syntax") {
@@ -62,7 +62,7 @@ func TestGrowingFile(t *testing.T) {
 		{"a.svm.gz", gz("1 1:1\n-1 2:2"), "", 0, []string{"1:1", "2:2"}, nil},
 	} {
 		for _, threads := range []int{0, 2} {
-			path := write(t, test.name, test.first)
+			path := must.File(t, test.name, test.first)
 			c := record.DefaultConfig()
 			c.Growing = true
 			s, held := c.Schema(), test.held
@@ -163,7 +163,7 @@ func TestReplacedFile(t *testing.T) {
 		{"a.svm", "1 1:1\n# no\n-1 2:2\n", "1 3:1\n", "1 1:1\n# no\n-1 2:2.\n1 3:1\n"},
 		{"a.vw", "1 | a\n-1 | b\n", "1 | c\n", "1 | a\n-1 | c\n1 | c\n"},
 	} {
-		path := write(t, test.name, test.first)
+		path := must.File(t, test.name, test.first)
 		c := record.DefaultConfig()
 		c.Growing = true
 		var offsets event.Offsets

@@ -9,8 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -137,8 +135,7 @@ func TestParquetFile(t *testing.T) {
 	}
 	data := parquetFile(t, rows, 300, parquet.Compression(&parquet.Zstd))
 	for _, name := range []string{"events.parquet", "events"} {
-		path := filepath.Join(t.TempDir(), name)
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, name, data)
 		all, s, err := readParquet(t, path, nil)
 		must.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
@@ -160,8 +157,7 @@ func TestParquetDamaged(t *testing.T) {
 	rows := eventtest.List(2000, func(i int) event { return event{[]string{"no", "yes"}[i%2], float64(i)} })
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
-		path := filepath.Join(t.TempDir(), name)
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, name, data)
 		all, _, err := readParquet(t, path, nil)
 		return len(all), err
 	}
@@ -370,8 +366,7 @@ func TestParquetLengths(t *testing.T) {
 // labels become classes named by their text.
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
-		path := filepath.Join(t.TempDir(), "labels.parquet")
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, "labels.parquet", data)
 		c := record.DefaultConfig()
 		s := c.Schema()
 		in := must.Get(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)

@@ -32,8 +32,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 		out.Write(lines.Bytes())
 		out.WriteByte('\n')
 	}
-	path := filepath.Join(t.TempDir(), to)
-	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
+	path := must.File(t, to, out.Bytes())
 	return path
 }
 
@@ -52,8 +51,7 @@ func wordEvents(t *testing.T, from string) string {
 		out.Write(must.Get(json.Marshal(map[string]any{"label": label, "words": words}))(t))
 		out.WriteByte('\n')
 	}
-	path := filepath.Join(t.TempDir(), "words.jsonl")
-	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
+	path := must.File(t, "words.jsonl", out.Bytes())
 	return path
 }
 

@@ -9,8 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -209,8 +207,7 @@ func TestPredict(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 7, n, s.labels, uint64(0), s.flat())
 	live := c.must(opRows, 0, 7, n, uint64(0), s.flat())
 	c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
-	path := filepath.Join(t.TempDir(), "checkpoint")
-	must.Do(t, os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600))
+	path := must.File(t, "checkpoint", c.must(opSave, 0, 7, 0))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
 	model := must.Get(served.ReadFile(path))(t)

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -233,10 +231,8 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 }
 
 func exportOf(t *testing.T, path, format string) []byte {
-	var out bytes.Buffer
-	code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard)
-	must.Require(t, code == 0, "export --format %s: exit code %d", format, code)
-	return out.Bytes()
+	out, _ := blankout(t, "export", "-m", path, "--format", format)
+	return []byte(out)
 }
 
 func jsonFormula(t *testing.T, path string) formula {

@@ -31,30 +31,24 @@ func TestHealthOfFields(t *testing.T) {
 		fmt.Fprintf(&lines, `{"label":%q,"at":%d,"vibration":%s,"room":"r%d","version":2,"level\u001b[2J":%d}`+"\n", label, 1_700_000_000_000+1000*i, vibration, i%5, i%11)
 	}
 	must.Do(t, os.WriteFile("events.jsonl", lines.Bytes(), 0o644))
-	blankout := func(args ...string) (stdout, stderr string) {
-		var out, log bytes.Buffer
-		code := execute(t.Context(), args, strings.NewReader(""), &out, &log)
-		must.Require(t, code == 0, "%q: exit code %d\n%s", args, code, log.String())
-		return out.String(), log.String()
-	}
 	run := []string{"run", "-d", "events.jsonl", "--set", "record.label=label", "--set", "record.time=at", "--set", "checkpoint.directory=checkpoints", "--set", "http.address=", "--max-events"}
 	dead := "vibration missing in 100 % since 2023-11-14T23:03:20Z (usually 0 %); error forecast "
-	_, log := blankout(append(run, "5000")...)
+	_, log := blankout(t, append(run, "5000")...)
 	must.True(t, strings.Count(log, dead) == 1, "the log: %s", log)
-	out, _ := blankout("inspect", "checkpoints")
+	out, _ := blankout(t, "inspect", "checkpoints")
 	must.True(t, strings.Contains(out, dead), "inspect: %s", out)
-	out, _ = blankout("inspect", "checkpoints", "--features")
+	out, _ = blankout(t, "inspect", "checkpoints", "--features")
 	must.True(t, strings.Count(out, dead) == 2 && strings.Contains(out, "\nchanges\n") && !strings.Contains(out, "\x1b") && !strings.Contains(out, "NaN"), "inspect --features: %s", out)
 	for _, want := range []string{" vibration numeric 1 0 ", ` level\x1b[2J numeric 0 0 `, " room categorical ", " 0.9998 true "} {
 		must.True(t, strings.Contains(strings.Join(strings.Fields(out), " "), want), "inspect --features lacks %q: %s", want, out)
 	}
 	var i struct{ Health *health.Health }
-	out, _ = blankout("inspect", "checkpoints", "--json")
+	out, _ = blankout(t, "inspect", "checkpoints", "--json")
 	err := json.Unmarshal([]byte(out), &i)
 	must.True(t, err == nil && i.Health.Alarms == 1 && i.Health.Fields[0].Alarms[0].SinceEvent == 3001, "inspect --json: %v %s", err, out)
-	_, log = blankout(append(run, "3000")...)
+	_, log = blankout(t, append(run, "3000")...)
 	must.True(t, !strings.Contains(log, dead) && strings.Count(log, "back to normal: vibration missing in 0 % since 2023-11-14T23:5") == 1, "the log: %s", log)
-	out, _ = blankout("inspect", "checkpoints")
+	out, _ = blankout(t, "inspect", "checkpoints")
 	must.True(t, !strings.Contains(out, "\nhealth.fields.alarms\n"), "inspect: %s", out)
 }
 

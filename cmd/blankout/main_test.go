@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,6 +136,15 @@ func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	ts.Check(err)
 	ts.Defer(broker.Close)
 	ts.Setenv("BLANKOUT_KAFKA_BROKERS", strings.Join(broker.Brokers(), ","))
+}
+
+// blankout runs the program, which must end with exit code 0, and returns its output and its log.
+func blankout(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	code := execute(t.Context(), args, strings.NewReader(""), &out, &log)
+	must.Require(t, code == 0, "%q: exit code %d\n%s", args, code, log.String())
+	return out.String(), log.String()
 }
 
 // await implements the script command "await FILE": it waits until a background command has written the file.

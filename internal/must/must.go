@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +58,14 @@ func Require(t testing.TB, ok bool, format string, args ...any) {
 		t.Helper()
 		t.Fatalf(format, args...)
 	}
+}
+
+// File writes data to a file in a new temporary directory and returns the file's path.
+func File[T string | []byte](t testing.TB, name string, data T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	Do(t, os.WriteFile(path, []byte(data), 0o600))
+	return path
 }
 
 // Err returns the error of a call, without the value.
