@@ -50,8 +50,7 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 // TestLasso checks that the minimum equals the result of coordinate descent and that zero weights are exactly 0. The
 // certificate must bound the gap at every iterate.
 func TestLasso(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 8, 60, 6, false)
 	d := denseData(t, x, y)
 	zeros := 0

@@ -247,8 +247,7 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 }
 
 func TestSolversAgree(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 3, 80, 7, false)
 	data := denseData(t, x, y)
 	for _, l := range everyLoss {
@@ -301,8 +300,7 @@ func TestIRLSFalls(t *testing.T) {
 // tests random points, points near the optimum, and strong noise on uncentered features, where the kink w = 0 is
 // optimal.
 func TestCertificateIsABound(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, uncentered := range []bool{false, true} {
 		x, y := drawProblem(t, 6, 60, 5, uncentered)
@@ -344,8 +342,7 @@ func TestCertificateIsABound(t *testing.T) {
 // TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation
 // for the quadratic loss, whose formula is exact. For the other losses the bound must be above the average.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 8, 60, 5, false)
 	data := denseData(t, x, y)
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}

@@ -41,8 +41,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 // TestValidateIsTrain checks the exact solution of a validation. It must equal the result of Train on the same events,
 // with the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
@@ -115,8 +114,7 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 // draws 64 masks for each of 200 events, with a standard error of 0.4 points. The forecast selects the noise level by
 // the missing fraction of each mask, not by the deleted fraction. This causes a difference of 0.3 points.
 func TestForecastIsSimulation(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
 	binarySchema, binary := problems.Several(2, 4000) // 20 features, so that the forecast uses the normal approximation
@@ -360,8 +358,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 // overfits the sample, so the live model would seem much worse on these events. Solving on one half of the sample and
 // measuring on the other half avoids this.
 func TestHalvesAreFair(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
 	w := eventtest.List(columns, func(int) float64 { return r.NormFloat64() / 3 })
@@ -536,8 +533,7 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 // exact objective must be lower than the live objective, up to the certificate. The measures of both models must agree
 // with their predictions for held-out events.
 func TestValidateRegression(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
 		for j, intercept := range []string{"free", "penalized", "none"} {
 			if !longtest.Some(i+j, 3) {
@@ -633,8 +629,7 @@ func TestValidateRegressionOutside(t *testing.T) {
 // TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
 // effect of a missing feature must equal the effect of setting it to zero.
 func TestForecastOfRegressionIsAllMasks(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for _, lossName := range []string{"linear", "poisson"} {
 		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
 		sum := func(error func(e *event.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {

@@ -434,8 +434,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 // TestDamagedStates cuts and changes the blocks of saved states. Restore must reject each cut block. It must reject a
 // changed block too, or return a Learner that can be saved again and learns.
 func TestDamagedStates(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for _, classes := range []int{2, 30, 0} {
 		c := correctedConfigs(classes)["silent"]
 		c.Calibrate = "auto"
@@ -521,8 +520,7 @@ func grownClasses() map[string]online.Config {
 // TestWidenRestart checks that a restored Learner continues with the same bytes, both if classes are added before and
 // if they are added after the restart.
 func TestWidenRestart(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	all := grownClasses()
 	for k, name := range slices.Sorted(maps.Keys(all)) {
 		if !longtest.Some(k, 2) {

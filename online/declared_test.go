@@ -219,8 +219,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 // and groups, and in every format, the error must not be larger with declared fields. A text format of a table must
 // have the same errors as a format with field names, up to chance.
 func TestDeclared(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, picture := range []bool{false, true} {
 		for j, groups := range []bool{false, true} {
 			if !longtest.Some(i+j, 2) {

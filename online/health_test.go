@@ -333,8 +333,7 @@ func (p *payments) one(field, kind string) health.FieldAlarm {
 // TestUsualKinds checks a number that changes to text, array, boolean or null. It must raise one alarm with its cost.
 // The alarm must end when the field is a number again.
 func TestUsualKinds(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, c := range []struct{ name, value, comes, says string }{
 		{"text", `"%.2f EUR"`, "categorical", "amount arrives as text and is missing as a number in 100 % of the events since 2026-01-01T"},
 		{"array", `["%.0f"]`, "words", "amount arrives as an array of words and is missing as a number in 100 % of the events since "},

@@ -147,8 +147,7 @@ func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o o
 
 // each runs f as a subtest for each source. k is the index of the source.
 func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]source) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for k, s := range slices.Concat(sources...) {
 		t.Run(s.name, func(t *testing.T) { f(t, k, s) })
 	}
@@ -279,8 +278,7 @@ func TestOutlierFraction(t *testing.T) {
 // TestHeavyTails checks that lognormal fields do not increase the error, for any standard deviation of their
 // logarithms.
 func TestHeavyTails(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, sigma := range []float64{1, 2, 3, 5} {
 		for k, s := range fieldSources("heavy", heavy(sigma), 0) {
 			for seed := range 2 {
@@ -371,8 +369,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 // TestOneWrongEventOfGreatWeight adds one mislabeled event with a large weight at different positions of the stream.
 // The learner must recover from it at each position.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, rule := range optimizers.Names() {
 		for j, classes := range []int{2, 3} {
 			if !longtest.Some(i+j, 2) {

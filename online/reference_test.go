@@ -253,8 +253,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 // The iterates w are the published weights of a second learner. The coefficient of the lags would underflow with a
 // small fraction, unless it is reset to 1 from time to time.
 func TestAverageAgainstItsDefinition(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	type test struct {
 		name   string
 		share  float64

@@ -28,8 +28,7 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 // smaller than the error of predicting the mean. The published model must predict the same as the Learner, in the unit
 // of the targets. A restored Learner must continue bit by bit.
 func TestRegressionLearned(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, lossName := range synthetic.NumberLosses {
 		for j, rule := range []string{"adagrad", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {
@@ -232,8 +231,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 // TestTargetsThatChange checks that the learner adapts if the unit of the targets changes. After many zeros between
 // rare sales, it must still predict the sales.
 func TestTargetsThatChange(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, factor := range []float64{1e-3, 1e3, 1e9} {
 		if !longtest.Some(i, 2) {
 			continue

@@ -108,8 +108,7 @@ func TestFingerprintInOtherWords(t *testing.T) {
 
 // TestBounds checks that the numbers in every optimizer are finite at the limits of the learning rate and the cost.
 func TestBounds(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	combined := 0
 	for _, rule := range optimizers.Names() {
 		for i, eta := range []float64{0, 1e-12, 1, 1e6} {
