@@ -212,9 +212,7 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 							c.Loss, c.Noise, c.Solver, c.L2, c.MaxIterations = loss, noise, solver, l2, 200
 							f, err := Train(context.Background(), d, c)
 							if err == nil {
-								for _, w := range f.Problems[0].W {
-									must.True(t, finite(w), "scale %g %s %s %s l2=%v: weights %v", scale, loss, noise, solver, l2, f.Problems[0].W)
-								}
+								must.Finite(t, f.Problems[0].W, "scale", scale, loss, noise, solver, "l2", l2)
 								must.True(t, !math.IsNaN(f.Objective) && !math.IsNaN(f.Gap), "scale %g %s %s %s l2=%v: objective %v gap %v", scale, loss, noise, solver, l2, f.Objective, f.Gap)
 							}
 						}

@@ -107,9 +107,7 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			for _, w := range append(r.W, r.Objective) {
-				must.Require(t, w-w == 0, "%s %s: %v", name, kind, r)
-			}
+			must.Finite(t, append(r.W, r.Objective), name, kind, r)
 			first := o.ValueGrad(make([]float64, o.Dim()), nil)
 			must.True(t, r.Objective <= first, "%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
 		}

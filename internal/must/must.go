@@ -98,6 +98,16 @@ func ErrorContains(t testing.TB, err error, want string, what ...any) {
 	}
 }
 
+// Finite marks the test as failed unless all values are finite.
+func Finite(t testing.TB, values []float64, what ...any) {
+	for i, x := range values {
+		if x-x != 0 {
+			t.Helper()
+			t.Errorf("%snumber %d is %v", prefix(what), i, x)
+		}
+	}
+}
+
 // Contains marks the test as failed unless got contains every part.
 func Contains(t testing.TB, got string, parts ...string) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package newton
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -708,41 +707,5 @@ func TestOutlyingEvents(t *testing.T) {
 		w := &coder.Coder{}
 		e.State(w)
 		must.True(t, !w.Failed, "%v: the state is no state of numbers", l)
-	}
-}
-
-// TestStateGoesOn saves and restores an Expert after each event. The restored Expert must continue bit by bit.
-func TestStateGoesOn(t *testing.T) {
-	for _, outputs := range []int{1, 3} {
-		e, s := of(loss.LogisticGaussian{}, outputs)
-		e.set.Groups = 0.5
-		a, b := make([]float64, outputs), make([]float64, outputs)
-		restored := e.clone(t)
-		for n := range 2500 {
-			if n%97 == 50 {
-				restored = restored.clone(t)
-			}
-			s.next()
-			e.Score(s.at, s.x, s.base, a)
-			e.Die(s.groups())
-			e.Learn(s.y, outputs, 1)
-			restored.Score(s.at, s.x, s.base, b)
-			restored.Die(s.groups())
-			restored.Learn(s.y, outputs, 1)
-			must.Require(t, slices.Equal(a, b), "event %d: %v, restored %v", n, a, b)
-		}
-		w := &coder.Coder{}
-		e.State(w)
-		for cut := 0; cut < len(w.Out); cut += 13 {
-			d := coder.Read(w.Out[:cut])
-			New(e.set, outputs).State(d)
-			must.Require(t, !d.Done(), "%d of %d bytes are taken", cut, len(w.Out))
-		}
-		d := coder.Read(w.Out)
-		New(e.set, 2).State(d)
-		must.True(t, !d.Done(), "a state of other outputs is taken")
-		again := &coder.Coder{}
-		e.State(again)
-		must.True(t, bytes.Equal(w.Out, again.Out), "writing a state has changed it")
 	}
 }
