@@ -709,3 +709,27 @@ func TestOutlyingEvents(t *testing.T) {
 		must.True(t, !w.Failed, "%v: the state is no state of numbers", l)
 	}
 }
+
+// TestInvalidStates checks that a truncated state and a state of another number of outputs are rejected.
+func TestInvalidStates(t *testing.T) {
+	for _, outputs := range []int{1, 3} {
+		e, s := of(loss.LogisticGaussian{}, outputs)
+		e.set.Groups = 0.5
+		for range 100 {
+			s.next()
+			e.Score(s.at, s.x, s.base, make([]float64, outputs))
+			e.Die(s.groups())
+			e.Learn(s.y, outputs, 1)
+		}
+		w := &coder.Coder{}
+		e.State(w)
+		for cut := 0; cut < len(w.Out); cut += 13 {
+			d := coder.Read(w.Out[:cut])
+			New(e.set, outputs).State(d)
+			must.Require(t, !d.Done(), "%d of %d bytes are taken", cut, len(w.Out))
+		}
+		d := coder.Read(w.Out)
+		New(e.set, 2).State(d)
+		must.True(t, !d.Done(), "a state of other outputs is taken")
+	}
+}
