@@ -117,9 +117,7 @@ func TestBuilderRefusesBadExamples(t *testing.T) {
 func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 2000, 40, func(int) float64 { return r.NormFloat64() })
-	var b Builder
-	eventtest.Add(t, &b, es...)
-	d := b.Data(nil)
+	d := eventtest.Data(t, new(Builder), nil, es...)
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {
 		s := NewSummer(d, d.Columns(), threads)

@@ -594,9 +594,7 @@ func targets(y []float64, rows int) []float64 {
 // denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	examples, schema := problems.Dense(x, y)
-	var b Builder
-	eventtest.Add(t, &b, examples...)
-	return b.Data(schema)
+	return eventtest.Data(t, new(Builder), schema, examples...)
 }
 
 // expectedOf returns the objective of a golden case, or nil if this package has no objective for the case.

@@ -58,9 +58,7 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric, Group: string(rune('g' + silentGroupsOf[i]))})
 	}
-	var b Builder
-	eventtest.Add(t, &b, examples...)
-	d := b.Data(schema)
+	d := eventtest.Data(t, new(Builder), schema, examples...)
 	if dead != nil {
 		d.SetDead(func(column uint32) float64 { return dead[column] })
 	}

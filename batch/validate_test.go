@@ -731,9 +731,7 @@ func TestNewestOfRegression(t *testing.T) {
 func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
-	var b batch.Builder
-	eventtest.Add(t, &b, all[:200]...)
-	classes := b.Data(schema).SortClasses()
+	classes := eventtest.Data(t, new(batch.Builder), schema, all[:200]...).SortClasses()
 	numberSchema := schema.Clone()
 	numberSchema.Target, numberSchema.Classes = loss.Real, nil
 	var n batch.Builder

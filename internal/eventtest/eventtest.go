@@ -53,15 +53,19 @@ func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Field = append(e.Field, field...)
 }
 
-// Builder collects events for an exact solver.
-type Builder interface{ Add(e *event.Example) error }
+// Builder collects events for an exact solver, whose data are of type D.
+type Builder[D any] interface {
+	Add(e *event.Example) error
+	Data(s *event.Schema) D
+}
 
-// Add adds events to a Builder.
-func Add(t testing.TB, b Builder, events ...event.Example) {
+// Data adds events to a Builder and returns its data.
+func Data[D any](t testing.TB, b Builder[D], s *event.Schema, events ...event.Example) D {
 	t.Helper()
 	for i := range events {
 		if err := b.Add(&events[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return b.Data(s)
 }
