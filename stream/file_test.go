@@ -203,7 +203,7 @@ func TestFileSkip(t *testing.T) {
 		}
 		if strings.Join(rest, "\n") != strings.Join(whole[at:], "\n") {
 			for i, line := range rest {
-				must.True(t, i+at >= len(whole) || line == whole[i+at], "got %.200s\nwant %.200s", line, whole[i+at])
+				must.True(t, i+at >= len(whole) || line == whole[i+at], "got %.200s\nwant %.200s", line, whole[min(i+at, len(whole)-1)])
 			}
 			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
 		}
@@ -389,7 +389,7 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 			offsets = append(offsets, b.Examples[i].Offset)
 		}
 		n := len(b.Examples)
-		must.True(t, n <= 0 || b.Next == b.Examples[n-1].Offset+1, "next %d after offset %d", b.Next, b.Examples[n-1].Offset)
+		must.True(t, n == 0 || b.Next == b.Examples[n-1].Offset+1, "next %d after the offsets of %+v", b.Next, b.Examples)
 	}
 }
 
