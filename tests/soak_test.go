@@ -116,7 +116,9 @@ directory = ""
 		must.Do(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
 			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r, steady)))
-			must.Require(t, err == nil, "%v %v", err, l.log())
+			if err != nil {
+				t.Fatal(err, l.log()) // not must.Require, which would read the log each time
+			}
 			answer, err := io.ReadAll(response.Body)
 			response.Body.Close()
 			switch asked++; {
