@@ -83,9 +83,8 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 				row.AddTo(w, 2)
 				square := 0.0
 				for j := range x.Index {
-					if d.Column(int(row.Index[j])) != x.Index[j] || row.At(j) != x.Value[j] || w[row.Index[j]] != 2*x.Value[j] {
-						t.Fatalf("%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
-					}
+					must.Require(t, d.Column(int(row.Index[j])) == x.Index[j] && row.At(j) == x.Value[j] && w[row.Index[j]] == 2*x.Value[j],
+						"%s: row %d entry %d: (%d, %v), want (%d, %v)", name, i, j, d.Column(int(row.Index[j])), row.At(j), x.Index[j], x.Value[j])
 					square += 2 * x.Value[j] * x.Value[j]
 				}
 				got := row.Dot(w)
@@ -118,9 +117,7 @@ func TestBuilderRefusesBadExamples(t *testing.T) {
 func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 2000, 40, func(int) float64 { return r.NormFloat64() })
-	var b Builder
-	eventtest.Add(t, &b, es...)
-	d := b.Data(nil)
+	d := eventtest.Data(t, new(Builder), nil, es...)
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {
 		s := NewSummer(d, d.Columns(), threads)
@@ -140,9 +137,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 				rows += hi - lo
 			}
 		})
-		if threads == 1 && rows != d.Rows() {
-			t.Fatalf("the groups cover %d of %d rows", rows, d.Rows())
-		}
+		must.Require(t, threads != 1 || rows == d.Rows(), "the groups cover %d of %d rows", rows, d.Rows())
 		out = append(out, total)
 		if want == nil {
 			want = out
@@ -261,9 +256,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 			c.Vec(e, fields, i, 0)
 			row := copies.Row(i)
 			for j := range row.Index {
-				if row.At(j) != e.Value[j] {
-					t.Fatalf("%v, example %d, column %d: %v in corrupted data, %v drawn", noise, i, e.Index[j], row.At(j), e.Value[j])
-				}
+				must.Require(t, row.At(j) == e.Value[j], "%v, example %d, column %d: %v in corrupted data, %v drawn", noise, i, e.Index[j], row.At(j), e.Value[j])
 				if e.Value[j] != before[j] {
 					changed++
 				}

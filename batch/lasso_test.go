@@ -50,8 +50,7 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 // TestLasso checks that the minimum equals the result of coordinate descent and that zero weights are exactly 0. The
 // certificate must bound the gap at every iterate.
 func TestLasso(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 8, 60, 6, false)
 	d := denseData(t, x, y)
 	zeros := 0
@@ -91,9 +90,8 @@ func TestLasso(t *testing.T) {
 		}
 		fit := must.Get(Train(t.Context(), d, full))(t)
 		w := fit.Problems[0].W
-		if !fit.Converged || !(fit.Gap <= 2e-9*least) || math.Abs(fit.Objective-least) > 1e-8*least {
-			t.Errorf("%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
-		}
+		must.True(t, fit.Converged && fit.Gap <= 2e-9*least && math.Abs(fit.Objective-least) <= 1e-8*least,
+			"%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
 		for j := range d.Columns() {
 			must.True(t, (w[j] == 0) == (want[j] == 0) && math.Abs(w[j]-want[j]) <= 1e-4, "%s %s: weight %d is %g, want %g", full.Loss, full.Noise, j, w[j], want[j])
 			if w[j] == 0 {
@@ -119,9 +117,7 @@ func TestLassoLimits(t *testing.T) {
 	f, err := train(func(c *Config) { c.L1 = 1e4 })
 	must.Require(t, err == nil && f.Converged, "a large penalty: %+v, %v", f, err)
 	for _, w := range f.Problems[0].W[:5] {
-		if w != 0 {
-			t.Errorf("weights %v under a large penalty", f.Problems[0].W)
-		}
+		must.True(t, w == 0, "weights %v under a large penalty", f.Problems[0].W)
 	}
 	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))(t)
 	none, err := train(func(*Config) {})

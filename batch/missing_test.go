@@ -209,9 +209,7 @@ func correlated(n int, null, outlier float64, seed uint64) (*event.Schema, []eve
 		a, b := 3+2*r.NormFloat64(), r.NormFloat64()
 		x := []float64{a, b, a + b + 0.3*r.NormFloat64(), a - b + 0.3*r.NormFloat64(), 2*b - a + 0.3*r.NormFloat64()}
 		e := event.Example{Weight: 1}
-		if x[4]+3+0.5*r.NormFloat64() > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(x[4]+3+0.5*r.NormFloat64() > 0)
 		for i, v := range x {
 			switch u := r.Float64(); {
 			case u < null:
@@ -234,9 +232,7 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 	whole := m.Covariance
 	n := len(whole.Columns)
-	if n != 5 || !slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}) {
-		t.Fatalf("columns %v of fields %v", whole.Columns, whole.Fields)
-	}
+	must.Require(t, n == 5 && slices.Equal(whole.Fields, []uint16{1, 2, 3, 4, 5}), "columns %v of fields %v", whole.Columns, whole.Fields)
 	// want is a slow reference: sums over pairs of values.
 	for i := range n {
 		for j := range n {
@@ -267,14 +263,12 @@ func TestCovarianceOfRowsWithMissingFields(t *testing.T) {
 		}
 	}
 	// A second call gives the same result. A smaller limit gives the covariance of the first columns.
-	again := p.Covariance(m, d, 256)
-	must.True(t, slices.Equal(again.Matrix, whole.Matrix), "a second time it is another")
+	must.True(t, slices.Equal(p.Covariance(m, d, 256).Matrix, whole.Matrix), "a second time it is another")
 	few := p.Covariance(m, d, 3)
 	must.True(t, slices.Equal(few.Columns, whole.Columns[:3]), "of three columns: %v", few.Columns)
 	for _, none := range []int{0, 1} {
-		if c := p.Covariance(m, d, none); c != nil {
-			t.Errorf("of %d columns: %v", none, c.Columns)
-		}
+		c := p.Covariance(m, d, none)
+		must.True(t, c == nil, "of %d columns: %v", none, c)
 	}
 }
 
@@ -295,9 +289,8 @@ func TestImputationIsChosen(t *testing.T) {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 		for b, fractions := range m.Missing.Policies {
 			policy := fractions.Largest()
-			if policy != model.MissingImpute && b >= 1 && b < 4 { // of five columns one missing is already 20 %: no missing fraction is below 10 %
-				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
-			}
+			// of five columns one missing is already 20 %: no missing fraction is below 10 %
+			must.True(t, policy == model.MissingImpute || b < 1 || b >= 4, "sparse %v: rules %v", sparse, m.Missing.Policies)
 		}
 		wrong := map[model.MissingPolicy]int{}
 		for i := range fresh {
@@ -450,9 +443,8 @@ func TestWithoutPart(t *testing.T) {
 				without += 100. / 300
 			}
 		}
-		if math.Abs(g.With-with) > 1e-9 || math.Abs(g.Without-without) > 1e-9 || g.WithPart != 300 || g.Events != 300 || g.Since != 1000 {
-			t.Errorf("%s %s: %+v, want %v and %v", c.kind, c.name, g, with, without)
-		}
+		must.True(t, math.Abs(g.With-with) <= 1e-9 && math.Abs(g.Without-without) <= 1e-9 && g.WithPart == 300 && g.Events == 300 && g.Since == 1000,
+			"%s %s: %+v, want %v and %v", c.kind, c.name, g, with, without)
 		n := 0
 		for _, s := range g.Recent {
 			n += s.Events
@@ -471,9 +463,8 @@ func TestWithoutPart(t *testing.T) {
 	must.True(t, err == nil && g.With <= 10 && g.Without >= 30, "feature: %+v, %v", g, err)
 	for _, c := range [][2]string{{"field", "z"}, {"field", ""}, {"group", "a"}, {"feature", "nothing"}} {
 		var unknown *UnknownPartError
-		if _, err := WithoutPart(m, events, c[0], c[1], []float64{0}); !errors.As(err, &unknown) {
-			t.Errorf("%q: %v", c, err)
-		}
+		_, err := WithoutPart(m, events, c[0], c[1], []float64{0})
+		must.True(t, errors.As(err, &unknown), "%q: %v", c, err)
 	}
 	must.Fails(t, must.Err(WithoutPart(m, events, "sensor", "a", nil)), "another kind is taken")
 }

@@ -126,14 +126,12 @@ func TestSettles(t *testing.T) {
 			return must.Get(Solve(t.Context(), o, opt))(t)
 		}
 		exact := solve(Options{Tol: 1e-15})
-		if !exact.Converged || !math.IsInf(exact.Gap, 1) {
-			t.Errorf("%s: at the minimum to rounding: converged %t, gap %g after %d iterations", solver, exact.Converged, exact.Gap, exact.Iterations)
-		}
+		must.True(t, exact.Converged && math.IsInf(exact.Gap, 1),
+			"%s: at the minimum to rounding: converged %t, gap %g after %d iterations", solver, exact.Converged, exact.Gap, exact.Iterations)
 		again := solve(Options{Tol: 1e-9, Start: exact.W})
 		must.True(t, again.Converged && again.Iterations <= 10, "%s: from the minimum: converged %t after %d iterations", solver, again.Converged, again.Iterations)
-		if early := solve(Options{Tol: 1e-9, MaxIterations: 2}); early.Converged {
-			t.Errorf("%s: converged after 2 iterations at %g, the minimum is %g", solver, early.Objective, exact.Objective)
-		}
+		early := solve(Options{Tol: 1e-9, MaxIterations: 2})
+		must.True(t, !early.Converged, "%s: converged after 2 iterations at %g, the minimum is %g", solver, early.Objective, exact.Objective)
 	}
 }
 
@@ -171,10 +169,7 @@ func TestDual(t *testing.T) {
 				o := must.Get(NewExpected(p))(t)
 				// Check that P^-1 P is the identity, where P is the majorizer.
 				o.Majorise(true)
-				w := make([]float64, o.Dim())
-				for i := range w {
-					w[i] = 0.1 * math.Sin(float64(i))
-				}
+				w := eventtest.List(o.Dim(), func(i int) float64 { return 0.1 * math.Sin(float64(i)) })
 				grad, back := make([]float64, o.Dim()), make([]float64, o.Dim())
 				o.ValueGrad(w, grad)
 				d := o.dual()
@@ -329,9 +324,7 @@ func TestNumbers(t *testing.T) {
 				name := fmt.Sprint(l, " ", n, " ", it)
 				o := newExpected(t, data, y, l, n, 1, it)
 				best := solve(t, o, Options{Tol: 1e-6})
-				if !best.Converged || !(best.Gap <= 1.01e-6*math.Abs(best.Objective)) {
-					t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
-				}
+				must.True(t, best.Converged && best.Gap <= 1.01e-6*math.Abs(best.Objective), "%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
 				other := solve(t, o, Options{Solver: LBFGS, Tol: 1e-4})
 				off := 1e-4 * (1 + math.Abs(best.Objective))
 				must.True(t, math.Abs(other.Objective-best.Objective) <= off, "%s: lbfgs ends at %.12g, newton at %.12g", name, other.Objective, best.Objective)
@@ -371,9 +364,8 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 						continue
 					}
 					w := fit.Problems[0].W
-					if w[5] != value || slices.ContainsFunc(w[:5], func(x float64) bool { return x != 0 }) || !fit.Converged || fit.Objective != 0 || fit.Gap != 0 {
-						t.Errorf("%s %s %s: weights %v, objective %v, gap %v for targets of %v", l, noise, solver, w, fit.Objective, fit.Gap, value)
-					}
+					must.True(t, w[5] == value && !slices.ContainsFunc(w[:5], func(x float64) bool { return x != 0 }) && fit.Converged && fit.Objective == 0 && fit.Gap == 0,
+						"%s %s %s: weights %v, objective %v, gap %v for targets of %v", l, noise, solver, w, fit.Objective, fit.Gap, value)
 				}
 			}
 		}
@@ -410,9 +402,7 @@ func TestQuantileAmongOutliers(t *testing.T) {
 			c.Loss, c.Noise = "quantile:0.9", noise
 			fit, err := Train(context.Background(), data, c)
 			must.Require(t, err == nil, "size %g, noise %s: %v", size, noise, err)
-			if !fit.Converged {
-				t.Errorf("size %g, noise %s: %+v", size, noise, fit.Solution)
-			}
+			must.True(t, fit.Converged, "size %g, noise %s: %+v", size, noise, fit.Solution)
 		}
 	}
 }

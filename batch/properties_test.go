@@ -230,9 +230,8 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 				}
 				gu, gd := make([]float64, dim), make([]float64, dim)
 				vu, vd := o.ValueGrad(up, gu), o.ValueGrad(down, gd)
-				if slope := (vu - vd) / (2 * h); math.Abs(slope-Dot(grad, v)) > 1e-6*(1+math.Abs(slope)) {
-					t.Errorf("%s: slope %v by differences, %v by the gradient", name, slope, Dot(grad, v))
-				}
+				slope := (vu - vd) / (2 * h)
+				must.True(t, math.Abs(slope-Dot(grad, v)) <= 1e-6*(1+math.Abs(slope)), "%s: slope %v by differences, %v by the gradient", name, slope, Dot(grad, v))
 				for i := range gu {
 					if want := (gu[i] - gd[i]) / (2 * h); math.Abs(hv[i]-want) > 1e-5*(1+math.Abs(want)) && !(l.Facts().Kink != nil && !o.noisy) {
 						t.Errorf("%s: Hv[%d] = %v, by differences %v", name, i, hv[i], want)
@@ -248,8 +247,7 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 }
 
 func TestSolversAgree(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 3, 80, 7, false)
 	data := denseData(t, x, y)
 	for _, l := range everyLoss {
@@ -302,8 +300,7 @@ func TestIRLSFalls(t *testing.T) {
 // tests random points, points near the optimum, and strong noise on uncentered features, where the kink w = 0 is
 // optimal.
 func TestCertificateIsABound(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, uncentered := range []bool{false, true} {
 		x, y := drawProblem(t, 6, 60, 5, uncentered)
@@ -318,9 +315,7 @@ func TestCertificateIsABound(t *testing.T) {
 						must.True(t, math.IsInf(best.Gap, 1), "%s: not convex, but a gap of %v", name, best.Gap)
 						continue
 					}
-					if !best.Converged {
-						t.Errorf("%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
-					}
+					must.True(t, best.Converged, "%s: the gap stays at %v of %v after %d steps", name, best.Gap, best.Objective, best.Iterations)
 					for k := range 12 {
 						w := append([]float64(nil), best.W...)
 						for i := range w {
@@ -347,8 +342,7 @@ func TestCertificateIsABound(t *testing.T) {
 // TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation
 // for the quadratic loss, whose formula is exact. For the other losses the bound must be above the average.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	x, y := drawProblem(t, 8, 60, 5, false)
 	data := denseData(t, x, y)
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
@@ -360,10 +354,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
 			far := func(copies int) float64 {
 				c := must.Get(data.Corrupted(n, copies, 3))(t)
-				yc := make([]float64, c.Rows())
-				for i := range yc {
-					yc[i] = y[i/copies]
-				}
+				yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 				return newExpected(t, c, yc, l, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)/want - 1
 			}
 			got := far(1000)
@@ -555,9 +546,8 @@ func TestSolveLogit(t *testing.T) {
 		at, p := solveLogit(start, c, k)
 		must.Require(t, p == 1/(1+math.Exp(-at)), "sigma(%v) is not %v", at, p)
 		side := func(t float64) float64 { return t + c + k/(1+math.Exp(-t)) }
-		if near := 1e-3 + 1e-12*k; side(at-near) > 0 || side(at+near) < 0 {
-			t.Fatalf("from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
-		}
+		near := 1e-3 + 1e-12*k
+		must.Require(t, side(at-near) <= 0 && side(at+near) >= 0, "from %v, c %v, k %v: %v leaves %v", start, c, k, at, side(at))
 	}
 }
 
@@ -586,9 +576,8 @@ func TestLBFGSOnRareFeatures(t *testing.T) {
 		o, err := NewExpected(Problem{Data: data, Y: y, Loss: l, Noise: loss.Dropout{Q: 0.5}, Kappa: 1, Alpha: 0.4,
 			Intercept: FreeIntercept, Penalty: Ridge(data.Columns(), 1e-3, FreeIntercept)})
 		must.Do(t, err)
-		if got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS}); !got.Converged || got.Iterations > 150 {
-			t.Errorf("%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
-		}
+		got := solve(t, o, Options{Tol: 1e-6, Solver: LBFGS})
+		must.True(t, got.Converged && got.Iterations <= 150, "%v: converged %v after %d iterations at %v", l, got.Converged, got.Iterations, got.Objective)
 	}
 }
 
@@ -605,9 +594,7 @@ func targets(y []float64, rows int) []float64 {
 // denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	examples, schema := problems.Dense(x, y)
-	var b Builder
-	eventtest.Add(t, &b, examples...)
-	return b.Data(schema)
+	return eventtest.Data(t, new(Builder), schema, examples...)
 }
 
 // expectedOf returns the objective of a golden case, or nil if this package has no objective for the case.
@@ -671,13 +658,10 @@ func TestGoldenExpected(t *testing.T) {
 			if c.Algo == "quadratic-noising-logistic" {
 				weightTol, objectiveTol = math.Inf(1), 1e-8
 			}
-			if math.Abs(r.Objective-c.Objective) > objectiveTol*c.Objective {
-				t.Errorf("%s: objective %.12g, want %.12g (%+v)", name, r.Objective, c.Objective, *r)
-			}
+			must.True(t, math.Abs(r.Objective-c.Objective) <= objectiveTol*c.Objective, "%s: objective %.12g, want %.12g (%+v)", name, r.Objective, c.Objective, *r)
 			want := append(append([]float64(nil), c.Weights...), c.Intercept)
-			if far := problems.Relative(r.W, want); far > weightTol {
-				t.Errorf("%s: weights %.2g away; gap %g, %d iterations, J %.15g want %.15g", name, far, r.Gap, r.Iterations, r.Objective, c.Objective)
-			}
+			far := problems.Relative(r.W, want)
+			must.True(t, far <= weightTol, "%s: weights %.2g away; gap %g, %d iterations, J %.15g want %.15g", name, far, r.Gap, r.Iterations, r.Objective, c.Objective)
 			if testing.Verbose() {
 				t.Logf("%s: %d iterations %d passes gap %.2g J-J* %.2g", name, r.Iterations, r.Passes, r.Gap, r.Objective-c.Objective)
 			}
@@ -734,10 +718,7 @@ func TestRowLoops(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const columns = 300
 	normal := func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = random.NormFloat64()
-		}
+		x := eventtest.List(n, func(int) float64 { return random.NormFloat64() })
 		return x
 	}
 	for n := range 23 {
@@ -907,8 +888,7 @@ func TestExactRefuses(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Noise, c.Bound, c.Alpha = "dropout:0.5", ExactBound, 0
-	_, err := Train(t.Context(), small, c)
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, must.Err(Train(t.Context(), small, c)))
 }
 
 // TestExactWithSplines checks that dropout removes a number together with its spline columns. For the quadratic loss the

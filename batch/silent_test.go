@@ -58,9 +58,7 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric, Group: string(rune('g' + silentGroupsOf[i]))})
 	}
-	var b Builder
-	eventtest.Add(t, &b, examples...)
-	d := b.Data(schema)
+	d := eventtest.Data(t, new(Builder), schema, examples...)
 	if dead != nil {
 		d.SetDead(func(column uint32) float64 { return dead[column] })
 	}
@@ -124,9 +122,8 @@ func TestSilentAgainstTheFormula(t *testing.T) {
 			for _, at := range []float64{-0.5, 0.3, 2} {
 				u := slices.Clone(w)
 				axpy(at, v, u)
-				if got, _, _ := phi(at); math.Abs(got-want(u)) > 1e-9*math.Abs(want(u)) {
-					t.Errorf("%s: value on the line %v, want %v", name, got, want(u))
-				}
+				got, _, _ := phi(at)
+				must.True(t, math.Abs(got-want(u)) <= 1e-9*math.Abs(want(u)), "%s: value on the line %v, want %v", name, got, want(u))
 			}
 			if l.Facts().Kink != nil {
 				o.Smooth(0.3)
@@ -236,9 +233,8 @@ func TestSilentRegression(t *testing.T) {
 			}
 			o := newExpected(t, d, target, l, n, 1, FreeIntercept)
 			best := solve(t, o, Options{Tol: 1e-6})
-			if !best.Converged || !(best.Gap <= 1.01e-6*math.Abs(best.Objective)) {
-				t.Errorf("%s %v: the gap stays at %v of %v after %d steps", name, l, best.Gap, best.Objective, best.Iterations)
-			}
+			must.True(t, best.Converged && best.Gap <= 1.01e-6*math.Abs(best.Objective),
+				"%s %v: the gap stays at %v of %v after %d steps", name, l, best.Gap, best.Objective, best.Iterations)
 			sum := Dot(best.W[:5], best.W[:5])
 			for i, x := range x {
 				sum += slowSilent(x, best.W, dead, of, l, target[i], best.W[5], n)
@@ -260,10 +256,7 @@ func TestSilentCopies(t *testing.T) {
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		const copies = 4000
 		c := must.Get(d.Corrupted(n, copies, 3))(t)
-		yc := make([]float64, c.Rows())
-		for i := range yc {
-			yc[i] = y[i/copies]
-		}
+		yc := eventtest.List(c.Rows(), func(i int) float64 { return y[i/copies] })
 		want := newExpected(t, d, y, loss.Quadratic{}, n, 1, FreeIntercept).ValueGrad(w, nil)
 		got := newExpected(t, c, yc, loss.Quadratic{}, loss.NoNoise{}, 1, FreeIntercept).ValueGrad(w, nil)
 		must.True(t, math.Abs(got/want-1) <= 0.01, "%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
@@ -287,9 +280,9 @@ func TestSilentCopies(t *testing.T) {
 				}
 			}
 		}
-		if fraction := float64(alive) / float64(all); math.Abs(fraction-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
-			t.Errorf("%v of the features are alive", fraction)
-		}
+		// 1 - mean of the rates 0, 0.3, 0.6, 0.9
+		fraction := float64(alive) / float64(all)
+		must.True(t, math.Abs(fraction-0.55) <= 0.02, "%v of the features are alive", fraction)
 		must.True(t, (together == 4000) == groups, "groups %v: %d of 4000 pairs of a group die together", groups, together)
 	}
 }
@@ -350,8 +343,7 @@ func TestGoldenSilent(t *testing.T) {
 			Intercept, Objective float64
 		}
 	}
-	text := must.Get(os.ReadFile("testdata/silent.json"))(t)
-	must.Do(t, json.Unmarshal(text, &golden))
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("testdata/silent.json"))(t), &golden))
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	for j, group := range golden.Groups {
 		schema.AddField(event.Field{Name: fmt.Sprint(j), Kind: event.Numeric, Group: fmt.Sprint("group ", group)})
@@ -470,9 +462,7 @@ func TestDeathsApply(t *testing.T) {
 	var examples []event.Example
 	for i, row := range x {
 		e := event.Example{Weight: 1, Offset: int64(i)}
-		if y[i] > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(y[i] > 0)
 		add := func(column uint32, x float64, field uint16) {
 			eventtest.Put(&e, column, x, field)
 		}
@@ -589,9 +579,8 @@ func TestDeathsApply(t *testing.T) {
 		if c.bends { // Newton's method finds the minimum too
 			config := DefaultConfig()
 			config.Noise = "silent:0.5"
-			if f, err := Train(context.Background(), d, config); err != nil || !f.Converged {
-				t.Error(fmt.Sprint(c.name, ": ", err))
-			}
+			f, err := Train(context.Background(), d, config)
+			must.True(t, err == nil && f.Converged, "%v", fmt.Sprint(c.name, ": ", err))
 		}
 	}
 }

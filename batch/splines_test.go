@@ -9,6 +9,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -55,10 +56,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
 		objective := func(d *Data) *Expected {
-			y := make([]float64, d.Rows())
-			for i := range y {
-				y[i] = float64(2*d.Label(i) - 1)
-			}
+			y := eventtest.List(d.Rows(), func(i int) float64 { return float64(2*d.Label(i) - 1) })
 			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: noise, Kappa: 1, Intercept: FreeIntercept,
 				Penalty: Penalty{R: make([]float64, d.Columns()+1), Center: make([]float64, d.Columns()+1)}, Threads: 2})
 			must.Do(t, err)
@@ -72,9 +70,8 @@ func TestSplinesAreOneFeature(t *testing.T) {
 		}
 		w[dim-1] = 0.3
 		value := o.ValueGrad(w, nil)
-		if want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4)); math.Abs(value-want) > 1e-10*want {
-			t.Errorf("%v: objective %v, of the sums %v", noise, value, want)
-		}
+		want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4))
+		must.True(t, math.Abs(value-want) <= 1e-10*want, "%v: objective %v, of the sums %v", noise, value, want)
 		problems.CheckDerivatives(t, noise.String(), exactDiagonal{o}, w, 1e-5)
 		// Compare V itself, the sum over the rows of k V from addTo, with a slow computation.
 		joint := must.Get(jointNoise(curved, noise))(t)

@@ -121,16 +121,11 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 	r := rand.New(rand.NewPCG(seed, 17))
 	var out []event.Example
 	for range n {
-		x := make([]float64, 5)
-		for d := range x {
-			x[d] = r.NormFloat64()
-		}
+		x := eventtest.List(5, func(int) float64 { return r.NormFloat64() })
 		odds := -1.3 + 0.3*(x[0]-x[1]+x[2]+x[3])
 		x[3], x[4] = math.Exp(sigma*x[3]), math.Exp(sigma*x[4])
 		e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2, 3, 4}, Value: x}, Field: []uint16{1, 2, 3, 4, 5}}
-		if r.Float64() < 1/(1+math.Exp(-odds)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-odds)))
 		out = append(out, e)
 	}
 	return s, out
@@ -178,9 +173,8 @@ func TestStandardizerTransforms(t *testing.T) {
 			if sigma == 3 {
 				want = []model.Transform{"", "", "", "asinh", "asinh"}
 			}
-			if !slices.Equal(transforms, want) || sigma == 3 && !slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"}) {
-				t.Errorf("sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
-			}
+			must.True(t, slices.Equal(transforms, want) && (sigma != 3 || slices.Equal(single, []model.Transform{"asinh", "", "", "", "asinh"})),
+				"sigma %v: %q, with settings for single fields %q", sigma, transforms, single)
 			must.True(t, loss <= 0.52 && loss <= plain+0.001 && (sigma != 3 || loss < plain), "sigma %v, seed %d: log-loss %.3f, %.3f without a transform", sigma, seed, loss, plain)
 		}
 	}
@@ -247,9 +241,8 @@ func TestFarthestOutliers(t *testing.T) {
 		}
 		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
 	}
-	if column, _, _, ok := build(2).FarthestOutlier(); ok {
-		t.Errorf("column %d is wild", column)
-	}
+	column, _, _, ok := build(2).FarthestOutlier()
+	must.True(t, !ok, "column %d is wild", column)
 	column, largest, usual, ok := build(-1e7).FarthestOutlier()
 	must.True(t, ok && column == 9 && largest == 1e7 && math.Abs(usual-1) <= 0.3, "%d %g %g %v", column, largest, usual, ok)
 }
@@ -297,9 +290,8 @@ func TestStandardizerPresence(t *testing.T) {
 	must.Require(t, splines != nil && slices.Equal(splines.Columns, []uint32{20}) && slices.Equal(splines.Knots[0], model.Present()), "%+v, want the presence of column 20", splines)
 	splines, without := fitOf(Standardizer{}, model.StandardizeAuto)
 	must.True(t, splines == nil, "not asked for: %+v", splines)
-	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
-		t.Errorf("training errors %.3f, without %.3f", with, without)
-	}
+	// the Bayes error is 0.1
+	must.True(t, with <= 0.13 && without >= 0.3, "training errors %.3f, without %.3f", with, without)
 	splines, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale)
 	must.True(t, splines == nil, "nothing is centered: %+v", splines)
 }

@@ -27,9 +27,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 	for range n {
 		c := r.IntN(k)
 		class, ok := s.Class([]byte(names[c]))
-		if !ok {
-			t.Fatal(names[c])
-		}
+		must.Require(t, ok, "%v", names[c])
 		e := event.Example{Weight: 1, Label: class}
 		for d := range 6 {
 			x := r.NormFloat64()
@@ -73,9 +71,8 @@ func TestErrorOfWeights(t *testing.T) {
 		all += d.weights[i]
 	}
 	for _, threads := range []int{1, 3} {
-		if got := d.ErrorOf(m, threads); wrong == 0 || math.Abs(got-wrong/all) > 1e-12 {
-			t.Errorf("%d threads: error %v, want %v of %v", threads, got, wrong, all)
-		}
+		got := d.ErrorOf(m, threads)
+		must.True(t, wrong != 0 && math.Abs(got-wrong/all) <= 1e-12, "%d threads: error %v, want %v of %v", threads, got, wrong, all)
 	}
 }
 
@@ -121,14 +118,9 @@ func TestTrainOneAgainstOne(t *testing.T) {
 		}
 	}
 	pair := d.Subset(rows)
-	y := make([]float64, len(rows))
-	for i := range y {
-		y[i] = float64(pair.Label(i) - 2)
-	}
+	y := eventtest.List(len(rows), func(i int) float64 { return float64(pair.Label(i) - 2) })
 	r := solve(t, newExpected(t, pair, y, loss.LogisticGaussian{}, loss.NoNoise{}, 1, FreeIntercept), Options{Tol: 1e-6})
-	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
-		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
-	}
+	must.True(t, math.Abs(r.Objective-f.Problems[4].Objective) <= 1e-5*r.Objective, "classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	each := must.Get(f.Model.EachBlock())(t)
 	blocks := slices.Collect(each)
 	m := must.Get(model.ReadLinear(blocks))(t)
@@ -220,11 +212,7 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 							c.Loss, c.Noise, c.Solver, c.L2, c.MaxIterations = loss, noise, solver, l2, 200
 							f, err := Train(context.Background(), d, c)
 							if err == nil {
-								for _, w := range f.Problems[0].W {
-									if !finite(w) {
-										t.Errorf("scale %g %s %s %s l2=%v: weights %v", scale, loss, noise, solver, l2, f.Problems[0].W)
-									}
-								}
+								must.Finite(t, f.Problems[0].W, "scale", scale, loss, noise, solver, "l2", l2)
 								must.True(t, !math.IsNaN(f.Objective) && !math.IsNaN(f.Gap), "scale %g %s %s %s l2=%v: objective %v gap %v", scale, loss, noise, solver, l2, f.Objective, f.Gap)
 							}
 						}
@@ -308,18 +296,15 @@ func TestTrainIsEquivariant(t *testing.T) {
 					t.Run(fmt.Sprint(name, noise, a, b), func(t *testing.T) {
 						got, other := trainedOn(t, c, counts, func(y float64) float64 { return a * (y + b) })
 						for i := range got {
-							if off := math.Abs(got[i]/a-b-want[i]) / max(1, math.Abs(want[i])); !(off < 2e-4) {
-								t.Fatalf("event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
-							}
+							off := math.Abs(got[i]/a-b-want[i]) / max(1, math.Abs(want[i]))
+							must.Require(t, off < 2e-4, "event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 						}
 						// J and the gap scale with |w|^2.
 						factor := a * a
 						if counts {
 							factor = 1
 						}
-						if off := math.Abs(other.Objective/factor/fit.Objective - 1); !(off < 1e-4) {
-							t.Errorf("objective %v, want %v times %v", other.Objective, factor, fit.Objective)
-						}
+						must.True(t, math.Abs(other.Objective/factor/fit.Objective-1) < 1e-4, "objective %v, want %v times %v", other.Objective, factor, fit.Objective)
 						must.True(t, other.Gap <= c.Tol*other.Objective*1.01, "gap %v of %v", other.Gap, other.Objective)
 						must.True(t, other.Converged && fit.Converged, "converged %v, %v", fit.Converged, other.Converged)
 					})
@@ -345,9 +330,8 @@ func TestTargetUnit(t *testing.T) {
 		must.True(t, math.Abs(got[0]-w[0])+math.Abs(got[1]-w[1])+math.Abs(got[2]-w[2]) <= 1e-12, "%v: %v came back as %v", l, w, got)
 		must.True(t, r.Gap*2 == r.Objective, "%v: gap %v of objective %v", l, r.Gap, r.Objective)
 		for _, intercept := range []Intercept{NoIntercept, PenalizedIntercept} {
-			if u := newTargetUnit(y, one, l, intercept); u.center != 0 || (u.scale != 1) == count {
-				t.Errorf("%v, intercept %v: %+v", l, intercept, u)
-			}
+			u := newTargetUnit(y, one, l, intercept)
+			must.True(t, u.center == 0 && (u.scale != 1) != count, "%v, intercept %v: %+v", l, intercept, u)
 		}
 	}
 	u := newTargetUnit([]float64{4, 4, 4}, one, loss.Linear{}, FreeIntercept)
@@ -404,9 +388,7 @@ func TestStatedObjective(t *testing.T) {
 					want += kappa / scale * (math.Exp(f) - y*f + y*math.Log(scale))
 				}
 			}
-			if off := math.Abs(fit.Objective/want - 1); !(off < 1e-7) {
-				t.Errorf("%s, l2 %v: objective %v, want %v", name, l2, fit.Objective, want)
-			}
+			must.True(t, math.Abs(fit.Objective/want-1) < 1e-7, "%s, l2 %v: objective %v, want %v", name, l2, fit.Objective, want)
 		}
 	}
 }
@@ -428,9 +410,8 @@ func TestStarts(t *testing.T) {
 			opt := Options{Tol: 1e-8, Starts: starts, Seed: 4}
 			a := solve(t, newExpected(t, d, y, l, nil, 5, FreeIntercept), opt)
 			b, err := Solve(context.Background(), newExpected(t, d, y, l, nil, 5, FreeIntercept), opt)
-			if err != nil || b.Objective != a.Objective || b.Iterations != a.Iterations {
-				t.Errorf("%v: %d starts end at %v after %d iterations, again at %v after %d (%v)", l, starts, a.Objective, a.Iterations, b.Objective, b.Iterations, err)
-			}
+			must.True(t, err == nil && b.Objective == a.Objective && b.Iterations == a.Iterations,
+				"%v: %d starts end at %v after %d iterations, again at %v after %d (%v)", l, starts, a.Objective, a.Iterations, b.Objective, b.Iterations, err)
 			must.True(t, a.Objective <= last, "%v: %d starts end at %v, fewer at %v", l, starts, a.Objective, last)
 			must.True(t, l != (loss.LogisticChen{}) || starts <= 0 || a.Objective == last, "%v: %d starts change the only minimum", l, starts)
 			last = a.Objective

@@ -41,8 +41,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 // TestValidateIsTrain checks the exact solution of a validation. It must equal the result of Train on the same events,
 // with the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
@@ -115,8 +114,7 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 // draws 64 masks for each of 200 events, with a standard error of 0.4 points. The forecast selects the noise level by
 // the missing fraction of each mask, not by the deleted fraction. This causes a difference of 0.3 points.
 func TestForecastIsSimulation(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
 	binarySchema, binary := problems.Several(2, 4000) // 20 features, so that the forecast uses the normal approximation
@@ -246,10 +244,7 @@ func TestValidateMissing(t *testing.T) {
 	for _, policy := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
 		r := rand.New(rand.NewPCG(5, 5))
-		weights := make([]float64, 1<<schema.Bits)
-		for i := range weights {
-			weights[i] = 0.1 * r.NormFloat64()
-		}
+		weights := eventtest.List(1<<schema.Bits, func(int) float64 { return 0.1 * r.NormFloat64() })
 		live := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0.2})
 		live.Missing = (*model.Missing)(nil).Forced(policy)
 		v := batch.NewEvidence(live)
@@ -320,9 +315,8 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			learner.Learn(&all[i], nil)
 		}
 		live := learner.Snapshot().Model()
-		if zero := slices.Max(live.Dead.Reads) == 0; zero != (value == "zero") {
-			t.Errorf("%s: dead numbers read %v", value, live.Dead.Reads)
-		}
+		zero := slices.Max(live.Dead.Reads) == 0
+		must.True(t, zero == (value == "zero"), "%s: dead numbers read %v", value, live.Dead.Reads)
 		v := batch.NewEvidence(live)
 		train := batch.DefaultConfig()
 		train.Loss, train.Noise, train.Tol = live.Loss, live.Noise, 1e-10
@@ -364,14 +358,10 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 // overfits the sample, so the live model would seem much worse on these events. Solving on one half of the sample and
 // measuring on the other half avoids this.
 func TestHalvesAreFair(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
-	w := make([]float64, columns)
-	for j := range w {
-		w[j] = r.NormFloat64() / 3
-	}
+	w := eventtest.List(columns, func(int) float64 { return r.NormFloat64() / 3 })
 	made := func() *event.Example {
 		e := &event.Example{Weight: 1}
 		z := 0.0
@@ -380,9 +370,7 @@ func TestHalvesAreFair(t *testing.T) {
 			eventtest.Put(e, uint32(j), x)
 			z += w[j] * x
 		}
-		if r.Float64() < 1/(1+math.Exp(-z)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-z)))
 		return e
 	}
 	config := online.DefaultConfig()
@@ -545,8 +533,7 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 // exact objective must be lower than the live objective, up to the certificate. The measures of both models must agree
 // with their predictions for held-out events.
 func TestValidateRegression(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
 		for j, intercept := range []string{"free", "penalized", "none"} {
 			if !longtest.Some(i+j, 3) {
@@ -563,9 +550,7 @@ func TestValidateRegression(t *testing.T) {
 				source := oneBatch(learned)
 				itself, _, _, err := learner.Evaluate(t.Context(), &source, 1)
 				must.Do(t, err)
-				if off := math.Abs(r.Live.Objective - itself); !(off <= 1e-9*math.Abs(itself)) {
-					t.Errorf("live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
-				}
+				must.True(t, math.Abs(r.Live.Objective-itself) <= 1e-9*math.Abs(itself), "live objective %.12g, the learner says %.12g", r.Live.Objective, itself)
 				must.True(t, r.Gap > 0 && r.Certificate != nil && *r.Certificate <= 1e-6*math.Abs(r.Exact.Objective), "gap %v with certificate %v of %v", r.Gap, r.Certificate, r.Exact.Objective)
 				for _, side := range []struct {
 					m  *model.Linear
@@ -583,9 +568,8 @@ func TestValidateRegression(t *testing.T) {
 						}
 					}
 					got := side.to.NumbersReport
-					if got == nil || math.Abs(*got.MAE-off/weight) > 1e-9**got.MAE || math.Abs(*got.RMSE-math.Sqrt(squares/weight)) > 1e-9**got.RMSE {
-						t.Errorf("measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
-					}
+					must.True(t, got != nil && math.Abs(*got.MAE-off/weight) <= 1e-9**got.MAE && math.Abs(*got.RMSE-math.Sqrt(squares/weight)) <= 1e-9**got.RMSE,
+						"measures %+v, predictions say MAE %v, RMSE %v", got, off/weight, math.Sqrt(squares/weight))
 					fraction := within / weight
 					must.True(t, fraction > 0.8 && fraction < 0.99, "%v of the targets within nine in ten", fraction)
 					must.True(t, side.to.Error == nil && side.to.LogLoss == nil, "measures of classes: %+v", side.to)
@@ -645,8 +629,7 @@ func TestValidateRegressionOutside(t *testing.T) {
 // TestForecastOfRegressionIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
 // effect of a missing feature must equal the effect of setting it to zero.
 func TestForecastOfRegressionIsAllMasks(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for _, lossName := range []string{"linear", "poisson"} {
 		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
 		sum := func(error func(e *event.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {
@@ -695,9 +678,9 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // within the error of drawn masks
-				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
-			}
+			// within the error of drawn masks
+			got = *r.Live.GroupRobustness[k]
+			must.True(t, math.Abs(got-groups) <= 0.05*groups, "%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
 		}
 		failures := 0
 		for _, f := range r.Failures {
@@ -713,9 +696,7 @@ func TestForecastOfRegressionIsAllMasks(t *testing.T) {
 			})
 			must.True(t, math.Abs(f.Live-want) <= 1e-9*want && math.Abs(f.Rise-(want-*r.Live.RMSE)) <= 1e-9*want, "%s, without %s: %+v, zeroing says %v after %v", lossName, f.Name, f, want, *r.Live.RMSE)
 		}
-		if failures != 6 {
-			t.Errorf("%d features in %v", failures, r.Failures)
-		}
+		must.True(t, failures == 6, "%d features in %v", failures, r.Failures)
 	}
 }
 
@@ -740,9 +721,8 @@ func TestNewestOfRegression(t *testing.T) {
 		squares += math.Pow(weights[i]*(d-gain), 2)
 	}
 	n := r.Newest
-	if n == nil || n.Events != 100 || math.Abs(n.Gain-gain) > 1e-6*math.Abs(gain) || math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) > 1e-9*n.StandardError {
-		t.Errorf("%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
-	}
+	must.True(t, n != nil && n.Events == 100 && math.Abs(n.Gain-gain) <= 1e-6*math.Abs(gain) && math.Abs(n.StandardError-math.Sqrt(squares*100/99)/total) <= 1e-9*n.StandardError,
+		"%+v, want a gain of %v and a standard error of %v", n, gain, math.Sqrt(squares*100/99)/total)
 	must.True(t, math.Abs(n.Live.Numbers.Deviance-math.Pow(n.Live.Numbers.RMSE, 2)) <= 1e-9*n.Live.Numbers.Deviance, "deviance %v of RMSE %v", n.Live.Numbers.Deviance, n.Live.Numbers.RMSE)
 }
 
@@ -751,9 +731,7 @@ func TestNewestOfRegression(t *testing.T) {
 func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
-	var b batch.Builder
-	eventtest.Add(t, &b, all[:200]...)
-	classes := b.Data(schema).SortClasses()
+	classes := eventtest.Data(t, new(batch.Builder), schema, all[:200]...).SortClasses()
 	numberSchema := schema.Clone()
 	numberSchema.Target, numberSchema.Classes = loss.Real, nil
 	var n batch.Builder
@@ -782,9 +760,8 @@ func TestPenalties(t *testing.T) {
 		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
 		must.True(t, math.Abs(p.Sampled-p.Exact) <= 4*p.SampledError+0.05*p.Exact, "%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
-		if off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact; off != c.off {
-			t.Errorf("%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
-		}
+		off := math.Abs(p.Quadratic-p.Exact) > 0.2*p.Exact
+		must.True(t, off == c.off, "%s %s: quadratic %v, exact %v", c.loss, c.noise, p.Quadratic, p.Exact)
 	}
 }
 

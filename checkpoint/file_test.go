@@ -21,6 +21,7 @@ import (
 	"testing/iotest"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -131,16 +132,13 @@ func TestReadLarge(t *testing.T) {
 		must.True(t, b.Name == blocks[i].Name && bytes.Equal(b.Data, blocks[i].Data), "block %d of %d bytes differs", i, len(blocks[i].Data))
 	}
 	data := must.Get(os.ReadFile(path))(t)
-	if _, err := decode(t, data); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, must.Err(decode(t, data)))
 	for _, n := range []int{0, 5, 1000, len(data) / 2, len(data) - 1} {
 		d := decoder{in: bytes.NewReader(data[:n]), size: len(data)}
 		must.ErrorIs(t, must.Err(d.file()), ErrDamaged, n, "bytes are left")
 		d = decoder{in: io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(errInjected)), size: len(data)}
-		if _, err := d.file(); !errors.Is(err, errInjected) || errors.Is(err, ErrDamaged) {
-			t.Errorf("an error after %d bytes: %v", n, err)
-		}
+		_, err := d.file()
+		must.True(t, errors.Is(err, errInjected) && !errors.Is(err, ErrDamaged), "an error after %d bytes: %v", n, err)
 	}
 }
 
@@ -215,9 +213,8 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	f, err := ReadFile(path)
 	must.True(t, err == nil && f.Name == "m.blankout", "%+v, %v", f, err)
 	must.Do(t, os.Truncate(path, 40))
-	if _, err := ReadFile(path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
-		t.Errorf("%v", err)
-	}
+	_, err = ReadFile(path)
+	must.True(t, errors.Is(err, ErrDamaged) && strings.Contains(err.Error(), path), "%v", err)
 }
 
 // FuzzDecode decodes files with valid checksums and arbitrary content. Decode must not panic, and must check every
@@ -236,10 +233,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	blocks := make([]event.Block, 32)
-	for i := range blocks {
-		blocks[i] = event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
-	}
+	blocks := eventtest.List(32, func(i int) event.Block {
+		return event.Block{Name: fmt.Sprintf("rows/%04d", i), Data: make([]byte, 1<<19)}
+	})
 	b.SetBytes(32 << 19)
 	for b.Loop() {
 		Write(discard{}, Linear, slices.Values(blocks))
@@ -284,12 +280,10 @@ func TestWriteFileTarget(t *testing.T) {
 	}
 	must.Do(t, os.Truncate(model, 0))
 	must.Do(t, WriteFile(link, Linear, blocks))
-	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		t.Errorf("the link: %v %v", info, err)
-	}
-	if _, err := ReadFile(model); err != nil {
-		t.Error(err)
-	}
+	info, err := os.Lstat(link)
+	must.True(t, err == nil && info.Mode()&fs.ModeSymlink != 0, "the link: %v %v", info, err)
+	_, err = ReadFile(model)
+	must.True(t, err == nil, "%v", err)
 	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Skip(err)
@@ -299,8 +293,7 @@ func TestWriteFileTarget(t *testing.T) {
 	for _, name := range []string{"s", "dangling", "."} {
 		before := must.Get(os.Lstat(filepath.Join(dir, name)))(t)
 		must.ErrorContains(t, WriteFile(filepath.Join(dir, name), Linear, blocks), "writing", name)
-		if after, err := os.Lstat(filepath.Join(dir, name)); err != nil || after.Mode() != before.Mode() {
-			t.Errorf("%s is now %v, was %v", name, after, before)
-		}
+		after, err := os.Lstat(filepath.Join(dir, name))
+		must.True(t, err == nil && after.Mode() == before.Mode(), "%s is now %v, was %v", name, after, before)
 	}
 }

@@ -63,9 +63,8 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 		must.Require(t, got == n, "loaded %d after saving %d", got, n)
 	}
 	want := []string{fileName(11), fileName(10), fileName(9)}
-	if names, err := List(dir); err != nil || !slices.Equal(names, want) {
-		t.Errorf("%v, %v", names, err)
-	}
+	names, err := List(dir)
+	must.True(t, err == nil && slices.Equal(names, want), "%v, %v", names, err)
 	f, err := s.LoadName(fileName(10))
 	must.True(t, err == nil && string(f.Blocks[0].Data) == "10", "by name: %v, %v", f, err)
 	for _, name := range []string{fileName(3), "lock", "../" + fileName(10)} {
@@ -119,9 +118,8 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	must.True(t, n == 1 && len(refused) == 2 && refused[0].Name == fileName(3) && strings.Contains(refused[1].String(), fileName(2)+" refused: "), "loaded %d, refused %v", n, refused)
 	// The next save must get a sequence number above the damaged checkpoints, so that it does not replace them.
 	must.Do(t, save(s, 4))
-	if n, refused := loaded(t, s); n != 4 || refused != nil {
-		t.Errorf("loaded %d, refused %v", n, refused)
-	}
+	n, refused = loaded(t, s)
+	must.True(t, n == 4 && refused == nil, "loaded %d, refused %v", n, refused)
 
 	// A newer format is not damage: Load must fail, because an older checkpoint would lose events.
 	newer := append([]byte(nil), encode(t, Linear)...)
@@ -186,8 +184,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 
 func damage(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	must.Do(t, os.WriteFile(path, change(data), 0o644))
+	must.Do(t, os.WriteFile(path, change(must.Get(os.ReadFile(path))(t)), 0o644))
 }
 
 // TestEachCallFails makes each call of the file system fail once. Load must return the checkpoint of the last
@@ -248,8 +245,7 @@ func TestDiskFull(t *testing.T) {
 			}
 		}
 		disk.full = 0
-		err := save(s, 99)
-		must.Require(t, err == nil, "%d bytes, then room: %v", size, err)
+		must.Do(t, save(s, 99), size, "bytes, then room")
 		got, _ := loaded(t, s)
 		must.Require(t, got == 99, "%d bytes, then room: loaded %d", size, got)
 		if newest == 4 { // all five saves had enough space
@@ -271,8 +267,7 @@ func TestCrashTestNotices(t *testing.T) {
 		"file":      func(d *testDisk) { d.ignoreSync = true },
 		"directory": func(d *testDisk) { d.ignoreSyncDir = true },
 	} {
-		lost := crashes(t, lie)
-		must.True(t, lost != "", "%s not synced, and no loss was seen", name)
+		must.True(t, crashes(t, lie) != "", "%s not synced, and no loss was seen", name)
 	}
 }
 
@@ -605,9 +600,7 @@ func TestLostDirectory(t *testing.T) {
 				for _, files := range []map[string]string{before, after} { // files whose writing began before the loss
 					delete(files, fileName(2)+temporarySuffix)
 				}
-				if !maps.Equal(after, before) {
-					t.Errorf("the directory held %d files and now %d: %q", len(before), len(after), slices.Collect(maps.Keys(after)))
-				}
+				must.True(t, maps.Equal(after, before), "the directory held %d files and now %d: %q", len(before), len(after), slices.Collect(maps.Keys(after)))
 			})
 		}
 	}
@@ -658,13 +651,11 @@ func TestModes(t *testing.T) {
 	must.Do(t, save(s, 2))
 	files := 0
 	for _, dir := range []string{filepath.Dir(dir), dir, aside} {
-		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
-		}
+		info, err := os.Stat(dir)
+		must.True(t, err == nil && info.Mode().Perm() == 0o700, "%s: %v, %v", dir, info.Mode(), err)
 		for name := range contents(t, dir) {
-			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%s: %v, %v", name, info.Mode(), err)
-			}
+			info, err := os.Stat(filepath.Join(dir, name))
+			must.True(t, err == nil && info.Mode().Perm() == 0o600, "%s: %v, %v", name, info.Mode(), err)
 			files++
 		}
 	}
@@ -692,17 +683,15 @@ func TestNumbersEnd(t *testing.T) {
 		s := openStore(t, dir, 3)
 		must.Do(t, os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600))
 		for n := range c.fit {
-			err := save(s, n)
-			must.Require(t, err == nil, "save %d after %s: %v", n, c.last, err)
+			must.Do(t, save(s, n), "save", n, "after", c.last)
 			got, _ := loaded(t, s)
 			must.True(t, got == n, "save %d after %s: loaded %d", n, c.last, got)
 		}
 		before := contents(t, dir)
 		err := save(s, 9)
 		must.True(t, err != nil && strings.Contains(err.Error(), fmt.Sprint(int64(math.MaxInt64))) && strings.Contains(err.Error(), "move it"), "one too many after %s: %v", c.last, err)
-		if after := contents(t, dir); !maps.Equal(after, before) {
-			t.Errorf("one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
-		}
+		after := contents(t, dir)
+		must.True(t, maps.Equal(after, before), "one too many after %s: %q", c.last, slices.Collect(maps.Keys(after)))
 		s.Close()
 		must.ErrorContains(t, must.Err(Open(dir, 3)), "move it", "a start after the last")
 	}

@@ -27,9 +27,8 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 		path := models + name + ".blankout"
 		m := must.Get(client.Open(t.Context(), path, client.Options{}))(t)
 		inner := must.Get(served.ReadFile(path))(t)
-		if m.Regression() || strings.Join(m.Classes(), " ") != "bad good" || m.Version() != inner.Version || m.Events() != inner.Events || !m.Published().Equal(inner.At) {
-			t.Errorf("%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
-		}
+		must.True(t, !m.Regression() && strings.Join(m.Classes(), " ") == "bad good" && m.Version() == inner.Version && m.Events() == inner.Events && m.Published().Equal(inner.At),
+			"%s: %v %v %d %d %v", name, m.Regression(), m.Classes(), m.Version(), m.Events(), m.Published())
 		explain := 3
 		if name == "kernel" {
 			explain = 0
@@ -73,10 +72,9 @@ func TestOutsideProgram(t *testing.T) {
 	if longtest.Race {
 		build.Env = append(build.Env, "CGO_ENABLED=0") // so that the packages are in the build cache
 	}
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	must.Require(t, err == nil, "%v\n%s", err, out)
 	model := must.Get(filepath.Abs(models + "checkpoint.blankout"))(t)
-	out, err := exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
+	out, err = exec.Command(filepath.Join(dir, "outside"), model).CombinedOutput()
 	must.True(t, err == nil && bytes.Contains(out, []byte(`"class":"good"`)) && bytes.Contains(out, []byte(`"explanation":[{"feature":`)), "%v\n%s", err, out)
 }

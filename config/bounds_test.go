@@ -62,8 +62,7 @@ func TestBounds(t *testing.T) {
 	} {
 		_, name, _ := strings.Cut(tt.key, ".")
 		for _, value := range tt.good {
-			_, err := Load(Source{Flags: []string{tt.key + "=" + value}})
-			must.True(t, err == nil, "%s = %s is refused: %v", tt.key, value, err)
+			must.Do(t, must.Err(Load(Source{Flags: []string{tt.key + "=" + value}})), tt.key, "=", value, "is refused")
 		}
 		for _, value := range tt.bad {
 			refuses(t, name, tt.key+"="+value)
@@ -73,11 +72,9 @@ func TestBounds(t *testing.T) {
 
 // TestBoundOfIRLSBatch checks the upper bound of irls_batch for the optimizer irls, which needs no window.
 func TestBoundOfIRLSBatch(t *testing.T) {
-	if _, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}}); err != nil {
-		t.Error(err)
-	}
-	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})
-	must.True(t, err != nil && strings.Contains(err.Error(), "must lie in 0 to 100000"), "one more: %v", err)
+	_, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}})
+	must.True(t, err == nil, "%v", err)
+	must.ErrorContains(t, must.Err(Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100001"}})), "must lie in 0 to 100000", "one more")
 }
 
 // refuses checks that a configuration with these flags is rejected. The error must name the key, and the flag as the

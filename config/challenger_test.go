@@ -45,18 +45,13 @@ window = 20_000
 	l := must.Get(Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_HALF_LIFE=7000"}, Flags: []string{"challenger.two.learning_rate=0.25", "learner.coverage=0.8"}}))(t)
 	must.Require(t, len(l.Challengers) == 2 && l.Validate.Directory == "[[challenger]]\n", "%d challengers, and the name is %q", len(l.Challengers), l.Validate.Directory)
 	big, two := l.Challengers[0], l.Challengers[1]
-	if big.Name != "big" || big.C != 10 || big.HalfLife != 7000 || big.Coverage != 0.8 || big.Promote != "manual" || big.Window != 100_000 ||
-		!reflect.DeepEqual(big.Crosses, [][2]string{{"p", "q"}, {"[[challenger]]", "r"}}) || !slices.Equal(big.Drop, []string{"a", "b"}) ||
-		!reflect.DeepEqual(big.Groups, map[string][]string{"wheels": {"left", "right"}}) || !reflect.DeepEqual(big.ClassWeight, map[string]float64{"x": 2}) {
-		t.Errorf("big is %+v", big)
-	}
-	if two.Name != "two" || two.C != 2 || two.LearningRate != 0.25 || two.HalfLife != 7000 || two.Promote != "auto" || two.Window != 20_000 ||
-		!slices.Equal(two.Drop, []string{"c"}) || !reflect.DeepEqual(two.ClassWeight, map[string]float64{"y": 3}) {
-		t.Errorf("two is %+v", two)
-	}
-	if l.Learner.C != 2 || l.Learner.LearningRate != 0 || !slices.Equal(l.Record.Drop, []string{"a", "b"}) || !reflect.DeepEqual(l.Learner.ClassWeight, map[string]float64{"x": 2}) || len(l.Record.Groups) != 1 {
-		t.Errorf("the sections have become %+v, %+v", l.Learner, l.Record)
-	}
+	must.True(t, big.Name == "big" && big.C == 10 && big.HalfLife == 7000 && big.Coverage == 0.8 && big.Promote == "manual" && big.Window == 100_000 &&
+		reflect.DeepEqual(big.Crosses, [][2]string{{"p", "q"}, {"[[challenger]]", "r"}}) && slices.Equal(big.Drop, []string{"a", "b"}) &&
+		reflect.DeepEqual(big.Groups, map[string][]string{"wheels": {"left", "right"}}) && reflect.DeepEqual(big.ClassWeight, map[string]float64{"x": 2}), "big is %+v", big)
+	must.True(t, two.Name == "two" && two.C == 2 && two.LearningRate == 0.25 && two.HalfLife == 7000 && two.Promote == "auto" && two.Window == 20_000 &&
+		slices.Equal(two.Drop, []string{"c"}) && reflect.DeepEqual(two.ClassWeight, map[string]float64{"y": 3}), "two is %+v", two)
+	must.True(t, l.Learner.C == 2 && l.Learner.LearningRate == 0 && slices.Equal(l.Record.Drop, []string{"a", "b"}) && reflect.DeepEqual(l.Learner.ClassWeight, map[string]float64{"x": 2}) && len(l.Record.Groups) == 1,
+		"the sections have become %+v, %+v", l.Learner, l.Record)
 	r, own := two.RecordOf(l.Record)
 	must.True(t, own && slices.Equal(r.Drop, []string{"c"}) && len(r.Groups) == 1, "two reads records as %+v, its own: %v", r, own)
 	same := two
@@ -111,11 +106,10 @@ func TestChallengersThatAreRefused(t *testing.T) {
 			must.True(t, err != nil && strings.HasPrefix(err.Error(), want), "got  %v\nwant %s", err, want)
 		})
 	}
-	if _, err := Load(Source{File: func() string {
+	_, err := Load(Source{File: func() string {
 		file := filepath.Join(t.TempDir(), "f.toml")
 		write(t, file, strings.Repeat("[[challenger]]\nname = 'a'\n", 17))
 		return file
-	}()}); err == nil || !strings.Contains(err.Error(), "17 challengers: want at most 16") {
-		t.Error(err)
-	}
+	}()})
+	must.True(t, err != nil && strings.Contains(err.Error(), "17 challengers: want at most 16"), "%v", err)
 }

@@ -78,9 +78,8 @@ func TestPrecedence(t *testing.T) {
 	})
 	must.Do(t, err)
 	c := l.Learner
-	if c.Noise != "dropout:0.3" || c.LearningRate != 0.25 || c.Loss != "hinge" || c.Optimizer != Default().Learner.Optimizer {
-		t.Errorf("got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
-	}
+	must.True(t, c.Noise == "dropout:0.3" && c.LearningRate == 0.25 && c.Loss == "hinge" && c.Optimizer == Default().Learner.Optimizer,
+		"got noise %s, eta %v, loss %s, rule %s", c.Noise, c.LearningRate, c.Loss, c.Optimizer)
 	var b strings.Builder
 	must.Do(t, l.Show(&b))
 	for _, want := range []string{
@@ -93,9 +92,7 @@ func TestPrecedence(t *testing.T) {
 	must.Do(t, decodeFile(placeIn("shown"), b.String(), &again))
 	shown, was := keys(&again), keys(&l.Config)
 	for i := range was {
-		if format(shown[i]) != format(was[i]) {
-			t.Errorf("shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
-		}
+		must.True(t, format(shown[i]) == format(was[i]), "shown %s = %s, is %s", was[i], format(shown[i]), format(was[i]))
 	}
 }
 
@@ -193,9 +190,8 @@ func FuzzDecodeFile(f *testing.F) {
 		if err := decodeFile(placeIn("f.toml"), text, &c); err == nil {
 			for _, k := range keys(&c) {
 				var v map[string]any
-				if _, err := toml.Decode("x = "+format(k), &v); err != nil {
-					t.Errorf("%s = %s: %v", k, format(k), err)
-				}
+				_, err := toml.Decode("x = "+format(k), &v)
+				must.True(t, err == nil, "%s = %s: %v", k, format(k), err)
 			}
 		}
 	})
@@ -214,8 +210,7 @@ func TestStartConfiguration(t *testing.T) {
 	must.Require(t, ok && closed, "docs/start.md shows no configuration")
 	file := filepath.Join(t.TempDir(), "service.toml")
 	write(t, file, text)
-	_, err := Load(Source{File: file})
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, must.Err(Load(Source{File: file})))
 }
 
 // TestAddressesAreHidden checks that every key that may hold a URL has the type event.Address, which hides secrets in

@@ -98,9 +98,7 @@ func TestRebinding(t *testing.T) {
 		request.Host = host
 		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: %s", host, response.Status)
-		}
+		must.True(t, response.StatusCode == want, "%s: %s", host, response.Status)
 	}
 }
 
@@ -124,10 +122,9 @@ func TestDockerfile(t *testing.T) {
 	if longtest.Race {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // so that the build cache has its packages
 	}
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	out, err := exec.Command(program, "version").Output()
+	out, err := build.CombinedOutput()
+	must.Require(t, err == nil, "%v\n%s", err, out)
+	out, err = exec.Command(program, "version").Output()
 	must.True(t, err == nil && strings.Contains(string(out), revision), "%v\n%s", err, out)
 }
 
@@ -144,9 +141,8 @@ func TestExamples(t *testing.T) {
 		n := 0
 		for err = source.Next(context.Background(), &b); err == nil; err = source.Next(context.Background(), &b) {
 			for i := range b.Examples {
-				if e := &b.Examples[i]; e.Refused != nil || e.Label == event.Unlabeled || e.Features.Len() == 0 {
-					t.Errorf("%s: event %d: %+v", file, e.Offset, e)
-				}
+				e := &b.Examples[i]
+				must.True(t, e.Refused == nil && e.Label != event.Unlabeled && e.Features.Len() != 0, "%s: event %d: %+v", file, e.Offset, e)
 				n++
 			}
 		}

@@ -65,9 +65,7 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 			t.Fatal(err)
 		}
 		data := must.Get(json.Marshal(value))(t)
-		again := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
-		err := check(again)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, check(must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)))
 		var m manifest
 		must.Do(t, json.Unmarshal(data, &m))
 		list = append(list, m)
@@ -95,8 +93,7 @@ func TestKubernetes(t *testing.T) {
 					names[id] = file
 				}
 				if m.Kind == "ConfigMap" {
-					path := filepath.Join(t.TempDir(), "blankout.toml")
-					must.Do(t, os.WriteFile(path, []byte(m.Data["blankout.toml"]), 0o600))
+					path := must.File(t, "blankout.toml", m.Data["blankout.toml"])
 					configs[m.Metadata.Name], err = config.Load(config.Source{File: path})
 					must.Require(t, err == nil, "%v", err)
 				}
@@ -109,9 +106,7 @@ func TestKubernetes(t *testing.T) {
 				spec := m.Spec.Template.Spec
 				c := spec.Containers[0]
 				loaded := configs[spec.Volumes[0].ConfigMap.Name]
-				if loaded == nil {
-					t.Fatalf("there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
-				}
+				must.Require(t, loaded != nil, "there is no ConfigMap %q", spec.Volumes[0].ConfigMap.Name)
 				_, port, err := net.SplitHostPort(loaded.HTTP.Address)
 				must.True(t, err == nil && fmt.Sprint(c.Ports[0].ContainerPort) == port, "%s: the port is %d, the program's %s (%v)", m.Metadata.Name, c.Ports[0].ContainerPort, port, err)
 				must.True(t, c.LivenessProbe.HTTPGet.Path == "/healthz" && c.ReadinessProbe.HTTPGet.Path == "/readyz", "%+v, %+v", c.LivenessProbe, c.ReadinessProbe)
@@ -156,9 +151,7 @@ func TestKubernetesSchemas(t *testing.T) {
 	for _, change := range [][2]string{{"terminationGracePeriodSeconds: 20", "terminationGraceSeconds: 20"}, {"replicas: 1", "replicas: one"}, {"serviceName: blankout", "service: blankout"}, {"{name: http, containerPort", "{name: http, hostsPort: 1, containerPort"}} {
 		wrong := 0
 		changed := strings.Replace(string(text), change[0], change[1], 1)
-		if changed == string(text) {
-			t.Fatalf("no %q", change[0])
-		}
+		must.Require(t, changed != string(text), "no %q", change[0])
 		for d := yaml.NewDecoder(strings.NewReader(changed)); ; {
 			var value any
 			if err := d.Decode(&value); err != nil {
@@ -170,8 +163,6 @@ func TestKubernetesSchemas(t *testing.T) {
 				wrong++
 			}
 		}
-		if wrong != 1 {
-			t.Errorf("%q: %d manifests are refused", change[1], wrong)
-		}
+		must.True(t, wrong == 1, "%q: %d manifests are refused", change[1], wrong)
 	}
 }

@@ -124,14 +124,13 @@ func TestMeasures(t *testing.T) {
 			met[e.Label]++
 		}
 		got := r.Report()
-		if math.Abs(got.Total.Weight-x.weight) > 1e-9 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 || math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
-			t.Errorf("%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
-		}
+		must.True(t, math.Abs(got.Total.Weight-x.weight) <= 1e-9 && math.Abs(got.Total.Wrong-x.wrong) <= 1e-9 && math.Abs(got.Total.LogLoss-x.logLoss) <= 1e-6*x.logLoss,
+			"%v: measured %+v, of the scores weight %v, wrong %v, log-loss %v", s, got.Total, x.weight, x.wrong, x.logLoss)
 		must.True(t, got.Events == 500 && got.Labeled() == 500 && slices.Equal(got.Classes, met), "%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		if s.classes == 2 {
-			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the tolerance is needed because the learner computes the AUC from bins of scores
-				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
-			}
+			// the tolerance is needed because the learner computes the AUC from bins of scores
+			auc := x.auc()
+			must.True(t, math.Abs(got.Binary.AUC()-auc) <= 0.003, "%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 		}
 		sum := got.Summary()
 		must.True(t, math.Abs(*sum.Error-100*x.wrong/x.weight) <= 1e-9, "%v: summary %v", s, *sum.Error)
@@ -163,14 +162,12 @@ func TestMeasuresOfRegression(t *testing.T) {
 			last = e.Target
 		}
 		got := r.Report().Numbers.Total
-		if math.Abs(got.Weight-weight) > 1e-9 || math.Abs(got.MAE()-absolute/weight) > 1e-9*absolute || math.Abs(got.RMSE()-math.Sqrt(squared/weight)) > 1e-9*squared {
-			t.Errorf("%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
-		}
+		must.True(t, math.Abs(got.Weight-weight) <= 1e-9 && math.Abs(got.MAE()-absolute/weight) <= 1e-9*absolute && math.Abs(got.RMSE()-math.Sqrt(squared/weight)) <= 1e-9*squared,
+			"%v: weight %v, MAE %v, RMSE %v; of the predictions %v, %v, %v", s, got.Weight, got.MAE(), got.RMSE(), weight, absolute/weight, math.Sqrt(squared/weight))
 		r2 := 1 - squared/(y2-y1*y1/weight)
 		must.True(t, math.Abs(got.R2()-r2) <= 1e-6, "%v: R2 %v, of the predictions %v", s, got.R2(), r2)
-		if mean := absolute / weight; !(mean < 0.95*lastError/lastWeight) {
-			t.Errorf("%v: mean error %v, of the last target %v", s, mean, lastError/lastWeight)
-		}
+		mean := absolute / weight
+		must.True(t, mean < 0.95*lastError/lastWeight, "%v: mean error %v, of the last target %v", s, mean, lastError/lastWeight)
 	}
 }
 
@@ -228,12 +225,9 @@ func TestDelayed(t *testing.T) {
 			x.add(told, e)
 		})
 		got := r.Report()
-		if first > 60 || got.Total.Weight != 400 || math.Abs(got.Total.Wrong-x.wrong) > 1e-9 {
-			t.Errorf("%v: measured %+v, of what was predicted weight %v, wrong %v; %d events came before all classes", s, got.Total, x.weight, x.wrong, first)
-		}
-		if s.classes == 2 && math.Abs(got.Total.LogLoss-x.logLoss) > 1e-6*x.logLoss {
-			t.Errorf("%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
-		}
+		must.True(t, first <= 60 && got.Total.Weight == 400 && math.Abs(got.Total.Wrong-x.wrong) <= 1e-9,
+			"%v: measured %+v, of what was predicted weight %v, wrong %v; %d events came before all classes", s, got.Total, x.weight, x.wrong, first)
+		must.True(t, s.classes != 2 || math.Abs(got.Total.LogLoss-x.logLoss) <= 1e-6*x.logLoss, "%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
 	}
 	// A delay of 0 must give the same learner as immediate labels.
 	for _, s := range usual() {
@@ -308,12 +302,10 @@ func TestHalfLife(t *testing.T) {
 		}
 		return n
 	}
-	if with, without := lost(20, true), lost(0, true); !(with < without*9/10) {
-		t.Errorf("%d of 300 wrong after the truth turned around with a half-life of 20 events, %d without", with, without)
-	}
-	if with, without := lost(20, false), lost(0, false); with < without {
-		t.Errorf("%d of 300 wrong with a half-life of 20 events where nothing changes, %d without", with, without)
-	}
+	with, without := lost(20, true), lost(0, true)
+	must.True(t, with < without*9/10, "%d of 300 wrong after the truth turned around with a half-life of 20 events, %d without", with, without)
+	with, without = lost(20, false), lost(0, false)
+	must.True(t, with >= without, "%d of 300 wrong with a half-life of 20 events where nothing changes, %d without", with, without)
 }
 
 // columnEvents returns events that have columns but no fields. Each class has its own columns, and some columns are

@@ -10,8 +10,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -56,9 +54,7 @@ func TestTable(t *testing.T) {
 				}
 				again = watched.learn(e)
 				must.Require(t, sameScores(scores, again), "event %d: scores %v, if the learner is looked at %v", i, scores, again)
-				for _, f := range scores {
-					must.Require(t, f-f == 0, "event %d: score %v", i, f)
-				}
+				must.Finite(t, scores, "event", i)
 			}
 			want := plain.blocks()
 			sameState(t, "after restarts", want, restarted.blocks())
@@ -255,8 +251,7 @@ func TestThreads(t *testing.T) {
 				}
 				text = append(append(text, x.json(nil)...), '\n')
 			}
-			path := filepath.Join(t.TempDir(), "events.jsonl")
-			must.Do(t, os.WriteFile(path, text, 0o666))
+			path := must.File(t, "events.jsonl", text)
 			var want []event.Block
 			for _, threads := range []int{0, 1, 5} { // 0 means sequential decoding
 				got := learnFile(t, s, path, threads).blocks()
@@ -357,8 +352,7 @@ func TestUnlabeled(t *testing.T) {
 			x.label = ""
 			e := with.in.event(x)
 			must.Require(t, e.Label == event.Unlabeled, "an event without a label has one")
-			scores := with.learn(e)
-			must.Require(t, scores != nil, "an unlabeled event is refused")
+			must.Require(t, with.learn(e) != nil, "an unlabeled event is refused")
 		}
 		if a, b := with.scores(test), without.scores(test); !sameScores(a, b) {
 			t.Errorf("unlabeled events of weight %v moved a prediction from %v to %v", weight, b, a)
@@ -402,9 +396,7 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := l.Snapshot().Blocks(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, must.Err(l.Snapshot().Blocks()))
 		scoresOf(l, e)
 	})
 }
@@ -433,16 +425,14 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 	must.Do(t, <-done)
 	sameState(t, "the snapshot", want, got)
-	if after := score(held, e); !sameScores(after, scores) || sameScores(scoresOf(l, e), scores) {
-		t.Errorf("the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
-	}
+	after := score(held, e)
+	must.True(t, sameScores(after, scores) && !sameScores(scoresOf(l, e), scores), "the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
 }
 
 // TestDamagedStates cuts and changes the blocks of saved states. Restore must reject each cut block. It must reject a
 // changed block too, or return a Learner that can be saved again and learns.
 func TestDamagedStates(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for _, classes := range []int{2, 30, 0} {
 		c := correctedConfigs(classes)["silent"]
 		c.Calibrate = "auto"
@@ -470,9 +460,8 @@ func TestDamagedStates(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if _, err := again.Snapshot().Blocks(); err != nil || n%2 == 0 {
-					t.Errorf("%d classes, damage %d at byte %d of %d: block %s is restored, and saved with the error %v", classes, n, at, len(b.Data), b.Name, err)
-				}
+				_, err = again.Snapshot().Blocks()
+				must.True(t, err == nil && n%2 != 0, "%d classes, damage %d at byte %d of %d: block %s is restored, and saved with the error %v", classes, n, at, len(b.Data), b.Name, err)
 				again.SetSchema(schema)
 				again.Learn(draw(), nil)
 			}
@@ -497,8 +486,7 @@ func TestGroupExpertsRestore(t *testing.T) {
 		l.same(t, fmt.Sprint(classes, " classes"))
 		blocks := blocksOf(t, l.Learner)
 		c.ExpectedMissingGroups = 0.6
-		_, err := online.Restore(c, blocks)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, must.Err(online.Restore(c, blocks)))
 		was, err := online.ReadConfig(blocks)
 		must.True(t, err == nil && online.FingerprintOf(was, l.Schema()).Diff(online.FingerprintOf(l.Config(), l.Schema())) == nil, "%v: read as %v", err, was)
 		c.ExpectedMissingGroups = 0
@@ -530,8 +518,7 @@ func grownClasses() map[string]online.Config {
 // TestWidenRestart checks that a restored Learner continues with the same bytes, both if classes are added before and
 // if they are added after the restart.
 func TestWidenRestart(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	all := grownClasses()
 	for k, name := range slices.Sorted(maps.Keys(all)) {
 		if !longtest.Some(k, 2) {

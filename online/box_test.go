@@ -103,16 +103,11 @@ func (x *twins) same(t *testing.T, what string) {
 // finite fails the test unless every number of a Learner is finite.
 func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
-	check := func(what string, row []float64) {
-		for i, x := range row {
-			must.Require(t, x-x == 0, "%s, value %d: %v", what, i, x)
-		}
-	}
 	m := l.Snapshot().Model()
-	check("the intercepts", m.Intercept)
+	must.Finite(t, m.Intercept, "the intercepts")
 	for i := range m.Rows.Len() {
 		column, row := m.Rows.Column(i)
-		check(fmt.Sprint("column ", column), row)
+		must.Finite(t, row, "column", column)
 	}
 }
 

@@ -45,17 +45,15 @@ func TestPositive(t *testing.T) {
 		return l
 	}
 	found, again, usual, rare := teach("", -1), teach("", 600), teach("usual", -1), teach("rare", -1)
-	a, b := found.Report().Binary, again.Report().Binary
-	must.True(t, *a == *b, "a restart changes the measures")
+	must.True(t, *found.Report().Binary == *again.Report().Binary, "a restart changes the measures")
 	e := &event.Example{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{.7, 1}}}
 	for _, l := range []*learner{again, usual, rare} {
 		x, y := found.scores(e), l.scores(e)
 		must.True(t, x[0] == y[0], "score %v, want %v", y, x)
 	}
 	p, q := usual.Report(), rare.Report()
-	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
-		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
-	}
+	must.True(t, p.Positive == "usual" && q.Positive == "rare" && math.Abs(p.Binary.AUC()-q.Binary.AUC()) <= 1e-9 && p.Binary.AveragePrecision() >= .85 && q.Binary.AveragePrecision() <= .7,
+		"%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	// The threshold .8 is a probability of the positive class.
 	for _, l := range []*learner{usual, rare} {
 		h, positiveName := l.model(), l.Report().Positive
@@ -73,9 +71,7 @@ func TestPositive(t *testing.T) {
 func mislabeled(r *rand.Rand, fraction float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
-	if (x+y > 0) != (r.Float64() < fraction) {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class((x+y > 0) != (r.Float64() < fraction))
 	return e
 }
 
@@ -99,9 +95,8 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	must.Require(t, off.model().Link == nil && auto.model().Link != nil && on.model().Link != nil, "not those that calibrate have a link")
 	now, plain := auto.Report(), off.Report()
 	a, b := now.Summary(), plain.Summary()
-	if !(*a.RecentLogLoss < *b.RecentLogLoss-0.01) || *a.CalibrationError > 0.04 || *b.CalibrationError < 0.06 {
-		t.Errorf("recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)
-	}
+	must.True(t, *a.RecentLogLoss < *b.RecentLogLoss-0.01 && *a.CalibrationError <= 0.04 && *b.CalibrationError >= 0.06,
+		"recent log-loss %v, without a link %v; calibration error %v", *a.RecentLogLoss, *b.RecentLogLoss, *a.CalibrationError)
 	r, m := rand.New(rand.NewPCG(9, 2)), auto.model()
 	for range 200 {
 		e := mislabeled(r, 0)
@@ -145,10 +140,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 
 // TestCheckNumbers checks which labels look like regression targets under a loss for classification.
 func TestCheckNumbers(t *testing.T) {
-	whole := make([]string, 21)
-	for i := range whole {
-		whole[i] = fmt.Sprint(i)
-	}
+	whole := eventtest.List(21, func(i int) string { return fmt.Sprint(i) })
 	refused := event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: `label "2.5" is not one of the classes`}}
 	for _, c := range []struct {
 		name    string
@@ -178,8 +170,7 @@ func TestCheckNumbers(t *testing.T) {
 		if c.refused {
 			b.Examples = append(b.Examples, refused)
 		}
-		err := online.CheckNumbers(c.loss, b, len(b.Examples), c.events)
-		must.Equal(t, errors.As(err, new(*online.NumbersError)), c.numbers, c.name)
+		must.Equal(t, errors.As(online.CheckNumbers(c.loss, b, len(b.Examples), c.events), new(*online.NumbersError)), c.numbers, c.name)
 	}
 	b := &event.Batch{Schema: event.NewSchema(8, nil, 100), Examples: []event.Example{{}, refused}}
 	b.Schema.Classes = whole[:3]
@@ -258,9 +249,8 @@ func TestHalfLifeTime(t *testing.T) {
 			e.Time = 1_700_000_000_000 + 1000*int64(i)
 			b[k] = append(b[k], r.learn(e)...)
 		}
-		if !near(b[0], a, 0.02) { // the first event has no predecessor
-			t.Fatalf("event %d: scores %v with a half-life of 50 events, %v with one of 50 seconds", i, a, b[0])
-		}
+		// the first event has no predecessor
+		must.Require(t, near(b[0], a, 0.02), "event %d: scores %v with a half-life of 50 events, %v with one of 50 seconds", i, a, b[0])
 		differs = differs || i > 500 && !near(b[1], a, 0.2)
 	}
 	must.True(t, differs, "a half-life of 5000 seconds is as one of 50")

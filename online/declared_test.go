@@ -219,8 +219,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 // and groups, and in every format, the error must not be larger with declared fields. A text format of a table must
 // have the same errors as a format with field names, up to chance.
 func TestDeclared(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, picture := range []bool{false, true} {
 		for j, groups := range []bool{false, true} {
 			if !longtest.Some(i+j, 2) {
@@ -241,9 +240,8 @@ func TestDeclared(t *testing.T) {
 				}
 				t.Logf("picture %v, groups %v, %+v: silent %.3f, declared %.3f", picture, groups, c, e.silent, e.declared)
 				for at, fraction := range deadShares {
-					if e.declared[at] > e.silent[at]+2*deviation(e.silent[at]) {
-						t.Errorf("picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, fraction, e.declared[at], e.silent[at])
-					}
+					must.True(t, e.declared[at] <= e.silent[at]+2*deviation(e.silent[at]),
+						"picture %v, groups %v, %+v, %v dead: errors %.3f where it is declared, %.3f where not", picture, groups, c, fraction, e.declared[at], e.silent[at])
 				}
 			}
 			if picture { // its named numbers have cosines, its sparse columns have none
@@ -264,10 +262,7 @@ func TestDeclaredOneHot(t *testing.T) {
 	longtest.NotRaced(t)
 	const fields, values = 6, 40
 	r := rand.New(rand.NewPCG(5, 8))
-	effect := make([]float64, fields*values)
-	for i := range effect {
-		effect[i] = 0.3 * r.NormFloat64()
-	}
+	effect := eventtest.List(fields*values, func(int) float64 { return 0.3 * r.NormFloat64() })
 	l := newLearner(t, online.DefaultConfig(), event.NewSchema(8, []string{"no", "yes"}, 2))
 	next := func() *event.Example {
 		e, score := &event.Example{Weight: 1}, 0.0
@@ -276,9 +271,7 @@ func TestDeclaredOneHot(t *testing.T) {
 			score += effect[column]
 			eventtest.Put(e, uint32(column), 1)
 		}
-		if r.Float64() < 1/(1+math.Exp(-score)) {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-score)))
 		return e
 	}
 	for range 12_000 {

@@ -130,9 +130,7 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	return s, func() *event.Example {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 10+3*y, r.NormFloat64())
-		if *flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(*flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4)
 		return e
 	}
 }
@@ -209,15 +207,9 @@ func TestCorrectedYoungClasses(t *testing.T) {
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12
-	var names []string
-	for k := range classes {
-		names = append(names, fmt.Sprint(k))
-	}
+	names := eventtest.List(classes, func(k int) string { return fmt.Sprint(k) })
 	s, r := eventtest.Schema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
-	means := make([]float64, classes*numbers)
-	for i := range means {
-		means[i] = r.NormFloat64()
-	}
+	means := eventtest.List(classes*numbers, func(int) float64 { return r.NormFloat64() })
 	c := plain()
 	c.Optimizer = "auto"
 	l, wrong := newTwins(t, c, s), 0
@@ -332,9 +324,7 @@ func TestSecondOrderWeighsClasses(t *testing.T) {
 			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
 		}
 	}
-	if !slices.Equal(answers[0], answers[1]) {
-		t.Errorf("%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
-	}
+	must.True(t, slices.Equal(answers[0], answers[1]), "%v by a class's weight, %v by its events'", answers[0][2990:], answers[1][2990:])
 }
 
 // TestSecondOrderWithoutNumbers checks that the expert is not used without numeric fields. Predictions must have the
@@ -351,9 +341,7 @@ func TestSecondOrderWithoutNumbers(t *testing.T) {
 			answers[i] = append(answers[i], alone(l.Learn(e, nil)).Scores...)
 		}
 		for _, x := range l.Report().Experts {
-			if x.Name == "second order" {
-				t.Errorf("under %s there are the experts %v", rule, l.Report().Experts)
-			}
+			must.True(t, x.Name != "second order", "under %s there are the experts %v", rule, l.Report().Experts)
 		}
 	}
 	must.True(t, slices.Equal(answers[0], answers[1]), "answers are not those of the levels")
@@ -407,9 +395,8 @@ func TestCosinesAreServed(t *testing.T) {
 					for _, term := range x.Terms {
 						sum += term.Contribution
 					}
-					if math.Abs(sum-x.Score) > 1e-9 || math.Abs(x.Score-want[len(want)-1]) > 1e-9 || x.Cosines == 0 && held.Cosines.Factors[m.Handling(e).Range] > 0 {
-						t.Fatalf("%s: explained by %v of %v, cosines %v", at, sum, want, x.Cosines)
-					}
+					must.Require(t, math.Abs(sum-x.Score) <= 1e-9 && math.Abs(x.Score-want[len(want)-1]) <= 1e-9 && (x.Cosines != 0 || held.Cosines.Factors[m.Handling(e).Range] <= 0),
+						"%s: explained by %v of %v, cosines %v", at, sum, want, x.Cosines)
 				}
 			}
 		}
@@ -426,12 +413,10 @@ func TestCosinesRest(t *testing.T) {
 		}
 		l.Learn(e, nil)
 	}
-	if c := l.Snapshot().Model().Cosines; c != nil && c.Factors[0] > 0.05 {
-		t.Errorf("cosines of a line have the factor %v", c.Factors)
-	}
-	if kept := l.KeepsCosines(); kept != nil {
-		t.Errorf("the part of an earlier event stays after %v", kept)
-	}
+	c := l.Snapshot().Model().Cosines
+	must.True(t, c == nil || c.Factors[0] <= 0.05, "cosines of a line: %+v", c)
+	kept := l.KeepsCosines()
+	must.True(t, kept == nil, "the part of an earlier event stays after %v", kept)
 }
 
 // TestExpertsAreWeighedAsServed checks that experts get no weight for what calibration makes good anyway. A line separates
@@ -446,10 +431,7 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			for i := range 16_000 {
 				x := []float64{10 * r.Float64(), 10 * r.Float64(), 10 * r.Float64()}
-				label := 0
-				if (x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1) {
-					label = 1
-				}
+				label := eventtest.Class((x[0]+x[1] > 8+0.5*float64(i/4000)) != (r.Float64() < 0.1))
 				p := l.Learn(eventtest.Event(label, x...), nil)
 				sum += p.Decision.LogLoss(p.Scores, label)
 			}
@@ -457,7 +439,6 @@ func TestExpertsAreWeighedAsServed(t *testing.T) {
 		return sum / (3 * 16_000)
 	}
 	with, without := lost("auto"), lost("adagrad")
-	if with > without-0.0002 { // weighed by losses before calibration they cost 0.0001
-		t.Errorf("with experts %.4f nats, without %.4f", with, without)
-	}
+	// weighed by losses before calibration they cost 0.0001
+	must.True(t, with <= without-0.0002, "with experts %.4f nats, without %.4f", with, without)
 }

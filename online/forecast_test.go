@@ -50,10 +50,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 	must.Require(t, grouping.Declared(), "the fields have no groups")
 	const events = 10000
-	fresh := make([]*event.Example, events)
-	for i := range fresh {
-		fresh[i] = next()
-	}
+	fresh := eventtest.List(events, func(int) *event.Example { return next() })
 	for _, c := range []struct {
 		groups, silent bool
 		points         []online.ForecastPoint
@@ -84,10 +81,8 @@ func TestForecastAsMeasured(t *testing.T) {
 			wrong, logLoss = wrong+miss, logLoss+loss
 		}
 		at, zero := c.points[5], c.points[0]
-		if math.Abs(zero.Error-whole) > 3 || math.Abs(at.Error-wrong) > 1+2*at.Deviation || at.Deviation > 5 || math.Abs(*at.LogLoss-logLoss) > 0.035 || *zero.LogLoss > logLoss-0.05 {
-			t.Errorf("groups %v, silent %v: errors %v and %v and log-losses %v and %v are forecast, of whole events and half; they are %v, %v and, of half, %v",
-				c.groups, c.silent, zero.Error, at.Error, *zero.LogLoss, *at.LogLoss, whole, wrong, logLoss)
-		}
+		must.True(t, math.Abs(zero.Error-whole) <= 3 && math.Abs(at.Error-wrong) <= 1+2*at.Deviation && at.Deviation <= 5 && math.Abs(*at.LogLoss-logLoss) <= 0.035 && *zero.LogLoss <= logLoss-0.05,
+			"groups %v, silent %v: errors %v and %v and log-losses %v and %v are forecast, of whole events and half; they are %v, %v and, of half, %v", c.groups, c.silent, zero.Error, at.Error, *zero.LogLoss, *at.LogLoss, whole, wrong, logLoss)
 	}
 }
 
@@ -135,9 +130,8 @@ func TestForecast(t *testing.T) {
 			within = 0.12
 		}
 		for point, want := range actual {
-			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
-				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
-			}
+			got := l.Report().Forecast.Declared[point].Error
+			must.True(t, math.Abs(got-want) <= within, "%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
 		}
 	}
 }
@@ -223,9 +217,8 @@ func TestEvaluate(t *testing.T) {
 			var one float64
 			for _, threads := range []int{1, 3} {
 				objective, wrong, _, err := l.Evaluate(t.Context(), &fileOf{s: stream(), n: n}, threads)
-				if err != nil || math.Abs(objective-wantJ) > 1e-9*wantJ || math.Abs(wrong-wantError) > 1e-12 {
-					t.Errorf("%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
-				}
+				must.True(t, err == nil && math.Abs(objective-wantJ) <= 1e-9*wantJ && math.Abs(wrong-wantError) <= 1e-12,
+					"%d classes, %s, %d threads: J = %v, error %v, %v; by hand %v, %v", classes, noise, threads, objective, wrong, err, wantJ, wantError)
 				if threads == 1 {
 					one = objective
 				} else if objective != one {

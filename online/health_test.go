@@ -79,9 +79,8 @@ func TestHealthDeadField(t *testing.T) {
 			l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 			s.Lost = 0.002
 			learnSensors(l, s, 20_000)
-			if h := l.Report().Health; h.Alarms != 0 || len(h.Fields) != 5 {
-				t.Fatalf("%+v", h)
-			}
+			h := l.Report().Health
+			must.Require(t, h.Alarms == 0 && len(h.Fields) == 5, "%+v", h)
 			s.Lost, s.Absent = 1, absent
 			died := s.N
 			e := 100 * servedError(l, s)
@@ -89,12 +88,11 @@ func TestHealthDeadField(t *testing.T) {
 			for l.Report().Health.Raised == 0 && s.N < died+3*healthBlock+1 {
 				learnSensors(l, s, 1)
 			}
-			h := l.Report().Health
+			h = l.Report().Health
 			must.Require(t, h.Alarms == 1 && len(h.Fields[0].Alarms) == 1, "%+v", h)
 			a := h.Fields[0].Alarms[0]
-			if a.Field != "b" || a.Kind != "missing" || a.SinceEvent != uint64(died)+1 || a.Since.UnixMilli() != synthetic.SensorStart+1000*died || a.Now != 1 || math.Abs(a.Usual-0.002) > 0.001 {
-				t.Errorf("%+v", a)
-			}
+			must.True(t, a.Field == "b" && a.Kind == "missing" && a.SinceEvent == uint64(died)+1 && a.Since.UnixMilli() == synthetic.SensorStart+1000*died && a.Now == 1 && math.Abs(a.Usual-0.002) <= 0.001,
+				"%+v", a)
 			t.Log(a.Text)
 			for range map[bool]int{false: 2, true: 6}[longtest.Asked()] {
 				learnSensors(l, s, 10_000) // long after predictions treat the absence as normal
@@ -107,9 +105,7 @@ func TestHealthDeadField(t *testing.T) {
 			back := s.N
 			learnSensors(l, s, 6*healthBlock)
 			changes := l.Alarms(0).Latest
-			if l.Report().Health.Alarms != 0 || len(changes) != 2 {
-				t.Fatalf("%q", alarmTexts(l))
-			}
+			must.Require(t, l.Report().Health.Alarms == 0 && len(changes) == 2, "%q", alarmTexts(l))
 			c := changes[1]
 			must.True(t, c.State == "ended" && c.Since.UnixMilli() == synthetic.SensorStart+1000*died && c.UntilEvent >= uint64(back)-healthBlock && c.UntilEvent <= uint64(back)+healthBlock, "%+v", c)
 			t.Log(changes[1].Text)
@@ -124,9 +120,7 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	h := l.Report().Health
 	must.Require(t, len(h.Fields) != 0, "no field is known")
 	for _, f := range h.Fields {
-		if f.ErrorWithout != nil {
-			t.Errorf("after 1,664 events, of which some 52 were looked at: %s without %v %%", f.Field, *f.ErrorWithout)
-		}
+		must.True(t, f.ErrorWithout == nil, "after 1,664 events, of which some 52 were looked at: %+v", f)
 	}
 	learnSensors(l, s, 2432)
 	for _, f := range l.Report().Health.Fields {
@@ -146,15 +140,11 @@ func TestHealthUsuallyMissing(t *testing.T) {
 		s.Lost = 0
 		learnSensors(l, s, 2000)
 	}
-	if l.Report().Health.Raised > 0 {
-		t.Fatalf("%q", alarmTexts(l))
-	}
+	must.Require(t, l.Report().Health.Raised <= 0, "%q", alarmTexts(l))
 	s.Usual = 0.5
 	learnSensors(l, s, 6*healthBlock)
 	h := l.Report().Health
-	if h.Alarms != 1 || h.Raised != 1 || h.Fields[0].Field != "a" {
-		t.Fatalf("%+v %q", h, alarmTexts(l))
-	}
+	must.Require(t, h.Alarms == 1 && h.Raised == 1 && h.Fields[0].Field == "a", "%+v %q", h, alarmTexts(l))
 	a := h.Fields[0].Alarms[0]
 	must.True(t, math.Abs(a.Now-0.5) <= 0.07 && math.Abs(a.Usual-0.3) <= 0.02 && a.SinceEvent >= 60_800-2*healthBlock && a.SinceEvent <= 60_800+2*healthBlock, "%+v", a)
 }
@@ -164,9 +154,8 @@ func TestHealthDrift(t *testing.T) {
 	t.Parallel()
 	calm := rand.NewPCG(3, 7)
 	steady, usual := newSensors(t, online.DefaultConfig()), &synthetic.Sensors{R: rand.New(calm), Scale: 1}
-	if learnSensors(steady, usual, 80_000); steady.Report().Health.Raised > 0 {
-		t.Fatalf("%q", alarmTexts(steady))
-	}
+	learnSensors(steady, usual, 80_000)
+	must.Require(t, steady.Report().Health.Raised <= 0, "%q", alarmTexts(steady))
 	for _, c := range []struct {
 		name     string
 		change   func(*synthetic.Sensors)
@@ -192,13 +181,10 @@ func TestHealthDrift(t *testing.T) {
 			}
 			h := l.Report().Health
 			alarms := slices.DeleteFunc(slices.Clone(h.Fields[0].Alarms), func(a health.FieldAlarm) bool { return a.Kind == "doubted" }) // such a mean contradicts the other fields
-			if len(alarms) != 1 || h.Alarms != len(h.Fields[0].Alarms) {
-				t.Fatalf("%d alarms %q", h.Alarms, alarmTexts(l))
-			}
+			must.Require(t, len(alarms) == 1 && h.Alarms == len(h.Fields[0].Alarms), "%d alarms %q", h.Alarms, alarmTexts(l))
 			a := alarms[0]
-			if a.Kind != c.kind || math.Abs(a.Now-c.now) > c.off || int64(a.SinceEvent) < since-2*healthBlock || int64(a.SinceEvent) > since+2*healthBlock || !strings.Contains(a.Text, c.contains) || a.ErrorAfter != nil {
-				t.Errorf("%+v", a)
-			}
+			must.True(t, a.Kind == c.kind && math.Abs(a.Now-c.now) <= c.off && int64(a.SinceEvent) >= since-2*healthBlock && int64(a.SinceEvent) <= since+2*healthBlock && strings.Contains(a.Text, c.contains) && a.ErrorAfter == nil,
+				"%+v", a)
 			t.Log(s.N-since, a.Text)
 			*s = synthetic.Sensors{R: s.R, N: s.N, Scale: 1}
 			learnSensors(l, s, 8000)
@@ -233,9 +219,8 @@ func TestHealthIsBounded(t *testing.T) {
 		l.Learn(empty, nil)
 	}
 	h := l.Report().Health
-	if len(h.Fields) != healthFields-1 || h.Alarms != healthFields-1 || h.Raised != healthFields-1 || len(h.Changes) != healthChanges {
-		t.Errorf("%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
-	}
+	must.True(t, len(h.Fields) == healthFields-1 && h.Alarms == healthFields-1 && h.Raised == healthFields-1 && len(h.Changes) == healthChanges,
+		"%d fields, %d alarms, %d raised, %d changes", len(h.Fields), h.Alarms, h.Raised, len(h.Changes))
 	a := l.Alarms(100)
 	must.True(t, a.Changes == healthFields-1 && len(a.Latest) == healthChanges, "%d of %d", len(a.Latest), a.Changes)
 }
@@ -248,9 +233,7 @@ func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
 		e := eventtest.Event(0, x, 0.1, y) // the second field, b, stays at 0.1
-		if x+0.5*y > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(x+0.5*y > 0)
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields
@@ -350,8 +333,7 @@ func (p *payments) one(field, kind string) health.FieldAlarm {
 // TestUsualKinds checks a number that changes to text, array, boolean or null. It must raise one alarm with its cost.
 // The alarm must end when the field is a number again.
 func TestUsualKinds(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, c := range []struct{ name, value, comes, says string }{
 		{"text", `"%.2f EUR"`, "categorical", "amount arrives as text and is missing as a number in 100 % of the events since 2026-01-01T"},
 		{"array", `["%.0f"]`, "words", "amount arrives as an array of words and is missing as a number in 100 % of the events since "},
@@ -376,10 +358,8 @@ func TestUsualKinds(t *testing.T) {
 			p.feed(1024)
 			a := p.one("amount", "missing")
 			t.Log(a.Text)
-			if a.Comes != c.comes || !strings.Contains(a.Text, c.says) || a.Now != 1 || a.Usual != 0 ||
-				int64(a.SinceEvent) < since-256 || int64(a.SinceEvent) > since+256 || a.ErrorAfter == nil || *a.ErrorAfter < *a.ErrorBefore+10 {
-				t.Errorf("%+v", a)
-			}
+			must.True(t, a.Comes == c.comes && strings.Contains(a.Text, c.says) && a.Now == 1 && a.Usual == 0 &&
+				int64(a.SinceEvent) >= since-256 && int64(a.SinceEvent) <= since+256 && a.ErrorAfter != nil && *a.ErrorAfter >= *a.ErrorBefore+10, "%+v", a)
 			p.feed(10_000)
 			p.one("amount", "missing") // the alarm continues, and there is no other alarm
 			changed := p.amount
@@ -394,14 +374,12 @@ func TestUsualKinds(t *testing.T) {
 				return w.Kind == health.WarnKinds && strings.Contains(w.Text, `"amount" (`)
 			})
 			must.True(t, c.name != "text" || mixed, "no warning of several kinds")
-			if a := p.one("amount", "missing"); a.Comes != c.comes && c.comes != "null" && c.comes != "left out" {
-				t.Errorf("comes as %q", a.Comes)
-			}
+			a = p.one("amount", "missing")
+			must.True(t, a.Comes == c.comes || c.comes == "null" || c.comes == "left out", "comes as %q", a.Comes)
 			p.amount = number
 			p.feed(3000)
-			if told := p.told(); len(told) != 2 || !strings.HasPrefix(told[1], "ended: back to normal: ") {
-				t.Errorf("%q", told)
-			}
+			told := p.told()
+			must.True(t, len(told) == 2 && strings.HasPrefix(told[1], "ended: back to normal: "), "%q", told)
 		})
 	}
 }

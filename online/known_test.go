@@ -55,9 +55,8 @@ func TestKnown(t *testing.T) {
 		m := last.Missing
 		must.True(t, known == (len(m.Columns) == 12) && known == m.ColumnsCanBeMissing, "known %v: %+v", known, m)
 	}
-	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // an absent reading is not 0
-		t.Errorf("errors with half of the readings gone: %v", errors)
-	}
+	// an absent reading is not 0
+	must.True(t, errors[true] < 0.18 && errors[false] > errors[true]+0.1, "errors with half of the readings gone: %v", errors)
 }
 
 // pictures draws an event of a table with forty correlated columns. Each column is 0 in at least a third of the events.
@@ -96,9 +95,8 @@ func TestKnownTable(t *testing.T) {
 	}
 	m := l.Snapshot().Model()
 	zeros, dense := m.Missing.Zeros, m.Scaler.Dense
-	if len(zeros)+len(dense) != 24 || len(zeros) == 0 || !slices.Equal(m.Covariance.Columns, slices.Sorted(slices.Values(slices.Concat(zeros, dense)))) {
-		t.Fatalf("zeros %v, dense %v, filled in %v", zeros, dense, m.Covariance.Columns)
-	}
+	must.Require(t, len(zeros)+len(dense) == 24 && len(zeros) != 0 && slices.Equal(m.Covariance.Columns, slices.Sorted(slices.Values(slices.Concat(zeros, dense)))),
+		"zeros %v, dense %v, filled in %v", zeros, dense, m.Covariance.Columns)
 	for column, n := range held {
 		for _, zero := range zeros {
 			must.True(t, m.Missing.ReadsZero(column) || slices.Contains(dense, column) || n <= held[zero], "column %d of %d events is not filled in, %d of %d is", column, n, zero, held[zero])

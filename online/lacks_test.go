@@ -48,13 +48,6 @@ func lacking(t *testing.T, n, fields int, draw func(r *rand.Rand, put func(field
 	return l, wrong, loss
 }
 
-func class(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
 // present reports whether a column has a presence column.
 func present(l *online.Learner, column uint32) bool {
 	c := l.Snapshot().Model().Scaler.Splines
@@ -75,7 +68,7 @@ func TestLacks(t *testing.T) {
 			} else {
 				put(2, z)
 			}
-			return class(x+z > 0)
+			return eventtest.Class(x+z > 0)
 		})
 		must.True(t, loss <= bound, "null in %v of the events: %.4f nats", fraction, loss)
 	}
@@ -104,7 +97,7 @@ func TestLacks(t *testing.T) {
 			put(2, stars)
 			x += 2 * (stars - 3)
 		}
-		return class(r.Float64() < 1/(1+math.Exp(-x)))
+		return eventtest.Class(r.Float64() < 1/(1+math.Exp(-x)))
 	})
 	must.True(t, wrong <= 0.27, "a rating that most events leave out: error %.4f", wrong)
 	l, wrong, _ = lacking(t, 8000, 2, func(r *rand.Rand, put func(int, float64)) int {
@@ -125,7 +118,7 @@ func TestLacks(t *testing.T) {
 			} else {
 				put(1, x)
 			}
-			return class(x+0.5*r.NormFloat64() > 0)
+			return eventtest.Class(x+0.5*r.NormFloat64() > 0)
 		})
 		warned := slices.ContainsFunc(l.Warnings(nil, true), func(w health.Warning) bool { return w.Kind == health.WarnPlaceholder })
 		if center := l.Snapshot().Model().Center(1); wrong > 0.21 || loss > 0.405 || !warned || !present(l, 1) || math.Abs(center) > 0.2 {

@@ -9,10 +9,12 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
+	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 // TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling. The loss of "auto" must be
@@ -76,9 +78,8 @@ func TestImputedRegression(t *testing.T) {
 		if name != "squared" {
 			continue
 		}
-		if deviation, of := m.Residual.Deviation, math.Sqrt(squares/n); !(deviation < 1.15*of) {
-			t.Errorf("the residual's deviation is %v, of whole events %v", deviation, of)
-		}
+		deviation, of := m.Residual.Deviation, math.Sqrt(squares/n)
+		must.True(t, deviation < 1.15*of, "the residual's deviation is %v, of whole events %v", deviation, of)
 	}
 }
 
@@ -100,9 +101,7 @@ func TestFewerImputed(t *testing.T) {
 		if m.Covariance != nil {
 			columns = len(m.Covariance.Columns)
 		}
-		if columns != want || most == 0 && m.Missing.Imputes() {
-			t.Errorf("at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
-		}
+		must.True(t, columns == want && (most != 0 || !m.Missing.Imputes()), "at most %d numbers: there is a covariance of %d, and policies %v", most, columns, m.Missing.Policies)
 		for range 300 {
 			again.Learn(s.next(), nil)
 		}
@@ -168,10 +167,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 // depends on how far one hidden number is from 0, so that only splines can use the numbers.
 func bent(seed uint64) stream {
 	s := event.NewSchema(128, []string{"no", "yes"}, 2)
-	var ids []uint16
-	for i := range 70 {
-		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}))
-	}
+	ids := eventtest.List(70, func(i int) uint16 { return s.AddField(event.Field{Name: fmt.Sprint("x", i), Kind: event.Numeric}) })
 	r := rand.New(rand.NewPCG(seed, 6))
 	return stream{s, func() *event.Example {
 		e, hidden := &event.Example{Weight: 1}, [2]float64{r.NormFloat64(), r.NormFloat64()}
@@ -182,9 +178,7 @@ func bent(seed uint64) stream {
 			}
 			eventtest.Put(e, uint32(i+1), float64(i)+hidden[i%2]+0.3*r.NormFloat64(), id)
 		}
-		if math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(math.Abs(hidden[0])+0.3*r.NormFloat64() > 0.7)
 		return e
 	}}
 }
@@ -205,9 +199,7 @@ func TestFillingPays(t *testing.T) {
 			}
 		}
 	}
-	if !(lost["fill"] < 0.95*lost["impute"] && lost["auto"] < 0.97*lost["impute"]) {
-		t.Errorf("events that lack numbers lose %v", lost)
-	}
+	must.True(t, lost["fill"] < 0.95*lost["impute"] && lost["auto"] < 0.97*lost["impute"], "events that lack numbers lose %v", lost)
 }
 
 // TestFilled compares the policy fill with the prediction of a complete event whose missing numbers are their
@@ -249,13 +241,49 @@ func TestFilled(t *testing.T) {
 			}
 			got, want := score(m, e), score(m, complete)
 			for k := range got {
-				if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
-					t.Fatalf("%s: %v is predicted as %v, the complete event %v as %v", name, e.Features, got, complete.Features, want)
+				must.Require(t, math.Abs(got[k]-want[k]) <= 1e-9*max(1, math.Abs(want[k])),
+					"%s: %v is predicted as %v, the complete event %v as %v", name, e.Features, got, complete.Features, want)
+			}
+		}
+		must.True(t, compared >= 50, "%s: %d events compared", name, compared)
+	}
+}
+
+// TestLevelsByMissing checks that levels with high noise get most mixture weight for events with many missing fields.
+// The learner must find this from masks or from events with missing fields. The error must be lower than with one
+// level, and the forecast must match the error.
+func TestLevelsByMissing(t *testing.T) {
+	longtest.NotRaced(t)
+	for _, learned := range []float64{0, 0.5} {
+		c := online.DefaultConfig()
+		c.MissingPolicy = "none"
+		l := must.Get(online.New(c, synthetic.OneStrongSchema()))(t)
+		for k, e := range synthetic.OneStrong(12_000, 0, 1) {
+			if learned > 0 && k%3 == 0 {
+				e = synthetic.OneStrong(1, learned, uint64(k))[0]
+			}
+			l.Learn(e, nil)
+		}
+		m := l.Snapshot().Model()
+		var wrong [2]float64
+		test := synthetic.OneStrong(8000, 0.6, 2)
+		for _, e := range test {
+			scores := m.Score(e, make([]float64, 1))
+			live := scoresOf(l, e)
+			must.Require(t, math.Abs(live[0]-scores[0]) <= 1e-12, "live %v, published %v", live, scores)
+			for i, of := range []*model.Linear{m.Alone(), m} {
+				if of.Predict(of.Score(e, scores)) != e.Label {
+					wrong[i] += 100 / float64(len(test))
 				}
 			}
 		}
-		if compared < 50 {
-			t.Errorf("%s: %d events compared", name, compared)
-		}
+		metrics := l.Report()
+		must.Require(t, len(m.Levels) != 0 && m.Missing.Levels[3] != 0, "learned with %v: shares are answered by %v of %v", learned, m.Missing.Levels, metrics.LevelsByMissing)
+		must.True(t, metrics.LevelsByMissing[3] == m.Levels[m.Missing.Levels[3]-1].Noise, "%v, but the model has %+v", metrics.LevelsByMissing, m.Levels)
+		got := 100 * metrics.Forecast.Declared[6].Error
+		must.True(t, learned != 0 || math.Abs(got-wrong[1]) <= 3, "learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
+		// with missing fields in the stream, all noise levels learn from such events
+		must.True(t, (learned != 0 || wrong[1] < wrong[0]-4) && wrong[1] < wrong[0]+0.2,
+			"learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
 	}
 }

@@ -147,8 +147,7 @@ func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o o
 
 // each runs f as a subtest for each source. k is the index of the source.
 func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]source) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for k, s := range slices.Concat(sources...) {
 		t.Run(s.name, func(t *testing.T) { f(t, k, s) })
 	}
@@ -268,9 +267,8 @@ func TestOutlierFraction(t *testing.T) {
 							}
 						}
 					})
-					if !(got.error <= clean.error+3) || fraction == 0.005 && !(got.loss <= 1.3*clean.loss) {
-						t.Errorf("share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", fraction, outlier, flip, got.error, got.loss, clean.error, clean.loss)
-					}
+					must.True(t, got.error <= clean.error+3 && (fraction != 0.005 || got.loss <= 1.3*clean.loss),
+						"share %v of %g, labels flipped %v: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", fraction, outlier, flip, got.error, got.loss, clean.error, clean.loss)
 				}
 			}
 		}
@@ -280,8 +278,7 @@ func TestOutlierFraction(t *testing.T) {
 // TestHeavyTails checks that lognormal fields do not increase the error, for any standard deviation of their
 // logarithms.
 func TestHeavyTails(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, sigma := range []float64{1, 2, 3, 5} {
 		for k, s := range fieldSources("heavy", heavy(sigma), 0) {
 			for seed := range 2 {
@@ -299,10 +296,7 @@ func TestHeavyTails(t *testing.T) {
 // reading is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
-	label := 0
-	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
-		label = 1
-	}
+	label := eventtest.Class(r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)))
 	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
@@ -345,9 +339,8 @@ func TestScalesComeDown(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(s), func(t *testing.T) {
 			t.Parallel()
-			if lost := tested(s); lost > clean+0.006 {
-				t.Errorf("log-loss %.4f, without the first events %.4f", lost, clean)
-			}
+			lost := tested(s)
+			must.True(t, lost <= clean+0.006, "log-loss %.4f, without the first events %.4f", lost, clean)
 		})
 	}
 }
@@ -366,10 +359,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 
 func labeled(r *rand.Rand, classes int) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
-	label := 0
-	if x > 0 {
-		label = 1
-	}
+	label := eventtest.Class(x > 0)
 	if classes == 3 && z > 1 {
 		label = 2
 	}
@@ -379,8 +369,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 // TestOneWrongEventOfGreatWeight adds one mislabeled event with a large weight at different positions of the stream.
 // The learner must recover from it at each position.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, rule := range optimizers.Names() {
 		for j, classes := range []int{2, 3} {
 			if !longtest.Some(i+j, 2) {
@@ -496,21 +485,15 @@ func TestNothingOverflows(t *testing.T) {
 									e.Features.Value[j] = math.Abs(v)
 								}
 							}
-							for _, f := range l.Learn(e, nil).Scores {
-								must.Require(t, !math.IsNaN(f) && !math.IsInf(f, 0), "event %d scores %v", i, f)
-							}
+							must.Finite(t, l.Learn(e, nil).Scores, "event", i)
 						}
 						blocks, err := l.Snapshot().Blocks()
 						if err == nil {
 							_, err = online.Restore(c, blocks)
 						}
 						must.True(t, err == nil, "%v", err)
-						if _, err := json.Marshal(l.Report()); err != nil {
-							t.Error(err)
-						}
-						if _, err := json.Marshal(l.Snapshot().Model().Head); err != nil {
-							t.Error(err)
-						}
+						must.Do(t, must.Err(json.Marshal(l.Report())))
+						must.Do(t, must.Err(json.Marshal(l.Snapshot().Model().Head)))
 					})
 				}
 			}
@@ -569,9 +552,8 @@ func TestStandardizeAll(t *testing.T) {
 		total := float64(n)
 		mean, m2 := a[1]*a[0]/total, a[2]+a[1]*a[1]*a[0]*(total-a[0])/total
 		must.True(t, math.Abs(mean-b[1]) <= 1e-9*math.Abs(b[1]) && math.Abs(m2-b[2]) <= 1e-9*b[2], "column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
-		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
-			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
-		}
+		// the scale in effect is from up to a sixteenth of the events ago
+		must.True(t, b[4] <= 0 || math.Abs(a[4]/b[4]-1) <= 0.05, "column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 	}
 	off, square := 0.0, 0.0
 	for range 1000 {

@@ -127,8 +127,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 // Learn, and all numbers must be finite. A learner that is restored before or after presence columns are added must
 // continue bit by bit.
 func TestPresenceInEveryOptimizer(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, rule := range optimizers.Table {
 		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
 			for k, classes := range []int{2, 3} {

@@ -49,9 +49,8 @@ func TestWeightTwo(t *testing.T) {
 				must.True(t, slices.Equal(a, b), "%s, %s: intercepts %v learned at weight 2, %v learned twice", rule.Name, loss, a, b)
 				for i := range first.Rows.Len() {
 					column, a := first.Rows.Column(i)
-					if b := second.Rows.Row(column); !slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]) {
-						t.Fatalf("%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a, b)
-					}
+					b := second.Rows.Row(column)
+					must.Require(t, slices.Equal(a[model.ScalerWidth:], b[model.ScalerWidth:]), "%s, %s: column %d: %v learned at weight 2, %v learned twice", rule.Name, loss, column, a, b)
 				}
 			}
 		}
@@ -81,9 +80,7 @@ func TestPoison(t *testing.T) {
 				e.Weight = 1e-30
 			}
 			scores := slices.Clone(l.learn(e))
-			for _, f := range scores {
-				must.Require(t, f-f == 0, "event %d: score %v", i, f)
-			}
+			must.Finite(t, scores, "event", i)
 			label := e.Label
 			switch i {
 			case 530:
@@ -96,9 +93,7 @@ func TestPoison(t *testing.T) {
 				bad := *e
 				bad.Features.Value = slices.Clone(e.Features.Value)
 				bad.Features.Value[1] = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1e31}[i-540]
-				if l.learn(&bad) != nil {
-					t.Errorf("a feature of %v was learned", bad.Features.Value[1])
-				}
+				must.True(t, l.learn(&bad) == nil, "a feature of %v was learned", bad.Features.Value[1])
 			case 545:
 				e.Weight = math.Inf(1)
 				must.True(t, l.learn(e) == nil, "an infinite weight was learned")
@@ -160,9 +155,8 @@ func TestPasses(t *testing.T) {
 			}
 		}
 		is := l.model()
-		if !slices.Equal(was.Experts, is.Experts) || was.Missing.Policies != is.Missing.Policies {
-			t.Errorf("%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
-		}
+		must.True(t, slices.Equal(was.Experts, is.Experts) && was.Missing.Policies == is.Missing.Policies,
+			"%d classes: mixture weights %v and policies %v have become %v and %v", classes, was.Experts, was.Missing.Policies, is.Experts, is.Missing.Policies)
 		must.True(t, was.Layout.Scale == is.Layout.Scale, "%d classes: the unit has become %v, was %v", classes, is.Layout.Scale, was.Layout.Scale)
 	}
 }
@@ -232,10 +226,7 @@ func TestFixedPoint(t *testing.T) {
 				l.EndPass()
 			}
 			published := l.model()
-			w := make([]float64, dim)
-			for d := range w {
-				w[d] = published.Weight(uint32(d), 0)
-			}
+			w := eventtest.List(dim, func(d int) float64 { return published.Weight(uint32(d), 0) })
 			got := objective(w, published.Intercept[0])
 			must.True(t, got <= best*1.002+1e-9, "%s, %s: objective %v after %d passes, optimum %v", name, noise, got, passes, best)
 		}

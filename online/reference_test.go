@@ -242,9 +242,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 				zero++
 			}
 		}
-		if zero == 0 || weight(columns) == 0 && intercept != "none" {
-			t.Errorf("%d weights are 0, the intercept is %v", zero, weight(columns))
-		}
+		must.True(t, zero != 0 && (weight(columns) != 0 || intercept == "none"), "%d weights are 0, the intercept is %v", zero, weight(columns))
 	}
 }
 
@@ -255,8 +253,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 // The iterates w are the published weights of a second learner. The coefficient of the lags would underflow with a
 // small fraction, unless it is reset to 1 from time to time.
 func TestAverageAgainstItsDefinition(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	type test struct {
 		name   string
 		share  float64
@@ -291,9 +288,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 					eventtest.Put(&e, i, x)
 					f += x / 3
 				}
-				if r.Float64() < 1/(1+math.Exp(-f)) {
-					e.Label = 1
-				}
+				e.Label = eventtest.Class(r.Float64() < 1/(1+math.Exp(-f)))
 				l.Learn(&e, nil)
 				iterates.Learn(&e, nil)
 				p := 1/tt.share - 1
@@ -363,9 +358,7 @@ func (g golden) example(i int) *event.Example {
 			eventtest.Put(e, uint32(d), x)
 		}
 	}
-	if g.Y[i] > 0 {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class(g.Y[i] > 0)
 	return e
 }
 

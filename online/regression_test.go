@@ -28,8 +28,7 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 // smaller than the error of predicting the mean. The published model must predict the same as the Learner, in the unit
 // of the targets. A restored Learner must continue bit by bit.
 func TestRegressionLearned(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, lossName := range synthetic.NumberLosses {
 		for j, rule := range []string{"adagrad", "ftrl", "dropout-descent"} {
 			for k, noise := range []string{"auto", "dropout:0.1"} {
@@ -57,9 +56,9 @@ func TestRegressionLearned(t *testing.T) {
 							got := model.Score(e, make([]float64, 1))[0]
 							must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "event %d: the published model says %v, the learner %v", i, got, want)
 							snapshot := l.Snapshot().Model()
-							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; math.Abs(got-want) > 1e-14*math.Abs(want) { // the sums have another order
-								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
-							}
+							// the sums have another order
+							got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]
+							must.Require(t, math.Abs(got-want) <= 1e-14*math.Abs(want), "event %d: the snapshot says %v, the learner %v", i, got, want)
 						}
 					}
 					n := l.Report().Numbers
@@ -71,9 +70,8 @@ func TestRegressionLearned(t *testing.T) {
 						bar += 0.1
 					}
 					baselines := l.Report().Baselines
-					if mean := *baselines.Report(true).MeanMAE; !(n.Window.MAE() < bar*mean) {
-						t.Errorf("MAE %.4g lately, that of the mean is %.4g", n.Window.MAE(), mean)
-					}
+					mean := *baselines.Report(true).MeanMAE
+					must.True(t, n.Window.MAE() < bar*mean, "MAE %.4g lately, that of the mean is %.4g", n.Window.MAE(), mean)
 					if q, ok := n.Loss.(loss.Quantile); ok && noise == "auto" && math.Abs(n.Window.Coverage(q)-q.T) > 0.06 {
 						t.Errorf("%.3f of the targets lately at or below the quantile", n.Window.Coverage(q))
 					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
@@ -98,9 +96,8 @@ func TestRegressionRefuses(t *testing.T) {
 	must.Fails(t, must.Err(online.New(c, event.NewSchema(8, nil, 2))), "numbers with a schema of classes")
 	must.Fails(t, must.Err(online.New(online.DefaultConfig(), synthetic.NumberSchema(loss.Real))), "classes with a schema of numbers")
 	l := numberLearner(t, c)
-	if alone(l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil)).Scores != nil || alone(l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil)).Scores != nil || l.Report().Refused != 2 {
-		t.Error("a target that is not finite, or beyond 1e30, is learned")
-	}
+	must.True(t, alone(l.Learn(&event.Example{Target: math.NaN(), Weight: 1}, nil)).Scores == nil && alone(l.Learn(&event.Example{Target: 1e31, Weight: 1}, nil)).Scores == nil && l.Report().Refused == 2,
+		"a target that is not finite, or beyond 1e30, is learned")
 }
 
 // numberEvent returns an event with the target 3 + 2x - z + noise.
@@ -234,8 +231,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 // TestTargetsThatChange checks that the learner adapts if the unit of the targets changes. After many zeros between
 // rare sales, it must still predict the sales.
 func TestTargetsThatChange(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	for i, factor := range []float64{1e-3, 1e3, 1e9} {
 		if !longtest.Some(i, 2) {
 			continue

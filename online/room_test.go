@@ -64,9 +64,8 @@ func TestColumnRefused(t *testing.T) {
 	}
 	m := l.Report()
 	by := m.RefusedBy[event.ReasonMemory]
-	if m.Refused != 2 || by.Count != 2 || !strings.HasPrefix(by.First, `field "words", feature "`) || !strings.Contains(by.First, "raise learner.max_memory = 1048576") {
-		t.Errorf("refused %d: %+v", m.Refused, m.RefusedBy)
-	}
+	must.True(t, m.Refused == 2 && by.Count == 2 && strings.HasPrefix(by.First, `field "words", feature "`) && strings.Contains(by.First, "raise learner.max_memory = 1048576"),
+		"refused %d: %+v", m.Refused, m.RefusedBy)
 	e.Weight = 0
 	must.True(t, l.Refusal(e) == nil && l.Learn(e, nil).Scores != nil, "an event of no weight, which is not learned, is refused")
 	known := crowded(0, 0)
@@ -96,9 +95,7 @@ func TestClassRefused(t *testing.T) {
 			a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores
 			must.True(t, slices.Equal(a, b) && (a == nil) == (i%4 == 0 || i == 2), "of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 		}
-		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 {
-			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
-		}
+		must.True(t, outputs(l) == k && l.Report().RefusedBy[event.ReasonMemory].Count == 3, "of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
 		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, again))
 		c := l.Config()
 		c.MaxMemory *= 20
@@ -135,7 +132,6 @@ func TestBoundIsKept(t *testing.T) {
 		blocks := blocksOf(t, l)
 		c, err := online.ReadConfig(blocks)
 		must.True(t, err == nil && c.MaxMemory == bound, "kept %d of %d: %v", c.MaxMemory, bound, err)
-		_, err = online.Restore(online.DefaultConfig(), blocks)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, must.Err(online.Restore(online.DefaultConfig(), blocks)))
 	}
 }

@@ -1,6 +1,7 @@
 package online
 
 import (
+	"blankout/internal/must"
 	"math"
 	"testing"
 )
@@ -37,15 +38,13 @@ func TestSampled(t *testing.T) {
 				count++
 			}
 		}
-		if got := count / n; math.Abs(got-c.want) > 0.03*c.want {
-			t.Errorf("%s: %v of the events, want %v", name, got, c.want)
-		}
+		got := count / n
+		must.True(t, math.Abs(got-c.want) <= 0.03*c.want, "%s: %v of the events, want %v", name, got, c.want)
 	}
 	for i := range uint64(1000) { // examined events are fewer without gain, not others
 		if whole, copies := doubts(doubtsFirst+1+i, 8, false); whole || copies {
-			if all, _ := doubts(doubtsFirst+1+i, 8, true); !all {
-				t.Errorf("event %d is examined only without gain", i)
-			}
+			all, _ := doubts(doubtsFirst+1+i, 8, true)
+			must.True(t, all, "event %d is examined only without gain", i)
 		}
 	}
 }

@@ -64,9 +64,8 @@ func TestSets(t *testing.T) {
 					h, n, r := synthetic.Covered(t, m, &synthetic.ClassStream{R: rand.New(rand.NewPCG(3, 4)), Classes: test.classes, Null: null}, 2500)
 					held, size, right = held+h/2, size+n/2, right+r/2
 				}
-				if held < test.coverage-test.tol || held > max(test.coverage, right)+test.tol {
-					t.Errorf("%v null: %.3f of the classes are in their set, of which %.3f are right; %.2f classes in a set", null, held, right, size)
-				}
+				must.True(t, held >= test.coverage-test.tol && held <= max(test.coverage, right)+test.tol,
+					"%v null: %.3f of the classes are in their set, of which %.3f are right; %.2f classes in a set", null, held, right, size)
 			}
 		})
 	}
@@ -93,9 +92,8 @@ func TestSetsOfLateLabels(t *testing.T) {
 		l.Learn(e, &online.Prediction{Learned: l.Report().Events, Scores: told})
 	}
 	after := l.Report().Sets[0]
-	if after.Events != before.Events+every || math.Round(after.Coverage*after.Events) != math.Round(before.Coverage*before.Events) {
-		t.Errorf("%+v, before %+v: some of the sets held the class", after, before)
-	}
+	must.True(t, after.Events == before.Events+every && math.Round(after.Coverage*after.Events) == math.Round(before.Coverage*before.Events),
+		"%+v, before %+v: some of the sets held the class", after, before)
 }
 
 // TestIntervalsCover checks that regression intervals contain the configured fraction of targets, even if residuals are

@@ -78,9 +78,8 @@ func TestSettingsAreRefused(t *testing.T) {
 		c := with(test.change)
 		err := c.Check()
 		_, made := online.New(c, event.NewSchema(8, nil, 2))
-		if err == nil || !strings.Contains(err.Error(), test.want) || made == nil || !strings.HasPrefix(made.Error(), "learner: ") {
-			t.Errorf("case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
-		}
+		must.True(t, err != nil && strings.Contains(err.Error(), test.want) && made != nil && strings.HasPrefix(made.Error(), "learner: "),
+			"case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
 		key := (*event.KeyError)(nil)
 		must.True(t, test.want != "noisy_gradient" || errors.As(err, &key) && key.Key == test.want, "case %d: %v has no key", i, err)
 	}
@@ -109,8 +108,7 @@ func TestFingerprintInOtherWords(t *testing.T) {
 
 // TestBounds checks that the numbers in every optimizer are finite at the limits of the learning rate and the cost.
 func TestBounds(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
+	longtest.Numeric(t)
 	combined := 0
 	for _, rule := range optimizers.Names() {
 		for i, eta := range []float64{0, 1e-12, 1, 1e6} {

@@ -103,9 +103,8 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 	if numbers {
 		logLoss = deviance
 	}
-	if err == nil || logLoss == nil || math.Abs(*err-m.wrong/m.weight) > 1e-9 || math.Abs(*logLoss-m.loss/m.weight) > 1e-9 {
-		t.Errorf("%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
-	}
+	must.True(t, err != nil && logLoss != nil && math.Abs(*err-m.wrong/m.weight) <= 1e-9 && math.Abs(*logLoss-m.loss/m.weight) <= 1e-9,
+		"%s: error %v, loss %v, want %v and %v", what, err, logLoss, m.wrong/m.weight, m.loss/m.weight)
 }
 
 // told returns the sums of the learner's progressive measures.
@@ -228,9 +227,7 @@ func TestStalenessOfFirstPass(t *testing.T) {
 	for _, e := range events {
 		l.Learn(e, nil)
 	}
-	if sampled() != was || was == 0 {
-		t.Errorf("answered %v events, %v in the first pass", sampled(), was)
-	}
+	must.True(t, sampled() == was && was != 0, "answered %v events, %v in the first pass", sampled(), was)
 	blocks := l.blocks()
 	for _, b := range blocks {
 		must.True(t, b.Name == staleness.Block || !bytes.HasPrefix([]byte(b.Name), []byte(staleness.Block)), "there is a block %s", b.Name)
@@ -318,10 +315,7 @@ func TestStaleWeights(t *testing.T) {
 	}
 	l := learnTurning(t, 1000)
 	r := ofAge(t, l, 1000)
-	if !(*r.LogLoss > *r.ConstantLogLoss+0.5) || !stale(l) {
-		t.Errorf("log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
-	}
+	must.True(t, *r.LogLoss > *r.ConstantLogLoss+0.5 && stale(l), "log-loss at age 1000: %v, of the shares %v; warned: %v", *r.LogLoss, *r.ConstantLogLoss, stale(l))
 	must.True(t, math.Abs(*r.ConstantLogLoss-math.Log(2)) <= 0.02 && math.Abs(*r.ConstantError-0.5) <= 0.15, "the shares lose %v and err %v", *r.ConstantLogLoss, *r.ConstantError)
-	still := learnTurning(t, 1e6)
-	must.True(t, !stale(still), "a stream that stays as it is has useless weights")
+	must.True(t, !stale(learnTurning(t, 1e6)), "a stream that stays as it is has useless weights")
 }

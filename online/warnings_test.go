@@ -49,13 +49,12 @@ func TestPriorWarning(t *testing.T) {
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w health.Warning) bool { return w.Kind == health.WarnStale })
 	}
 	learn(2000, 1)
-	if w := warnings(l, true); len(w) > 0 || l.Report().Prior.Event != 2000 || l.Report().Prior.LogLoss >= l.Report().Prior.Frequencies {
-		t.Fatalf("a good stream: %v, %+v", w, l.Report().Prior)
-	}
+	w := warnings(l, true)
+	must.Require(t, len(w) == 0 && l.Report().Prior.Event == 2000 && l.Report().Prior.LogLoss < l.Report().Prior.Frequencies, "a good stream: %v, %+v", w, l.Report().Prior)
 	got := l.Report().Prior.Frequencies
 	must.True(t, math.Abs(got-math.Ln2) <= 2e-3, "the loss of two equal shares is %v", got)
 	learn(2000/2, 50)
-	w := warnings(l, true)
+	w = warnings(l, true)
 	must.True(t, len(w) <= 0, "in the middle of a block: %v", w)
 	restored := l.restored()
 	for range 2 {
@@ -63,9 +62,7 @@ func TestPriorWarning(t *testing.T) {
 		r = rand.New(&again)
 		learn(2000/2, 50)
 		w := warnings(l, false)
-		if !slices.Equal(kinds(w), []string{health.WarnPrior}) || !strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)) {
-			t.Errorf("noise: %v, %+v", w, l.Report().Prior)
-		}
+		must.True(t, slices.Equal(kinds(w), []string{health.WarnPrior}) && strings.Contains(w[0].Text, fmt.Sprint("up to event ", 2*2000)), "noise: %v, %+v", w, l.Report().Prior)
 		l, restored = restored, l
 	}
 	must.True(t, slices.Equal(l.Warnings(settings, false), restored.Warnings(settings, false)), "a restored learner warns of something else")
@@ -245,16 +242,13 @@ func TestOddTime(t *testing.T) {
 		}
 		restored := l.restored()
 		for i, w := range [][]health.Warning{l.Warnings(settings, false), restored.Warnings(settings, false), l.savedWarnings(settings)} {
-			if slices.Contains(kinds(w), health.WarnTime) != c.want {
-				t.Errorf("%d: %v of a time of %d", i, kinds(w), c.time)
-			}
+			must.True(t, slices.Contains(kinds(w), health.WarnTime) == c.want, "%d: %v of a time of %d", i, kinds(w), c.time)
 			for _, w := range w {
 				must.True(t, w.Kind != health.WarnTime || strings.Contains(w.Text, `record.time = "at"`) && strings.Contains(w.Text, strconv.FormatInt(c.time, 10)), "%v", w.Text)
 			}
 		}
-		if w := l.Warnings(online.Fingerprint{}, false); slices.Contains(kinds(w), health.WarnTime) {
-			t.Errorf("%v where no field holds the time", kinds(w))
-		}
+		w := l.Warnings(online.Fingerprint{}, false)
+		must.True(t, !slices.Contains(kinds(w), health.WarnTime), "%v where no field holds the time", kinds(w))
 	}
 }
 

@@ -55,9 +55,8 @@ func TestConclude(t *testing.T) {
 		most.Parts = append(most.Parts, up(here, here, here).against(paper, 0))
 	}
 	most.conclude()
-	if most.Verdict != NotReproduced || most.size() != "outside" || !strings.HasPrefix(most.here(true), "2 of 12 [0.6, 5.4]; the paper 10") {
-		t.Errorf("2 of 12: %s, %s, %s", most.Verdict, most.size(), most.here(true))
-	}
+	must.True(t, most.Verdict == NotReproduced && most.size() == "outside" && strings.HasPrefix(most.here(true), "2 of 12 [0.6, 5.4]; the paper 10"),
+		"2 of 12: %s, %s, %s", most.Verdict, most.size(), most.here(true))
 }
 
 // TestShown checks that a rounded difference decides a claim, and that its text form can be parsed.
@@ -112,9 +111,8 @@ func TestIndex(t *testing.T) {
 	} {
 		must.True(t, strings.Contains(papers, want), "the index lacks %q:\n%s", want, papers)
 	}
-	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") || strings.Contains(own, "| a |") {
-		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
-	}
+	must.True(t, !strings.Contains(papers, "earlier version") && !strings.Contains(papers, "| ours |") && strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") && !strings.Contains(own, "| a |"),
+		"new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
 	page, err := os.ReadFile(filepath.Join(dir, "text", "results.md"))
 	must.True(t, err == nil && string(page) == r.Markdown(), "results.md: %v\n%s", err, page)
 	// Verdicts of an earlier protocol must not be shown.

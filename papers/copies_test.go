@@ -36,7 +36,7 @@ func TestCorruption(t *testing.T) {
 		"groups":        {corruption{noise: groupDropout, rates: []float64{0.5}, copies: 20, keep: true, grouping: grouping}, 2},
 	} {
 		rates, whole := map[float64]int{}, 0
-		if err := x.each(5, &e, func(copied *event.Example) error {
+		err := x.each(5, &e, func(copied *event.Example) error {
 			alive := make([]bool, columns)
 			for i, column := range copied.Features.Index {
 				v := copied.Features.Value[i]
@@ -62,15 +62,12 @@ func TestCorruption(t *testing.T) {
 			for _, rate := range x.rates {
 				if math.Abs(dead-rate) < 0.09 || x.grouping != nil {
 					rates[rate]++
-					if x.survivor == 0 && math.Abs(copied.Features.Value[0]-2/(1-rate)) > 1e-9 {
-						t.Errorf("%s: %g %% dead, survivors read %g", name, 100*dead, copied.Features.Value[0])
-					}
+					must.True(t, x.survivor != 0 || math.Abs(copied.Features.Value[0]-2/(1-rate)) <= 1e-9, "%s: %g %% dead, survivors read %g", name, 100*dead, copied.Features.Value[0])
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
+		must.Require(t, err == nil, "%v", err)
 		total := 0
 		for _, n := range rates {
 			total += n
@@ -82,9 +79,7 @@ func TestCorruption(t *testing.T) {
 			sum += d.Weight(i)
 			must.True(t, d.Weight(i) == d.Weight(0), "%s: weights %g and %g", name, d.Weight(i), d.Weight(0))
 		}
-		if math.Abs(sum-3) > 1e-9 {
-			t.Errorf("%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
-		}
+		must.True(t, math.Abs(sum-3) <= 1e-9, "%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 	}
 	l := must.Get(online.New(online.DefaultConfig(), Binary()))(t)
 	err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e})
@@ -196,10 +191,10 @@ func TestEqualLoss(t *testing.T) {
 		got := ratioAt(trace, c.logLoss)
 		must.True(t, math.Abs(got-c.want) <= 1e-12, "at %g: %g, want %g", c.logLoss, got, c.want)
 	}
-	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
-		t.Errorf("near until %g", got)
-	}
-	got := nearUntil(trace[:2], 800, 200)
+	// 100 / 1.25, because the ratio decreases as fast as the loss
+	got := nearUntil(trace, 800, 10)
+	must.True(t, got >= 80 && got <= 81, "near until %g", got)
+	got = nearUntil(trace[:2], 800, 200)
 	must.True(t, got >= 200 && got <= 202.1, "near to the end: %g", got)
 }
 
@@ -223,8 +218,7 @@ func TestZScores(t *testing.T) {
 		}
 	}
 	for c := range sum {
-		if n := float64(d.Rows()); math.Abs(sum[c]/n) > 1e-6 || math.Abs(squares[c]/n-1) > 1e-6 {
-			t.Errorf("column %d: mean %v, variance %v", d.Column(c), sum[c]/n, squares[c]/n)
-		}
+		n := float64(d.Rows())
+		must.True(t, math.Abs(sum[c]/n) <= 1e-6 && math.Abs(squares[c]/n-1) <= 1e-6, "column %d: mean %v, variance %v", d.Column(c), sum[c]/n, squares[c]/n)
 	}
 }

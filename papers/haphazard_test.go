@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -41,9 +42,8 @@ func TestHaphazardPublished(t *testing.T) {
 	methods, cells := must.Get2(readPublished())(t)
 	must.Require(t, len(methods) == 9 && len(cells) == 39, "%d methods, %d cells", len(methods), len(cells))
 	for _, c := range cells {
-		if c.Set == "german" && c.Percent == 50 && (methods[c.best()] != "OVFM" || c.Accuracy[c.best()] != 57.09) {
-			t.Errorf("german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
-		}
+		must.True(t, c.Set != "german" || c.Percent != 50 || methods[c.best()] == "OVFM" && c.Accuracy[c.best()] == 57.09,
+			"german .50: best %s with %v", methods[c.best()], c.Accuracy[c.best()])
 	}
 }
 
@@ -52,10 +52,7 @@ func TestAuxDropMasks(t *testing.T) {
 	const n, columns = 4000, 10
 	set := &haphazardStream{}
 	for i := range n {
-		row := make([]float64, columns)
-		for j := range row {
-			row[j] = float64(i % 2)
-		}
+		row := eventtest.List(columns, func(int) float64 { return float64(i % 2) })
 		set.labels, set.rows = append(set.labels, i%2), append(set.rows, row)
 	}
 	for _, task := range []auxDropTask{{Present: 0.73}, {Present: 0.27}, {}} {
@@ -79,9 +76,7 @@ func TestAuxDropMasks(t *testing.T) {
 			case j < 2:
 				want = 1
 			}
-			if math.Abs(float64(count)/n-want) > 0.03 {
-				t.Errorf("%s: feature %d is present in %d of %d events", task.protocol(), j+1, count, n)
-			}
+			must.True(t, math.Abs(float64(count)/n-want) <= 0.03, "%s: feature %d is present in %d of %d events", task.protocol(), j+1, count, n)
 		}
 	}
 }

@@ -67,9 +67,8 @@ func TestTune(t *testing.T) {
 		cell([]float64{50, 60, 70}, mistakes{1, 1}, mistakes{0, 0}, mistakes{0, 1}),
 	}
 	got := tune(c, asIs, contenders, cells)
-	if len(got) != 2 || !slices.Equal(got[0].settings, []string{"1", "1", "2"}) || !slices.Equal(got[0].wrong[2], mistakes{1, 1}) || !slices.Equal(got[1].settings, []string{"3", "3", "3"}) {
-		t.Errorf("%+v", got)
-	}
+	must.True(t, len(got) == 2 && slices.Equal(got[0].settings, []string{"1", "1", "2"}) && slices.Equal(got[0].wrong[2], mistakes{1, 1}) && slices.Equal(got[1].settings, []string{"3", "3", "3"}),
+		"%+v", got)
 	// At the two levels above 0.5, method a has two more mistakes than b on the first image, and the same number of
 	// mistakes on the second image.
 	d := c.less(got[0], got[1], 0.5)
@@ -83,23 +82,17 @@ func TestUpdateColumns(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
 	image := event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}, Label: 0}
-	images := make([]event.Example, 400)
-	for i := range images {
-		images[i] = image
-	}
+	images := eventtest.List(400, func(int) event.Example { return image })
 	wrong := c.corruptedMistakes(m, []float64{0, 2}, images, 3)
 	for as, want := range [ways][2]float64{divided: {0, 50}, asIs: {0, 0}, atMeans: {0, 50}} {
 		for level, fraction := range want {
-			if got := wrong[as][level].error(); math.Abs(got-fraction) > 8 || fraction == 0 && got != 0 {
-				t.Errorf("%s, level %g: %g %% wrong, want about %g", shownAs[as], c.Levels[level], got, fraction)
-			}
+			got := wrong[as][level].error()
+			must.True(t, math.Abs(got-fraction) <= 8 && (fraction != 0 || got == 0), "%s, level %g: %g %% wrong, want about %g", shownAs[as], c.Levels[level], got, fraction)
 		}
 	}
 	lit := model.NewLinear(Binary(), "hinge", "none", [][]float64{{3, 0}}, []float64{-2})
 	images[0].Label = 1
-	if wrong := c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3); wrong[atMeans][0][0] != 0 {
-		t.Error("a lit pixel that lives is dark")
-	}
+	must.True(t, c.corruptedMistakes(lit, []float64{0, 2}, images[:1], 3)[atMeans][0][0] == 0, "a lit pixel that lives is dark")
 	got := columnMeans(images, mnistPixels)
 	must.True(t, got[0] == 1 && got[1] == 0 && len(got) == mnistPixels, "means %v, want 1 of the first pixel", got)
 }
@@ -116,9 +109,9 @@ func TestChains(t *testing.T) {
 			must.True(t, before.method == x.method && before.batch.Cost == x.batch.Cost && before.batch.Noise != x.batch.Noise, "%s, %s follows %s, %s", x.method, x.setting, before.method, before.setting)
 		}
 	}
-	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // number of levels after the first, by cost
-		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
-	}
+	// number of levels after the first, by cost
+	want := 8 * (5 + 5 + 2 + 4 + 3)
+	must.True(t, follows == want, "%d contenders start from others' weights, want %d", follows, want)
 	r := rand.New(rand.NewPCG(7, 8))
 	var examples []event.Example
 	for i := range 60 {
@@ -141,9 +134,8 @@ func TestChains(t *testing.T) {
 		for i, v := range exact.Problems[0].W {
 			far = max(far, math.Abs(v-w[0][i]))
 		}
-		if (far > 0) != x.follows || far > 1e-2 {
-			t.Errorf("follows %t: weights end %g from those that started at zero: want equal bits where it follows none, other bits within the tolerance where it does", x.follows, far)
-		}
+		must.True(t, (far > 0) == x.follows && far <= 1e-2,
+			"follows %t: weights end %g from those that started at zero: want equal bits where it follows none, other bits within the tolerance where it does", x.follows, far)
 	}
 }
 

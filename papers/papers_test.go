@@ -36,9 +36,8 @@ func TestAll(t *testing.T) {
 			begin := time.Now()
 			r := must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1}))(t)
 			t.Logf("%.1f s", time.Since(begin).Seconds())
-			if len(r.Claims) == 0 || len(r.Tables) == 0 || len(r.Figures) == 0 || r.Configuration == nil {
-				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
-			}
+			must.True(t, len(r.Claims) != 0 && len(r.Tables) != 0 && len(r.Figures) != 0 && r.Configuration != nil,
+				"%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
 			for _, c := range r.Claims {
 				must.True(t, c.Verdict == NotDecided && c.Why != "" && c.Claim != "", "the size quick decides a claim: %+v", c)
 			}
@@ -146,9 +145,8 @@ func TestCancel(t *testing.T) {
 			return err
 		})
 	}}
-	if _, err := Run(ctx, e, Options{Size: Default, Out: out, Threads: 2}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("error %v", err)
-	}
+	_, err := Run(ctx, e, Options{Size: Default, Out: out, Threads: 2})
+	must.Require(t, errors.Is(err, context.Canceled), "error %v", err)
 	data, err := os.ReadFile(filepath.Join(out, "cells.jsonl"))
 	n := bytes.Count(data, []byte("\n"))
 	must.True(t, err == nil && n >= 5 && n <= 8, "%d cells, %v", n, err)
@@ -181,12 +179,10 @@ func TestDecisive(t *testing.T) {
 			err = json.Unmarshal(data, &back)
 		}
 		must.True(t, err == nil && reflect.DeepEqual(back.Claims, r.Claims), "results.json: %+v, %v", back, err)
-		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || strings.Contains(text, "hidden") {
-			t.Errorf("results.md:\n%s", text)
-		}
-		if text := r.Lines(); !strings.HasPrefix(text, string(want)+": "+r.Claims[0].Claim) || strings.Count(text, "\n") != len(r.Claims) {
-			t.Errorf("lines:\n%s", text)
-		}
+		text := r.Markdown()
+		must.True(t, strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") && !strings.Contains(text, "hidden"), "results.md:\n%s", text)
+		text = r.Lines()
+		must.True(t, strings.HasPrefix(text, string(want)+": "+r.Claims[0].Claim) && strings.Count(text, "\n") == len(r.Claims), "lines:\n%s", text)
 	}
 }
 

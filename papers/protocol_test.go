@@ -48,9 +48,8 @@ func TestMcNemar(t *testing.T) {
 				}
 			}
 			d := mcNemar(a, b)
-			if want := a.error() - b.error(); math.Abs(d.Mean-want) > 1e-9 {
-				t.Fatalf("%v of errors %g and %g", d, a.error(), b.error())
-			}
+			want := a.error() - b.error()
+			must.Require(t, math.Abs(d.Mean-want) <= 1e-9, "%v of errors %g and %g", d, a.error(), b.error())
 			if truth := 100 * (c.onlyA - c.onlyB); d.Low <= truth && truth <= d.High {
 				inside++
 			}
@@ -70,17 +69,14 @@ func TestIntervals(t *testing.T) {
 	inside := 0
 	const runs = 4000
 	for range runs {
-		var each []float64
-		for range 5 {
-			each = append(each, 3+2*r.NormFloat64())
-		}
+		each := eventtest.List(5, func(int) float64 { return 3 + 2*r.NormFloat64() })
 		d := pairedT(each)
 		if d.Low < 3 && 3 < d.High {
 			inside++
 		}
-		if wide := correctedT(each, 0.25); wide.Mean != d.Mean || math.Abs((wide.High-wide.Low)/(d.High-d.Low)-1.5) > 1e-9 { // sqrt((1/5 + 1/4)/(1/5))
-			t.Fatalf("%v, with overlap %v", d, wide)
-		}
+		// sqrt((1/5 + 1/4)/(1/5))
+		wide := correctedT(each, 0.25)
+		must.Require(t, wide.Mean == d.Mean && math.Abs((wide.High-wide.Low)/(d.High-d.Low)-1.5) <= 1e-9, "%v, with overlap %v", d, wide)
 	}
 	if fraction := float64(inside) / runs; math.Abs(fraction-0.95) > 0.015 {
 		t.Errorf("the interval holds the mean in %g of the runs", fraction)
@@ -89,17 +85,13 @@ func TestIntervals(t *testing.T) {
 		sd := map[string]float64{"normal": 1, "uniform": math.Sqrt(1. / 12), "exponential": 1}[name]
 		inside := 0
 		for range runs {
-			each := make([]float64, 50)
-			for i := range each {
-				each[i] = 7 + draw()
-			}
+			each := eventtest.List(50, func(int) float64 { return 7 + draw() })
 			if d := standardDeviation(each); d.Low < sd && sd < d.High {
 				inside++
 			}
 		}
-		if fraction := float64(inside) / runs; fraction < 0.88 || fraction > 0.985 {
-			t.Errorf("%s: the interval holds the standard deviation in %g of the runs", name, fraction)
-		}
+		fraction := float64(inside) / runs
+		must.True(t, fraction >= 0.88 && fraction <= 0.985, "%s: the interval holds the standard deviation in %g of the runs", name, fraction)
 	}
 	must.Equal(t, standardDeviation([]float64{2, 2, 2, 2, 2, 2}), (Difference{}), "of equal values")
 	d := pairedT([]float64{1})
@@ -125,9 +117,8 @@ func TestVerdicts(t *testing.T) {
 		{Difference{-1, -3, 1}, Undecided, Undecided},
 		{Difference{math.NaN(), math.NaN(), math.NaN()}, Undecided, Undecided},
 	} {
-		if below, above := c.d.Below(0), c.d.Above(0); below != c.below || above != c.above {
-			t.Errorf("%v: below 0 %s, above 0 %s", c.d, below, above)
-		}
+		below, above := c.d.Below(0), c.d.Above(0)
+		must.True(t, below == c.below && above == c.above, "%v: below 0 %s, above 0 %s", c.d, below, above)
 	}
 	for _, c := range []struct {
 		parts []Verdict
@@ -314,9 +305,8 @@ func TestKitchen(t *testing.T) {
 			own[set] = append(own[set], c.Own)
 		}
 	}
-	if len(own["kitchen"]) != 4 || slices.Contains(own["kitchen"], true) || len(own["DVDs"]) != 4 || slices.Contains(own["DVDs"], false) || len(own) != 2 {
-		t.Errorf("claims of the other sets, and whether they are ours: %v", own)
-	}
+	must.True(t, len(own["kitchen"]) == 4 && !slices.Contains(own["kitchen"], true) && len(own["DVDs"]) == 4 && !slices.Contains(own["DVDs"], false) && len(own) == 2,
+		"claims of the other sets, and whether they are ours: %v", own)
 	levels := s.result.Tables[2]
 	must.True(t, levels.Title == "Test error (%) by dropout level, kitchen" && reflect.DeepEqual(levels.Rows, s.result.Tables[0].Rows), "equal reviews have other errors: %q %v", levels.Title, levels.Rows)
 	notes := strings.Join(s.result.Notes, "\n")
@@ -458,9 +448,8 @@ func TestRareDraws(t *testing.T) {
 			for j := range c.Group {
 				square += row.At(j) * row.At(j)
 			}
-			if same := row.At(0) == row.At(9); same != shared {
-				t.Fatalf("one draw %t, features %g and %g", shared, row.At(0), row.At(9))
-			}
+			same := row.At(0) == row.At(9)
+			must.Require(t, same == shared, "one draw %t, features %g and %g", shared, row.At(0), row.At(9))
 		}
 		moment := square / float64(50*d.Rows())
 		must.True(t, math.Abs(moment-1) <= 0.05 && signals == 4000, "one draw %t: second moment %g, %d signals", shared, moment, signals)
@@ -582,9 +571,8 @@ func TestWholeSets(t *testing.T) {
 			rename(c.kind, c.from, c.to, c.skip)
 		}
 		used, trained, notes := run()
-		if fmt.Sprint(used) != fmt.Sprint(c.used) || fmt.Sprint(trained) != fmt.Sprint(c.trained) || !strings.Contains(notes, c.says) {
-			t.Errorf("all but %d cells of kind %q are whole: %v used, want %v; figure 5 trains on %v, want %v; notes %s", c.skip, c.kind, used, c.used, trained, c.trained, notes)
-		}
+		must.True(t, fmt.Sprint(used) == fmt.Sprint(c.used) && fmt.Sprint(trained) == fmt.Sprint(c.trained) && strings.Contains(notes, c.says),
+			"all but %d cells of kind %q are whole: %v used, want %v; figure 5 trains on %v, want %v; notes %s", c.skip, c.kind, used, c.used, trained, c.trained, notes)
 	}
 }
 

@@ -56,9 +56,8 @@ func TestConfusionAndSamples(t *testing.T) {
 	}
 	total := runner.Status().Learner.Total
 	must.True(t, all == 900 && wrong == total.Wrong, "%v of %v are wrong, the learner counts %v", wrong, all, total.Wrong)
-	if len(m.Samples) != 3 || m.Samples[0].Text != "{spoilt <b>607</b>" || m.Samples[2].Text != "{spoilt <b>7</b>" || !strings.HasPrefix(m.Samples[0].Why, "syntax: ") || m.Samples[0].Offset != 610 {
-		t.Errorf("samples: %+v", m.Samples)
-	}
+	must.True(t, len(m.Samples) == 3 && m.Samples[0].Text == "{spoilt <b>607</b>" && m.Samples[2].Text == "{spoilt <b>7</b>" && strings.HasPrefix(m.Samples[0].Why, "syntax: ") && m.Samples[0].Offset == 610,
+		"samples: %+v", m.Samples)
 	if n := runner.Status().Learner.Mislabeled; n == 0 || len(m.Mislabeled) != int(min(n, 20)) || !strings.HasPrefix(m.Mislabeled[0].Why, "labeled ") || !strings.Contains(m.Mislabeled[0].Text, `"label"`) {
 		t.Errorf("%d mislabeled events: %+v", n, m.Mislabeled)
 	}

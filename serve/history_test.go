@@ -32,9 +32,8 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 	} {
 		step.change()
 		for range 3 {
-			if h.note(status); kinds() != step.want {
-				t.Fatalf("marks %q, want %q", kinds(), step.want)
-			}
+			h.note(status)
+			must.Require(t, kinds() == step.want, "marks %q, want %q", kinds(), step.want)
 		}
 	}
 	for range 2 * historyMarks {

@@ -47,18 +47,16 @@ func TestPageRequests(t *testing.T) {
 	for _, r := range measures.Reliability {
 		events, positive = events+r.Events, positive+r.Events*r.Positive
 	}
-	if len(measures.Classes) != 2 || measures.Confusion != b.Confusion || events != 400 || math.Abs(positive-200) > 1e-9 || measures.Refused["syntax"].Count != 4 || measures.Refused["syntax"].First == "" {
-		t.Errorf("measures: %+v", measures)
-	}
+	must.True(t, len(measures.Classes) == 2 && measures.Confusion == b.Confusion && events == 400 && math.Abs(positive-200) <= 1e-9 && measures.Refused["syntax"].Count == 4 && measures.Refused["syntax"].First != "",
+		"measures: %+v", measures)
 	// The table of thresholds is the ROC curve. Its area must be the AUC, and the entry at score 0 must agree with the
 	// confusion matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
 		must.True(t, x.Score < last.Score && x.Positives >= last.Positives && x.Negatives >= last.Negatives, "thresholds do not go down: %+v after %+v", x, last)
 		area += (x.Negatives - last.Negatives) * (x.Positives + last.Positives) / 2
-		if x.Score > 0 && (x.Positives > b.Confusion[1][1] || x.Negatives > b.Confusion[0][1]) {
-			t.Errorf("from score %v on %v and %v, the confusion matrix has %v", x.Score, x.Positives, x.Negatives, b.Confusion)
-		}
+		must.True(t, x.Score <= 0 || x.Positives <= b.Confusion[1][1] && x.Negatives <= b.Confusion[0][1],
+			"from score %v on %v and %v, the confusion matrix has %v", x.Score, x.Positives, x.Negatives, b.Confusion)
 		last = x
 	}
 	must.True(t, math.Abs(area/200/200-b.AUC()) <= 1e-12 && last.Positives == 200 && last.Negatives == 200, "area %v, AUC %v; all: %+v", area/200/200, b.AUC(), last)
@@ -75,9 +73,8 @@ func TestPageRequests(t *testing.T) {
 	}
 	get("/v1/model/largest?n=3", &largest)
 	model := runner.Model()
-	if largest.Version != runner.Published().Version || largest.Features != 11 || len(largest.Outputs) != 1 || largest.Outputs[0].Class != "yes" || len(largest.Outputs[0].Weights) != 3 {
-		t.Fatalf("largest: %+v", largest)
-	}
+	must.Require(t, largest.Version == runner.Published().Version && largest.Features == 11 && len(largest.Outputs) == 1 && largest.Outputs[0].Class == "yes" && len(largest.Outputs[0].Weights) == 3,
+		"largest: %+v", largest)
 	third := math.Abs(largest.Outputs[0].Weights[2].Weight)
 	larger := 0
 	for c := range model.Columns() {
@@ -95,14 +92,12 @@ func TestPageFiles(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), service)
 	for path, want := range map[string]string{"/": "page/page.js", "/page/page.js": "v1/predict", "/page/uPlot.min.js": "uPlot (v1.6.32)", "/page/uPlot.LICENSE": "MIT License"} {
 		status, text, header := call(t, "GET", url+path, "")
-		if status != 200 || !strings.Contains(text, want) || !strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") || header.Get("ETag") == "" {
-			t.Errorf("%s: %d %v %.100s", path, status, header, text)
-		}
+		must.True(t, status == 200 && strings.Contains(text, want) && strings.Contains(header.Get("Content-Security-Policy"), "script-src 'self'") && header.Get("ETag") != "",
+			"%s: %d %v %.100s", path, status, header, text)
 		kind := header.Get("Content-Type")
 		must.True(t, strings.HasPrefix(kind, "text/") && (!strings.HasSuffix(path, ".js") || strings.Contains(kind, "javascript")), "%s is sent as %q", path, kind)
-		if status, text, _ := call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag")); status != 304 || text != "" {
-			t.Errorf("%s again: %d %.100s", path, status, text)
-		}
+		status, text, _ = call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag"))
+		must.True(t, status == 304 && text == "", "%s again: %d %.100s", path, status, text)
 		answers(t, 200, "", "GET", url+path, "", "Range", "bytes=9-1")
 	}
 	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
@@ -133,17 +128,15 @@ func TestHistorySurvives(t *testing.T) {
 			kinds += m.Kind + " "
 		}
 		must.Equal(t, kinds, strings.Repeat("start stop ", round), "round", round, "marks")
-		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%v %v", info.Mode(), err)
-		}
+		info, err := os.Stat(name)
+		must.True(t, err == nil && info.Mode().Perm() == 0o600, "%v %v", info.Mode(), err)
 	}
 	for _, damaged := range []string{"", "{}", `{"format":2}`, "{\"format\":1,\"points\":[" + strings.TrimSuffix(strings.Repeat("{},", 601), ",") + "]}"} {
 		must.Do(t, os.WriteFile(name, []byte(damaged), 0o600))
 		var log strings.Builder
 		_, service := learned(t)
 		service.History = name
-		server := must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged)
-		must.Do(t, server.Close(t.Context()))
+		must.Do(t, must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged).Close(t.Context()))
 		must.True(t, strings.Contains(log.String(), name) && strings.Contains(log.String(), "restarts"), "%.20q: the log says %q", damaged, log.String())
 	}
 }

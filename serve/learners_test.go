@@ -91,12 +91,10 @@ func TestLearners(t *testing.T) {
 		m, err := served.Decode([]byte(file))
 		must.True(t, status == 200 && err == nil && m.Learner == want, "%q: %d, %v", name, status, err)
 		answers(t, http.StatusNotModified, "", "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag"))
-		if status, _, _ := call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag")); (status == http.StatusNotModified) != (want == "learner") {
-			t.Errorf("the tag of %q is that of learner: %d", name, status)
-		}
-		if _, body, _ := call(t, "POST", url+"/v1/predict"+query, `{"word":"yes","x":3}`); !strings.Contains(body, `"learner":"`+want+`"`) {
-			t.Errorf("%q: %s", name, body)
-		}
+		status, _, _ = call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag"))
+		must.True(t, (status == http.StatusNotModified) == (want == "learner"), "the tag of %q is that of learner: %d", name, status)
+		_, body, _ = call(t, "POST", url+"/v1/predict"+query, `{"word":"yes","x":3}`)
+		must.True(t, strings.Contains(body, `"learner":"`+want+`"`), "%q: %s", name, body)
 		answers(t, 200, "", "GET", url+"/v1/model/largest"+query, "")
 	}
 	for _, path := range []string{"/v1/model?name=x", "/v1/model/offsets?name=x", "/v1/model/largest?name=x"} {

@@ -21,6 +21,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -32,10 +33,7 @@ import (
 // is expensive.
 func following(t testing.TB, classes, columns int) serve.Service {
 	t.Helper()
-	names := make([]string, classes)
-	for i := range names {
-		names[i] = fmt.Sprintf("class %d", i)
-	}
+	names := eventtest.List(classes, func(i int) string { return fmt.Sprintf("class %d", i) })
 	schema := event.NewSchema(20, names, classes)
 	schema.NumericIndices = true
 	weights := make([][]float64, schema.Outputs())
@@ -170,9 +168,8 @@ func TestResponsesAreStreamed(t *testing.T) {
 		}
 	}}
 	body := strings.Repeat("{}", 20_000)
-	if _, cut := ask(h, t.Context(), "", body, &w); cut || w.status != 200 || w.bytes < 15<<20 || writes < 100 {
-		t.Fatalf("%d in %d writes: %d %s", w.bytes, writes, w.status, w.first.String())
-	}
+	_, cut := ask(h, t.Context(), "", body, &w)
+	must.Require(t, !cut && w.status == 200 && w.bytes >= 15<<20 && writes >= 100, "%d in %d writes: %d %s", w.bytes, writes, w.status, w.first.String())
 	must.True(t, most <= before.HeapAlloc+4<<20, "%d bytes are in use while %d are being written; %d were before", most, w.bytes, before.HeapAlloc)
 }
 
@@ -183,9 +180,8 @@ func TestDisconnectEndsPrediction(t *testing.T) {
 	w := recorder{look: leave}
 	_, cut := ask(h, ctx, "", strings.Repeat("{}", 20_000), &w)
 	must.True(t, w.bytes <= 1<<17 && cut, "%d bytes were written, cut off: %v", w.bytes, cut)
-	if _, cut := ask(h, ctx, "", "{}", &recorder{}); cut {
-		t.Error("nobody is there, nothing had been written, and it was cut off")
-	}
+	_, cut = ask(h, ctx, "", "{}", &recorder{})
+	must.True(t, !cut, "nobody is there, nothing had been written, and it was cut off")
 }
 
 // unread returns a connection that has sent a request and does not read the response.
@@ -351,9 +347,8 @@ func TestRequestMemory(t *testing.T) {
 		_, cut := ask(h, t.Context(), "?explain=100", body, &w)
 		done()
 		looking.Wait()
-		if taken := max(most, before.HeapAlloc) - before.HeapAlloc; cut || w.status != 400 || taken > uint64(20*len(body)) {
-			t.Errorf("%s: %d bytes for %d: %d %.200s", name, taken, len(body), w.status, w.first.String())
-		}
+		taken := max(most, before.HeapAlloc) - before.HeapAlloc
+		must.True(t, !cut && w.status == 400 && taken <= uint64(20*len(body)), "%s: %d bytes for %d: %d %.200s", name, taken, len(body), w.status, w.first.String())
 	}
 }
 
@@ -407,9 +402,8 @@ func TestBusyConnections(t *testing.T) {
 			}
 			response.Body.Close()
 		})
-		if _, err := io.WriteString(writer, "{}"); err != nil { // returns when the server has read it
-			t.Fatal(err)
-		}
+		// returns when the server has read it
+		must.Do(t, must.Err(io.WriteString(writer, "{}")))
 	}
 	for range 3 {
 		idle := client()

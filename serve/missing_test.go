@@ -7,12 +7,11 @@ import (
 	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"blankout/app/run"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -33,10 +32,7 @@ type telemetry struct {
 
 func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64) *telemetry {
 	s := &telemetry{r: mathrand.New(mathrand.NewPCG(5, seed)), classes: classes, words: words}
-	weight := make([]float64, classes*fields)
-	for i := range weight {
-		weight[i] = 0.35 * s.r.NormFloat64()
-	}
+	weight := eventtest.List(classes*fields, func(int) float64 { return 0.35 * s.r.NormFloat64() })
 	for range n {
 		label, values := s.r.IntN(classes), make([]float64, fields)
 		for j := range values {
@@ -141,8 +137,7 @@ func TestServedAsForecast(t *testing.T) {
 // learnedFrom returns a Runner that has learned the given lines, and its Service.
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, lines, 0o644))
+	path := must.File(t, "events.jsonl", lines)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.MaxClasses = "json", classes
 	schema := recordConfig.Schema()

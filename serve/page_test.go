@@ -53,9 +53,8 @@ func TestPageInBrowser(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	snapshots.Run(ended) // sends the last model
-	if m, err := served.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
-		t.Fatalf("the snapshot: %v", err)
-	}
+	m, err := served.ReadFile(snapshot.File)
+	must.Require(t, err == nil && m.Version == runner.Published().Version, "the snapshot: %v", err)
 	// A chart draws a line only if it has at least two points.
 	drawn := "[document.body?.dataset.events, document.querySelector('#chart-error')?.dataset.series, document.querySelector('#chart-gap')?.dataset.series, document.querySelector('#try-answer .bigclass') != null, document.querySelector('#chart-calibration')?.dataset.series, document.querySelector('#largest-table tbody tr') != null].join(' ') === '400 2 1 true 2 true'"
 	b.eachLook(t, url, drawn, func(t *testing.T, l look) {

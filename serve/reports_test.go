@@ -26,14 +26,12 @@ func TestReports(t *testing.T) {
 		must.Do(t, reports.Add(r))
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "notes.json"), []byte("{}"), 0o644))
-	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
-		t.Fatal(err) // a partial file, as a crash leaves
-	}
+	// a partial file, as a crash leaves
+	must.Do(t, os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644))
 	if runtime.GOOS != "windows" { // the files contain events, so only the owner may read them
 		for name, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "r1.json"): 0o600} {
-			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
-				t.Errorf("%s: %v, %v", name, info.Mode(), err)
-			}
+			info, err := os.Stat(name)
+			must.True(t, err == nil && info.Mode().Perm() == want, "%s: %v, %v", name, info.Mode(), err)
 		}
 	}
 	again, foreign, err := serve.OpenReports(dir, 2)
@@ -59,10 +57,9 @@ func TestReports(t *testing.T) {
 			Error *float64 `json:"error_live"`
 		} `json:"reports"`
 	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil || status != http.StatusOK || len(list.Reports) != 2 ||
-		list.Reports[0].ID != "r2" || *list.Reports[0].Gap != 2 || list.Reports[1].ID != "r1" || list.Reports[0].Error != nil {
-		t.Errorf("%d %s %v", status, text, err)
-	}
+	err = json.Unmarshal([]byte(text), &list)
+	must.True(t, err == nil && status == http.StatusOK && len(list.Reports) == 2 &&
+		list.Reports[0].ID == "r2" && *list.Reports[0].Gap == 2 && list.Reports[1].ID == "r1" && list.Reports[0].Error == nil, "%d %s %v", status, text, err)
 	for path, want := range map[string]string{
 		"r1": "200 1", "latest": "200 2", "r0": "404 0", "..%2Fr1": "404 0", "notes": "404 0", "": "404 0",
 	} {

@@ -76,8 +76,7 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 // runnerOf is runnerOver with a given configuration of the learner.
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, lines, 0o644))
+	path := must.File(t, "events.jsonl", lines)
 	recordConfig := written()
 	recordConfig.KeepValue, recordConfig.Target = true, loss.LabelsOf(c.Loss)
 	schema := recordConfig.Schema()
@@ -107,8 +106,7 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	server := must.Get(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		err := server.Close(context.Background())
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, server.Close(context.Background()))
 	})
 	return server.URL()
 }
@@ -123,9 +121,8 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
-	if wrong := asDocumented(request, response.StatusCode, response.Header, text); wrong != nil {
-		t.Errorf("%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
-	}
+	wrong := asDocumented(request, response.StatusCode, response.Header, text)
+	must.True(t, wrong == nil, "%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
 	return response.StatusCode, string(text), response.Header
 }
 
@@ -235,11 +232,10 @@ func TestMetrics(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	// The size of the next checkpoint is unknown and must not be reported as 0.
-	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
-		t.Errorf("before the run: %d %s", status, text)
-	}
+	status, text, _ := call(t, "GET", url+"/metrics", "")
+	must.True(t, status == 200 && strings.Contains(text, "blankout_ready 0") && !strings.Contains(text, "\nblankout_learner_events"), "before the run: %d %s", status, text)
 	must.Do(t, runner.Run(t.Context()))
-	_, text, _ := call(t, "GET", url+"/metrics", "")
+	_, text, _ = call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{
 		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
 		`blankout_events_total{outcome="learned"} 400`, `blankout_events_total{outcome="refused"} 4`, `blankout_refused_total{reason="syntax"} 4`,
@@ -327,16 +323,14 @@ func TestTooManyRequests(t *testing.T) {
 
 		began := time.Now()
 		answer := ask(t.Context(), event())
-		if answer.Code != 503 || answer.Header().Get("Retry-After") != "1" || !strings.Contains(answer.Body.String(), "too many") {
-			t.Errorf("waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
-		}
+		must.True(t, answer.Code == 503 && answer.Header().Get("Retry-After") == "1" && strings.Contains(answer.Body.String(), "too many"),
+			"waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
 		must.Equal(t, time.Since(began), time.Second, "the wait for its turn")
 		// A client that disconnects while waiting gets no response and is not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
-			if answer := ask(gone, event()); answer.Body.Len() > 0 {
-				t.Errorf("one who had left is told %s", answer.Body)
-			}
+			answer := ask(gone, event())
+			must.True(t, answer.Body.Len() <= 0, "one who had left is told %s", answer.Body)
 		})
 		synctest.Wait()
 		leave()
@@ -394,9 +388,8 @@ func TestFollowedKernelModel(t *testing.T) {
 	read, err := served.Open(t.Context(), url, served.Options{})
 	must.True(t, err == nil && read.Kind() == "kernel" && read.Version == 7, "%+v, %v", read, err)
 	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
-		if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\n"+name+"\n") {
-			t.Errorf("no %s", name)
-		}
+		_, text, _ := call(t, "GET", url+"/metrics", "")
+		must.True(t, strings.Contains(text, "\n"+name+"\n"), "no %s", name)
 	}
 }
 
@@ -421,18 +414,16 @@ func TestModelJSON(t *testing.T) {
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	must.Do(t, json.Unmarshal([]byte(text), &whole))
 	m := runner.Model()
-	if whole.Version != where.Version || header.Get("Blankout-Version") != fmt.Sprint(where.Version) || whole.Model.Events != 400 || len(whole.Weights) != m.Rows.Len() {
-		t.Errorf("version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
-	}
+	must.True(t, whole.Version == where.Version && header.Get("Blankout-Version") == fmt.Sprint(where.Version) && whole.Model.Events == 400 && len(whole.Weights) == m.Rows.Len(),
+		"version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	named := map[string]float64{}
 	for _, w := range whole.Weights {
 		must.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
 		named[w.Feature] = w.Weights[0]
 	}
 	must.True(t, named["word=yes1"] > 0 && named["word=no1"] < 0, "%v", named)
-	if _, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); strings.Contains(text, "yes1") || !strings.Contains(text, `"intercept"`) {
-		t.Errorf("the head: %s", text)
-	}
+	_, text, _ = call(t, "GET", url+"/v1/model", "", "Accept", "application/json")
+	must.True(t, !strings.Contains(text, "yes1") && strings.Contains(text, `"intercept"`), "the head: %s", text)
 }
 
 // TestThreshold checks that predictions use the learner's threshold.
@@ -524,9 +515,8 @@ func TestAccess(t *testing.T) {
 		config := serve.DefaultConfig()
 		config.Address, config.TokenEnv = "0.0.0.0:0", "BLANKOUT_TEST_NO_TOKEN"
 		config.TokenFile, config.CertFile, config.KeyFile = c.token, c.cert, c.key
-		if err := config.Check(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		err := config.Check()
+		must.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%s: %v", c.name, err)
 	}
 
 	_, service := learned(t)
@@ -607,17 +597,12 @@ func FuzzRequests(f *testing.F) {
 		}
 		handler.ServeHTTP(w, request)
 		must.True(t, w.Code < 500, "%s %s: %d %s", method, path, w.Code, w.Body)
-		if wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes()); wrong != nil {
-			t.Errorf("%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
-		}
-		if strings.Contains(w.Body.String(), canary) {
-			t.Errorf("%s %s: %d answers with a file", method, path, w.Code)
-		}
+		wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes())
+		must.True(t, wrong == nil, "%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
+		must.True(t, !strings.Contains(w.Body.String(), canary), "%s %s: %d answers with a file", method, path, w.Code)
 		if w.Code >= 400 && method != "HEAD" {
 			var e struct{ Error, Where *string }
-			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Where == nil {
-				t.Errorf("%s %s: %d %q", method, path, w.Code, w.Body)
-			}
+			must.True(t, json.Unmarshal(w.Body.Bytes(), &e) == nil && e.Error != nil && e.Where != nil, "%s %s: %d %q", method, path, w.Code, w.Body)
 		}
 	})
 }
@@ -635,9 +620,8 @@ func TestLimits(t *testing.T) {
 	slow := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // the client sends nothing more
-	if _, err := io.ReadAll(slow); err != nil {                       // would block forever if the server waited too
-		t.Errorf("headers that do not end: %v", err)
-	}
+	// would block forever if the server waited too
+	must.Do(t, must.Err(io.ReadAll(slow)), "headers that do not end")
 }
 
 // TestEvents checks that GET /v1/events sends the history of the run and then the current state. The request must not
@@ -672,10 +656,8 @@ func TestEvents(t *testing.T) {
 	}
 	err := json.Unmarshal([]byte(data["status"]), &status)
 	must.Require(t, err == nil && strings.HasPrefix(data["history"], "["), "%v: %v", data, err)
-	if status.Events != 400 || status.Refused != 4 || status.Refused_by["syntax"] != 4 || len(status.Forecast.Declared) != 10 || len(status.Forecast.Silent) != 10 || len(status.Experts) != 7 || len(status.Partitions) != 1 ||
-		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
-		t.Errorf("%+v", status)
-	}
+	must.True(t, status.Events == 400 && status.Refused == 4 && status.Refused_by["syntax"] == 4 && len(status.Forecast.Declared) == 10 && len(status.Forecast.Silent) == 10 && len(status.Experts) == 7 && len(status.Partitions) == 1 &&
+		len(status.Classes) == 2 && status.Classes[1].Events == 200 && status.Model.Version == runner.Published().Version, "%+v", status)
 	must.Do(t, server.Close(t.Context()))
 	for lines.Scan() {
 	}
@@ -803,4 +785,27 @@ func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, ni
 // readAs returns a function that returns the record settings of every learner.
 func readAs(c record.Config) func(learner string) *record.Config {
 	return func(string) *record.Config { return &c }
+}
+
+// TestReadyWithoutLearner checks that a service that only predicts is ready as soon as it has a model.
+func TestReadyWithoutLearner(t *testing.T) {
+	var m *served.Model
+	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
+	answers(t, 503, "not ready: no model has been published yet", "GET", url+"/readyz", "")
+	m = served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
+	answers(t, 200, "", "GET", url+"/readyz", "")
+}
+
+// TestFormatIsReported serves a model without a configured record format. The server must report the format of its events.
+func TestFormatIsReported(t *testing.T) {
+	runner, service := learned(t)
+	must.Do(t, runner.Run(t.Context()))
+	model := service.Model
+	format := ""
+	service.Model = func() *served.Model { m := *model(); m.Record.Format = format; return &m }
+	url := start(t, serve.DefaultConfig(), service)
+	for set, named := range map[string]string{"": "json", "svmlight": "svmlight"} {
+		format = set
+		answers(t, 200, `"format":"`+named+`"`, "GET", url+"/v1/newest", "")
+	}
 }

@@ -66,9 +66,8 @@ func TestSplinesAreServed(t *testing.T) {
 	for i, x := range spline.X {
 		drawn := spline.Added[0].Score[i] - spline.Added[0].Score[0]
 		widest = max(widest, math.Abs(drawn))
-		if got := score(x) - first; math.Abs(got-drawn) > 1e-9 {
-			t.Errorf("from %v to %v: drawn %v, scored %v", spline.X[0], x, drawn, got)
-		}
+		got := score(x) - first
+		must.True(t, math.Abs(got-drawn) <= 1e-9, "from %v to %v: drawn %v, scored %v", spline.X[0], x, drawn, got)
 	}
 	must.True(t, widest >= 1, "the curve moves the score by %v only", widest)
 }

@@ -22,17 +22,15 @@ func TestWithout(t *testing.T) {
 		status, text, _ := call(t, "GET", address+"/v1/without"+query, "")
 		return status, text
 	}
-	if status, text := ask("?name=word"); status != 503 {
-		t.Errorf("before the start: %d %s", status, text)
-	}
+	status, text := ask("?name=word")
+	must.True(t, status == 503, "before the start: %d %s", status, text)
 	must.Do(t, runner.Run(t.Context()))
 	for query, want := range map[string]int{"": 400, "?kind=sensor&name=word": 400, "?name=nothing": 404, "?kind=group&name=word": 404} {
-		if status, text := ask(query); status != want {
-			t.Errorf("%s: %d %s", query, status, text)
-		}
+		status, text := ask(query)
+		must.True(t, status == want, "%s: %d %s", query, status, text)
 	}
 	var g batch.Ablation
-	status, text := ask("?name=word")
+	status, text = ask("?name=word")
 	err := json.Unmarshal([]byte(text), &g)
 	must.Require(t, status == 200 && err == nil, "%d %v %s", status, err, text)
 	wrong := 0.0
@@ -43,12 +41,10 @@ func TestWithout(t *testing.T) {
 			wrong += 100. / 400
 		}
 	}
-	if g.Events != 400 || g.WithPart != 400 || g.With != 0 || math.Abs(g.Without-wrong) > 1e-9 || len(g.Deletions) != 10 || len(g.ForecastWithout) != 10 || math.Abs(*g.ForecastWithout[0]-wrong) > 1e-9 || len(g.Recent) != 16 {
-		t.Errorf("%+v, want the error %v without the word", g, wrong)
-	}
-	if status, text := ask("?kind=feature&name=" + url.QueryEscape("word=yes1")); status != 200 {
-		t.Errorf("a word: %d %s", status, text)
-	}
+	must.True(t, g.Events == 400 && g.WithPart == 400 && g.With == 0 && math.Abs(g.Without-wrong) <= 1e-9 && len(g.Deletions) == 10 && len(g.ForecastWithout) == 10 && math.Abs(*g.ForecastWithout[0]-wrong) <= 1e-9 && len(g.Recent) == 16,
+		"%+v, want the error %v without the word", g, wrong)
+	status, text = ask("?kind=feature&name=" + url.QueryEscape("word=yes1"))
+	must.True(t, status == 200, "a word: %d %s", status, text)
 }
 
 // TestFailuresAndReportsInBrowser checks in a real browser that a single point of failure can be selected by mouse and

@@ -155,14 +155,12 @@ func TestNumbersFiles(t *testing.T) {
 	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
 		must.True(t, bytes.Contains(encoded, []byte(want)), "no %s in %s", want, encoded)
 	}
-	if figures := first.Figures(); len(figures) != 4 || figures[1].Figure.Y != "RMSE" || figures[2].Figure.Y != "RMSE of 30 events" {
-		t.Errorf("%d figures, %q", len(figures), figures[1].Figure.Y)
-	}
-	if _, err := first.Save(t.TempDir()); err != nil {
-		t.Error(err)
-	}
+	figures := first.Figures()
+	must.True(t, len(figures) == 4 && figures[1].Figure.Y == "RMSE" && figures[2].Figure.Y == "RMSE of 30 events", "%d figures, %q", len(figures), figures[1].Figure.Y)
+	_, err := first.Save(t.TempDir())
+	must.True(t, err == nil, "%v", err)
 	classes, more := stream(2, 60, 1)
-	_, err := r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
+	_, err = r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
 	must.True(t, err != nil && strings.Contains(err.Error(), "m predicts numbers and c classes"), "%v", err)
 	must.Fails(t, must.Err(Mistakes(context.Background(), m, examples, None{}, Treatment{Loss: model.LossDeclared}, 0, 0)), "mistakes of numbers")
 }

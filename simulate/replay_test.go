@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"blankout/batch"
@@ -67,9 +66,8 @@ func TestReplay(t *testing.T) {
 		must.Require(t, err == nil && len(names) == 2+2*4, "%v %v", names, err)
 		for _, name := range names {
 			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))(t)
-			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
-				t.Errorf("%s differs from replay to replay: %v", name, err)
-			}
+			before, err := os.ReadFile(filepath.Join(files[0], name))
+			must.True(t, err == nil && bytes.Equal(data, before), "%s differs from replay to replay: %v", name, err)
 		}
 	}
 }
@@ -124,16 +122,13 @@ func TestDead(t *testing.T) {
 				wrong++
 			}
 		}
-		if p := result.Curves[i].Points[0]; math.Abs(p.Error-wrong/4) > 1e-9 || wrong == 0 {
-			t.Errorf("%s: error %g, want %g", result.Curves[i].Treatment, p.Error, wrong/4)
-		}
-		if p := result.Curves[i].Points[1]; p.Error != 0 {
-			t.Errorf("%s: error %g where nothing dies", result.Curves[i].Treatment, p.Error)
-		}
+		p := result.Curves[i].Points[0]
+		must.True(t, math.Abs(p.Error-wrong/4) <= 1e-9 && wrong != 0, "%s: error %g, want %g", result.Curves[i].Treatment, p.Error, wrong/4)
+		p = result.Curves[i].Points[1]
+		must.True(t, p.Error == 0, "%s: error %g where nothing dies", result.Curves[i].Treatment, p.Error)
 	}
 	r.Families[0].Levels[0].Nightmare = Group{Name: "nobody"}
-	_, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
-	must.True(t, err != nil && strings.Contains(err.Error(), "nobody"), "a group that nothing belongs to: %v", err)
+	must.ErrorContains(t, must.Err(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})), "nobody", "a group that nothing belongs to")
 }
 
 // TestSilentLoss checks which subjects the report names. It names the subject with the largest increase of the error
@@ -172,10 +167,9 @@ func TestSilentLoss(t *testing.T) {
 		}
 		r.Curves = append(r.Curves, c)
 	}
-	if got := r.SilentLoss(); math.Abs(got.Missing-0.3) > 1e-12 || got.String() != `d at random:0.3@75%-150%: an RMSE of 2 if features are dead, an RMSE of 1 if they are declared missing; `+
-		`learner.silent_missing = 0.3 learns for dead features` {
-		t.Errorf("%+v: %s", got, got)
-	}
+	got := r.SilentLoss()
+	must.True(t, math.Abs(got.Missing-0.3) <= 1e-12 && got.String() == `d at random:0.3@75%-150%: an RMSE of 2 if features are dead, an RMSE of 1 if they are declared missing; `+
+		`learner.silent_missing = 0.3 learns for dead features`, "%+v: %s", got, got)
 	r.Numbers = false
 	r.Curves = []Curve{spline("b", true, declared, 2, 10, 20), spline("b", true, dead, 2, 21, 40)}
 	must.Equal(t, r.SilentLoss().String(), "b at random:0.7: 40.0 % error if features are dead, 20.0 % error if they are declared missing")

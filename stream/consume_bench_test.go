@@ -9,6 +9,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,41 +36,21 @@ func (d *nothing) Decode(_ context.Context, r record.Record, e *event.Example) e
 	return nil
 }
 
-// readBenchmark returns a fetch response with records of 200 bytes, and a Consumer that can read it.
-func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder) (*Consumer, *fetcher, *fetched, int) {
-	var response []byte
-	records := 0
-	for base := int64(0); len(response) < 1<<20 && records < 6000; {
-		var w batchWriter
-		for len(w.records) < 100_000 {
-			var key []byte
-			if keys {
-				key = fmt.Appendf(nil, "key%d", records)
-			}
-			w.add(key, []byte(benchRecord), int64(records), nil)
-			records++
-		}
-		response = must.Get(w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}))(t)
-		base += int64(w.count)
-	}
-	config := DefaultConsumerConfig()
-	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
-	f := &fetcher{consumer: c, topic: "t", end: -1}
-	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
-}
-
-// consumerOf is readBenchmark for the given records.
-func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decoder, s *event.Schema) (*Consumer, *fetcher, *fetched) {
+// readBenchmark returns a fetch response with records of the given values, and a Consumer that can read it. If keys is
+// true, each record has a key of its own.
+func readBenchmark(t testing.TB, values [][]byte, keys bool, codec int16, decoder record.Decoder, s *event.Schema) (*Consumer, *fetcher, *fetched) {
 	var response []byte
 	for at := 0; at < len(values); {
 		var w batchWriter
 		first := at
 		for ; at < len(values) && len(w.records) < 100_000; at++ {
-			w.add(nil, values[at], int64(at), nil)
+			var key []byte
+			if keys {
+				key = fmt.Appendf(nil, "key%d", at)
+			}
+			w.add(key, values[at], int64(at), nil)
 		}
-		var err error
-		response, err = w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1})
-		must.Require(t, err == nil, "%v", err)
+		response = must.Get(w.appendTo(response, batchOrigin{base: int64(first), attributes: codec, producer: -1}))(t)
 	}
 	config := DefaultConsumerConfig()
 	c := &Consumer{config: config, schema: s, decoding: decoding{decoder: decoder, most: config.BatchRecords, unpack: unpacker{limit: maxUnpacked}}}
@@ -75,14 +58,17 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
 }
 
-// readOnce scans and reads the response once.
-func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch) {
+// readOnce scans and reads the response once, and calls each for its events.
+func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch, each func(e *event.Example)) {
 	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 	must.Get(f.scan(buf))(t)
 	for c.decoding.index < len(buf.batches) {
 		b.Examples = b.Examples[:0]
 		next := must.Get(c.decoding.read(t.Context(), b, buf))(t)
 		b.Next = next
+		for i := range b.Examples {
+			each(&b.Examples[i])
+		}
 	}
 }
 
@@ -91,27 +77,28 @@ func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batc
 func BenchmarkRead(b *testing.B) {
 	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		b.Run(name, func(b *testing.B) {
-			c, f, buf, records := readBenchmark(b, int16(codec), false, &nothing{})
+			values := slices.Repeat([][]byte{[]byte(benchRecord)}, 5000)
+			c, f, buf := readBenchmark(b, values, false, int16(codec), &nothing{}, event.NewSchema(8, nil, 2))
 			var batch event.Batch
-			readOnce(b, c, f, buf, &batch)
+			readOnce(b, c, f, buf, &batch, func(*event.Example) {})
 			b.ReportAllocs()
 			for b.Loop() {
-				readOnce(b, c, f, buf, &batch)
+				readOnce(b, c, f, buf, &batch, func(*event.Example) {})
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*records), "ns/record")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(values)), "ns/record")
 		})
 	}
 }
 
 func TestReadAllocatesNothing(t *testing.T) {
 	for _, codec := range []int16{0, 2, 4} { // gzip and lz4 allocate a reader for each batch
-		c, f, buf, records := readBenchmark(t, codec, true, &nothing{})
+		values := slices.Repeat([][]byte{[]byte(benchRecord)}, 5000)
+		c, f, buf := readBenchmark(t, values, true, codec, &nothing{}, event.NewSchema(8, nil, 2))
 		var b event.Batch
-		readOnce(t, c, f, buf, &b)
-		n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) })
-		if n > float64(records)/50 { // zstd pools memory, but the race detector empties pools
-			t.Errorf("codec %d: %v allocations for %d records", codec, n, records)
-		}
+		readOnce(t, c, f, buf, &b, func(*event.Example) {})
+		n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b, func(*event.Example) {}) })
+		// zstd pools memory, but the race detector empties pools
+		must.True(t, n <= float64(len(values))/50, "codec %d: %v allocations for %d records", codec, n, len(values))
 	}
 }
 
@@ -278,21 +265,14 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 		decoder = &nothing{}
 	}
 	l := must.Get(online.New(config, s))(t)
-	c, f, buf := consumerOf(t, events, 0, decoder, s)
+	c, f, buf := readBenchmark(t, events, false, 0, decoder, s)
 	var batch event.Batch
 	return func() {
-		f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
-		must.Get(f.scan(buf))(t)
-		for c.decoding.index < len(buf.batches) {
-			batch.Examples = batch.Examples[:0]
-			next := must.Get(c.decoding.read(t.Context(), &batch, buf))(t)
-			batch.Next = next
+		readOnce(t, c, f, buf, &batch, func(e *event.Example) {
 			if stage == "learn" {
-				for i := range batch.Examples {
-					l.Learn(&batch.Examples[i], nil)
-				}
+				l.Learn(e, nil)
 			}
-		}
+		})
 	}
 }
 
@@ -438,4 +418,39 @@ func learn(ctx context.Context, address string, config online.Config) (int, erro
 		return 0, err
 	}
 	return int(r.Offsets[0].Records), nil
+}
+
+// BenchmarkFile reads a file of svmlight into examples, as the command train does.
+func BenchmarkFile(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var text strings.Builder
+	for range 20_000 {
+		fmt.Fprintf(&text, "%d", r.IntN(10))
+		for d := range 784 {
+			if r.IntN(5) == 0 {
+				fmt.Fprintf(&text, " %d:%.4g", d+1, float64(1+r.IntN(255))/255)
+			}
+		}
+		text.WriteByte('\n')
+	}
+	path := filepath.Join(b.TempDir(), "a.svm")
+	must.Do(b, os.WriteFile(path, []byte(text.String()), 0o666))
+	c := record.DefaultConfig()
+	c.MaxClasses = 10
+	for _, threads := range []int{1, 2, 4} {
+		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
+			b.SetBytes(int64(text.Len()))
+			for b.Loop() {
+				f, err := OpenFile(path, c, c.Schema())
+				must.Do(b, err)
+				f.Ahead(threads, nil)
+				var batch event.Batch
+				for err == nil {
+					err = f.Next(b.Context(), &batch)
+				}
+				must.Require(b, err == io.EOF, "%v", err)
+				f.Close()
+			}
+		})
+	}
 }

@@ -80,9 +80,8 @@ func TestDeadLetterTopic(t *testing.T) {
 	records := client.PollFetches(t.Context()).Records()
 	must.Require(t, len(records) == 1, "%d records", len(records))
 	r := records[0]
-	if age := time.Since(r.Timestamp); age < -time.Second || age > time.Minute {
-		t.Errorf("timestamp %v", r.Timestamp)
-	}
+	age := time.Since(r.Timestamp)
+	must.True(t, age >= -time.Second && age <= time.Minute, "timestamp %v", r.Timestamp)
 	const want = `t/4/7 "\x00\xff" reason=not-finite detail=field x: NaN topic=t partition=4 offset=7 time=1007 key=k`
 	must.Equal(t, shown(r), want)
 }
@@ -133,9 +132,8 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		err := d.Flush(t.Context())
 		must.Require(t, err == nil && said.Len() <= 0, "%s: %v, %s", what, err, &said)
 		add(2)
-		if err := d.write(); err != nil { // writes without syncing
-			t.Fatal(err)
-		}
+		// writes without syncing
+		must.Do(t, d.write())
 		must.Do(t, remove(name))
 		add(3)
 		must.Do(t, d.Flush(t.Context()), what)
@@ -146,9 +144,8 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
 			offsets = append(offsets, m[1])
 		}
-		if got := strings.Join(offsets, " "); got != "2 3 4" || strings.Count(said.String(), "it is created again") != 1 {
-			t.Errorf("%s: letters %q, said %s", what, got, &said)
-		}
+		got := strings.Join(offsets, " ")
+		must.True(t, got == "2 3 4" && strings.Count(said.String(), "it is created again") == 1, "%s: letters %q, said %s", what, got, &said)
 	}
 }
 
@@ -338,9 +335,8 @@ func TestParseHeaders(t *testing.T) {
 	w.add([]byte("k"), []byte("v"), 5, want)
 	r := recordReader{rest: w.records, left: 1}
 	var rec rawRecord
-	if ok, err := r.next(&rec); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	ok, err := r.next(&rec)
+	must.Require(t, ok && err == nil, "%v %v", ok, err)
 	got, err := parseHeaders(rec.headers)
 	must.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
 	for n := range rec.headers {

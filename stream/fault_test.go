@@ -287,9 +287,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 		}))(t)
 		records, err := c.until(2)
-		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
-			t.Errorf("late %v: %q, %v", late, values(records), err)
-		}
+		must.True(t, err == nil && slices.Equal(values(records), []string{"7", "8"}), "late %v: %q, %v", late, values(records), err)
 		n := c.Stats().Retries
 		must.True(t, n["end-before-offset"] != 0 && n["offset-reset"] <= 0, "late %v: %v", late, n)
 		c.Close()
@@ -362,9 +360,7 @@ func TestOutOfRange(t *testing.T) {
 			}
 			must.EqualSlices(t, values(records), want, "values")
 			if c != nil {
-				if resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
-					t.Errorf("stats %+v", c.Stats())
-				}
+				must.True(t, resets <= 0 || c.Stats().Retries["offset-reset"] == 1, "stats %+v", c.Stats())
 				c.Close()
 			}
 		})
@@ -421,9 +417,7 @@ func TestLeaderMoves(t *testing.T) {
 			must.True(t, err == nil, "%v", err)
 		}
 	})
-	if n := c.Stats().Retries["not-leader"]; n == 0 {
-		t.Errorf("retries %v: the leader never moved", c.Stats().Retries)
-	}
+	must.True(t, c.Stats().Retries["not-leader"] != 0, "retries %v: the leader never moved", c.Stats().Retries)
 	c.Close()
 }
 
@@ -657,20 +651,17 @@ func TestReadAhead(t *testing.T) {
 func TestLargeRecordIsForgotten(t *testing.T) {
 	const large = 30 << 20
 	b := startBroker(t, nil)
-	limit := fmt.Sprint(large + 1<<20)
-	must.Do(t, b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}))
+	must.Do(t, b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": fmt.Sprint(large + 1<<20)}))
 	messages := append(numbered(3), Message{Value: bytes.Repeat([]byte("x"), large)})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes, c.Compression = 1000, "none" }, append(messages, numbered(200)...)...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.MaxBytes = false, 1000 })
-	if got, err := c.until(204); err != nil || len(got) != 204 || len(got[3].value) != large {
-		t.Fatalf("%d records, %v", len(got), err)
-	}
+	got, err := c.until(204)
+	must.Require(t, err == nil && len(got) == 204 && len(got[3].value) == large, "%d records, %v", len(got), err)
 	c.Close()
 	f := c.fetchers[0]
 	must.Equal(t, f.maxBytes, 1000, "the bytes that a fetch still asks for")
 	for len(f.free) > 0 {
-		if x := (<-f.free).exchange; x != nil && cap(x.body) > 1<<20 {
-			t.Errorf("a buffer of %d bytes is kept", cap(x.body))
-		}
+		x := (<-f.free).exchange
+		must.True(t, x == nil || cap(x.body) <= 1<<20, "a large buffer is kept")
 	}
 }

@@ -125,9 +125,8 @@ func TestRecreatedTopic(t *testing.T) {
 	_, err := tryConsume(t, b, "t", from, nil)
 	must.True(t, errors.As(err, &anew) && anew.Offset == 100 && anew.Was == from[0].TopicID, "%v", err)
 	for policy, n := range map[string]int{"earliest": 150, "latest": 0} {
-		if got := consume(t, b, "t", from, func(c *ConsumerConfig) { c.OutOfRange = policy }).all(); len(got) != n {
-			t.Errorf("%s: %d records", policy, len(got))
-		}
+		got := consume(t, b, "t", from, func(c *ConsumerConfig) { c.OutOfRange = policy }).all()
+		must.True(t, len(got) == n, "%s: %d records", policy, len(got))
 	}
 	unchecked := func(c *ConsumerConfig) { c.CheckTopicID = false }
 	must.Equal(t, len(consume(t, b, "t", from, unchecked).all()), 50, "records without a check")
@@ -136,9 +135,8 @@ func TestRecreatedTopic(t *testing.T) {
 	must.Equal(t, len(consume(t, b, "t", old, nil).all()), 50, "records without an id")
 
 	time.Sleep(300 * time.Millisecond) // time for several metadata requests
-	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
-		t.Errorf("%d records, %v", len(got), err)
-	}
+	got, err := behind.until(100)
+	must.True(t, errors.As(err, &anew) && len(got) <= 20, "%d records, %v", len(got), err)
 }
 
 // TestNoTopicIDs checks brokers before Kafka 2.8, which have no topic IDs. Topics are then identified by name alone.
@@ -154,8 +152,7 @@ func TestNoTopicIDs(t *testing.T) {
 		return response, nil, true
 	})
 	produce(t, b, "t", nil, numbered(10)...)
-	c := consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
-	must.Equal(t, len(c.all()), 7, "records")
+	must.Equal(t, len(consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil).all()), 7, "records")
 }
 
 // FuzzMetadata parses the response with topic IDs.

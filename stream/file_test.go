@@ -37,13 +37,6 @@ func zst(text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	must.Do(t, os.WriteFile(path, []byte(text), 0o666))
-	return path
-}
-
 // readAll reads a file to its end, and returns the offset and content of every example. It overwrites each batch before
 // it requests the next.
 func readAll(path string, c record.Config, threads int, from int64) (lines []string, sum uint64, err error) {
@@ -161,11 +154,10 @@ func TestFile(t *testing.T) {
 		{"a-images-idx3-ubyte", images[:10], nil, "error a-images-idx3-ubyte: idx header: unexpected EOF"},
 	} {
 		for _, ahead := range []int{0, 2} {
-			path := write(t, test.name, test.text)
+			path := must.File(t, test.name, test.text)
 			dir := filepath.Dir(path) + "/"
 			if strings.HasPrefix(test.name, "a-images") {
-				name := strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name)
-				must.Do(t, os.WriteFile(dir+name, []byte(labels), 0o666))
+				must.Do(t, os.WriteFile(dir+strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name), []byte(labels), 0o666))
 			}
 			c := record.DefaultConfig()
 			if test.change != nil {
@@ -197,7 +189,7 @@ func manyLines(n int) string {
 
 // TestFileSkip checks that reading from any line on returns the rest, with and without reading ahead.
 func TestFileSkip(t *testing.T) {
-	path := write(t, "many.svm.gz", gz(manyLines(5000)))
+	path := must.File(t, "many.svm.gz", gz(manyLines(5000)))
 	c := record.DefaultConfig()
 	whole, sum, err := readAll(path, c, 0, 0)
 	must.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
@@ -211,9 +203,7 @@ func TestFileSkip(t *testing.T) {
 		}
 		if strings.Join(rest, "\n") != strings.Join(whole[at:], "\n") {
 			for i, line := range rest {
-				if i+at < len(whole) && line != whole[i+at] {
-					t.Errorf("got %.200s\nwant %.200s", line, whole[i+at])
-				}
+				must.True(t, i+at >= len(whole) || line == whole[i+at], "got %.200s\nwant %.200s", line, whole[min(i+at, len(whole)-1)])
 			}
 			t.Fatalf("from line %d: %d examples, want %d", from, len(rest), len(whole)-at)
 		}
@@ -237,9 +227,9 @@ func TestFileAhead(t *testing.T) {
 			text.WriteString(line + "\n")
 		}
 		text.WriteString(lines[r.IntN(len(lines))])
-		path := write(t, "a.svm.gz", gz(text.String()))
+		path := must.File(t, "a.svm.gz", gz(text.String()))
 		if i%3 == 0 {
-			path = write(t, "a.svm", text.String())
+			path = must.File(t, "a.svm", text.String())
 		}
 		c := record.DefaultConfig()
 		c.MaxClasses = 3
@@ -292,9 +282,9 @@ func TestStandardInput(t *testing.T) {
 // TestRecords checks that the records of a file are its lines. The records of an idx pair must be svmlight lines that
 // give the same examples.
 func TestRecords(t *testing.T) {
-	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
+	path := must.File(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
 	must.Equal(t, fmt.Sprint(records(t, path)), "[1:1,2 3:2,\"a\nb\"]")
-	path = write(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
+	path = must.File(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
 	os.WriteFile(filepath.Dir(path)+"/x-labels-idx1-ubyte", []byte("\x00\x00\x08\x01\x00\x00\x00\x02\x09\x01"), 0o666)
 	want, _ := must.Get2(readAll(path, record.DefaultConfig(), 0, 0))(t)
 	var text []string
@@ -302,7 +292,7 @@ func TestRecords(t *testing.T) {
 		_, line, _ := strings.Cut(r, ":")
 		text = append(text, line)
 	}
-	got, _, err := readAll(write(t, "x.svm", strings.Join(text, "\n")), record.DefaultConfig(), 0, 0)
+	got, _, err := readAll(must.File(t, "x.svm", strings.Join(text, "\n")), record.DefaultConfig(), 0, 0)
 	must.True(t, err == nil && strings.Join(got, "\n") == strings.Join(want, "\n"), "%v\n got %s\nwant %s", err, got, want)
 }
 
@@ -398,9 +388,8 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 			must.True(t, e.Refused == nil && e.Features.Len() == 1, "%+v", e)
 			offsets = append(offsets, b.Examples[i].Offset)
 		}
-		if n := len(b.Examples); n > 0 && b.Next != b.Examples[n-1].Offset+1 {
-			t.Errorf("next %d after offset %d", b.Next, b.Examples[n-1].Offset)
-		}
+		n := len(b.Examples)
+		must.True(t, n == 0 || b.Next == b.Examples[n-1].Offset+1, "next %d after the offsets of %+v", b.Next, b.Examples)
 	}
 }
 
@@ -408,7 +397,7 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 // lost or refused.
 func TestDecodingIsInterrupted(t *testing.T) {
 	event := `{"label":1,"x":1}`
-	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
+	path := must.File(t, "a.jsonl", strings.Repeat(event+"\n", 20))
 	c := record.DefaultConfig()
 	f := must.Get(OpenFile(path, c, c.Schema()))(t)
 	defer f.Close()
@@ -434,7 +423,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 func TestSkipBehindLongLine(t *testing.T) {
 	c := record.DefaultConfig()
 	c.MaxBytes = 20
-	path := write(t, "a.svm", "1 1:1\n1 "+strings.Repeat("2:1 ", 1<<18)+"\n1 3:1\n")
+	path := must.File(t, "a.svm", "1 1:1\n1 "+strings.Repeat("2:1 ", 1<<18)+"\n1 3:1\n")
 	lines, _, err := readAll(path, c, 0, 2)
 	must.True(t, err == nil && len(lines) == 1 && lines[0] == "2: 1 3:1", "%v: %q", err, lines)
 }
@@ -446,12 +435,11 @@ func TestFileResumes(t *testing.T) {
 	for i := range 2000 {
 		fmt.Fprintf(&text, "%d,%d,s%d\n", i%2, i, i%7)
 	}
-	path := write(t, "some.csv.gz", gz(text.String()))
+	path := must.File(t, "some.csv.gz", gz(text.String()))
 	for _, from := range []int64{0, 1, 1500, 3} {
 		f := must.Get(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		defer f.Close()
-		to := streamtest.From(path, 0, from)
-		must.Do(t, f.Resume(to))
+		must.Do(t, f.Resume(streamtest.From(path, 0, from)))
 		var b event.Batch
 		n, first := 0, int64(-1)
 		for n < 600 {

@@ -318,9 +318,8 @@ func TestCreateTopics(t *testing.T) {
 	b := startBroker(t, nil)
 	c := consume(t, b, "new", nil, func(c *ConsumerConfig) { c.CreateTopics, c.CreatePartitions, c.UntilEnd = true, 3, false })
 	produce(t, b, "new", nil, numbered(50)...)
-	if records, err := c.until(50); err != nil || len(records) != 50 || len(c.Stats().Partitions) != 3 {
-		t.Errorf("%d records, %v, %+v", len(records), err, c.Stats())
-	}
+	records, err := c.until(50)
+	must.True(t, err == nil && len(records) == 50 && len(c.Stats().Partitions) == 3, "%d records, %v, %+v", len(records), err, c.Stats())
 }
 
 func TestEmbeddedKeepsData(t *testing.T) {

@@ -28,7 +28,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 			}
 			fmt.Fprintf(&text, row, i%2, i)
 		}
-		lines, _, err := readAll(write(t, "a.csv", text.String()), record.DefaultConfig(), 2, 0)
+		lines, _, err := readAll(must.File(t, "a.csv", text.String()), record.DefaultConfig(), 2, 0)
 		refused := 0
 		for _, line := range lines {
 			if strings.Contains(line, "syntax") {
@@ -62,7 +62,7 @@ func TestGrowingFile(t *testing.T) {
 		{"a.svm.gz", gz("1 1:1\n-1 2:2"), "", 0, []string{"1:1", "2:2"}, nil},
 	} {
 		for _, threads := range []int{0, 2} {
-			path := write(t, test.name, test.first)
+			path := must.File(t, test.name, test.first)
 			c := record.DefaultConfig()
 			c.Growing = true
 			s, held := c.Schema(), test.held
@@ -112,9 +112,8 @@ func TestSourceName(t *testing.T) {
 		"g": "g", "./g": "g", "a//b/../g": "a/g", "/x/./g": "/x/g", "-": "stdin", "./-": "-",
 		"\xff\xe9t\xc3\xa9.svm": `\xff\xe9t` + "é.svm", "\ufffd": "\ufffd",
 	} {
-		if got := SourceName(path); got != want || !utf8.ValidString(got) {
-			t.Errorf("%q: %q, want %q", path, got, want)
-		}
+		got := SourceName(path)
+		must.True(t, got == want && utf8.ValidString(got), "%q: %q, want %q", path, got, want)
 	}
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"g.svm", "h\xff\xfe.svm"} {
@@ -164,7 +163,7 @@ func TestReplacedFile(t *testing.T) {
 		{"a.svm", "1 1:1\n# no\n-1 2:2\n", "1 3:1\n", "1 1:1\n# no\n-1 2:2.\n1 3:1\n"},
 		{"a.vw", "1 | a\n-1 | b\n", "1 | c\n", "1 | a\n-1 | c\n1 | c\n"},
 	} {
-		path := write(t, test.name, test.first)
+		path := must.File(t, test.name, test.first)
 		c := record.DefaultConfig()
 		c.Growing = true
 		var offsets event.Offsets
@@ -178,8 +177,7 @@ func TestReplacedFile(t *testing.T) {
 			for f.Next(t.Context(), &b) == nil {
 				for i := range b.Examples {
 					e := &b.Examples[i]
-					p := offsets.At(b.Topic, b.Partition, e.Offset)
-					must.Do(t, p.Advance(e.Offset, e.Fingerprint))
+					must.Do(t, offsets.At(b.Topic, b.Partition, e.Offset).Advance(e.Offset, e.Fingerprint))
 					n++
 				}
 				offsets.At(b.Topic, b.Partition, 0).Next = b.Next

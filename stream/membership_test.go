@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
@@ -290,9 +291,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	case <-answered:
 	case <-g.Done():
 	}
-	if g.Err() != nil {
-		t.Errorf("after %d heartbeats: %v", broken.Load(), g.Err())
-	}
+	must.True(t, g.Err() == nil, "after %d heartbeats: %v", broken.Load(), g.Err())
 	must.Do(t, m.Leave(t.Context()))
 }
 
@@ -375,10 +374,7 @@ func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		n, count := 1+random.IntN(6), random.IntN(20)
-		all := make([]int, count)
-		for i := range all {
-			all[i] = i
-		}
+		all := eventtest.List(count, func(i int) int { return i })
 		owned := map[string][]int{}
 		for i := range n {
 			owned[fmt.Sprint("m", i)] = nil
@@ -452,9 +448,8 @@ func TestDistributeShards(t *testing.T) {
 		for member, partitions := range given {
 			for _, p := range partitions {
 				n++
-				if o := owner[p.Partition%3]; o != "" && o != member {
-					t.Errorf("shard %d belongs to %s and %s", p.Partition%3, o, member)
-				}
+				o := owner[p.Partition%3]
+				must.True(t, o == "" || o == member, "shard %d belongs to %s and %s", p.Partition%3, o, member)
 				owner[p.Partition%3] = member
 			}
 		}

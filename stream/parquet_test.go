@@ -9,8 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/stream/record"
@@ -136,17 +135,14 @@ func TestParquetFile(t *testing.T) {
 	}
 	data := parquetFile(t, rows, 300, parquet.Compression(&parquet.Zstd))
 	for _, name := range []string{"events.parquet", "events"} {
-		path := filepath.Join(t.TempDir(), name)
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, name, data)
 		all, s, err := readParquet(t, path, nil)
 		must.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
 			must.Require(t, e.Offset == int64(i) && e.Label == i%2 && e.Refused == nil && len(e.Missing) == map[bool]int{true: 1}[i%5 == 4] && len(e.Features.Index) == 2-len(e.Missing), "event %d: %+v", i, e)
 			must.Require(t, i%5 == 4 || slices.Contains(e.Features.Value, float64(i)), "event %d: %+v", i, e)
 		}
-		if i := slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }); i < 0 {
-			t.Errorf("fields %+v", s.Fields)
-		}
+		must.True(t, slices.IndexFunc(s.Fields, func(f event.Field) bool { return f.Name == "shop" && f.Kind == event.Categorical }) >= 0, "fields %+v", s.Fields)
 		rest, _, err := readParquet(t, path, event.Offsets{{Topic: path, Next: 777}})
 		must.True(t, err == nil && len(rest) == 223 && rest[0].Offset == 777 && rest[0].Fingerprint == all[777].Fingerprint, "going on: %d events, %v", len(rest), err)
 	}
@@ -158,14 +154,10 @@ func TestParquetDamaged(t *testing.T) {
 		Label string  `parquet:"label"`
 		X     float64 `parquet:"x"`
 	}
-	var rows []event
-	for i := range 2000 {
-		rows = append(rows, event{[]string{"no", "yes"}[i%2], float64(i)})
-	}
+	rows := eventtest.List(2000, func(i int) event { return event{[]string{"no", "yes"}[i%2], float64(i)} })
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
-		path := filepath.Join(t.TempDir(), name)
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, name, data)
 		all, _, err := readParquet(t, path, nil)
 		return len(all), err
 	}
@@ -178,9 +170,8 @@ func TestParquetDamaged(t *testing.T) {
 		{"text.parquet", []byte("hello"), "text.parquet: it is not a Parquet file, or is damaged"},
 		{"empty.parquet", nil, "empty.parquet: it is not a Parquet file, or is damaged"},
 	} {
-		if n, err := read(tt.name, tt.data); err == nil || n > 0 || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %d events, %v", tt.name, n, err)
-		}
+		n, err := read(tt.name, tt.data)
+		must.True(t, err != nil && n <= 0 && strings.Contains(err.Error(), tt.want), "%s: %d events, %v", tt.name, n, err)
 	}
 	broken := slices.Clone(data)
 	at := len(data) / 2
@@ -338,9 +329,8 @@ func FuzzParquet(f *testing.F) {
 			return
 		}
 		defer p.Close()
-		if _, err := io.Copy(io.Discard, io.LimitReader(p, 1<<20)); err != nil && !strings.Contains(err.Error(), "row ") {
-			t.Errorf("an error without a place: %v", err)
-		}
+		_, err = io.Copy(io.Discard, io.LimitReader(p, 1<<20))
+		must.True(t, err == nil || strings.Contains(err.Error(), "row "), "an error without a place: %v", err)
 	})
 }
 
@@ -376,8 +366,7 @@ func TestParquetLengths(t *testing.T) {
 // labels become classes named by their text.
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
-		path := filepath.Join(t.TempDir(), "labels.parquet")
-		must.Do(t, os.WriteFile(path, data, 0o600))
+		path := must.File(t, "labels.parquet", data)
 		c := record.DefaultConfig()
 		s := c.Schema()
 		in := must.Get(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)

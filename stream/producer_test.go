@@ -123,9 +123,8 @@ func TestMessageTooLarge(t *testing.T) {
 		}
 	}
 	must.Do(t, p.Flush(t.Context()))
-	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, want) || p.Acknowledged() != 300 {
-		t.Errorf("%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
-	}
+	got := values(consume(t, b, "t", nil, nil).all())
+	must.True(t, slices.Equal(got, want) && p.Acknowledged() == 300, "%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
 	must.Do(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
 	must.True(t, errors.Is(err, kafka.MessageSizeTooLarge) && strings.Contains(err.Error(), "max.message.bytes of topic t"), "error %v", err)
@@ -143,9 +142,8 @@ func TestBatchMessages(t *testing.T) {
 	for _, m := range want {
 		w.add(m.Key, m.Value, m.Time, m.Headers)
 	}
-	if got := w.messages(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	got := w.messages()
+	must.True(t, reflect.DeepEqual(got, want), "got  %v\nwant %v", got, want)
 }
 
 func TestRateAndProgress(t *testing.T) {
@@ -205,12 +203,10 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 			must.Do(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 		}
 	}
-	if got := values(consume(t, b, "t", nil, nil).all()); len(got) != 8 || got[0] != "1/0" || got[7] != "2/2" {
-		t.Errorf("%q", got)
-	}
-	if is, err := p.TopicID(t.Context()); err != nil || is == was {
-		t.Errorf("id %s, was %s, %v", is, was, err)
-	}
+	got := values(consume(t, b, "t", nil, nil).all())
+	must.True(t, len(got) == 8 && got[0] == "1/0" && got[7] == "2/2", "%q", got)
+	is, err := p.TopicID(t.Context())
+	must.True(t, err == nil && is != was, "id %s, was %s, %v", is, was, err)
 }
 
 // TestTopicIDAgain checks that the request for a topic ID is repeated if a broker stops during it.

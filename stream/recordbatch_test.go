@@ -135,9 +135,8 @@ func TestUnpack(t *testing.T) {
 		bomb := pack(t, codec, make([]byte, 8<<20+1))
 		must.ErrorIs(t, must.Err(u.unpack(codec, bomb)), errUnpacked, "codec", codec, len(bomb), "bytes that unpack to more than the limit")
 	}
-	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
-		t.Errorf("bare snappy block: %v", err)
-	}
+	got, err := u.unpack(2, snappy.Encode(nil, long))
+	must.True(t, err == nil && bytes.Equal(got, long), "bare snappy block: %v", err)
 	// One frame and one block that claim 4 GB.
 	for _, hostile := range [][]byte{
 		append(append(slices.Clone(xerialHeader), 0, 0, 0, 1, 0, 0, 0, 1), 0xff, 0xff, 0xff, 0xff, 1),
@@ -176,9 +175,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 				g.value = d.values[e.Label]
 			}
 			out = append(out, g)
-			if e.Refused != nil && e.Fingerprint == 0 {
-				t.Fatalf("offset %d has no fingerprint", e.Offset)
-			}
+			must.Require(t, e.Refused == nil || e.Fingerprint != 0, "offset %d has no fingerprint", e.Offset)
 		}
 		if c.decoding.index == len(buf.batches) {
 			must.Require(t, to == buf.next, "ended at %d, not %d", to, buf.next)
@@ -245,9 +242,8 @@ func TestReadDamagedRecords(t *testing.T) {
 			for _, r := range records {
 				if r.refused != nil {
 					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.refused.Reason))
-					if !strings.Contains(r.refused.Detail, test.detail) || !bytes.Contains(test.bytes, r.refused.Value) || len(r.refused.Value) == 0 {
-						t.Errorf("refusal %q with %d bytes", r.refused.Detail, len(r.refused.Value))
-					}
+					must.True(t, strings.Contains(r.refused.Detail, test.detail) && bytes.Contains(test.bytes, r.refused.Value) && len(r.refused.Value) != 0,
+						"refusal %q with %d bytes", r.refused.Detail, len(r.refused.Value))
 				} else {
 					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
 				}
@@ -288,8 +284,7 @@ func FuzzResponse(f *testing.F) {
 		x.set("t", 0, next, 1, 1, true)
 		x.version, x.body = 11, b
 		var r fetchResponse
-		err := x.parse(&r)
-		must.True(t, err != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))
+		must.True(t, x.parse(&r) != nil || len(r.records) <= len(b), "%d bytes of records in a response of %d", len(r.records), len(b))
 	})
 }
 

@@ -134,9 +134,8 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 		select {
 		case err := <-ended:
 			var exit *exec.ExitError
-			if err != nil && (!errors.As(err, &exit) || exit.ExitCode() < 1 || exit.ExitCode() > 3) || strings.Contains(out.String(), "goroutine ") {
-				t.Errorf("%v: %v\n%.2000s", c.Args, err, &out)
-			}
+			must.True(t, (err == nil || errors.As(err, &exit) && exit.ExitCode() >= 1 && exit.ExitCode() <= 3) && !strings.Contains(out.String(), "goroutine "),
+				"%v: %v\n%.2000s", c.Args, err, &out)
 			return most
 		default:
 		}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -63,9 +65,8 @@ func TestCommandsAgree(t *testing.T) {
 					first = blocks
 				}
 				for name, data := range first {
-					if !bytes.Equal(data, blocks[name]) && (name != "names" || run.file == events) { // names are in the order of arrival
-						t.Errorf("%s: block %q differs from that of one thread", run.name, name)
-					}
+					// names are in the order of arrival
+					must.True(t, bytes.Equal(data, blocks[name]) || name == "names" && run.file != events, "%s: block %q differs from that of one thread", run.name, name)
 				}
 			}
 			lines := strings.Split(strings.TrimSpace(string(runProgram(t, dir, program, "predict", "-q", "-m", filepath.Join(dir, "one"), "-d", test, "-o", "-"))), "\n")
@@ -83,9 +84,8 @@ func TestCommandsAgree(t *testing.T) {
 					words = words[1:]
 				}
 				for i, word := range words[:len(want)] { // an interval follows the predicted number
-					if got, err := strconv.ParseFloat(word, 64); err != nil || math.Abs(got-want[i]) > 1e-12*(1+math.Abs(want[i])) {
-						t.Fatalf("event %d: predicted %q, by hand %v", at, lines[at], want)
-					}
+					got, err := strconv.ParseFloat(word, 64)
+					must.Require(t, err == nil && math.Abs(got-want[i]) <= 1e-12*(1+math.Abs(want[i])), "event %d: predicted %q, by hand %v", at, lines[at], want)
 				}
 				at++
 			})
@@ -205,4 +205,46 @@ func modelBlocks(t *testing.T, path string) map[string][]byte {
 		out[b.Name] = b.Data
 	}
 	return out
+}
+
+// TestRegressionTable checks the table of numeric targets in docs/quality.md. The table must show the program's current
+// results on the streams in their original order. The errors of every peer must be larger.
+func TestRegressionTable(t *testing.T) {
+	longtest.NotRaced(t)
+	program := buildProgram(t)
+	text := must.Get(os.ReadFile("../docs/quality.md"))(t)
+	_, table, ok := strings.Cut(string(text), "\n| regressor | ChickWeights (River)")
+	must.Require(t, ok, "docs/quality.md has no table of regressors")
+	table, _, _ = strings.Cut(table, "\n\n")
+	streams := []string{"chick_weights", "trump_approval", "diabetes"}
+	ours, peers := make([]float64, len(streams)), 0
+	for i, name := range streams {
+		out := must.Get(exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output())(t)
+		var told struct {
+			MAE float64 `json:"progressive_mae"`
+		}
+		must.Do(t, json.Unmarshal(out, &told))
+		ours[i] = told.MAE
+	}
+	for row := range strings.SplitSeq(table, "\n") {
+		cells := strings.Split(row, "|")
+		if len(cells) != 6 {
+			continue
+		}
+		name := strings.TrimSpace(cells[1])
+		for i, stream := range streams {
+			cell, _, _ := strings.Cut(strings.TrimSpace(cells[2+i]), " / ")
+			told, err := strconv.ParseFloat(cell, 64)
+			switch {
+			case err != nil:
+				continue // rows above the table of numeric targets
+			case name == "blankout squared" && cell != fmt.Sprintf("%.4g", ours[i]):
+				t.Errorf("%s: %v in the table, %.4g today", stream, cell, ours[i])
+			case strings.HasPrefix(name, "vw ") || strings.HasPrefix(name, "river "):
+				peers++
+				must.True(t, told > ours[i], "%s: %s %v is no worse than ours %.4g", stream, name, told, ours[i])
+			}
+		}
+	}
+	must.True(t, peers >= 3*len(streams), "%d numbers of peers found", peers)
 }

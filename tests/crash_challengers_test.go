@@ -67,9 +67,8 @@ func TestCrashChallengers(t *testing.T) {
 	reference.finish(t)
 	took := time.Since(begin)
 	reference.expect(t, "one")
-	if leader := reference.leader(t); leader != "better" {
-		t.Fatalf("%s is the leader\n%s", leader, reference.log())
-	}
+	leader := reference.leader(t)
+	must.Require(t, leader == "better", "%s is the leader\n%s", leader, reference.log())
 	killRounds(t, (kills+1)/2, took, func(int) *learner { return newContest(t, program, address) }, func(_ int, l *learner) { l.check(t, "one", reference) })
 	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
 }
@@ -83,18 +82,15 @@ func killPromoted(t *testing.T, l *learner) {
 	url := l.url(t)
 	promote := func(name string) (int, string) {
 		answer, err := http.Post(url+"/v1/promote", "application/json", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, l.log())
-		}
+		must.Require(t, err == nil, "%v\n%s", err, l.log())
 		defer answer.Body.Close()
 		text := must.Get(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
 	status, text := promote("nobody")
 	must.True(t, status == http.StatusNotFound && strings.Contains(text, "alike"), "nobody: %d %s", status, text)
-	if status, text := promote("alike"); status != http.StatusOK {
-		t.Fatalf("%d %s\n%s", status, text, l.log())
-	}
+	status, text = promote("alike")
+	must.Require(t, status == http.StatusOK, "%d %s\n%s", status, text, l.log())
 	must.Do(t, c.Process.Kill())
 	_ = c.Wait()
 	leader := l.leader(t)

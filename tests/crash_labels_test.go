@@ -92,12 +92,8 @@ func (l *learner) checkJoined(t *testing.T, reference *learner) {
 	t.Helper()
 	want, wantOffsets, _ := reference.state(t)
 	got, offsets, _ := l.state(t)
-	if !slices.Equal(offsets, wantOffsets) {
-		t.Fatalf("counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
-	}
-	if !bytes.Equal(got, want) {
-		t.Fatalf("the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
-	}
+	must.Require(t, slices.Equal(offsets, wantOffsets), "counted %+v, want %+v\n%s", offsets, wantOffsets, l.log())
+	must.Require(t, bytes.Equal(got, want), "the state differs from the undisturbed one in %s\n%s", differingBlocks(got, want), l.log())
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Fatalf("%d different dead letters, want %d", len(got), len(want))
 	}
@@ -121,9 +117,8 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		reference[kind].finish(t)
 		state, _, _ := reference[kind].state(t)
 		for _, block := range []string{`"matched":`, `"timed_out":`, `"late":`, `"early":`, `"corrected":`, `"repeated":`, `"out_of_order":`} {
-			if i := bytes.Index(state, []byte(block)); i < 0 || state[i+len(block)] == '0' {
-				t.Errorf("%s: the records of the test leave out %s", joinKinds[kind].loss, block)
-			}
+			i := bytes.Index(state, []byte(block))
+			must.True(t, i >= 0 && state[i+len(block)] != '0', "%s: the records of the test leave out %s", joinKinds[kind].loss, block)
 		}
 		l := newJoiner(t, program, broker, kind)
 		begin := time.Now()

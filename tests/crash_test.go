@@ -26,6 +26,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
+	"blankout/internal/s3test"
 	"blankout/stream"
 )
 
@@ -161,9 +162,8 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 func (l *learner) stop(t *testing.T, process *exec.Cmd) {
 	t.Helper()
 	terminate(t, process)
-	if err := process.Wait(); err != nil {
-		t.Fatalf("SIGTERM: %v\n%s", err, l.log())
-	}
+	err := process.Wait()
+	must.Require(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 }
 
 // await waits up to a minute for a condition, described by what.
@@ -171,7 +171,7 @@ func (l *learner) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for began := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("not within a minute: %s\n%s", what, l.log())
+			t.Fatalf("not within a minute: %s\n%s", what, l.log()) // not must.Require, which would read the log each time
 		}
 	}
 }
@@ -190,9 +190,8 @@ func terminate(t testing.TB, c *exec.Cmd) {
 // finish runs the program until it has learned all records.
 func (l *learner) finish(t *testing.T) {
 	t.Helper()
-	if err := l.live(t, 0, nil); err != nil {
-		t.Fatalf("run to the end: %v\n%s", err, l.log())
-	}
+	err := l.live(t, 0, nil)
+	must.Require(t, err == nil, "run to the end: %v\n%s", err, l.log())
 }
 
 // failAt runs the program with a failpoint such as "place=kill@1". The failpoint must be reached, unless optional is
@@ -204,9 +203,7 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	l.env = l.env[:len(l.env)-1]
 	place, what, _ := strings.Cut(point, "=")
 	must.True(t, !strings.HasPrefix(what, "kill") || err != nil || optional, "%s: the place was not reached", point)
-	if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
-		t.Errorf("%s: the log does not report the failure: %v\n%s", point, err, l.log())
-	}
+	must.True(t, !strings.HasPrefix(what, "error") || strings.Contains(l.log(), "failpoint "+place), "%s: the log does not report the failure: %v\n%s", point, err, l.log())
 }
 
 // killRounds kills new learners until there were this many kills. A learner that has learned all records is checked. took
@@ -256,9 +253,7 @@ func (l *learner) log() string {
 func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	t.Helper()
 	names, err := checkpoint.List(l.checkpoints())
-	if err != nil || len(names) == 0 {
-		t.Fatalf("checkpoints %v: %v\n%s", names, err, l.log())
-	}
+	must.Require(t, err == nil && len(names) != 0, "checkpoints %v: %v\n%s", names, err, l.log())
 	data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
 	file := must.Get(checkpoint.Decode(data))(t)
 	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
@@ -273,12 +268,10 @@ func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
 	got, offsets, events := l.state(t)
-	if !slices.Equal(offsets, wantOffsets) || events != wantEvents {
-		t.Fatalf("%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
-	}
-	if crashTopics[topic].partitions == 1 && !bytes.Equal(got, want) {
-		t.Fatalf("%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
-	}
+	must.Require(t, slices.Equal(offsets, wantOffsets) && events == wantEvents,
+		"%s: counted %+v and learned %d\nwant %+v and %d\n%s", topic, offsets, events, wantOffsets, wantEvents, l.log())
+	must.Require(t, crashTopics[topic].partitions != 1 || bytes.Equal(got, want),
+		"%s: the state differs from the undisturbed one in %s\n%s", topic, differingBlocks(got, want), l.log())
 	if got, want := l.deadLetters(t), reference.deadLetters(t); !slices.Equal(got, want) {
 		t.Fatalf("%s: %d different dead letters, want %d", topic, len(got), len(want))
 	}
@@ -512,9 +505,8 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 
 	l := newLearner(t, program, broker.Brokers()[0], "one")
 	for i := range 5 {
-		if err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) }); err != nil {
-			t.Errorf("SIGTERM: %v\n%s", err, l.log())
-		}
+		err := l.live(t, took*time.Duration(i+1)/8, func(p *os.Process) error { return p.Signal(syscall.SIGTERM) })
+		must.True(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 	}
 	l.finish(t)
 	l.check(t, "one", reference)
@@ -541,10 +533,41 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	out, err := second.CombinedOutput()
 	must.True(t, err != nil && bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+" since ")), "a second learner: %v\n%s", err, out)
 	must.Do(t, first.Process.Signal(syscall.SIGTERM))
-	if err := <-ended; err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, l.log())
-	}
+	err = <-ended
+	must.True(t, err == nil, "SIGTERM: %v\n%s", err, l.log())
 	l.flags = []string{"--until-end"}
 	l.finish(t)
 	l.check(t, "one", reference)
+}
+
+// TestCrashWithStore kills the program at every access to an object store, makes accesses fail, and makes the store
+// unreachable. The program must recover after a restart. The checkpoints in the store must equal checkpoints on disk.
+func TestCrashWithStore(t *testing.T) {
+	longtest.Only(t)
+	program := buildProgram(t, "-tags=failpoint")
+	broker := crashBroker(t, "short")
+	reference := newLearner(t, program, broker.Brokers()[0], "short")
+	reference.finish(t)
+	for _, point := range []string{
+		"checkpoint.create=kill@1", "checkpoint.create=kill@3", "checkpoint.create=error@3",
+		"checkpoint.write=kill@4", "checkpoint.rename=kill@1", "checkpoint.rename=kill@3", "checkpoint.rename=error@3",
+		"checkpoint.written=kill@1", "checkpoint.written=kill@3", "checkpoint.written=error@3",
+		"checkpoint.remove=kill@1", "checkpoint.remove=error@1", "run.commit=kill@1",
+	} {
+		store := s3test.Start()
+		t.Cleanup(store.Close)
+		l := newLearner(t, program, broker.Brokers()[0], "short", "--set=checkpoint.directory=s3://models/crash", "--set=s3.region="+s3test.Region, "--set=s3.endpoint="+store.URL, "--set=checkpoint.keep=1")
+		keys := []string{"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey}
+		l.env = keys
+		l.failAt(t, point, false)
+		l.finish(t)
+		must.True(t, !strings.Contains(point, "kill") || strings.Contains(l.log(), "another learner owned the checkpoints") || point == "checkpoint.create=kill@1",
+			"%s: nobody was told of the learner that was killed\n%s", point, l.log())
+		must.Do(t, os.MkdirAll(l.checkpoints(), 0o700))
+		for _, name := range store.Names("/models/crash/checkpoint-") {
+			name = "checkpoint-" + name
+			must.Do(t, os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600))
+		}
+		l.check(t, "short", reference)
+	}
 }

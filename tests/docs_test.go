@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,9 +76,7 @@ func TestCommandsInDocuments(t *testing.T) {
 					for _, name := range strings.Split(pattern, "|") {
 						name, _, _ = strings.Cut(name, "/")
 						checked++
-						if !slices.ContainsFunc(functions, regexp.MustCompile(name).MatchString) {
-							t.Errorf("%s: %q runs nothing named %s in %s", document, m[0], name, one)
-						}
+						must.True(t, slices.ContainsFunc(functions, regexp.MustCompile(name).MatchString), "%s: %q runs nothing named %s in %s", document, m[0], name, one)
 					}
 				}
 			}
@@ -127,13 +126,53 @@ func TestLinksInDocuments(t *testing.T) {
 			if anchor == "" || there.IsDir() {
 				continue
 			}
-			headed := must.Get(os.ReadFile(target))(t)
-			if !slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
+			must.True(t, slices.ContainsFunc(heading.FindAllStringSubmatch(string(must.Get(os.ReadFile(target))(t)), -1), func(h []string) bool {
 				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
-			}) {
-				t.Errorf("%s: %s leads to no heading", document, m[1])
-			}
+			}), "%s: %s leads to no heading", document, m[1])
 		}
 	}
 	must.True(t, checked >= 50, "%d links found in the documents", checked)
+}
+
+// TestReadmeFigures checks README. It must show the output of the demo, except the rates. The figures of What it gives
+// must be on the pages that their row or item links to.
+func TestReadmeFigures(t *testing.T) {
+	longtest.NotRaced(t)
+	data := must.Get(os.ReadFile("../README.md"))(t)
+	readme := string(data)
+	t.Run("demo", func(t *testing.T) {
+		_, shown, ok := strings.Cut(readme, "```text\n")
+		must.Require(t, ok, "README shows no demo")
+		shown, _, _ = strings.Cut(shown, "```")
+		out, err := exec.Command(buildProgram(t), "demo").CombinedOutput()
+		must.Require(t, err == nil, "%v\n%s", err, out)
+		rate := regexp.MustCompile(`  [0-9,.]+(k|M)?/s`)
+		said := rate.ReplaceAllString(string(out), "")
+		for line := range strings.Lines(shown) {
+			if line = strings.TrimRight(rate.ReplaceAllString(line, ""), "\n"); !strings.Contains(said, line) {
+				t.Errorf("README says %q; the demo says\n%s", line, out)
+				break
+			}
+		}
+	})
+	t.Run("figures", func(t *testing.T) {
+		_, rest, ok := strings.Cut(readme, "\n## What it gives\n")
+		section, _, closed := strings.Cut(rest, "\n## ")
+		must.Require(t, ok && closed, "README has no section What it gives")
+		link, figure := regexp.MustCompile(`\]\((docs/[a-z/-]+\.md)`), regexp.MustCompile(`[0-9]+(?:\.[0-9]+|,[0-9]{3})`)
+		found := 0
+		for _, item := range regexp.MustCompile(`\n[|-] `).Split(section, -1) {
+			var pages strings.Builder
+			for _, m := range link.FindAllStringSubmatch(item, -1) {
+				page := must.Get(os.ReadFile("../" + m[1]))(t)
+				pages.Write(page)
+			}
+			for _, f := range figure.FindAllString(item, -1) {
+				found++
+				must.True(t, regexp.MustCompile(`(?:^|[^0-9.,])`+regexp.QuoteMeta(f)+`(?:$|[^0-9.,]|[.,][^0-9])`).MatchString(pages.String()),
+					"README has %s, which the page that it links to has not:\n%s", f, item)
+			}
+		}
+		must.True(t, found >= 25, "%d figures found in README", found)
+	})
 }

@@ -28,14 +28,11 @@ func firstLines(t *testing.T, from, to string, n int) string {
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<20)
 	for range n {
-		if !lines.Scan() {
-			t.Fatalf("%s: fewer than %d lines: %v", from, n, lines.Err())
-		}
+		must.Require(t, lines.Scan(), "%s: fewer than %d lines: %v", from, n, lines.Err())
 		out.Write(lines.Bytes())
 		out.WriteByte('\n')
 	}
-	path := filepath.Join(t.TempDir(), to)
-	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
+	path := must.File(t, to, out.Bytes())
 	return path
 }
 
@@ -54,8 +51,7 @@ func wordEvents(t *testing.T, from string) string {
 		out.Write(must.Get(json.Marshal(map[string]any{"label": label, "words": words}))(t))
 		out.WriteByte('\n')
 	}
-	path := filepath.Join(t.TempDir(), "words.jsonl")
-	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
+	path := must.File(t, "words.jsonl", out.Bytes())
 	return path
 }
 
@@ -85,9 +81,7 @@ func TestExactIsTrain(t *testing.T) {
 				var trouble bytes.Buffer
 				c.Stderr = &trouble
 				out, err := c.Output()
-				if err != nil {
-					t.Fatalf("%v: %v\n%s", args, err, trouble.String())
-				}
+				must.Require(t, err == nil, "%v: %v\n%s", args, err, trouble.String())
 				return out
 			}
 			data := must.Get(filepath.Abs(test.data))(t)

@@ -246,9 +246,8 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &errors
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, errors.String())
-	}
+	err := cmd.Run()
+	must.Require(t, err == nil, "%s %s: %v\n%s", program, strings.Join(args, " "), err, errors.String())
 	return out.Bytes()
 }
 
@@ -296,9 +295,7 @@ func compareFrozen(t *testing.T, got map[string]string, whole bool) {
 		want[name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
-		if got[name] != want[name] {
-			t.Errorf("%s:\n was %s\n is  %s", name, cmp.Or(want[name], "not there"), got[name])
-		}
+		must.True(t, got[name] == want[name], "%s:\n was %s\n is  %s", name, cmp.Or(want[name], "not there"), got[name])
 		delete(want, name)
 	}
 	for name := range want {

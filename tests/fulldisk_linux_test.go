@@ -37,8 +37,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		t.Skip("no file system may be mounted here: ", err)
 	}
 	defer func() {
-		err := syscall.Unmount(disk, syscall.MNT_DETACH)
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, syscall.Unmount(disk, syscall.MNT_DETACH))
 	}()
 	address := freePorts(t, 1)[0]
 	l.flags = append(l.flags, "--set=http.address="+address)
@@ -56,9 +55,8 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		return response.StatusCode == http.StatusServiceUnavailable
 	})
 	must.Do(t, c.Process.Signal(syscall.SIGTERM))
-	if exit := (*exec.ExitError)(nil); !errors.As(c.Wait(), &exit) || exit.ExitCode() != 1 {
-		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
-	}
+	exit := (*exec.ExitError)(nil)
+	must.True(t, errors.As(c.Wait(), &exit) && exit.ExitCode() == 1, "a stop on a full disk: %v\n%s", c.ProcessState, l.log())
 
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	for n := range 20 {
@@ -66,9 +64,8 @@ func TestFullDiskUnderLabels(t *testing.T) {
 			must.Do(t, size(syscall.MS_REMOUNT, 500))
 		}
 		err := l.live(t, time.Duration(r.Float64()*float64(time.Second)), (*os.Process).Kill)
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
-			t.Fatalf("ended by itself: %v\n%s", err, l.log())
-		}
+		exit := (*exec.ExitError)(nil)
+		must.Require(t, errors.As(err, &exit) && exit.ExitCode() == -1, "ended by itself: %v\n%s", err, l.log())
 	}
 	must.Do(t, size(syscall.MS_REMOUNT, 64<<10))
 	l.finish(t)

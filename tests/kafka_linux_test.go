@@ -15,6 +15,7 @@ import (
 	"blankout/app/served/kafka"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/internal/streamtest"
@@ -327,9 +328,8 @@ func (k *kafkaTest) partitions(t *testing.T) {
 
 	// The topic does not exist, and the broker would let consumers create it.
 	missing := topic + "-missing"
-	if _, _, err := k.consumer(t, missing, nil, nil); !errors.As(err, new(*stream.TopicMissingError)) {
-		t.Errorf("error %v", err)
-	}
+	_, _, err := k.consumer(t, missing, nil, nil)
+	must.True(t, errors.As(err, new(*stream.TopicMissingError)), "error %v", err)
 	expect(t, k.readAll(t, missing, nil, func(c *stream.ConsumerConfig) { c.CreateTopics, c.CreatePartitions = true, 2 }))
 	details, err := k.admin.ListTopics(t.Context(), missing)
 	must.True(t, err == nil && len(details[missing].Partitions) == 2, "%v, %v", details, err)
@@ -339,8 +339,7 @@ func (k *kafkaTest) commit(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c")
 	c, _ := must.Get2(k.consumer(t, topic, nil, nil))(t)
-	offsets := streamtest.From(topic, 0, 2)
-	must.Do(t, c.Commit(t.Context(), "lag", offsets))
+	must.Do(t, c.Commit(t.Context(), "lag", streamtest.From(topic, 0, 2)))
 	lags, err := k.admin.Lag(t.Context(), "lag")
 	must.True(t, err == nil && lags["lag"].Lag.Total() == 1, "lag %+v, %v", lags, err)
 }
@@ -483,10 +482,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	options := served.Options{Interval: 10 * time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(connect)}}
 	f := (*served.Follower)(nil)
 	for version := range uint64(12) {
-		weights := make([]float64, 1000)
-		for d := range weights {
-			weights[d] = float64(d/100*int(version)%7) + 0.5
-		}
+		weights := eventtest.List(1000, func(d int) float64 { return float64(d/100*int(version)%7) + 0.5 })
 		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 		schema.NumericIndices = true
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
@@ -555,9 +551,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	must.Get(k.admin.DeleteTopics(t.Context(), topic))(t)
 	deleted := time.Now()
 	for c.Stats().Partitions[0].Failing == "" {
-		if time.Since(deleted) > 30*time.Second {
-			t.Fatalf("nothing is told: %+v", c.Stats())
-		}
+		must.Require(t, time.Since(deleted) <= 30*time.Second, "nothing is told: %+v", c.Stats())
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Logf("told as %s after %v", c.Stats().Partitions[0].Failing, time.Since(deleted).Round(time.Millisecond))
@@ -580,9 +574,8 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	must.True(t, err == nil && is == anew.Is, "id %s, the broker's admin says %s, %v", anew.Is, is, err)
 	var from event.Offsets
 	from.At(topic, 0, 4).TopicID = anew.Was
-	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &anew) {
-		t.Error(err)
-	}
+	_, _, err = k.consumer(t, topic, from, nil)
+	must.True(t, errors.As(err, &anew), "%v", err)
 	from[0].TopicID = anew.Is
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
 }

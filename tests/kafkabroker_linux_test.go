@@ -90,9 +90,8 @@ func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) [
 		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 			format = append(format, "--add-scram", fmt.Sprintf("%s=[name=alice,password=%s]", mechanism, b.password))
 		}
-		if out, err := exec.CommandContext(t.Context(), "java", format...).CombinedOutput(); err != nil {
-			t.Fatalf("formatting the broker's storage: %v\n%s", err, out)
-		}
+		out, err := exec.CommandContext(t.Context(), "java", format...).CombinedOutput()
+		must.Require(t, err == nil, "formatting the broker's storage: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
 		for _, b := range cluster {

@@ -162,9 +162,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		next += int64(p.Events)
 		text.WriteString(p.body)
 	}
-	if next < int64(100*kills) {
-		t.Fatalf("%d events are too few to tell\n%s", next, l.log())
-	}
+	must.Require(t, next >= int64(100*kills), "%d events are too few to tell\n%s", next, l.log())
 	_, offsets, events := l.state(t)
 	for range 10 { // the log may still contain the last acknowledged events, which the next start learns
 		if events == uint64(next) {
@@ -231,8 +229,7 @@ func TestDamagedHTTPLog(t *testing.T) {
 	l.stop(t, process)
 	flip()
 	process = l.start(t)
-	p := must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t)
-	must.Equal(t, p.First, 11, l.log())
+	must.Equal(t, must.Get(l.post("", `{"x":1,"label":"1"}`, time.Now().Add(20*time.Second)))(t).First, 11, l.log())
 	learned(1)
 	l.stop(t, process)
 	_, _, events := l.state(t)
@@ -246,13 +243,11 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 	process := l.start(t)
 	defer func() {
 		_ = process.Process.Signal(syscall.SIGTERM)
-		if err := process.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, l.log())
-		}
+		err := process.Wait()
+		must.True(t, err == nil, "%v\n%s", err, l.log())
 	}()
-	if _, err := l.post("", `{"x":1,"label":"a"}`, time.Now().Add(20*time.Second)); err != nil {
-		t.Fatalf("%v\n%s", err, l.log())
-	}
+	_, err := l.post("", `{"x":1,"label":"a"}`, time.Now().Add(20*time.Second))
+	must.Require(t, err == nil, "%v\n%s", err, l.log())
 	for _, c := range []struct {
 		query, body string
 		status      int

@@ -17,6 +17,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -65,10 +66,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 	}
 	set := oracleSets(t)[0]
 	// Only the first 2,000 rows are used, because LIBSVM's time is quadratic in the number of rows.
-	rows := make([]int, 2000)
-	for i := range rows {
-		rows[i] = i
-	}
+	rows := eventtest.List(2000, func(i int) int { return i })
 	d := set.data.Subset(rows)
 	for _, cost := range []float64{0.01, 1} {
 		dir := t.TempDir()
@@ -85,10 +83,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 // compareOptimum compares the weights of another solver with our solution.
 func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost float64, it batch.Intercept, theirs []float64) {
 	t.Helper()
-	y := make([]float64, d.Rows())
-	for i := range y {
-		y[i] = float64(2*d.Label(i) - 1)
-	}
+	y := eventtest.List(d.Rows(), func(i int) float64 { return float64(2*d.Label(i) - 1) })
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: loss.Cost(l, cost), Intercept: it,
 		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: 2})
 	must.Do(t, err)

@@ -16,6 +16,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/svm"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
@@ -79,15 +80,11 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 	m := libsvmObjective.FindSubmatch(out)
 	must.Require(t, m != nil, "%s: no objective in %s", what, out)
 	theirs := must.Get(strconv.ParseFloat(string(m[1]), 64))(t)
-	c := make([]float64, len(y))
-	for i := range c {
-		c[i] = cost
-	}
+	c := eventtest.List(len(y), func(int) float64 { return cost })
 	ours := must.Get(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
 	// LIBSVM prints the value of the dual as a minimization problem (with the opposite sign), with six decimals.
-	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
-		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
-	}
+	off := math.Abs(ours.Dual + theirs)
+	must.True(t, off <= 1e-4*math.Abs(theirs)+1e-6 && ours.Converged, "%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
 }
 
 // goldenProblem reads a problem from the golden files of package batch.

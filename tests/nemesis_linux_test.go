@@ -204,18 +204,16 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		n.mounted = true
 		t.Cleanup(func() {
 			n.immutable(t, false)
-			if err := syscall.Unmount(n.disk, syscall.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
+			err := syscall.Unmount(n.disk, syscall.MNT_DETACH)
+			must.True(t, err == nil, "%v", err)
 		})
 	} else {
 		n.notes = append(n.notes, "no file system may be mounted here ("+err.Error()+"): failpoints stand for a disk that is full or read-only")
 		points = append(points, "checkpoint.sync=error:"+full, "checkpoint.create=error:"+readOnly)
 	}
 	toggle := func(file string) func() {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Error(err)
-		}
+		err := os.WriteFile(file, nil, 0o600)
+		must.True(t, err == nil, "%v", err)
 		return func() { os.Remove(file) }
 	}
 
@@ -341,9 +339,8 @@ directory = %q
 			return "learner held", func() { p.Signal(syscall.SIGCONT); n.disturbed.Add(1) }
 		}},
 		{name: "clock", pause: second(5, 25), last: second(3, 20), ready: always, begin: func(r *rand.Rand) (string, func()) {
-			if err := os.WriteFile(bent, strconv.AppendInt(nil, int64(r.IntN(7200)-3600), 10), 0o600); err != nil {
-				t.Error(err)
-			}
+			err := os.WriteFile(bent, strconv.AppendInt(nil, int64(r.IntN(7200)-3600), 10), 0o600)
+			must.True(t, err == nil, "%v", err)
 			return "learner's clock jumps", func() { os.Remove(bent) }
 		}},
 	}
@@ -639,9 +636,8 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	}
 	flush, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if err := client.Flush(flush); err != nil {
-		t.Errorf("not all records were acknowledged after the last fault: %v", err)
-	}
+	err = client.Flush(flush)
+	must.True(t, err == nil, "not all records were acknowledged after the last fault: %v", err)
 }
 
 // staleAfter is the longest time until the served model includes a learned event, while the learner is ready. It is
@@ -694,16 +690,14 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 			t.Errorf("a prediction: %d %s", status, text)
 		default:
 			a.good++
-			if answer.Version < a.version || answer.Version>>32 == a.version>>32 && answer.Events < events {
-				t.Errorf("an answer of version %d (%d events) after one of version %d (%d events)", answer.Version, answer.Events, a.version, events)
-			}
+			must.True(t, answer.Version >= a.version && (answer.Version>>32 != a.version>>32 || answer.Events >= events),
+				"an answer of version %d (%d events) after one of version %d (%d events)", answer.Version, answer.Events, a.version, events)
 			a.version, events = answer.Version, answer.Events
 			for len(marks) > 0 && asked.Sub(marks[0].at) > staleAfter {
 				if m := marks[0]; m.life == answer.Version>>32 && m.disturbed == n.disturbed.Load() && m.events > 0 {
 					a.compared++
-					if float64(answer.Events) < m.events {
-						t.Errorf("an answer of version %d knows %d events; %v before, %.0f had been learned", answer.Version, answer.Events, asked.Sub(m.at), m.events)
-					}
+					must.True(t, float64(answer.Events) >= m.events,
+						"an answer of version %d knows %d events; %v before, %.0f had been learned", answer.Version, answer.Events, asked.Sub(m.at), m.events)
 				}
 				marks = marks[1:]
 			}
@@ -820,9 +814,8 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	for _, r := range records {
 		must.True(t, !keys[string(r.Key)] || n.lost.Load() != 0, "record %s was written twice", r.Key)
 		keys[string(r.Key)] = true
-		if key, ok := n.acked[r.Partition][r.Offset]; ok && key != string(r.Key) {
-			t.Errorf("partition %d offset %d holds record %s, acknowledged was %s", r.Partition, r.Offset, r.Key, key)
-		}
+		key, ok := n.acked[r.Partition][r.Offset]
+		must.True(t, !ok || key == string(r.Key), "partition %d offset %d holds record %s, acknowledged was %s", r.Partition, r.Offset, r.Key, key)
 		delete(n.acked[r.Partition], r.Offset)
 		if string(r.Value) == "{spoilt" {
 			spoilt[fmt.Sprint(r.Partition, "/", r.Offset)] = true
@@ -860,21 +853,17 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	// A learner without faults must reach the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
 	must.Do(t, os.Mkdir(reference.dir, 0o700))
-	config := must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
-	must.Do(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t), 0o600))
 	reference.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + reference.checkpoints(), "--set=checkpoint.interval=30s",
 		"--set=checkpoint.events=1000000", "--set=http.address=", "--set=dead_letter.policy=skip", "--set=dead_letter.topic=", "--set=snapshot.topic=",
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}
 	reference.finish(t)
 	undisturbed, theirs, learned := reference.state(t)
 	must.True(t, slices.Equal(offsets, theirs) && events == learned, "the learner counted %+v and learned %d, an undisturbed one %+v and %d", offsets, events, theirs, learned)
-	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
-		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
-	}
+	must.True(t, n.partitions != 1 || bytes.Equal(state, undisturbed), "the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	// Fail if the run had too few faults and responses to test much.
-	if n.answers.good < 100 || n.answers.compared == 0 || len(n.faults) < 4 || len(spoilt) == 0 || n.lives < 2 && time.Since(n.began) > 5*time.Minute {
-		t.Errorf("this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)
-	}
+	must.True(t, n.answers.good >= 100 && n.answers.compared != 0 && len(n.faults) >= 4 && len(spoilt) != 0 && (n.lives >= 2 || time.Since(n.began) <= 5*time.Minute),
+		"this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)
 }
 
 // state returns the learner's state, read from the disk of this run.

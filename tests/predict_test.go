@@ -30,9 +30,8 @@ func TestPredictionsSurviveKills(t *testing.T) {
 	for range kills { // these programs wait for more records at the end of the topic
 		delay := time.Duration(r.Float64() * float64(400*time.Millisecond))
 		err := l.live(t, delay, (*os.Process).Kill)
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
-			t.Fatalf("%v\n%s", err, l.log())
-		}
+		exit := (*exec.ExitError)(nil)
+		must.Require(t, errors.As(err, &exit) && exit.ExitCode() == -1, "%v\n%s", err, l.log())
 	}
 	l.flags = append(l.flags, "--until-end")
 	l.finish(t)

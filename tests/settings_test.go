@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
@@ -24,10 +25,7 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	for i := range n {
 		temp, vibration, amount := 20+5*r.NormFloat64(), r.NormFloat64(), math.Exp(3+2*r.NormFloat64())
 		machine := string("abcdefgh"[r.IntN(8)])
-		var words []string
-		for range r.IntN(6) {
-			words = append(words, []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)])
-		}
+		words := eventtest.List(r.IntN(6), func(int) string { return []string{"pump", "leak", "hot", "noise", "belt"}[r.IntN(5)] })
 		z := 0.2*(temp-20) + vibration*vibration - 1 + 0.3*math.Log(amount) - 1 + 0.8*r.NormFloat64()
 		if machine < "d" {
 			z += 1.2
@@ -141,9 +139,8 @@ func TestRandomSettings(t *testing.T) {
 		stopped.flags = flags
 		stopped.finish(t)
 		want, _, _ := alone.state(t)
-		if got, _, _ := stopped.state(t); !bytes.Equal(got, want) {
-			t.Errorf("%v: the states differ in %s", flags, differingBlocks(got, want))
-		}
+		got, _, _ := stopped.state(t)
+		must.True(t, bytes.Equal(got, want), "%v: the states differ in %s", flags, differingBlocks(got, want))
 	}
 	must.True(t, refused <= draws/4, "%d of %d drawn settings were refused", refused, draws)
 }

@@ -73,9 +73,7 @@ func TestShardsKilledEarly(t *testing.T) {
 		must.Do(t, json.Unmarshal(text, &is))
 		learned += is.Events
 	}
-	if learned != n {
-		t.Errorf("%d events learned of %d\n%s", learned, n, m.said())
-	}
+	must.True(t, learned == n, "%d events learned of %d\n%s", learned, n, m.said())
 }
 
 // brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
@@ -99,14 +97,12 @@ func shardedStream(ctx context.Context, t *testing.T, brokers []string, partitio
 			x, user := r.NormFloat64(), r.IntN(50)
 			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"user":"u%d"}`, x+float64(user%3)-1 > 0, x, user)
 			at = at.Add(time.Millisecond)
-			if err := p.WriteTo(t.Context(), int32(user%partitions), stream.Message{Value: value, Time: at.UnixMilli()}); err != nil {
-				t.Error(err)
-			}
+			err := p.WriteTo(t.Context(), int32(user%partitions), stream.Message{Value: value, Time: at.UnixMilli()})
+			must.True(t, err == nil, "%v", err)
 			n++
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Error(err)
-		}
+		err := p.Flush(t.Context())
+		must.True(t, err == nil, "%v", err)
 		time.Sleep(4 * time.Millisecond)
 	}
 	return n
@@ -336,9 +332,7 @@ func crashShards(t *testing.T, brokers []string, store *s3test.Store, partitions
 	must.Equal(t, len(files), len(want), "shards")
 	for shard, file := range want {
 		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
-		if !bytes.Equal(a, b) {
-			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
-		}
+		must.True(t, bytes.Equal(a, b), "%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
 	}
 	t.Logf("%d killed, %d paused, %d stopped, brokers: %v; %d events in %d shards", killed, paused, stopped, disturbed, events, len(want))
 }
@@ -400,8 +394,6 @@ func TestShardsWithLabels(t *testing.T) {
 	want, _ := single.shards()
 	for shard, file := range want {
 		a, b := must.Get(os.ReadFile(file))(t), must.Get(os.ReadFile(files[shard]))(t)
-		if !bytes.Equal(a, b) {
-			t.Errorf("%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
-		}
+		must.True(t, bytes.Equal(a, b), "%s: the checkpoints differ: %s and %s\n%s", shard, file, files[shard], m.said())
 	}
 }

@@ -110,15 +110,14 @@ directory = ""
 	for time.Since(began) < length {
 		second := time.Now()
 		for range rate / 5 {
-			value := soakEvent(r, soakPhaseOf(produced))
-			must.Do(t, producer.Write(t.Context(), stream.Message{Value: value}))
+			must.Do(t, producer.Write(t.Context(), stream.Message{Value: soakEvent(r, soakPhaseOf(produced))}))
 			produced++
 		}
 		must.Do(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
 			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r, steady)))
 			if err != nil {
-				t.Fatal(err, l.log())
+				t.Fatal(err, l.log()) // not must.Require, which would read the log each time
 			}
 			answer, err := io.ReadAll(response.Body)
 			response.Body.Close()
@@ -176,9 +175,8 @@ directory = ""
 		time.Sleep(100 * time.Millisecond)
 	}
 	command.Process.Signal(syscall.SIGTERM)
-	if err := command.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, l.log())
-	}
+	err = command.Wait()
+	must.True(t, err == nil, "%v\n%s", err, l.log())
 	must.True(t, !strings.Contains(l.log(), "DATA RACE"), "%v", l.log())
 	last := samples[len(samples)-1]
 	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)

@@ -53,9 +53,8 @@ func TestTwoWriters(t *testing.T) {
 			must.Do(t, err)
 			defer two.Process.Kill()
 			exit := (*exec.ExitError)(nil)
-			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
-				t.Errorf("the first learner: %v, want exit code 3", err)
-			}
+			err = one.Wait()
+			must.True(t, errors.As(err, &exit) && exit.ExitCode() == 3, "the first learner: %v, want exit code 3", err)
 			// The first learner may notice the loss in the middle of a write. Then its message names the file.
 			last := lastLine(first.log())
 			must.True(t, strings.HasPrefix(last, "blankout: run: ") && strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()), "the first learner said %s", last)
@@ -63,9 +62,8 @@ func TestTwoWriters(t *testing.T) {
 			second.stop(t, two)
 			must.True(t, !strings.Contains(second.log(), "could not"), "the second learner was disturbed\n%s", second.log())
 			for file, was := range moved {
-				if is, err := os.ReadFile(file); err != nil || !bytes.Equal(is, was) {
-					t.Errorf("%s was changed: %v", file, err)
-				}
+				is, err := os.ReadFile(file)
+				must.True(t, err == nil && bytes.Equal(is, was), "%s was changed: %v", file, err)
 			}
 			files, _ := filepath.Glob(dir + ".bak/*.blankout")
 			must.True(t, len(files) == len(moved), "%d files were moved away, now they are %q", len(moved), files)
@@ -74,9 +72,8 @@ func TestTwoWriters(t *testing.T) {
 			reference := newLearner(t, program, broker.Brokers()[0], "short")
 			reference.finish(t)
 			want, _, _ := reference.state(t)
-			if got, _, _ := second.state(t); !bytes.Equal(got, want) {
-				t.Errorf("the state differs in %s", differingBlocks(got, want))
-			}
+			got, _, _ := second.state(t)
+			must.True(t, bytes.Equal(got, want), "the state differs in %s", differingBlocks(got, want))
 		})
 	}
 }

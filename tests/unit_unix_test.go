@@ -72,12 +72,10 @@ func TestUnitRestarts(t *testing.T) {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
 		l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.create=" + what + "@2"}
 		status := died(t, l)
-		if !status.Signaled() || status.Signal() != want.signal || !unit.restarts(status) {
-			t.Errorf("%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
-		}
-		if !slices.ContainsFunc(strings.Split(want.said, "|"), func(said string) bool { return strings.Contains(l.log(), said) }) {
-			t.Errorf("%s: the log does not say %q\n%s", what, want.said, l.log())
-		}
+		must.True(t, status.Signaled() && status.Signal() == want.signal && unit.restarts(status),
+			"%s: exit code %d, signal %v: not started again\n%s", what, status.ExitStatus(), status.Signal(), l.log())
+		must.True(t, slices.ContainsFunc(strings.Split(want.said, "|"), func(said string) bool { return strings.Contains(l.log(), said) }),
+			"%s: the log does not say %q\n%s", what, want.said, l.log())
 		l.env = nil
 		l.finish(t)
 		l.check(t, "short", reference)
@@ -88,9 +86,8 @@ func TestUnitRestarts(t *testing.T) {
 func died(t *testing.T, l *learner) syscall.WaitStatus {
 	t.Helper()
 	exit := (*exec.ExitError)(nil)
-	if err := l.live(t, 0, nil); !errors.As(err, &exit) {
-		t.Fatalf("it did not fail: %v\n%s", err, l.log())
-	}
+	err := l.live(t, 0, nil)
+	must.Require(t, errors.As(err, &exit), "it did not fail: %v\n%s", err, l.log())
 	return exit.Sys().(syscall.WaitStatus)
 }
 
@@ -123,7 +120,6 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	reference := newLearner(t, l.program, broker.Brokers()[0], "short")
 	reference.finish(t)
 	want, _, _ := reference.state(t)
-	if got, _, _ := l.state(t); !bytes.Equal(got, want) {
-		t.Errorf("the state differs in %s", differingBlocks(got, want))
-	}
+	got, _, _ := l.state(t)
+	must.True(t, bytes.Equal(got, want), "the state differs in %s", differingBlocks(got, want))
 }

@@ -12,6 +12,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/stream/labels"
 )
@@ -21,10 +22,7 @@ func few(e *event.Example) {
 	for i := range e.Features.Index {
 		e.Features.Index[i] = uint32(1000 * (i + 1))
 	}
-	e.Label = 0
-	if e.Features.Value[0] > 0 {
-		e.Label = 1
-	}
+	e.Label = eventtest.Class(e.Features.Value[0] > 0)
 }
 
 // TestValidateAuto checks that the schedule "auto" validates during learning, on a sample that needs no reading. A
@@ -62,10 +60,8 @@ func TestValidateAuto(t *testing.T) {
 		kept = *reports
 		must.Require(t, len(kept) == 1, "%d reports of %d records", len(kept), n)
 		r := kept[0]
-		if r.Source != "sample" || r.MeasuredOn != "sample" || r.Records < 10_000 || r.Read < 1500 || r.Read > r.Records/3 || r.Events+r.Holdout != int(r.Read) || r.Verified ||
-			r.Events < r.Holdout/2 || r.Live.Robustness != nil || !(r.GapError > 0) || math.Abs(*r.RelativeGap) > 1 || !strings.Contains(r.Summary, "the exact one") {
-			t.Errorf("%+v", r)
-		}
+		must.True(t, r.Source == "sample" && r.MeasuredOn == "sample" && r.Records >= 10_000 && r.Read >= 1500 && r.Read <= r.Records/3 && r.Events+r.Holdout == int(r.Read) && !r.Verified &&
+			r.Events >= r.Holdout/2 && r.Live.Robustness == nil && r.GapError > 0 && math.Abs(*r.RelativeGap) <= 1 && strings.Contains(r.Summary, "the exact one"), "%+v", r)
 		must.True(t, len(r.ByAge) >= 3 && r.ByAge[2].Age == 1000 && r.ByAge[2].Events > 100 && *r.ByAge[2].Error < 100, "by age %+v", r.ByAge)
 	}
 	got, p := newest(t, dir)

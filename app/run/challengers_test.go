@@ -285,9 +285,8 @@ func TestChallengersLearnIndependently(t *testing.T) {
 		}
 		paired.Advance(n, challengerWindow)
 		s, ok := saved.Standing(x.name)
-		if !ok || s.Paired.Total.Blocks != n/1000 || math.Abs(s.Paired.Total.Mean-paired.Total.Mean) > 1e-12 || math.Abs(s.Paired.Total.Scatter-paired.Total.Scatter) > 1e-12 || s.Paired.Window.Blocks != paired.Window.Blocks {
-			t.Errorf("%s: %+v, by what was predicted %+v", x.name, s.Paired, paired)
-		}
+		must.True(t, ok && s.Paired.Total.Blocks == n/1000 && math.Abs(s.Paired.Total.Mean-paired.Total.Mean) <= 1e-12 && math.Abs(s.Paired.Total.Scatter-paired.Total.Scatter) <= 1e-12 && s.Paired.Window.Blocks == paired.Window.Blocks,
+			"%s: %+v, by what was predicted %+v", x.name, s.Paired, paired)
 	}
 }
 
@@ -425,13 +424,12 @@ func TestChallengersFailTogether(t *testing.T) {
 	r, _, _ := challengers(t, dir, list, 3000, 1)
 	r.Config.Refused = run.PolicyFail
 	var refused *run.RefusedError
-	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first rejected record
-		t.Fatal(err)
-	}
+	// the first rejected record
+	err := r.Run(t.Context())
+	must.Require(t, errors.As(err, &refused) && refused.Offset == 7, "%v", err)
 	for _, x := range r.Challengers.All {
-		if events := x.Learner.Report().Events; events != r.Learner.Report().Events || events < 3 {
-			t.Errorf("%s has learned %d events", x.Name, events)
-		}
+		events := x.Learner.Report().Events
+		must.True(t, events == r.Learner.Report().Events && events >= 3, "%s has learned %d events", x.Name, events)
 	}
 	p, _ := r.Offsets.Lookup("t", 3)
 	must.True(t, p.Next == 7 && r.Challengers.All[1].Paired.Seen == 7, "at %d, compared up to %d", p.Next, r.Challengers.All[1].Paired.Seen)

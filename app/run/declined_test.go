@@ -46,10 +46,8 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 		letters.precede(t, s.Runner, everySeventh)
 		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
-		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||
-			status.Learned+status.Unlabeled != 343 || status.Learner.Events != 343 || status.Learner.RefusedBy[event.ReasonMemory].Count != 57 {
-			t.Errorf("%+v, stored %v", status, letters.stored)
-		}
+		must.True(t, status.Refused == 57 && status.RefusedBy[event.ReasonMemory] == 57 && status.DeadLetters[event.ReasonMemory] == 57 && len(letters.stored) == 57 &&
+			status.Learned+status.Unlabeled == 343 && status.Learner.Events == 343 && status.Learner.RefusedBy[event.ReasonMemory].Count == 57, "%+v, stored %v", status, letters.stored)
 	})
 }
 
@@ -83,7 +81,6 @@ func TestDeclinedFails(t *testing.T) {
 	s.store.Close()
 	s = crowding(t, dir, 400, at)
 	must.Do(t, s.Run(t.Context()))
-	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
-		t.Errorf("saved at %+v, %+v", p, s.Status())
-	}
+	_, p = newest(t, dir)
+	must.True(t, p.Next == 400 && p.Records == 400 && s.Status().Refused == 1, "saved at %+v, %+v", p, s.Status())
 }

@@ -58,9 +58,8 @@ func TestLearnYields(t *testing.T) {
 		before := turns.Load()
 		err := in.Learn(t.Context(), b, len(b.Examples), &event.Position{})
 		// There may be more or fewer turns: Go preempts after 10 ms, and may give a turn to its own goroutines.
-		if n := turns.Load() - before; err != nil || n < turnsAfter*3/4 {
-			t.Errorf("round %d: %d turns while %d events were learned, want %d: %v", i, n, len(b.Examples), turnsAfter, err)
-		}
+		n := turns.Load() - before
+		must.True(t, err == nil && n >= turnsAfter*3/4, "round %d: %d turns while %d events were learned, want %d: %v", i, n, len(b.Examples), turnsAfter, err)
 	}
 	stop.Store(1)
 	<-done

@@ -16,9 +16,7 @@ func TestRecent(t *testing.T) {
 	for i := range 10_000 {
 		e.Features.Value[0], e.Offset, e.Label = float64(i), int64(i), 1
 		r.recent.offer(&e)
-		if i == 99 && len(r.Recent()) != 100 {
-			t.Errorf("of 100 events %d are kept", len(r.Recent()))
-		}
+		must.True(t, i != 99 || len(r.Recent()) == 100, "of 100 events %d are kept", len(r.Recent()))
 		e.Label = event.Unlabeled
 		r.recent.offer(&e)
 	}
@@ -35,9 +33,8 @@ func TestRecent(t *testing.T) {
 	for range recentEvery {
 		r.recent.offer(&e)
 	}
-	if got := r.Recent(); got[len(got)-1].Features.Len() != 1 {
-		t.Error("a very large event is kept")
-	}
+	got = r.Recent()
+	must.True(t, got[len(got)-1].Features.Len() == 1, "a very large event is kept")
 	e.Features = event.Vec{Index: []uint32{3}, Value: []float64{1}}
 	must.Equal(t, testing.AllocsPerRun(1000, func() { r.recent.offer(&e) }), 0, "an event allocates")
 }

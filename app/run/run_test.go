@@ -257,9 +257,8 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			cancel()
 			must.Require(t, err == nil || strings.HasSuffix(err.Error(), "dead"), "%v", err)
 			if s.Config.MaxEvents > 0 {
-				if _, p := newest(t, dir); p.Next != int64(stop) {
-					t.Errorf("seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
-				}
+				_, p := newest(t, dir)
+				must.True(t, p.Next == int64(stop), "seed %d: %d events from %d on end at %d", seed, s.Config.MaxEvents, stop-int(s.Config.MaxEvents), p.Next)
 			}
 			s.store.Close()
 		}
@@ -306,9 +305,7 @@ func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for offset := range offsets[0].Next {
-			if wanted(int(offset)) && !slices.Contains(s.stored, offset) {
-				t.Errorf("saved up to %d, event %d is not stored", offsets[0].Next, offset)
-			}
+			must.True(t, !wanted(int(offset)) || slices.Contains(s.stored, offset), "saved up to %d, event %d is not stored", offsets[0].Next, offset)
 		}
 		return nil
 	})
@@ -434,9 +431,7 @@ func TestFruitless(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := start(t, dir, 100, 1)
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(name, err)
-		}
+		must.Do(t, s.Run(t.Context()), name)
 		s.store.Close()
 		s = start(t, dir, 140, 1)
 		s.Config.SaveEvents = 0
@@ -460,8 +455,7 @@ func TestFruitless(t *testing.T) {
 	must.True(t, err != nil && err.Error() == "no event was read; no checkpoint was saved at the end", "no record at all: %v", err)
 	s = start(t, t.TempDir(), 40, 1)
 	s.source.spoil = repeated
-	err = s.Run(t.Context())
-	must.True(t, err == nil, "records that are not at fault: %v", err)
+	must.Do(t, s.Run(t.Context()), "records that are not at fault")
 }
 
 func TestSavesThatFail(t *testing.T) {
@@ -554,8 +548,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		s := start(t, dir, records, 1)
 		s.Config.SaveEvents = 0
 		c.spoil(s.source)
-		err := s.Run(t.Context())
-		must.True(t, err != nil && strings.Contains(err.Error(), c.want), "%s: %v", name, err)
+		must.ErrorContains(t, s.Run(t.Context()), c.want, name)
 		if c.saved == 0 {
 			names, _ := checkpoint.List(dir)
 			must.True(t, len(names) <= 0, "%s: saved %v", name, names)
@@ -627,8 +620,7 @@ func TestSaveInterval(t *testing.T) {
 		m := s.Model()
 		must.True(t, m != nil && m.Events != 0, "published %+v", m)
 		cancel()
-		err := <-done
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, <-done)
 		names, _ := checkpoint.List(dir)
 		must.True(t, len(names) == 1, "%v: nothing had come since the first", names)
 	})
@@ -685,10 +677,8 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	c.Noise = "none"
 	_, err := run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
 	mismatch := (*online.MismatchError)(nil)
-	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
-		`format: was "test", is "csv"`, `noise: was "auto [0 0.3 0.7]", is "none"`}) {
-		t.Errorf("%v", err)
-	}
+	must.True(t, errors.As(err, &mismatch) && slices.Equal(mismatch.Differences, []string{
+		`format: was "test", is "csv"`, `noise: was "auto [0 0.3 0.7]", is "none"`}), "%v", err)
 	blocks := slices.DeleteFunc(file.Blocks, func(b event.Block) bool { return b.Name == "offsets" })
 	must.ErrorContains(t, must.Err(run.Resume(online.DefaultConfig(), settings, blocks)), "not a checkpoint", "a model")
 }

@@ -62,9 +62,8 @@ func TestValidateChangesNothing(t *testing.T) {
 		}
 	}
 	status := s.Status()
-	if p.Records != n || int(status.HeldOut) != held || held < n/10 || status.Learned+status.Unlabeled != uint64(n-held) {
-		t.Errorf("of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
-	}
+	must.True(t, p.Records == n && int(status.HeldOut) == held && held >= n/10 && status.Learned+status.Unlabeled == uint64(n-held),
+		"of %d records %d should be held out; %d are, learned are %d", p.Records, held, status.HeldOut, status.Learned+status.Unlabeled)
 	w := status.Holdout.Weight
 	must.True(t, w > float64(held)*0.8 && w <= float64(held) && status.Holdout.MeanLogLoss() > 0, "holdout %+v of %d events", status.Holdout, held)
 	schema := event.NewSchema(18, nil, 2)
@@ -93,9 +92,8 @@ func TestValidateChangesNothing(t *testing.T) {
 			must.True(t, r.Verified && r.Coverage == 1 && r.MeasuredOn == "holdout" && r.Gap > 0 && *r.Certificate <= 1e-6*r.Exact.Objective, "life %d: %+v", life, r)
 		}
 	}
-	if got, p := newest(t, dir); !bytes.Equal(got, want) {
-		t.Errorf("with validations it ends in another state, at %+v", p)
-	}
+	got, p := newest(t, dir)
+	must.True(t, bytes.Equal(got, want), "with validations it ends in another state, at %+v", p)
 }
 
 // TestValidateCheckpoint checks the validation of the model in a checkpoint, both from a file and during learning.
@@ -126,9 +124,8 @@ func TestValidateCheckpoint(t *testing.T) {
 			return newStream(schema, nil, 460, 5), nil
 		}
 		got, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
-		if err != nil || got.Read != want.Read || got.Events != want.Events || got.Holdout != want.Holdout || got.Verified != want.Verified || got.Exact.Objective != want.Exact.Objective {
-			t.Errorf("window %d: of whole batches %+v, %v\nof the records %+v", window, got, err, want)
-		}
+		must.True(t, err == nil && got.Read == want.Read && got.Events == want.Events && got.Holdout == want.Holdout && got.Verified == want.Verified && got.Exact.Objective == want.Exact.Objective,
+			"window %d: of whole batches %+v, %v\nof the records %+v", window, got, err, want)
 	}
 	s.Validator.Open, s.Validator.Config.Window = exactly, 0
 	// The solver starts from the earlier exact solution, so that it has nothing left to do.
@@ -136,25 +133,22 @@ func TestValidateCheckpoint(t *testing.T) {
 	must.True(t, err == nil && math.Abs(again.Exact.Objective-got.Exact.Objective) <= 1e-6*got.Exact.Objective, "again: %+v, %v", again, err)
 	// Validate only a window. Then validate with a log that has lost its beginning.
 	s.Validator.Config.Window = 100
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
-		t.Errorf("window: %+v, %v", r, err)
-	}
+	r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
+	must.True(t, err == nil && r.Read == 100 && r.Window && !r.Verified && r.Coverage == 0.25, "window: %+v, %v", r, err)
 	s.Validator.Config.Window = 0
 	// Validate must measure the events of the holdout topic and the held-out events.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *event.Schema) (event.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Holdout != want.Holdout+150-9 || r.Events != want.Events {
-		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
-	}
+	r, _, err = s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
+	must.True(t, err == nil && r.Holdout == want.Holdout+150-9 && r.Events == want.Events, "holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
 	s.Validator.OpenHoldout = nil
 	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 		from[0].Next = 200
 		return open(ctx, schema, from)
 	})
-	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 200 || r.Window || r.Verified || r.Coverage != 0.5 {
-		t.Errorf("lost: %+v, %v", r, err)
-	}
+	r, _, err = s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
+	must.True(t, err == nil && r.Read == 200 && !r.Window && !r.Verified && r.Coverage == 0.5, "lost: %+v, %v", r, err)
 }
 
 // TestReservoir checks validation without a log, from the reservoir. The reservoir must be a uniform sample of the
@@ -188,9 +182,8 @@ func TestReservoir(t *testing.T) {
 	}
 	levels, largest := s.Learner.Snapshot().Levels()
 	reference, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: s.Model(), Level: levels[largest], At: s.Offsets, Reservoir: kept})
-	if err != nil || reference.Source != "log" || math.Abs(r.Live.Objective/reference.Live.Objective-1) > 0.25 {
-		t.Errorf("live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
-	}
+	must.True(t, err == nil && reference.Source == "log" && math.Abs(r.Live.Objective/reference.Live.Objective-1) <= 0.25,
+		"live objective %v, of all events %v, %v", r.Live.Objective, reference.Live.Objective, err)
 
 	one := t.TempDir()
 	s = start(t, one, n, 9)
@@ -284,9 +277,8 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 		s.Config.Refused = run.PolicySkip
 		first := true
 		s.Observe = func(now *run.Status) {
-			if life == 1 && first && (now.Refused != 0 || now.DriftAlarms != 0 || now.Learner.Mislabeled != before.Learner.Mislabeled || len(now.Warnings) != 1) {
-				t.Errorf("at the start: %d refused, %d alarms, warnings %v", now.Refused, now.DriftAlarms, now.Warnings)
-			}
+			must.True(t, life != 1 || !first || now.Refused == 0 && now.DriftAlarms == 0 && now.Learner.Mislabeled == before.Learner.Mislabeled && len(now.Warnings) == 1,
+				"at the start: %d refused, %d alarms, warnings %v", now.Refused, now.DriftAlarms, now.Warnings)
 			first = false
 		}
 		must.Do(t, s.Run(t.Context()))

@@ -13,6 +13,7 @@ import (
 
 	"blankout/app/served"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -25,10 +26,8 @@ func TestExplainFew(t *testing.T) {
 	const columns = 100_000
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
-	weights := make([]float64, columns)
-	for d := range weights {
-		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns have each weight
-	}
+	// a hundred columns have each weight
+	weights := eventtest.List(columns, func(d int) float64 { return float64(d*7919%1000-500) / 100 })
 	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -110,16 +109,13 @@ func TestExplainNames(t *testing.T) {
 		// Repeat without an explanation, with one decoder, and for numeric fields.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
-			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want) {
-				t.Errorf("unknown %q, want %q: %v", p.Unseen, want, err)
-			}
-			if math.Abs(p.Scores[0]-m.Intercept[0]) > 0.01 { // its usual fields are missing, which has mixture weights of its own
-				t.Errorf("an event with only unseen features scores %v, the intercept is %v", p.Scores, m.Intercept)
-			}
+			want := []string{"flag=true", "number", "words=never"}
+			must.True(t, err == nil && slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want), "unknown %q, want %q: %v", p.Unseen, want, err)
+			// its usual fields are missing, which has mixture weights of its own
+			must.True(t, math.Abs(p.Scores[0]-m.Intercept[0]) <= 0.01, "an event with only unseen features scores %v, the intercept is %v", p.Scores, m.Intercept)
 		}
-		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unseen != nil {
-			t.Errorf("unknown %q: %v", p.Unseen, err)
-		}
+		p, err = m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0)
+		must.True(t, err == nil && p.Unseen == nil, "unknown %q: %v", p.Unseen, err)
 		// The name of a numeric field is part of its crosses in every event.
 		for range 3 {
 			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
@@ -165,8 +161,7 @@ func TestExplainMissing(t *testing.T) {
 		must.True(t, math.Abs(sum-p.Score) <= 1e-12, "%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
 		missing := strings.Contains(event, "null")
 		must.True(t, missing == (math.Abs(fractions-1) < 1e-12) && (!missing || p.MixtureWeights[p.MissingPolicy] >= 1/3.), "%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
-		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
-			t.Errorf("%s: mixture weights %v without an explanation, %v", event, p.MixtureWeights, err)
-		}
+		p, err := m.Predict([]byte(event), 0)
+		must.True(t, err == nil && p.MixtureWeights == nil, "%s: mixture weights %v without an explanation, %v", event, p.MixtureWeights, err)
 	}
 }

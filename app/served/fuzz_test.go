@@ -53,8 +53,6 @@ func FuzzModel(f *testing.F) {
 			_, _ = m.Predict([]byte(event), 3)
 		}
 		var again bytes.Buffer
-		if err := m.Encode(&again); err != nil {
-			t.Errorf("a model that is read but cannot be written: %v", err)
-		}
+		must.Do(t, m.Encode(&again), "a model that is read but cannot be written")
 	})
 }

@@ -117,8 +117,7 @@ func TestTokenStays(t *testing.T) {
 		} else {
 			one.Start()
 		}
-		_, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()})
-		must.True(t, err == nil, "%s: %v", c.name, err)
+		must.Do(t, must.Err(served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()})), c.name)
 		must.Equal(t, strings.Join(got, ", "), c.want, c.name)
 		one.Close()
 	}

@@ -10,15 +10,20 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"blankout/app/run"
 	"blankout/app/served"
+	"blankout/batch"
+	"blankout/batch/svm"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/kernel"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -92,9 +97,8 @@ func TestSourcesAgree(t *testing.T) {
 		must.Equal(t, got.Version == ev.Version, name != "checkpoint", name, "has the version of the event")
 		got.Version = 0
 		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", name, got, err, want)
-		if _, err := m.Predict([]byte("{"), 0); !served.IsRefused(err) {
-			t.Errorf("%s: a spoilt event: %v", name, err)
-		}
+		_, err = m.Predict([]byte("{"), 0)
+		must.True(t, served.IsRefused(err), "%s: a spoilt event: %v", name, err)
 	}
 	// The contributions must add up to the score.
 	all, err := live.Predict(event, 100)
@@ -106,9 +110,8 @@ func TestSourcesAgree(t *testing.T) {
 	must.True(t, err == nil && len(all.Explanation) >= 3 && math.Abs(sum-all.Scores[0]) <= 1e-12, "explanations add up to %v, score %v: %+v", sum, all.Scores, all.Explanation)
 	for i := range file.Len() {
 		if i%97 == 0 {
-			if _, err := served.Decode(file.Bytes()[:i]); !errors.Is(err, checkpoint.ErrDamaged) && !errors.Is(err, checkpoint.ErrForeign) {
-				t.Fatalf("cut at %d: %v", i, err)
-			}
+			_, err := served.Decode(file.Bytes()[:i])
+			must.Require(t, errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, checkpoint.ErrForeign), "cut at %d: %v", i, err)
 		}
 	}
 }
@@ -156,9 +159,8 @@ func TestFollow(t *testing.T) {
 							m, err := f.Model()
 							must.True(t, err == nil && m.Version >= version, "version %d after %d, %v", m.Version, version, err)
 							version = m.Version
-							if _, err := m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3); err != nil {
-								t.Error(err)
-							}
+							_, err = m.Predict([]byte(`{"word":"y1","x":1,"new":"field"}`), 3)
+							must.True(t, err == nil, "%v", err)
 							select {
 							case <-ended:
 								if m.Version == r.Published().Version {
@@ -233,4 +235,60 @@ func TestUnseenError(t *testing.T) {
 // readAs returns a function that returns the record settings of every learner.
 func readAs(c record.Config) func(learner string) *record.Config {
 	return func(string) *record.Config { return &c }
+}
+
+// kernelModel returns a model that predicts yes near (1, 1) and no near (-1, -1).
+func kernelModel(t testing.TB) *served.Model {
+	t.Helper()
+	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
+	schema.NumericIndices = true
+	var b batch.Builder
+	for _, x := range []float32{-1, 1} {
+		v := event.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}
+		must.Do(t, b.Add(&event.Example{Features: v, Weight: 1}))
+	}
+	k := must.Get(kernel.Parse("rbf:0.5"))(t)
+	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
+	must.Do(t, err)
+	recordConfig := record.DefaultConfig()
+	recordConfig.Format = "svmlight"
+	return served.New(m, recordConfig)
+}
+
+// TestKernelModel checks that a kernel model predicts the same from a file as in memory, and has no explanations.
+func TestKernelModel(t *testing.T) {
+	m := kernelModel(t)
+	path := filepath.Join(t.TempDir(), "kernel")
+	must.Do(t, m.WriteFile(path))
+	read := must.Get(served.ReadFile(path))(t)
+	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
+		want, err := m.Predict([]byte(event), 0)
+		must.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
+		got, err := read.Predict([]byte(event), 0)
+		must.True(t, err == nil && fmt.Sprint(got) == fmt.Sprint(want), "%s: %+v, %v, want %+v", event, got, err, want)
+	}
+	must.ErrorContains(t, must.Err(read.Predict([]byte("0 1:1"), 3)), "a kernel model (rbf:0.5, 2 support vectors) cannot say", "an explanation")
+	must.Equal(t, must.Get(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)
+}
+
+// TestDependencies checks that package served imports neither a Kafka client nor a linear algebra library. A program
+// that follows a topic imports served/kafka for the Kafka client.
+func TestDependencies(t *testing.T) {
+	heavyOf := func(pkg string) (found []string) {
+		t.Helper()
+		out, err := exec.Command("go", "list", "-deps", pkg).CombinedOutput()
+		must.Require(t, err == nil, "go list -deps %s: %v\n%s", pkg, err, out)
+		for name := range strings.FieldsSeq(string(out)) {
+			for _, heavy := range []string{"gonum.org", "blankout/batch", "blankout/stream$", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go/pkg/k"} {
+				if strings.Contains(name+"$", heavy) {
+					found = append(found, name)
+				}
+			}
+		}
+		return found
+	}
+	found := heavyOf(".")
+	must.True(t, len(found) <= 0, "package served brings %q", found)
+	found = heavyOf("./kafka")
+	must.True(t, len(found) != 0, "package served/kafka brings no client of Kafka: the names that are looked for are not those of today")
 }

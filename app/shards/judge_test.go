@@ -83,9 +83,8 @@ func TestJudge(t *testing.T) {
 		must.True(t, apart.OwnWeight >= .9 && alike.OwnWeight <= .8, "regression %v: own weight %v if shards differ, %v if they are alike", regression, apart.OwnWeight, alike.OwnWeight)
 		for _, info := range []*served.ShardInfo{apart, alike} {
 			a := info.Answered
-			if a.Number < 500 || a.Number > 720 || a.Weight < 4500 || a.Weight > 7500 || math.Abs(a.Covered/a.Weight-.9) > .05 {
-				t.Errorf("regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
-			}
+			must.True(t, a.Number >= 500 && a.Number <= 720 && a.Weight >= 4500 && a.Weight <= 7500 && math.Abs(a.Covered/a.Weight-.9) <= .05,
+				"regression %v: %v of %v events covered", regression, a.Covered, a.Weight)
 			must.True(t, info.Own.Limit(.9) <= info.Mean.Limit(.9)*1.2, "regression %v: the limit of the answers is %v, that of the mean %v", regression, info.Own.Limit(.9), info.Mean.Limit(.9))
 		}
 	}
@@ -99,9 +98,8 @@ func TestJudgeContinues(t *testing.T) {
 	must.Do(t, json.Unmarshal(must.Get(json.Marshal(was))(t), &read))
 	shard := served.ShardInfo{Number: 1, Shards: 2, Coverage: .9}
 	again := NewJudge(shard, &read).Info()
-	if again.OwnWeight != was.OwnWeight || !reflect.DeepEqual(again.Losses, was.Losses) || !reflect.DeepEqual(again.Answered, was.Answered) || math.Abs(again.Own.Limit(.9)-was.Own.Limit(.9)) > 1e-9 {
-		t.Errorf("%+v, was %+v", again, was)
-	}
+	must.True(t, again.OwnWeight == was.OwnWeight && reflect.DeepEqual(again.Losses, was.Losses) && reflect.DeepEqual(again.Answered, was.Answered) && math.Abs(again.Own.Limit(.9)-was.Own.Limit(.9)) <= 1e-9,
+		"%+v, was %+v", again, was)
 	first := NewJudge(shard, &served.ShardInfo{}).Info()
 	must.True(t, first.OwnWeight == .5 && first.Answered.Weight == 0, "%+v", first)
 }
@@ -123,7 +121,7 @@ func TestJudgeMeasuresFewer(t *testing.T) {
 // TestJudgeForgets checks that an answer does not wait for ever: its event's wait ends, with a label or without.
 func TestJudgeForgets(t *testing.T) {
 	j := judged(t, 1, 1, false, 300)
-	if n := len(j.waiting); n < 3 || n > 300/8*2 { // of the last 300 events
-		t.Errorf("%d answers wait", n)
-	}
+	// of the last 300 events
+	n := len(j.waiting)
+	must.True(t, n >= 3 && n <= 300/8*2, "%d answers wait", n)
 }

@@ -111,9 +111,9 @@ func TestMembers(t *testing.T) {
 	has(map[string]int{"a": 3})
 	_, stopB := start("b")
 	has(map[string]int{"a": 2, "b": 1})
-	if own, g := a.Own(); len(own) != 2 || g == nil || g.Members != 2 || own[0].NotReady() == "" { // no Runner
-		t.Errorf("member a has %d shards in %+v", len(own), g)
-	}
+	// no Runner
+	own, g := a.Own()
+	must.True(t, len(own) == 2 && g != nil && g.Members == 2 && own[0].NotReady() != "", "member a has %d shards in %+v", len(own), g)
 	var other *stream.ShardsError
 	err := member("c", 2).Run(t.Context())
 	must.True(t, errors.As(err, &other) && other.Theirs == 3 && other.Own == 2, "another number of shards: %v", err)

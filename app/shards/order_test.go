@@ -175,8 +175,7 @@ func TestOrderWaitsTogether(t *testing.T) {
 	last := logOf(t, s, []logged{{"b", 0, 0, 99}}, 0, false, r)
 	o := NewOrdered(s, append(partitions, last))
 	o.Idle = idle * 100 * time.Millisecond
-	got := take(t, o, n+1)
-	must.Equal(t, got[n], logged{"b", 0, 0, 99}, "the last record")
+	must.Equal(t, take(t, o, n+1)[n], logged{"b", 0, 0, 99}, "the last record")
 	// The records take ten polls. Then the first partition holds up the others for three, and the others for one each,
 	// except the last, which holds them up for three after its end.
 	must.True(t, polls >= 25+idle-2 && polls <= 25+idle+1, "%d polls", polls)

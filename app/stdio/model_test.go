@@ -55,8 +55,7 @@ func TestManyPredictionsPublish(t *testing.T) {
 	c.must(opRows, 0, 7, publishFor, uint64(0), s.flat())
 	must.True(t, server.learners[7].model != nil, "%d predictions do not publish a model", publishFor)
 	write.Close()
-	err := <-ended
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, <-ended)
 }
 
 // TestShards checks that the shards of a group answer as the program does, with the shard of a key, that they come back
@@ -106,8 +105,7 @@ func TestShards(t *testing.T) {
 	must.Equal(t, string(c.must(opAnswers, flagKeys, 8, n, uint64(0), keyed.String())), want.String(), "answers with keys")
 	must.True(t, string(c.must(opAnswers, 0, 8, n, uint64(0), plain.String())) != want.String(), "keys change nothing")
 
-	again := c.must(opExport, 0, 8, 0, map[string]string{"format": "model"})
-	must.Equal(t, string(again), file.String(), "exported shards")
+	must.Equal(t, string(c.must(opExport, 0, 8, 0, map[string]string{"format": "model"})), file.String(), "exported shards")
 	for _, format := range []string{"onnx", "json"} {
 		_, _, said := c.ask(opExport, 0, 8, 0, map[string]string{"format": format})
 		must.True(t, strings.Contains(string(said), `"unsupported"`) && strings.Contains(string(said), "shard=0"), "%s", said)

@@ -9,8 +9,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -39,8 +37,7 @@ func start(t testing.TB) *client {
 	}()
 	t.Cleanup(func() {
 		write.Close()
-		err := <-ended
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, <-ended)
 	})
 	return &client{t: t, in: write, out: read}
 }
@@ -170,12 +167,8 @@ func TestFormsAreOne(t *testing.T) {
 	}
 	n := len(s.rows)
 	want := c.must(opRows, learn|flagLabels, 0, n, s.labels, uint64(0), s.flat())
-	if got := c.must(opLines, learn|flagLabels, 1, n, s.labels, s.lines(false)); !bytes.Equal(got, want) {
-		t.Error("lines with labels beside them are answered differently from rows")
-	}
-	if got := c.must(opLines, learn, 2, n, s.lines(true)); !bytes.Equal(got, want) {
-		t.Error("lines with labels are answered differently from rows")
-	}
+	must.True(t, bytes.Equal(c.must(opLines, learn|flagLabels, 1, n, s.labels, s.lines(false)), want), "lines with labels beside them are answered differently from rows")
+	must.True(t, bytes.Equal(c.must(opLines, learn, 2, n, s.lines(true)), want), "lines with labels are answered differently from rows")
 	var got []byte
 	for i := range n {
 		got = append(got, c.must(opRows, learn|flagLabels, 3, 1, s.labels[i:i+1], uint64(0), s.rows[i])...)
@@ -186,8 +179,7 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, learn|flagLabels, 4, half, s.labels[:half], uint64(0), slices.Concat(s.rows[:half]...))
 	saved := c.must(opSave, 0, 4, 0)
 	for range 8 {
-		again := c.must(opSave, 0, 4, 0)
-		must.Require(t, bytes.Equal(again, saved), "saved twice it is not the same")
+		must.Require(t, bytes.Equal(c.must(opSave, 0, 4, 0), saved), "saved twice it is not the same")
 	}
 	c.must(opClose, 0, 4, 0)
 	c.must(opLoad, 0, 4, 0, uint64(2), "[]", saved)
@@ -196,8 +188,7 @@ func TestFormsAreOne(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 4, n-half, s.labels[half:], uint64(0), slices.Concat(s.rows[half:]...))
 	model := c.must(opExport, 0, 0, 0, map[string]string{"format": "model"})
 	for l := range uint16(5) {
-		other := c.must(opExport, 0, l, 0, map[string]string{"format": "model"})
-		must.True(t, bytes.Equal(other, model), "learner %d has another model", l)
+		must.True(t, bytes.Equal(c.must(opExport, 0, l, 0, map[string]string{"format": "model"}), model), "learner %d has another model", l)
 		var i Inspection
 		err := json.Unmarshal(c.must(opInspect, 0, l, 0), &i)
 		must.True(t, err == nil && i.Events == uint64(n) && slices.Equal(i.Fields, s.names) && len(i.Classes) == 2, "learner %d: %+v, %v", l, i, err)
@@ -216,8 +207,7 @@ func TestPredict(t *testing.T) {
 	c.must(opRows, flagLearn|flagLabels, 7, n, s.labels, uint64(0), s.flat())
 	live := c.must(opRows, 0, 7, n, uint64(0), s.flat())
 	c.must(opModel, 0, 8, 0, c.must(opExport, 0, 7, 0, map[string]string{"format": "model"}))
-	path := filepath.Join(t.TempDir(), "checkpoint")
-	must.Do(t, os.WriteFile(path, c.must(opSave, 0, 7, 0), 0o600))
+	path := must.File(t, "checkpoint", c.must(opSave, 0, 7, 0))
 	c.must(opOpen, 0, 9, 0, Address{Address: path})
 	answers := c.must(opAnswers, 0, 7, n, uint64(2), s.lines(false))
 	model := must.Get(served.ReadFile(path))(t)
@@ -255,9 +245,7 @@ func near(t *testing.T, got, want []byte) {
 	must.Require(t, len(got) == len(want), "%d bytes, want %d", len(got), len(want))
 	for i := 0; i < len(got); i += 8 {
 		x, y := math.Float64frombits(binary.LittleEndian.Uint64(got[i:])), math.Float64frombits(binary.LittleEndian.Uint64(want[i:]))
-		if !(math.Abs(x-y) <= 1e-9) {
-			t.Fatalf("number %d is %v, want %v", i/8, x, y)
-		}
+		must.Require(t, math.Abs(x-y) <= 1e-9, "number %d is %v, want %v", i/8, x, y)
 	}
 }
 
@@ -358,8 +346,7 @@ func TestOneEventAtATime(t *testing.T) {
 		frames.Write(head)
 		frames.Write(body)
 		q := must.Get(s.read(&frames))(t)
-		a := must.Get(s.do(context.Background(), q))(t)
-		must.Do(t, s.write(&writes, q.number, a, nil))
+		must.Do(t, s.write(&writes, q.number, must.Get(s.do(context.Background(), q))(t), nil))
 	}
 	ask(opNew, 0, 0, []byte("[]"))
 	ask(opShape, 0, 0, []byte(`["a","b","c"]`))
@@ -387,9 +374,8 @@ func TestOneEventAtATime(t *testing.T) {
 			next()
 			ask(opRows, flags, 1, body)
 		})
-		if allocated > 1 || writes != n+1 { // an event with doubted numbers allocates
-			t.Errorf("flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
-		}
+		// an event with doubted numbers allocates
+		must.True(t, allocated <= 1 && writes == n+1, "flags %d: %v allocations an event, %d writes for %d events", flags, allocated, writes, n+1)
 	}
 }
 

@@ -84,9 +84,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]string{{"ramp", "mcf"}, {"exponential", "chen"}} {
-		if _, err := train(c[0], c[1]); err == nil || !strings.Contains(err.Error(), "no bound "+c[1]) {
-			t.Errorf("%s with bound %s: %v", c[0], c[1], err)
-		}
+		must.ErrorContains(t, must.Err(train(c[0], c[1])), "no bound "+c[1], c[0], "with bound", c[1])
 	}
 	fit, err := train("logistic", "mcf")
 	must.True(t, err == nil && fit.Model.Loss == "logistic:mcf", "%v, %v", fit, err)

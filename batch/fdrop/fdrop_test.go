@@ -27,10 +27,7 @@ func TestValue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for k := range 8 {
 		o := must.Get(New(fdropProblem(d, y, 1, batch.FreeIntercept), k))(t)
-		w := make([]float64, 7)
-		for i := range w {
-			w[i] = r.NormFloat64()
-		}
+		w := eventtest.List(7, func(int) float64 { return r.NormFloat64() })
 		w[2] = w[1] // equal weights
 		want := 0.5 * (batch.Dot(w, w) - w[6]*w[6])
 		for i := range x {
@@ -103,9 +100,7 @@ func TestReachesTheOptimum(t *testing.T) {
 				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
 				o := must.Get(New(fdropProblem(d, y, c, intercept), k))(t)
 				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
-				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
-					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
-				}
+				must.True(t, r.Converged && r.Gap <= 1e-6*r.Objective && r.Objective == o.ValueGrad(r.W, nil), "%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
 				if k == 0 && intercept != batch.PenalizedIntercept {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept
@@ -141,9 +136,7 @@ func TestBadInput(t *testing.T) {
 	for name, labels := range map[string][]float64{"huge": y, "one class": slices.Repeat([]float64{-1}, len(y))} {
 		o := must.Get(New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1))(t)
 		r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
-		for _, w := range append(r.W, r.Objective, r.Gap) {
-			must.True(t, w-w == 0, "%s: %+v", name, r)
-		}
+		must.Finite(t, append(r.W, r.Objective, r.Gap), name, r)
 		must.True(t, name != "one class" || r.Objective <= 1e-12, "one class: %+v", r)
 	}
 }
@@ -151,9 +144,7 @@ func TestBadInput(t *testing.T) {
 // denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
-	var b batch.Builder
-	eventtest.Add(t, &b, examples...)
-	return b.Data(schema)
+	return eventtest.Data(t, new(batch.Builder), schema, examples...)
 }
 
 // TestObjectiveIsTheHinges checks the reported objective of FDROP without deletions, with and without an explicit
@@ -170,10 +161,7 @@ func TestObjectiveIsTheHinges(t *testing.T) {
 		of := must.Get(batch.NewExpected(c.Problem(d, all, hinge, loss.NoNoise{})))(t)
 		o := must.Get(Estimator().New(c.Problem(d, all, nil, loss.NoNoise{}), "0", c))(t)
 		for range 20 {
-			w := make([]float64, 5)
-			for i := range w {
-				w[i] = r.NormFloat64()
-			}
+			w := eventtest.List(5, func(int) float64 { return r.NormFloat64() })
 			got, want := o.ValueGrad(w, make([]float64, 5)), of.ValueGrad(w, make([]float64, 5))
 			must.True(t, math.Abs(got-want) <= 1e-12*want, "l2 %v: J = %v, of the hinge %v", l2, got, want)
 		}

@@ -37,20 +37,14 @@ func TestDerivatives(t *testing.T) {
 	x, y := problems.Gaussian(21, 30, 5, true)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
-	weight := make([]float64, len(y))
-	for i := range weight {
-		weight[i] = float64(r.IntN(3))
-	}
+	weight := eventtest.List(len(y), func(int) float64 { return float64(r.IntN(3)) })
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, noise := range []loss.Noise{nil, loss.Dropout{Q: 0.3}, loss.Poisson{}, loss.Gaussian{SD: 0.5}, loss.Laplace{B: 0.3}} {
 			for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 				o, err := New(batch.Problem{Data: d, Y: y, Weight: weight, Noise: noise, Kappa: 0.7, Intercept: intercept,
 					Penalty: batch.Ridge(d.Columns(), 0.2, intercept), Threads: 2}, kind)
 				must.Do(t, err)
-				w := make([]float64, o.Dim())
-				for i := range w {
-					w[i] = 0.5 * r.NormFloat64()
-				}
+				w := eventtest.List(o.Dim(), func(int) float64 { return 0.5 * r.NormFloat64() })
 				problems.CheckDerivatives(t, fmt.Sprint(kind, noise, intercept), o, w, 1e-6)
 			}
 		}
@@ -80,9 +74,8 @@ func TestIsTheExpectation(t *testing.T) {
 		for k, kind := range []Loss{Exponential, Logistic} {
 			o := must.Get(New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind))(t)
 			got := o.ValueGrad(w, nil)
-			if k == 0 && math.Abs(got-mean[0]) > 0.02*mean[0] || k == 1 && (got < mean[1]*0.995 || got > mean[1]*1.3) {
-				t.Errorf("%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
-			}
+			must.True(t, (k != 0 || math.Abs(got-mean[0]) <= 0.02*mean[0]) && (k != 1 || got >= mean[1]*0.995 && got <= mean[1]*1.3),
+				"%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
 		}
 	}
 }
@@ -114,9 +107,7 @@ func TestBadInput(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			for _, w := range append(r.W, r.Objective) {
-				must.Require(t, w-w == 0, "%s %s: %v", name, kind, r)
-			}
+			must.Finite(t, append(r.W, r.Objective), name, kind, r)
 			first := o.ValueGrad(make([]float64, o.Dim()), nil)
 			must.True(t, r.Objective <= first, "%s %s: %v is worse than %v at the start", name, kind, r.Objective, first)
 		}
@@ -137,12 +128,11 @@ func TestGap(t *testing.T) {
 			// Only the intercept is off. Gap moves it back, so almost no gap remains.
 			w := slices.Clone(best.W)
 			w[3] += off
-			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
-				t.Errorf("%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
-			}
+			gap := o.Gap(w)
+			must.True(t, gap <= 1e-6*best.Objective, "%s: a gap of %v of %v with the intercept off by %v", kind, gap, best.Objective, off)
 			must.True(t, math.Abs(w[3]-want[3]) <= 1e-4, "%s: the intercept goes to %v, want %v", kind, w[3], want[3])
 			w[0] += off
-			gap := o.Gap(w)
+			gap = o.Gap(w)
 			missing := o.ValueGrad(w, nil) - best.Objective
 			must.True(t, gap >= missing-1e-12, "%s: a gap of %v where %v is missing", kind, gap, missing)
 		}
@@ -156,9 +146,7 @@ func TestGap(t *testing.T) {
 // denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
-	var b batch.Builder
-	eventtest.Add(t, &b, examples...)
-	return b.Data(schema)
+	return eventtest.Data(t, new(batch.Builder), schema, examples...)
 }
 
 // TestLaplaceStaysInside trains under Laplace noise of scale b, on data whose loss would decrease with larger weights.

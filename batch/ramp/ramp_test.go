@@ -71,7 +71,5 @@ func TestRamp(t *testing.T) {
 // denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
-	var b batch.Builder
-	eventtest.Add(t, &b, examples...)
-	return b.Data(schema)
+	return eventtest.Data(t, new(batch.Builder), schema, examples...)
 }

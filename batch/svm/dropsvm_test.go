@@ -14,6 +14,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/must"
 )
@@ -127,10 +128,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 			}
 			// Kbar satisfies A A^+ K = K. Compare A gamma with K beta, which needs no inverse, and Kbar beta with K
 			// gamma.
-			beta := make([]float64, n)
-			for i := range beta {
-				beta[i] = r.NormFloat64()
-			}
+			beta := eventtest.List(n, func(int) float64 { return r.NormFloat64() })
 			gamma := dk.Expansion(beta)
 			var left, right, kg mat.VecDense
 			left.MulVec(a, mat.NewVecDense(n, gamma))
@@ -231,8 +229,7 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 	for _, s := range []DropSVM{{Q: -1, Keep: .5}, {Q: math.NaN()}, {Q: 1, Keep: 1.5}, {Q: 1, Keep: math.NaN()}, {Q: 1, Keep: .5, Epochs: -1}} {
 		must.Fails(t, must.Err(s.Kernel(gram)), s, "passed")
 	}
-	zero := &Gram{n: 2, data: make([]float64, 4)}
-	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(zero)), "a kernel matrix of zeros passed")
+	must.Fails(t, must.Err((DropSVM{Q: 1, Keep: .5}).Kernel(&Gram{n: 2, data: make([]float64, 4)})), "a kernel matrix of zeros passed")
 }
 
 // TestSyrk checks block products for matrix sizes just below, at and above the size of a block.

@@ -58,9 +58,8 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 				must.Require(t, math.Abs(got-want) <= 1e-13*math.Abs(want) && g.At(j, i) == got, "%s: k(%d, %d) = %v and %v, want %v", name, i, j, got, g.At(j, i), want)
 			}
 		}
-		if name == "rbf" && math.Abs(k.(kernel.RBF).Sigma-mean/pairs) > 1e-12 || name == "chi2" && math.Abs(k.(kernel.Chi2).Sigma-mean/pairs) > 1e-12 {
-			t.Errorf("%s: the default width is %v, want the mean distance %v", name, k, mean/pairs)
-		}
+		must.True(t, (name != "rbf" || math.Abs(k.(kernel.RBF).Sigma-mean/pairs) <= 1e-12) && (name != "chi2" || math.Abs(k.(kernel.Chi2).Sigma-mean/pairs) <= 1e-12),
+			"%s: the default width is %v, want the mean distance %v", name, k, mean/pairs)
 	}
 }
 
@@ -79,8 +78,7 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 		}
 		small := d.Subset(r.Perm(len(x))[:300])
 		g1 := must.Get(NewGram(k, small, 1))(t)
-		g4 := must.Get(NewGram(k, small, 4))(t)
-		must.Require(t, slices.Equal(g1.data, g4.data), "%s: Gram matrices differ with the number of threads", k)
+		must.Require(t, slices.Equal(g1.data, must.Get(NewGram(k, small, 4))(t).data), "%s: Gram matrices differ with the number of threads", k)
 	}
 }
 
@@ -130,9 +128,8 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				}
 				got := must.Get(p.Solve(context.Background()))(t)
 				what := fmt.Sprintf("%s c=%v %s (%d steps)", name, cost, variant, got.Iterations)
-				if !got.Converged || got.Gap > 1e-6*got.Primal || got.Gap < -1e-10*got.Primal {
-					t.Errorf("%s: gap %v of %v, violation %v, converged %v", what, got.Gap, got.Primal, got.Violation, got.Converged)
-				}
+				must.True(t, got.Converged && got.Gap <= 1e-6*got.Primal && got.Gap >= -1e-10*got.Primal,
+					"%s: gap %v of %v, violation %v, converged %v", what, got.Gap, got.Primal, got.Violation, got.Converged)
 				sum, primal := 0.0, 0.0
 				for i := range y {
 					f := batch.Dot(g.Row(i), got.Beta) + got.Intercept
@@ -148,9 +145,7 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				if first == nil {
 					first = got
 				}
-				if variant != "no intercept" && math.Abs(primal-first.Primal) > 2e-6*primal {
-					t.Errorf("%s: objective %v, %v with shrinking", what, primal, first.Primal)
-				}
+				must.True(t, variant == "no intercept" || math.Abs(primal-first.Primal) <= 2e-6*primal, "%s: objective %v, %v with shrinking", what, primal, first.Primal)
 				must.True(t, variant != "cached" || slices.Equal(got.Beta, first.Beta), "%s: the cache changes the answer", what)
 			}
 		}
@@ -173,9 +168,8 @@ func TestSMODegenerate(t *testing.T) {
 	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, 1, math.NaN(), 1}).Solve(ctx)), "a cost that is not a number passed")
 	must.Fails(t, must.Err(batch.HingeDual(g, y, []float64{1, -1, 1, 1}).Solve(ctx)), "a negative cost passed")
 	empty := &Gram{}
-	if r, err := batch.HingeDual(empty, nil, nil).Solve(ctx); err != nil || r.Gap != 0 {
-		t.Errorf("no example: %+v, %v", r, err)
-	}
+	r, err = batch.HingeDual(empty, nil, nil).Solve(ctx)
+	must.True(t, err == nil && r.Gap == 0, "no example: %+v, %v", r, err)
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	must.Fails(t, must.Err(batch.HingeDual(g, y, constant(1, 4)).Solve(canceled)), "a canceled search gave an answer")

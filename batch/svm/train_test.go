@@ -48,13 +48,11 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 				kernel[i] = must.Get(Train(ctx, d, c, k))(t)
 			}
 			what := fmt.Sprintf("%s c=%v l2=%v ell=%v", intercept, c.Cost, c.L2, c.Ell)
-			if !smo.Converged || math.Abs(smo.Objective-linear.Objective) > 2e-6*linear.Objective || smo.Gap > 1e-6*smo.Objective {
-				t.Errorf("%s: SMO %v (gap %v), interior point %v", what, smo.Objective, smo.Gap, linear.Objective)
-			}
+			must.True(t, smo.Converged && math.Abs(smo.Objective-linear.Objective) <= 2e-6*linear.Objective && smo.Gap <= 1e-6*smo.Objective,
+				"%s: SMO %v (gap %v), interior point %v", what, smo.Objective, smo.Gap, linear.Objective)
 			for _, f := range kernel {
-				if !f.Converged || math.Abs(f.Objective-linear.Objective) > 2e-6*linear.Objective || f.Gap > 1e-6*f.Objective {
-					t.Errorf("%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
-				}
+				must.True(t, f.Converged && math.Abs(f.Objective-linear.Objective) <= 2e-6*linear.Objective && f.Gap <= 1e-6*f.Objective,
+					"%s: kernel %v (gap %v), linear %v", what, f.Objective, f.Gap, linear.Objective)
 				must.True(t, f.Objective == kernel[0].Objective, "%s: %v with less memory, %v with more", what, f.Objective, kernel[0].Objective)
 			}
 			e := event.Example{Features: event.Vec{Index: []uint32{0, 3}, Value: []float64{0.5, 1.5}}}
@@ -136,10 +134,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)
-	coef := make([]float64, len(x))
-	for i := range coef {
-		coef[i] = float64(i % 3)
-	}
+	coef := eventtest.List(len(x), func(i int) float64 { return float64(i % 3) })
 	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))(t)
 	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))(t)
 	must.True(t, m.Support() == 20, "%d support vectors, want 20", m.Support())
@@ -157,9 +152,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	var b batch.Builder
 	for i, row := range x {
 		e := event.Example{Weight: 1}
-		if y[i] > 0 {
-			e.Label = 1
-		}
+		e.Label = eventtest.Class(y[i] > 0)
 		if weights != nil {
 			e.Weight = weights[i]
 		}

@@ -119,9 +119,7 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 		if want == nil {
 			want = r.Encode()
 		}
-		if !bytes.Equal(r.Encode(), want) || len(r.events) < 30 || len(r.events) > 100 {
-			t.Errorf("order %d: %d events of %d bytes", seed, len(r.events), r.bytes)
-		}
+		must.True(t, bytes.Equal(r.Encode(), want) && len(r.events) >= 30 && len(r.events) <= 100, "order %d: %d events of %d bytes", seed, len(r.events), r.bytes)
 	}
 }
 
@@ -200,9 +198,8 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 	// The standard deviations of the two means are n/sqrt(12 k) and 11.5/sqrt(k), where the sample size k is about
 	// 2,000.
 	must.True(t, mean >= n/2-5*400 && mean <= n/2+5*400 && size >= 19.5-5*.26 && size <= 19.5+5*.26, "mean offset %v of %d, mean length %v", mean, n, size)
-	if few := s.draw(500); len(few) < 400 || len(few) > 600 {
-		t.Errorf("draws %d for 500", len(few))
-	}
+	few := s.draw(500)
+	must.True(t, len(few) >= 400 && len(few) <= 600, "draws %d for 500", len(few))
 	for i, packed := range early.draw(n) {
 		must.Require(t, slices.Equal(packed, before[i]), "what was frozen has changed")
 	}

@@ -123,9 +123,7 @@ func TestAutoBudget(t *testing.T) {
 	// The budget counts processor time beyond learning. Reports on events that are not from a sample do not use the
 	// budget.
 	p := at(20_000, each, 0)
-	if a := NewAuto(0, nil); a.Due(p, few) > 0 {
-		t.Error("over more events than a twentieth of the time pays for")
-	}
+	must.True(t, NewAuto(0, nil).Due(p, few) <= 0, "over more events than a twentieth of the time pays for")
 	p.CPU *= 2
 	a = NewAuto(0, nil)
 	a.Take(&batch.Validation{Source: "log", Read: 10, Seconds: 1e9})

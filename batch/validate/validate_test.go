@@ -140,16 +140,13 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			}
 			auto, alone := reports[0], reports[1]
 			for i, pair := range [][2]float64{{auto.Live.Objective, alone.Live.Objective}, {auto.Exact.Objective, alone.Exact.Objective}} {
-				if math.Abs(pair[0]-pair[1]) > 1e-9*pair[1] {
-					t.Errorf("%d classes, %v: objective %s is %v, beside no other expert %v", classes, of, []string{"live", "exact"}[i], pair[0], pair[1])
-				}
+				must.True(t, math.Abs(pair[0]-pair[1]) <= 1e-9*pair[1],
+					"%d classes, %v: objective %s is %v, beside no other expert %v", classes, of, []string{"live", "exact"}[i], pair[0], pair[1])
 			}
-			if (auto.GapError > 0) != of.halves || auto.GapError > 2*alone.GapError {
-				t.Errorf("%d classes, %v: the gap %v has the error %v, beside no other expert %v", classes, of, *auto.RelativeGap, auto.GapError, alone.GapError)
-			}
-			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
-				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
-			}
+			must.True(t, (auto.GapError > 0) == of.halves && auto.GapError <= 2*alone.GapError,
+				"%d classes, %v: the gap %v has the error %v, beside no other expert %v", classes, of, *auto.RelativeGap, auto.GapError, alone.GapError)
+			must.True(t, of.halves || *auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss,
+				"%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			splines := exact[1].Scaler.Splines
 			must.True(t, splines != nil && slices.ContainsFunc(splines.Columns, func(column uint32) bool { return column == 2 }), "nothing tells that the third number is there: %+v", splines)
 		}
@@ -214,9 +211,7 @@ func TestNewestUnderDrift(t *testing.T) {
 					score -= 2 * x // most of the effect of x is reversed
 				}
 			}
-			if score+0.5*random.NormFloat64() > 0 {
-				e.Label = 1
-			}
+			e.Label = eventtest.Class(score+0.5*random.NormFloat64() > 0)
 			all = append(all, e)
 			if !validate.HeldOut(0, e.Offset, holdout) {
 				learner.Learn(&e, nil)
@@ -227,8 +222,7 @@ func TestNewestUnderDrift(t *testing.T) {
 		v.Config.Holdout = holdout
 		r, _ := must.Get2(v.Validate(t.Context(), validate.RequestOf(learner.Snapshot(), at)))(t)
 		newest, want := r.Newest, map[bool]string{true: "live", false: "exact"}[drifts]
-		if newest == nil || newest.MeasuredOn != "holdout" || newest.Events < 100 || newest.Events > n/holdout/4 || newest.Better != want {
-			t.Errorf("drifts %v: %+v, want %s to be better", drifts, newest, want)
-		}
+		must.True(t, newest != nil && newest.MeasuredOn == "holdout" && newest.Events >= 100 && newest.Events <= n/holdout/4 && newest.Better == want,
+			"drifts %v: %+v, want %s to be better", drifts, newest, want)
 	}
 }

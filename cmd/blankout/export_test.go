@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -131,9 +129,8 @@ func TestExportsScore(t *testing.T) {
 			must.Equal(t, bent, !c.exact && (c.standardize == "auto" || c.standardize == "all"), "numbers that are bent")
 			must.Equal(t, clipped, c.standardize != "none", "values beyond the clip")
 			must.Equal(t, transformed, c.format == "json" && c.standardize == "auto", "transformed values")
-			if want := len(m.Scaler.Dense) > 0; filled != want || want != (c.format == "svmlight") {
-				t.Errorf("dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
-			}
+			want := len(m.Scaler.Dense) > 0
+			must.True(t, filled == want && want == (c.format == "svmlight"), "dense columns that an event leaves out: %v, the model has %v", filled, m.Scaler.Dense)
 		})
 	}
 }
@@ -234,10 +231,8 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 }
 
 func exportOf(t *testing.T, path, format string) []byte {
-	var out bytes.Buffer
-	code := execute(t.Context(), []string{"export", "-m", path, "--format", format}, nil, &out, io.Discard)
-	must.Require(t, code == 0, "export --format %s: exit code %d", format, code)
-	return out.Bytes()
+	out, _ := blankout(t, "export", "-m", path, "--format", format)
+	return []byte(out)
 }
 
 func jsonFormula(t *testing.T, path string) formula {

@@ -96,9 +96,8 @@ func testAddedPartitions(t *testing.T, late bool) {
 	stop := a.watch(inputs(one))
 	defer stop()
 	for consuming.Load() == &all && len(order) < 6 { // both partitions start at their end
-		if err := read(merge, 50*time.Millisecond); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
+		err := read(merge, 50*time.Millisecond)
+		must.Require(t, err == nil || errors.Is(err, context.DeadlineExceeded), "%v", err)
 		if len(order) == 0 {
 			write("clicks", 0, 1001, 1002, 1003, 2001)
 			write("answers", 0, 1501, 1502, 2002)
@@ -113,12 +112,9 @@ func testAddedPartitions(t *testing.T, late bool) {
 	}
 	write("clicks", 1, first+4, first+5) // written before the reader has found the partition
 	for tries := 0; len(*consuming.Load()) < 4; tries++ {
-		if tries == 1000 {
-			t.Fatalf("%d partitions are read, want 4", len(*consuming.Load()))
-		}
-		if err := read(merge, 50*time.Millisecond); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
+		must.Require(t, tries != 1000, "%d partitions are read, want 4", len(*consuming.Load()))
+		err := read(merge, 50*time.Millisecond)
+		must.Require(t, err == nil || errors.Is(err, context.DeadlineExceeded), "%v", err)
 	}
 	write("clicks", 1, 3004)
 	write("clicks", 0, 3001, 9000)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +138,15 @@ func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	ts.Setenv("BLANKOUT_KAFKA_BROKERS", strings.Join(broker.Brokers(), ","))
 }
 
+// blankout runs the program, which must end with exit code 0, and returns its output and its log.
+func blankout(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	code := execute(t.Context(), args, strings.NewReader(""), &out, &log)
+	must.Require(t, code == 0, "%q: exit code %d\n%s", args, code, log.String())
+	return out.String(), log.String()
+}
+
 // await implements the script command "await FILE": it waits until a background command has written the file.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	for range 6000 {
@@ -228,13 +238,10 @@ func TestExamples(t *testing.T) {
 	ran := scripted(t, "testdata/script/*.txtar")
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
-		if c.Example == "" && c.Name() != "help" {
-			t.Errorf("%s has no example", c.CommandPath())
-		}
+		must.True(t, c.Example != "" || c.Name() == "help", "%s has no example", c.CommandPath())
 		for line := range strings.Lines(c.Example) {
-			if line = strings.TrimSpace(line); line != "" && !ran[line] {
-				t.Errorf("%s: no script runs the example %q", c.CommandPath(), line)
-			}
+			line = strings.TrimSpace(line)
+			must.True(t, line == "" || ran[line], "%s: no script runs the example %q", c.CommandPath(), line)
 		}
 		for _, sub := range c.Commands() {
 			visit(sub)

@@ -34,11 +34,8 @@ func TestReadingsAtRestarts(t *testing.T) {
 	path := filepath.Join(dir, "events.jsonl")
 	must.Do(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	run := func(checkpoints string, more ...string) string {
-		var log bytes.Buffer
-		args := append([]string{"run", "-d", path, "--set", "http.address=", "--set", "checkpoint.directory=" + filepath.Join(dir, checkpoints), "--set", "checkpoint.keep=1"}, more...)
-		code := execute(t.Context(), args, strings.NewReader(""), &log, &log)
-		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
-		return log.String()
+		_, log := blankout(t, append([]string{"run", "-d", path, "--set", "http.address=", "--set", "checkpoint.directory=" + filepath.Join(dir, checkpoints), "--set", "checkpoint.keep=1"}, more...)...)
+		return log
 	}
 	saved := func(checkpoints string) []byte {
 		files := must.Get(filepath.Glob(filepath.Join(dir, checkpoints, "*.blankout")))(t)
@@ -70,12 +67,9 @@ func TestAnswersNameLostFields(t *testing.T) {
 		}
 		fmt.Fprintf(&lines, `{"label":"%c","x":%s,"y":%s}`+"\n", 'a'+r.IntN(2), x, y)
 	}
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, []byte(lines.String()), 0o600))
-	var out, log bytes.Buffer
-	code := execute(t.Context(), []string{"run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory=" + t.TempDir()}, strings.NewReader(""), &out, &log)
-	must.Require(t, code == 0, "exit code %d\n%s", code, &log)
-	answers := strings.Split(strings.TrimSpace(out.String()), "\n")
+	path := must.File(t, "events.jsonl", lines.String())
+	out, _ := blankout(t, "run", "-q", "-d", path, "--answers", "--set", "http.address=", "--set", "checkpoint.directory="+t.TempDir())
+	answers := strings.Split(strings.TrimSpace(out), "\n")
 	for i, want := range map[int]string{1499: "}}", 1500: `}},"missing":["y"]}`, 2900: `"missing":["x","y"],"stuck":["x"]}`, 2901: `"missing":["x"],"stuck":["x"]}`} {
 		want = strings.Replace(want, "}}", "}", 1)
 		must.True(t, strings.HasSuffix(answers[i], want), "record %d: %s, want %s", i, answers[i], want)

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,21 +33,18 @@ func TestSample(t *testing.T) {
 		}
 		must.Do(t, write.Encode(event))
 	}
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	must.Do(t, os.WriteFile(path, lines.Bytes(), 0o644))
+	path := must.File(t, "events.jsonl", lines.Bytes())
 	check := func(settings ...string) (names []string, said string) {
-		var log bytes.Buffer
 		args := []string{"config", "check", "--sample", path}
 		for _, s := range settings {
 			args = append(args, "--set", s)
 		}
-		code := execute(t.Context(), args, strings.NewReader(""), &log, &log)
-		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
-		for _, m := range regexp.MustCompile(`(?m)^warning: field "([a-z]+)" looks like`).FindAllStringSubmatch(log.String(), -1) {
+		out, log := blankout(t, args...)
+		for _, m := range regexp.MustCompile(`(?m)^warning: field "([a-z]+)" looks like`).FindAllStringSubmatch(log, -1) {
 			names = append(names, m[1])
 		}
 		slices.Sort(names)
-		return names, log.String()
+		return names, out + log
 	}
 	got, said := check()
 	want := []string{"ms", "serial", "user", "uuid"}
@@ -62,9 +57,8 @@ func TestSample(t *testing.T) {
 	}
 	must.True(t, !strings.Contains(said, `"constant"`), "a constant is named:\n%s", said)
 	// Fields that the configuration uses or drops are not reported.
-	if got, said := check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when"); len(got) > 0 {
-		t.Errorf("named %q\n%s", got, said)
-	}
+	got, said = check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when")
+	must.True(t, len(got) == 0, "named %q\n%s", got, said)
 }
 
 // TestSampleOfSparseNumbers reads a sample in which most events omit most numeric fields. The report must describe how
@@ -92,12 +86,9 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 			}
 			must.Do(t, write.Encode(event))
 		}
-		path := filepath.Join(t.TempDir(), "events.jsonl")
-		must.Do(t, os.WriteFile(path, lines.Bytes(), 0o644))
-		var log bytes.Buffer
-		code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log)
-		must.Require(t, code == 0, "exit code %d\n%s", code, &log)
-		must.Equal(t, strings.Contains(log.String(), "30 numeric fields are absent from at least a third of the events"), want, "share", fraction, &log)
+		path := must.File(t, "events.jsonl", lines.Bytes())
+		_, log := blankout(t, "config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22"))
+		must.Equal(t, strings.Contains(log, "30 numeric fields are absent from at least a third of the events"), want, "share", fraction, log)
 	}
 }
 
@@ -110,8 +101,7 @@ func TestCheckSampleOfFewLabels(t *testing.T) {
 		{"one class", "{\"x\":1,\"y\":\"b\"}\n{\"x\":2,\"y\":\"b\"}\n", "y", `every label of 2 records is "b"`},
 		{"empty", "", "y", "no record"},
 	} {
-		path := filepath.Join(t.TempDir(), "sample.jsonl")
-		must.Do(t, os.WriteFile(path, []byte(x.sample), 0o644))
+		path := must.File(t, "sample.jsonl", x.sample)
 		var log bytes.Buffer
 		execute(t.Context(), []string{"config", "check", "--sample", path, "--set", "record.label=" + x.label, "--set", `record.classes=["a","b"]`}, strings.NewReader(""), &log, &log)
 		must.True(t, strings.Contains(log.String(), x.want), "%s: %s", x.name, log.String())
@@ -129,8 +119,7 @@ func TestDraftTime(t *testing.T) {
 			}
 			fmt.Fprintf(&text, "{\"label\":\"%c\",\"at\":%q,\"x\":%d}\n", 'a'+i%2, at, i%7)
 		}
-		path := filepath.Join(t.TempDir(), "events.jsonl")
-		must.Do(t, os.WriteFile(path, []byte(text.String()), 0o600))
+		path := must.File(t, "events.jsonl", text.String())
 		got, _ := must.Get2(draft(t.Context(), must.Get(config.Load(config.Source{}))(t), path))(t)
 		must.Contains(t, string(got), "\n"+want)
 	}

@@ -77,9 +77,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell := func(ctx context.Context, want int, args ...string) {
 		t.Helper()
 		before := len(told.String())
-		if code := execute(ctx, args, strings.NewReader(""), &told, &told); code != want {
-			t.Errorf("blankout %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, told.String()[before:])
-		}
+		code := execute(ctx, args, strings.NewReader(""), &told, &told)
+		must.True(t, code == want, "blankout %s: exit code %d, want %d\n%s", strings.Join(args, " "), code, want, told.String()[before:])
 	}
 	ctx := t.Context()
 	t.Setenv("BLANKOUT_KAFKA_PASSWORD", wrong)
@@ -143,9 +142,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 			request := must.Get(http.NewRequest("GET", url+path, nil))(t)
 			request.Header.Set("Authorization", "Bearer "+bearer)
 			response := must.Get(http.DefaultClient.Do(request))(t)
-			if open := path == "/readyz"; bearer == guess && !open && response.StatusCode != 401 {
-				t.Errorf("%s: %d", path, response.StatusCode)
-			}
+			open := path == "/readyz"
+			must.True(t, bearer != guess || open || response.StatusCode == 401, "%s: %d", path, response.StatusCode)
 			response.Header.Write(&served)
 			_, err = io.Copy(&served, response.Body)
 			must.Do(t, errors.Join(err, response.Body.Close()))
@@ -157,7 +155,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	stop()
 	<-done
 
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -166,9 +164,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 			must.True(t, !bytes.Contains(data, []byte(secret)), "%s holds %q", path, secret)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Require(t, err == nil, "%v", err)
 	for _, secret := range []string{password, wrong, token, guess} {
 		must.True(t, !strings.Contains(told.String(), secret), "%q was told:\n%s", secret, told.String())
 		must.True(t, !bytes.Contains(served.Bytes(), []byte(secret)), "%q was served", secret)

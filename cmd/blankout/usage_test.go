@@ -69,9 +69,7 @@ func TestJSON(t *testing.T) {
 			delete(others, c.CommandPath())
 			return
 		}
-		if c.Flags().Lookup("json") == nil {
-			t.Errorf("%s has no --json", c.CommandPath())
-		}
+		must.True(t, c.Flags().Lookup("json") != nil, "%s has no --json", c.CommandPath())
 	}
 	root := (&program{}).root()
 	root.InitDefaultHelpCmd()

@@ -22,9 +22,8 @@ func TestOtherStateVersion(t *testing.T) {
 		code = execute(t.Context(), []string{"run", "-d", "events.jsonl", "--label", "label", "--set", "http.address="}, strings.NewReader(""), &out, &errors)
 		return code, errors.String()
 	}
-	if code, log := run(); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, log)
-	}
+	code, log := run()
+	must.Require(t, code == 0, "exit code %d\n%s", code, log)
 	names, err := filepath.Glob(filepath.Join("checkpoints", "*.blankout"))
 	must.Require(t, err == nil && len(names) != 0, "%v %v", names, err)
 	for _, name := range names {
@@ -33,8 +32,7 @@ func TestOtherStateVersion(t *testing.T) {
 		data[0] += 3
 		must.Do(t, checkpoint.WriteFile(name, file.Kind, slices.Values(file.Blocks)))
 	}
-	code, log := run()
-	if code != 3 || !strings.Contains(log, filepath.Base(names[len(names)-1])+": restoring the learner: block learner has version ") || !strings.Contains(log, ", and this program reads version ") || !strings.Contains(log, "--reset") {
-		t.Errorf("exit code %d\n%s", code, log)
-	}
+	code, log = run()
+	must.True(t, code == 3 && strings.Contains(log, filepath.Base(names[len(names)-1])+": restoring the learner: block learner has version ") && strings.Contains(log, ", and this program reads version ") && strings.Contains(log, "--reset"),
+		"exit code %d\n%s", code, log)
 }

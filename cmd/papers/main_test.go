@@ -39,9 +39,8 @@ func TestExamples(t *testing.T) {
 		scripts.Write(text)
 	}
 	for line := range strings.Lines(command(nil, nil).Example) {
-		if line := "exec " + strings.TrimSpace(line) + "\n"; !strings.Contains(scripts.String(), line) {
-			t.Errorf("no script runs %q", line)
-		}
+		line := "exec " + strings.TrimSpace(line) + "\n"
+		must.True(t, strings.Contains(scripts.String(), line), "no script runs %q", line)
 	}
 }
 
@@ -58,8 +57,7 @@ func TestExitCode(t *testing.T) {
 		"index -o testdata": 1,
 	} {
 		var out, err strings.Builder
-		if code := execute(t.Context(), strings.Fields(args), &out, &err); code != want || err.Len() == 0 {
-			t.Errorf("papers %s: exit code %d, want %d: %s", args, code, want, err.String())
-		}
+		code := execute(t.Context(), strings.Fields(args), &out, &err)
+		must.True(t, code == want && err.Len() != 0, "papers %s: exit code %d, want %d: %s", args, code, want, err.String())
 	}
 }

@@ -47,9 +47,7 @@ func TestNamesPrefix(t *testing.T) {
 	}
 	s := NewSchema(10, nil, 2)
 	s.Names = whole
-	if got, want := s.Collisions(), max-len(columns); got != want {
-		t.Errorf("%d collisions, want %d", got, want)
-	}
+	must.Equal(t, s.Collisions(), max-len(columns))
 }
 
 // TestSchemaView checks that a View does not change when the Schema grows or drops fields. A Schema that has not grown
@@ -123,9 +121,7 @@ func TestPrintable(t *testing.T) {
 		"\xff\xc3x\ufffd":        `\xff\xc3x` + "\ufffd",
 	} {
 		got := Printable(text)
-		if got != want || Printable(got) != want {
-			t.Errorf("%q: %q, twice %q, want %q", text, got, Printable(got), want)
-		}
+		must.True(t, got == want && Printable(got) == want, "%q: %q, twice %q, want %q", text, got, Printable(got), want)
 	}
 }
 

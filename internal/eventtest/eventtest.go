@@ -30,21 +30,42 @@ func Event(label int, x ...float64) *event.Example {
 	return e
 }
 
+// Class returns class 1 if yes, else class 0.
+func Class(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// List returns the n values that f returns for 0 to n-1, called in this order.
+func List[T any](n int, f func(i int) T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}
+
 // Put appends a feature to an event, and its field id if given.
 func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 	e.Field = append(e.Field, field...)
 }
 
-// Builder collects events for an exact solver.
-type Builder interface{ Add(e *event.Example) error }
+// Builder collects events for an exact solver, whose data are of type D.
+type Builder[D any] interface {
+	Add(e *event.Example) error
+	Data(s *event.Schema) D
+}
 
-// Add adds events to a Builder.
-func Add(t testing.TB, b Builder, events ...event.Example) {
+// Data adds events to a Builder and returns its data.
+func Data[D any](t testing.TB, b Builder[D], s *event.Schema, events ...event.Example) D {
 	t.Helper()
 	for i := range events {
 		if err := b.Add(&events[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return b.Data(s)
 }

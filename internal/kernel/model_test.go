@@ -95,15 +95,11 @@ func TestReadModelRefuses(t *testing.T) {
 	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
 	for i := range blocks {
-		if _, err := ReadModel(slices.Delete(slices.Clone(blocks), i, i+1)); err == nil {
-			t.Errorf("read without the block %s", blocks[i].Name)
-		}
+		must.Fails(t, must.Err(ReadModel(slices.Delete(slices.Clone(blocks), i, i+1))), "read without the block", blocks[i].Name)
 		for _, n := range []int{1, 4, 8} {
 			cut := slices.Clone(blocks)
 			cut[i].Data = cut[i].Data[:len(cut[i].Data)-n]
-			if _, err := ReadModel(cut); err == nil {
-				t.Errorf("read with the last %d bytes of %s cut off", n, blocks[i].Name)
-			}
+			must.Fails(t, must.Err(ReadModel(cut)), "read with the last", n, "bytes of", blocks[i].Name, "cut off")
 		}
 	}
 	nan := slices.Clone(blocks)

@@ -32,3 +32,10 @@ func NotRaced(t testing.TB) {
 		t.Skip("a test of numbers, in which the race detector has nothing to find: go test without -race")
 	}
 }
+
+// Numeric is NotRaced for a test that runs in parallel with others.
+func Numeric(t *testing.T) {
+	t.Helper()
+	NotRaced(t)
+	t.Parallel()
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 
 	"blankout/internal/must"
@@ -130,8 +131,7 @@ func TestTargets(t *testing.T) {
 			must.True(t, target.Check(y) != nil, "target kind %d takes %v", target, y)
 		}
 		for _, y := range map[Target][]float64{Sign: {-1, 1}, Real: {-2.5, 0, 1}, Count: {0, 3, 2.5}}[target] {
-			err := target.Check(y)
-			must.True(t, err == nil, "target kind %d: %v", target, err)
+			must.Do(t, target.Check(y), "target kind", target)
 		}
 	}
 	for _, l := range All() {
@@ -167,9 +167,8 @@ func TestConjugates(t *testing.T) {
 			y, f := target(l, r), 2*r.NormFloat64()
 			value, df, _ := l.At(y, f, 0)
 			nearest, dual := c.Conjugate(y, df)
-			if math.Abs(nearest-df) > 1e-15 || math.Abs(value+dual-df*f) > 1e-12*(1+value) {
-				t.Fatalf("%v at y=%g f=%g: phi + phi* - a f = %g at its own slope %g (nearest %g)", l, y, f, value+dual-df*f, df, nearest)
-			}
+			must.Require(t, math.Abs(nearest-df) <= 1e-15 && math.Abs(value+dual-df*f) <= 1e-12*(1+value),
+				"%v at y=%g f=%g: phi + phi* - a f = %g at its own slope %g (nearest %g)", l, y, f, value+dual-df*f, df, nearest)
 			a := 2 * r.NormFloat64()
 			nearest, dual = c.Conjugate(y, a)
 			again, _ := c.Conjugate(y, nearest)
@@ -270,9 +269,8 @@ func TestGaussianExpectation(t *testing.T) {
 					got, _, _ := l.At(y, f, v)
 					must.True(t, math.Abs(got-want) <= 1e-7*(1+s), "%s at y=%g f=%g v=%g: %.12g, integral %.12g", l, y, f, v, got, want)
 				}
-				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y-f)) > 1e-12 {
-					t.Errorf("%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
-				}
+				got, _, _ := l.At(y, f, 0)
+				must.True(t, math.Abs(got-g(y-f)) <= 1e-12, "%s at y=%g f=%g without noise: %g, want %g", l, y, f, got, g(y-f))
 			}
 		}
 	}
@@ -310,9 +308,8 @@ func TestLimits(t *testing.T) {
 			gauss, _ := Parse(name)
 			chen, _ := Parse(name + ":chen")
 			for _, l := range []Loss{gauss, chen} {
-				if got, _, _ := l.At(y, f, 0); math.Abs(got-g(y*f)) > 1e-8 {
-					t.Fatalf("%s at f=%g without noise: %g, want %g", l, f, got, g(y*f))
-				}
+				got, _, _ := l.At(y, f, 0)
+				must.Require(t, math.Abs(got-g(y*f)) <= 1e-8, "%s at f=%g without noise: %g, want %g", l, f, got, g(y*f))
 			}
 			lower := g(y * f)
 			middle, _, _ := gauss.At(y, f, v)
@@ -415,9 +412,8 @@ func TestSoftplus(t *testing.T) {
 		must.Require(t, math.Abs(got-want) <= 5e-16*want, "Softplus(%v) = %v, want %v", u, got, want)
 	}
 	must.Equal(t, Softplus(0), math.Ln2, "Softplus(0)")
-	if Softplus(math.Inf(1)) != math.Inf(1) || Softplus(math.Inf(-1)) != 0 || !math.IsNaN(Softplus(math.NaN())) {
-		t.Errorf("Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
-	}
+	must.True(t, Softplus(math.Inf(1)) == math.Inf(1) && Softplus(math.Inf(-1)) == 0 && math.IsNaN(Softplus(math.NaN())),
+		"Softplus of what is not finite: %v, %v, %v", Softplus(math.Inf(1)), Softplus(math.Inf(-1)), Softplus(math.NaN()))
 }
 
 // TestCancellation evaluates losses where the direct formulas would lose digits by cancellation. It checks that all
@@ -445,4 +441,64 @@ func TestCancellation(t *testing.T) {
 		want := v / (4 * -z)
 		must.True(t, math.Abs(value/want-1) <= 1e-6, "hinge:chen at z = %v: %v, want %v", z, value, want)
 	}
+}
+
+func TestLogisticTerms(t *testing.T) {
+	for _, u := range []float64{0, 1e-300, 1e-9, 0.1, 0.7, 1, 2.5, 4, 7, 12, 30, 100, 1e4, 1e30, 1e200} {
+		for _, v := range []float64{0, 1e-300, 1e-6, 0.03, 0.5, 1, 3, 20, 400, 1e5, 1e30, 1e200} {
+			for _, u := range []float64{u, -u} {
+				value, du, dv := logisticTerms(u, v)
+				a, b, c := logisticTermsGo(u, v)
+				must.True(t, value == a && du == b && dv == c, "logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
+				// The expected sums by their definition, term by term.
+				a, b, c = 0, 0, 0
+				for i, p := range logisticP {
+					cdf, phi, s := smoothStep(u, logisticT[i]*logisticT[i]+v)
+					a, b, c = a+p*(u*cdf+s*phi), b+p*cdf, c+p*phi/(2*s)
+				}
+				must.True(t, math.Abs(value-a) <= 1e-12*max(1, math.Abs(a), math.Sqrt(v)) && math.Abs(du-b) <= 1e-12 && math.Abs(dv-c) <= 1e-12*c+1e-290,
+					"logisticTerms(%g, %g) = %g, %g, %g; by definition %g, %g, %g", u, v, value, du, dv, a, b, c)
+			}
+		}
+	}
+}
+
+// TestExps checks that Exps returns the bits of math.Exp, for any number of arguments and any values.
+func TestExps(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 709.9, -745.2, 1e300, -700.1, 0, math.Copysign(0, -1), 700, -700, 1e-320}
+	for range 100_000 {
+		x := make([]float64, r.IntN(14))
+		for i := range x {
+			if x[i] = math.Ldexp(r.NormFloat64(), r.IntN(13)-4); r.IntN(20) == 0 {
+				x[i] = odd[r.IntN(len(odd))]
+			}
+		}
+		got := slices.Clone(x)
+		Exps(got)
+		for i, x := range x {
+			want := math.Exp(x)
+			must.Require(t, math.Float64bits(got[i]) == math.Float64bits(want), "exp(%v) = %v, want %v", x, got[i], want)
+		}
+	}
+}
+
+func TestExpNegative(t *testing.T) {
+	for y := 0.0; y <= 690; y += 0.01 {
+		got, want := expNegative(y), math.Exp(-y)
+		must.Require(t, math.Abs(got-want) <= 2e-14*want, "expNegative(%g) = %g, want %g", y, got, want)
+	}
+}
+
+func BenchmarkLogisticGaussian(b *testing.B) {
+	b.Run("reference", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			logisticTermsGo(float64(i&15)-8, 2)
+		}
+	})
+	b.Run("At", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			LogisticGaussian{}.At(1, float64(i&15)-8, 2)
+		}
+	})
 }

@@ -109,9 +109,7 @@ func TestProbit(t *testing.T) {
 	for _, a := range []float64{19.9, 20.1, 25, 100, 1e4} {
 		value, df, _ := Probit{}.At(1, -a, 0)
 		want := 0.5*a*a + 0.5*math.Log(2*math.Pi) - math.Log(mills(a))
-		if math.Abs(value-want) > 1e-13*want || math.Abs(df+1/mills(a)) > 1e-13*a {
-			t.Errorf("at %v: %v and %v, want %v and %v", -a, value, df, want, -1/mills(a))
-		}
+		must.True(t, math.Abs(value-want) <= 1e-13*want && math.Abs(df+1/mills(a)) <= 1e-13*a, "at %v: %v and %v, want %v and %v", -a, value, df, want, -1/mills(a))
 	}
 	below, _, _ := Probit{}.At2(1, -20.000001, 0)
 	above, _, _ := Probit{}.At2(1, -19.999999, 0)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -27,10 +28,7 @@ func TestBinaryMeasures(t *testing.T) {
 				e.f += 2.5
 			}
 			events = append(events, e)
-			predicted := 0
-			if e.f > 0 {
-				predicted = 1
-			}
+			predicted := eventtest.Class(e.f > 0)
 			b.Add(e.label, predicted, 1, e.f, 1/(1+math.Exp(-e.f)))
 		}
 		slices.SortFunc(events, func(a, b event) int { return cmp.Compare(b.f, a.f) })
@@ -132,14 +130,12 @@ func TestBinaryAgainstEvaluation(t *testing.T) {
 		e.Add(label, weight, []float64{f}, 0, []float64{0.5, 0.5})
 	}
 	report := e.Report()
-	if b.AUC() != *report.AUC || b.AveragePrecision() != *report.AveragePrecision || b.AUC() < 0.5 || b.AUC() > 0.95 {
-		t.Errorf("AUC %v and average precision %v in bins, %v and %v by the scores", b.AUC(), b.AveragePrecision(), *report.AUC, *report.AveragePrecision)
-	}
+	must.True(t, b.AUC() == *report.AUC && b.AveragePrecision() == *report.AveragePrecision && b.AUC() >= 0.5 && b.AUC() <= 0.95,
+		"AUC %v and average precision %v in bins, %v and %v by the scores", b.AUC(), b.AveragePrecision(), *report.AUC, *report.AveragePrecision)
 	all := b.Thresholds()
 	last := all[len(all)-1]
-	if last.Positives+last.Negatives != e.sums.Weight || !slices.IsSortedFunc(all, func(x, y Threshold) int { return cmp.Compare(y.Score, x.Score) }) {
-		t.Errorf("%+v: want the weight of all events, %v, last", all, e.sums.Weight)
-	}
+	must.True(t, last.Positives+last.Negatives == e.sums.Weight && slices.IsSortedFunc(all, func(x, y Threshold) int { return cmp.Compare(y.Score, x.Score) }),
+		"%+v: want the weight of all events, %v, last", all, e.sums.Weight)
 }
 
 // TestSums checks that Sums contains a pointer to every field once. A field that Sums omits would be neither saved nor

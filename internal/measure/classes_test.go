@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -22,10 +23,7 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 		score[i] = float64(r.IntN(20)-10+3*label[i]) / 4 // includes ties
 		weight[i] = float64(1 + r.IntN(3))
 		p := 1 / (1 + math.Exp(-score[i]))
-		predicted := 0
-		if score[i] > 0 {
-			predicted = 1
-		}
+		predicted := eventtest.Class(score[i] > 0)
 		m.Add(label[i], weight[i], score[i:i+1], predicted, []float64{1 - p, p})
 		if predicted != label[i] {
 			wrong += weight[i]

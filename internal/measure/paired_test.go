@@ -75,9 +75,8 @@ func TestPaired(t *testing.T) {
 			}
 			blocks, mean, standardError := slowDifference(differences, weights, x.from, x.to)
 			near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 || blocks < 2 }
-			if int(x.got.Blocks) != blocks || !near(x.got.Mean, mean) || !near(x.got.StandardError(), standardError) {
-				t.Errorf("%+v: %s is %d blocks, %v ± %v, slowly %d, %v ± %v", c, name, x.got.Blocks, x.got.Mean, x.got.StandardError(), blocks, mean, standardError)
-			}
+			must.True(t, int(x.got.Blocks) == blocks && near(x.got.Mean, mean) && near(x.got.StandardError(), standardError),
+				"%+v: %s is %d blocks, %v ± %v, slowly %d, %v ± %v", c, name, x.got.Blocks, x.got.Mean, x.got.StandardError(), blocks, mean, standardError)
 		}
 	}
 }

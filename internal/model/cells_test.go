@@ -142,15 +142,11 @@ func TestEvidence(t *testing.T) {
 		e.active = e.active[:0] // judge the evidence of these likelihoods alone
 		atoms, others := e.atoms, e.others
 		x.judge(e, 0)
-		if math.Abs(e.atoms-atoms)+math.Abs(e.others-others) > 1e-9 {
-			t.Fatal("the fractions of dead readings have changed")
-		}
+		must.Require(t, math.Abs(e.atoms-atoms)+math.Abs(e.others-others) <= 1e-9, "the fractions of dead readings have changed")
 		for i := range x.n {
 			want += math.Log(1 - e.atoms - e.others + e.dead[i])
 		}
-		if math.Abs(e.g-want) > 1e-9*math.Abs(want) {
-			t.Errorf("factor %v: evidence %v, want %v", scale, e.g, want)
-		}
+		must.True(t, math.Abs(e.g-want) <= 1e-9*math.Abs(want), "factor %v: evidence %v, want %v", scale, e.g, want)
 	}
 }
 
@@ -178,8 +174,7 @@ func TestUnrelated(t *testing.T) {
 			e.atom[1] = fillAtom
 		}
 		x.infer(e, math.Inf(-1))
-		if of.Related() != c.related || !math.IsNaN(c.first) && e.first != c.first || math.IsInf(e.g, -1) != math.IsInf(c.least, -1) || e.g < c.least {
-			t.Errorf("%+v: related %v, evidence %v and %v", c, of.Related(), e.first, e.g)
-		}
+		must.True(t, of.Related() == c.related && (math.IsNaN(c.first) || e.first == c.first) && math.IsInf(e.g, -1) == math.IsInf(c.least, -1) && e.g >= c.least,
+			"%+v: related %v, evidence %v and %v", c, of.Related(), e.first, e.g)
 	}
 }

@@ -56,10 +56,7 @@ func slowFill(c *Covariance, p ColumnRoles, x []float64) (mean []float64, matrix
 		if part != Observed {
 			continue
 		}
-		gain := make([]float64, n)
-		for i := range n {
-			gain[i] = matrix[i][o] / matrix[o][o]
-		}
+		gain := eventtest.List(n, func(i int) float64 { return matrix[i][o] / matrix[o][o] })
 		off, row := x[o]-mean[o], slices.Clone(matrix[o])
 		for i := range n {
 			mean[i] += gain[i] * off
@@ -121,9 +118,7 @@ func TestImputation(t *testing.T) {
 			lists[i], lists[2*n+i] = w[i], 2*w[i]
 		}
 		f.Variances(lists, alone, nil)
-		if !close12(alone[0], variance) || alone[1] != 0 || !close12(alone[2], 4*variance) {
-			t.Fatalf("trial %d: variances %v, with the shift %v", trial, alone, variance)
-		}
+		must.Require(t, close12(alone[0], variance) && alone[1] == 0 && close12(alone[2], 4*variance), "trial %d: variances %v, with the shift %v", trial, alone, variance)
 		residual := make([]float64, n*n)
 		f.AddResidual(2, residual)
 		direct, repaired, certain := 0.0, shift, 0.0
@@ -132,12 +127,8 @@ func TestImputation(t *testing.T) {
 			if p[i] == Imputed {
 				want = mean[i]
 			}
-			if !close12(filled[i], want) {
-				t.Fatalf("trial %d: column %d of %v is filled with %v, want %v", trial, i, p, filled[i], want)
-			}
-			if !close12(expected[i], want) {
-				t.Fatalf("trial %d: column %d of %v is filled with %v by From, want %v", trial, i, p, expected[i], want)
-			}
+			must.Require(t, close12(filled[i], want), "trial %d: column %d of %v is filled with %v, want %v", trial, i, p, filled[i], want)
+			must.Require(t, close12(expected[i], want), "trial %d: column %d of %v is filled with %v by From, want %v", trial, i, p, expected[i], want)
 			if p[i] != Ignored {
 				direct += w[i] * want
 			}
@@ -152,18 +143,13 @@ func TestImputation(t *testing.T) {
 					want = matrix[i][j]
 					certain += w[i] * want * w[j]
 				}
-				if !close12(residual[i*n+j], 2*want) {
-					t.Fatalf("trial %d: covariance of columns %d and %d is %v, want %v", trial, i, j, residual[i*n+j]/2, want)
-				}
+				must.Require(t, close12(residual[i*n+j], 2*want), "trial %d: covariance of columns %d and %d is %v, want %v", trial, i, j, residual[i*n+j]/2, want)
 			}
 		}
-		if !close12(direct, repaired) || !close12(variance, max(0, certain)) {
-			t.Fatalf("trial %d: repaired weights give %v, variance %v, want %v, %v", trial, repaired, variance, direct, certain)
-		}
+		must.Require(t, close12(direct, repaired) && close12(variance, max(0, certain)),
+			"trial %d: repaired weights give %v, variance %v, want %v, %v", trial, repaired, variance, direct, certain)
 	}
-	if c := randomCovariance(t, 3, 1); c.Imputation(ColumnRoles{Ignored, Observed, Observed}) != nil {
-		t.Error("nothing is missing, and something is filled in")
-	}
+	must.True(t, randomCovariance(t, 3, 1).Imputation(ColumnRoles{Ignored, Observed, Observed}) == nil, "nothing is missing, and something is filled in")
 }
 
 // TestCovarianceBlock checks that a block round-trips, and that an invalid covariance is rejected.
@@ -173,14 +159,11 @@ func TestCovarianceBlock(t *testing.T) {
 		c.Fields[0] = 7
 		read := must.Get(readCovariance([]event.Block{c.Block()}))(t)
 		numbers := func(c *Covariance) string { return fmt.Sprint(c.Columns, c.Fields, c.Mean, c.Matrix, c.shrunk) }
-		if numbers(read) != numbers(c) {
-			t.Errorf("read %s, want %s", numbers(read), numbers(c))
-		}
+		must.True(t, numbers(read) == numbers(c), "read %s, want %s", numbers(read), numbers(c))
 		data := c.Block().Data
 		for cut := range len(data) {
-			if _, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data[:cut]}}); err == nil {
-				t.Fatalf("%d of %d bytes: no error", cut, len(data))
-			}
+			_, err := readCovariance([]event.Block{{Name: blockCovariance, Data: data[:cut]}})
+			must.Require(t, err != nil, "%d of %d bytes: no error", cut, len(data))
 		}
 	}
 	for name, damage := range map[string]func(c *Covariance){
@@ -196,9 +179,7 @@ func TestCovarianceBlock(t *testing.T) {
 	} {
 		c := randomCovariance(t, 3, 5)
 		damage(c)
-		if _, err := NewCovariance(c.Columns, c.Fields, c.Mean, c.Matrix); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Fails(t, must.Err(NewCovariance(c.Columns, c.Fields, c.Mean, c.Matrix)), name)
 	}
 }
 
@@ -224,9 +205,8 @@ func FuzzCovariance(f *testing.F) {
 			w[i], p[i] = 1, byte(Observed)
 		}
 		p[0] = Imputed
-		if shift, variance := c.Imputation(p).Weigh(w, extra); math.IsNaN(shift) || !(variance >= 0) {
-			t.Errorf("shift %v, variance %v", shift, variance)
-		}
+		shift, variance := c.Imputation(p).Weigh(w, extra)
+		must.True(t, !math.IsNaN(shift) && variance >= 0, "shift %v, variance %v", shift, variance)
 	})
 }
 
@@ -287,9 +267,8 @@ func TestScoreImputed(t *testing.T) {
 					v += m.Weight(column, k) * matrix[i][j] * m.Weight(other, k)
 				}
 			}
-			if want := expectedLogit(f, v); math.Abs(scores[k]-want) > 1e-4 {
-				t.Fatalf("trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
-			}
+			want := expectedLogit(f, v)
+			must.Require(t, math.Abs(scores[k]-want) <= 1e-4, "trial %d: output %d of %v is %v, want %v: mean %v, variance %v", trial, k, p, scores[k], want, f, v)
 		}
 		complete := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 		for i, column := range c.Columns {
@@ -297,35 +276,27 @@ func TestScoreImputed(t *testing.T) {
 		}
 		filled, want := m.WithMissing(m.Missing.Forced(MissingFill)).Score(e, make([]float64, 2)), m.Score(complete, make([]float64, 2))
 		for k := range want {
-			if math.Abs(filled[k]-want[k]) > 1e-9 {
-				t.Fatalf("trial %d: filled %v, the complete event %v", trial, filled, want)
-			}
+			must.Require(t, math.Abs(filled[k]-want[k]) <= 1e-9, "trial %d: filled %v, the complete event %v", trial, filled, want)
 		}
-		if a := m.Handling(e); a.Policy() != MissingImpute || a.Scale != 1 {
-			t.Fatalf("answer %+v", a)
-		}
+		a := m.Handling(e)
+		must.Require(t, a.Policy() == MissingImpute && a.Scale == 1, "answer %+v", a)
 		for class := range 2 {
 			why := m.Explain(e, class)
 			sum := why.Intercept + why.Imputed
 			for _, term := range why.Terms {
 				sum += term.Contribution
 			}
-			if !close12(sum, why.Score) || !close12(why.Score, scores[class]) {
-				t.Fatalf("trial %d: the parts of score %v add up to %v, explained is %v", trial, scores[class], sum, why.Score)
-			}
+			must.Require(t, close12(sum, why.Score) && close12(why.Score, scores[class]),
+				"trial %d: the parts of score %v add up to %v, explained is %v", trial, scores[class], sum, why.Score)
 		}
 	}
 	// The policy none scores only the present features, and so does a model without a covariance.
 	e := partly(c, ColumnRoles{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
-	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
-		t.Errorf("as it is: %v, want %v", got, as)
-	}
+	must.EqualSlices(t, m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)), as, "as it is")
 	without := m.WithMissing(m.Missing)
 	without.Covariance = nil
-	if got := without.Score(e, make([]float64, 2)); !slices.Equal(got, as) {
-		t.Errorf("without a covariance: %v, want %v", got, as)
-	}
+	must.EqualSlices(t, without.Score(e, make([]float64, 2)), as, "without a covariance")
 	// An outlier is not used to impute missing values, but its own value still adds to the score.
 	e.Features.Value[1] = 1e6
 	mean, matrix := slowFill(c, ColumnRoles{Imputed, Ignored, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
@@ -334,9 +305,8 @@ func TestScoreImputed(t *testing.T) {
 		for i, column := range e.Features.Index {
 			f += e.Features.Value[i] * m.Weight(column, k)
 		}
-		if want := m.widen(f, matrix[0][0]*m.Weight(2, k)*m.Weight(2, k)); !close12(got, want) {
-			t.Errorf("output %d is %v with a wild value, want %v", k, got, want)
-		}
+		want := m.widen(f, matrix[0][0]*m.Weight(2, k)*m.Weight(2, k))
+		must.True(t, close12(got, want), "output %d is %v with a wild value, want %v", k, got, want)
 	}
 }
 
@@ -374,9 +344,8 @@ func TestScoreImputedAndScaled(t *testing.T) {
 		fraction := []float64{1, 0.6, 0.1}[trial%3] // mixture weight of imputing
 		f, v = 0.5+scale*plain+fraction*(f-plain), fraction*fraction*v
 		a := MissingHandling{Weights: PolicyWeights{1 - fraction, 0, fraction}, Scale: scale, Roles: p}
-		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
-			t.Fatalf("trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
-		}
+		got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v)
+		must.Require(t, math.Abs(got-want) <= 1e-9*max(1, math.Abs(want)), "trial %d: scaled by %v the score is %v, want %v", trial, scale, got, want)
 		if v == 0 {
 			continue
 		}
@@ -384,19 +353,14 @@ func TestScoreImputedAndScaled(t *testing.T) {
 		chance := func(f float64) float64 { return one.Probabilities([]float64{f}, make([]float64, 2))[1] }
 		width := 1.6448536269514722 * math.Sqrt(v)
 		bottom, top, told := chance(f-width), chance(f+width), chance(one.widen(f, v))
-		if math.Abs(low-min(bottom, told)) > 1e-9 || math.Abs(high-max(top, told)) > 1e-9 {
-			t.Fatalf("trial %d: %v to %v, want %v to %v and %v", trial, low, high, bottom, top, told)
-		}
+		must.Require(t, math.Abs(low-min(bottom, told)) <= 1e-9 && math.Abs(high-max(top, told)) <= 1e-9, "trial %d: %v to %v, want %v to %v and %v", trial, low, high, bottom, top, told)
 		if told >= bottom && told <= top {
 			inside++
 		}
-		if answered := chance(one.outputs(e.Features, a, make([]float64, 1))[0]); answered < low || answered > high {
-			t.Fatalf("trial %d: %v is answered, between %v and %v", trial, answered, low, high)
-		}
+		answered := chance(one.outputs(e.Features, a, make([]float64, 1))[0])
+		must.Require(t, answered >= low && answered <= high, "trial %d: %v is answered, between %v and %v", trial, answered, low, high)
 	}
-	if inside == 0 || inside > 198 {
-		t.Errorf("in %d of 200 trials the answer lay within nine of ten cases: both should occur", inside)
-	}
+	must.True(t, inside != 0 && inside <= 198, "in %d of 200 trials the answer lay within nine of ten cases: both should occur", inside)
 }
 
 // weightsOf returns the weights of an output, by column.
@@ -417,9 +381,8 @@ func TestOutlier(t *testing.T) {
 		standardized bool
 		want         bool
 	}{{OutlierAt, true, true}, {-OutlierAt, true, true}, {OutlierAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
-		if got := c.outlier(0, w.value, w.standardized); got != w.want {
-			t.Errorf("%v, standardized %t: %t", w.value, w.standardized, got)
-		}
+		got := c.outlier(0, w.value, w.standardized)
+		must.True(t, got == w.want, "%v, standardized %t: %t", w.value, w.standardized, got)
 	}
 }
 
@@ -428,12 +391,8 @@ func TestOutlier(t *testing.T) {
 func TestWidenRegression(t *testing.T) {
 	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
 	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
-		if got := counts.widen(0.7, v); got != 0.7+min(v, maxVariance)/2 {
-			t.Errorf("variance %v: a count's score is %v", v, got)
-		}
-		if got := numbers.widen(0.7, v); got != 0.7 {
-			t.Errorf("variance %v: a number's score is %v", v, got)
-		}
+		must.Equal(t, counts.widen(0.7, v), 0.7+min(v, maxVariance)/2, "variance", v, "a count's score")
+		must.Equal(t, numbers.widen(0.7, v), 0.7, "variance", v, "a number's score")
 	}
 }
 
@@ -455,9 +414,7 @@ func TestWiden(t *testing.T) {
 		last := math.Inf(-1)
 		for f := -60.0; f <= 60; f += 0.25 {
 			got := h.widen(f, v)
-			if !(got >= last-1e-3) || math.Abs(got) > math.Abs(f)*(1+1e-6)+1e-3 {
-				t.Fatalf("variance %v: %v becomes %v after %v", v, f, got, last)
-			}
+			must.Require(t, got >= last-1e-3 && math.Abs(got) <= math.Abs(f)*(1+1e-6)+1e-3, "variance %v: %v becomes %v after %v", v, f, got, last)
 			last = got
 		}
 	}
@@ -480,14 +437,11 @@ func TestImputedWeightsAreBoundedAndShared(t *testing.T) {
 					p[i] = max(p[i], Observed)
 				}
 				e := partly(m.Covariance, p, r)
-				if a, b := m.Score(e, make([]float64, 2)), alone.Score(e, make([]float64, 2)); !slices.Equal(a, b) {
-					t.Errorf("%v is kept as %v, made anew %v", p, a, b)
-				}
+				must.EqualSlices(t, m.Score(e, make([]float64, 2)), alone.Score(e, make([]float64, 2)), p, "is kept as")
 			}
 		})
 	}
 	wait.Wait()
-	if n := len(kept.byKey); n > mostRecent || n != len(kept.order) || n < mostRecent/2 {
-		t.Errorf("%d patterns are kept in %d places", n, len(kept.order))
-	}
+	n := len(kept.byKey)
+	must.True(t, n <= mostRecent && n == len(kept.order) && n >= mostRecent/2, "%d patterns are kept in %d places", n, len(kept.order))
 }

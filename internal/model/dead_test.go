@@ -59,14 +59,11 @@ func TestLoseDead(t *testing.T) {
 			continue
 		}
 		for i, v := range left.Features.Value {
-			if math.Abs(v-c.value[i]) > 1e-12*math.Abs(v) {
-				t.Errorf("%s: column %d reads %v, want %v", name, c.index[i], v, c.value[i])
-			}
+			must.True(t, math.Abs(v-c.value[i]) <= 1e-12*math.Abs(v), "%s: column %d reads %v, want %v", name, c.index[i], v, c.value[i])
 		}
 		must.True(t, slices.Equal(left.Missing, c.e.Missing) && !left.Declared && left.Label == c.e.Label && slices.Equal(c.e.Features.Value, before), "%s: left is %+v", name, left)
-		if x := c.m.Standardized(&left, event.Vec{}); name == "transformed" && math.Abs(x.Value[0]) > 1e-12 {
-			t.Errorf("a center is standardized to %v", x.Value)
-		}
+		x = c.m.Standardized(&left, event.Vec{})
+		must.True(t, name != "transformed" || math.Abs(x.Value[0]) <= 1e-12, "a center is standardized to %v", x.Value)
 	}
 }
 
@@ -96,9 +93,8 @@ func TestLoseStaleAndDeclared(t *testing.T) {
 	for n := 3000; n < 4000; n++ {
 		all, alone := lose(LossStale, n, true, true, true, false), lose(LossStale, n, true, false, false, false)
 		x := all.Features
-		if len(x.Index) != 3 || x.Index[0] != 1 || x.Value[0] >= 3000 || x.Index[1] != 2 && x.Index[1] != 3 || x.Index[2] != 6 || !slices.Equal(all.Field, []uint16{1, 2, 3}) || len(all.Missing) != 0 {
-			t.Fatalf("%+v", all)
-		}
+		must.Require(t, len(x.Index) == 3 && x.Index[0] == 1 && x.Value[0] < 3000 && (x.Index[1] == 2 || x.Index[1] == 3) && x.Index[2] == 6 && slices.Equal(all.Field, []uint16{1, 2, 3}) && len(all.Missing) == 0,
+			"%+v", all)
 		must.Require(t, alone.Features.Value[0] == x.Value[0] && slices.Equal(alone.Features.Index[1:], at(n).Features.Index[1:]), "%+v alone, %+v of several", alone, all)
 		if x.Value[0] >= 1500 {
 			late++

@@ -40,10 +40,7 @@ func TestLink(t *testing.T) {
 func TestLogLossOfClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	for _, classes := range []int{3, 31, 32, 33, 70} {
-		scores := make([]float64, classes)
-		for k := range scores {
-			scores[k] = 4 * r.NormFloat64()
-		}
+		scores := eventtest.List(classes, func(int) float64 { return 4 * r.NormFloat64() })
 		scores[1] = -900
 		p := model.Decision{}.Probabilities(scores, make([]float64, classes))
 		sum := 0.0
@@ -119,10 +116,7 @@ func TestJudge(t *testing.T) {
 	for range 20_000 {
 		at := r.NormFloat64()
 		d := model.Decision{Link: &model.Link{Scores: []float64{at, at + 9*r.Float64()}, LogOdds: []float64{-2 * r.Float64(), 5 * r.Float64()}}, Threshold: float64(r.IntN(2)) * r.Float64()}
-		scores := make([]float64, []int{1, 3}[r.IntN(2)])
-		for k := range scores {
-			scores[k] = math.Ldexp(r.NormFloat64(), r.IntN(12))
-		}
+		scores := eventtest.List([]int{1, 3}[r.IntN(2)], func(int) float64 { return math.Ldexp(r.NormFloat64(), r.IntN(12)) })
 		label := r.IntN(max(2, len(scores)))
 		want := model.Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
 		if len(scores) == 1 {
@@ -189,9 +183,7 @@ func TestLevelsAnswer(t *testing.T) {
 					t.Fatalf("%s, %s: %v is answered by %s", policy, name, e.Missing, got)
 				}
 				same := func(what string, got, want float64) {
-					if math.Abs(got-want) > 1e-12 {
-						t.Fatalf("%s, %s: %v: %s %v, want %v", policy, name, e.Missing, what, got, want)
-					}
+					must.Require(t, math.Abs(got-want) <= 1e-12, "%s, %s: %v: %s %v, want %v", policy, name, e.Missing, what, got, want)
 				}
 				score := want.Score(e, make([]float64, 1))[0]
 				same("score", m.Score(e, make([]float64, 1))[0], score)

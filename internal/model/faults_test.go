@@ -73,9 +73,8 @@ func TestDeclare(t *testing.T) {
 		before := *e
 		before.Features, before.Field, before.Missing = e.Features.Clone(), slices.Clone(e.Field), slices.Clone(e.Missing)
 		got := h.Declare(e, &room)
-		if !slices.Equal(got.Field, want) || !slices.Equal(got.Missing, wantMissing) || got.Features.Check() != nil || got.Features.Len() != len(want) {
-			t.Fatalf("faults %+v of %+v: fields %v missing %v, want %v and %v", h.Faults, e, got.Field, got.Missing, want, wantMissing)
-		}
+		must.Require(t, slices.Equal(got.Field, want) && slices.Equal(got.Missing, wantMissing) && got.Features.Check() == nil && got.Features.Len() == len(want),
+			"faults %+v of %+v: fields %v missing %v, want %v and %v", h.Faults, e, got.Field, got.Missing, want, wantMissing)
 		for i, id := range got.Field {
 			at := slices.Index(e.Field, id)
 			must.Require(t, got.Features.Value[i] == e.Features.Value[at] && got.Features.Index[i] == e.Features.Index[at], "field %d: %v", id, got.Features)
@@ -85,8 +84,7 @@ func TestDeclare(t *testing.T) {
 		must.Require(t, slices.Equal(h.StuckFields(e), wantStuck), "stuck %v, want %v", h.StuckFields(e), wantStuck)
 		if len(dead) > 0 {
 			changed++
-			again := h.Declare(got, &event.Example{})
-			must.Require(t, again == got, "what has been declared is declared again")
+			must.Require(t, h.Declare(got, &event.Example{}) == got, "what has been declared is declared again")
 			names := h.MissingFields(e)
 			must.Require(t, slices.Equal(names, h.MissingFields(got)), "missing %v and %v", names, h.MissingFields(got))
 		}

@@ -37,18 +37,12 @@ func TestGrouping(t *testing.T) {
 	must.True(t, !ok, "a group is a pair")
 	s.AddField(event.Field{Name: "city", Kind: event.Words}) // another kind, but one field for the user
 	s.AddField(event.Field{Name: "late", Kind: event.Numeric})
-	if name(6, 0) != "city" || name(7, 0) != "late" || g.Len() != 5 {
-		t.Errorf("later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
-	}
+	must.True(t, name(6, 0) == "city" && name(7, 0) == "late" && g.Len() == 5, "later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
 
 	// A field of a newer Schema is unknown until Follow is called.
-	if name(8, 0) != "" || name(9, 0) != "" {
-		t.Errorf("unknown fields are in %q and %q", name(8, 0), name(9, 0))
-	}
+	must.True(t, name(8, 0) == "" && name(9, 0) == "", "unknown fields are in %q and %q", name(8, 0), name(9, 0))
 	s.AddField(event.Field{Name: "later", Kind: event.Numeric})
-	if name(8, 0) != "later" || name(9, 0) != "" {
-		t.Errorf("fields 8 and 9 are in %q and %q", name(8, 0), name(9, 0))
-	}
+	must.True(t, name(8, 0) == "later" && name(9, 0) == "", "fields 8 and 9 are in %q and %q", name(8, 0), name(9, 0))
 
 	s = event.NewSchema(10, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Every: 8, Named: []event.NamedColumns{{Name: "odd", Spans: []event.Span{{From: 0, To: 1}, {From: 16, To: 20}}}}}
@@ -56,9 +50,7 @@ func TestGrouping(t *testing.T) {
 	for column, want := range map[uint32]string{0: "odd", 1: "1-8", 7: "1-8", 8: "9-16", 19: "odd", 20: "17-24"} {
 		must.Equal(t, name(0, column), want, "column", column)
 	}
-	if name(5, 8) != "9-16" {
-		t.Errorf("an unknown field's column 8 is in %q", name(5, 8))
-	}
+	must.True(t, name(5, 8) == "9-16", "an unknown field's column 8 is in %q", name(5, 8))
 	must.True(t, g.Of(0, 1) == g.Of(0, 7) && g.Of(0, 1) != g.Of(0, 8), "columns 1, 7 and 8 are not in two units")
 	s.ColumnGroups, s.ZeroBased = &event.ColumnGroups{Named: s.ColumnGroups.Named}, true
 	g = NewGrouping(s)

@@ -113,9 +113,8 @@ func TestKnownColumns(t *testing.T) {
 	} {
 		a := c.head.Handling(c.event)
 		scale, policy := a.Scale, a.Policy()
-		if names := c.head.MissingFields(c.event); scale != c.scale || policy != c.rule || !slices.Equal(names, c.names) {
-			t.Errorf("%v: %v %q %q, want %+v", c.event.Features.Index, scale, policy, names, c)
-		}
+		names := c.head.MissingFields(c.event)
+		must.True(t, scale == c.scale && policy == c.rule && slices.Equal(names, c.names), "%v: %v %q %q, want %+v", c.event.Features.Index, scale, policy, names, c)
 	}
 	deleted := func(h *Head, e *event.Example, field []uint16, dead []bool) float64 {
 		var left event.Example
@@ -133,9 +132,7 @@ func TestKnownColumns(t *testing.T) {
 		{head(true, asIs), 1},
 		{head(false, rescale), 1},
 	} {
-		if got := deleted(c.head, e, nil, dead); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
-		}
+		must.Equal(t, deleted(c.head, e, nil, dead), c.want, c.head.Missing)
 	}
 	// A named field is null once all of its features are deleted.
 	named := head(false, rescale)
@@ -159,9 +156,8 @@ func TestZeros(t *testing.T) {
 	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
 	e := sparseEvent(3, 4)
 	e.MissingColumns = []uint32{2}
-	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // the event has 3 and 4; 5 is absent but counts as 0
-		t.Errorf("%+v", k)
-	}
+	// the event has 3 and 4; 5 is absent but counts as 0
+	must.Equal(t, h.CountMissing(e), MissingCount{Null: 1, Absent: 1, Named: 3})
 	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Imputed, Observed, Ignored}, "parts")
 	e = sparseEvent(3, 4)
 	must.EqualSlices(t, h.Roles(e, nil, nil), ColumnRoles{Imputed, Observed, Observed, Ignored}, "parts")

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -15,10 +16,7 @@ import (
 func randomValues(seed uint64) func(n int) []float64 {
 	r := rand.New(rand.NewPCG(seed, seed+1))
 	return func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 }
@@ -34,9 +32,8 @@ func TestSubtract(t *testing.T) {
 		want := slices.Clone(memory)
 		row, factor := random(n+1), random(1)[0]
 		subtractGo(want[:n], factor, row)
-		if Subtract(memory[:n:n], factor, row); !slices.Equal(memory, want) {
-			t.Errorf("%d values: %v, want %v", n, memory, want)
-		}
+		Subtract(memory[:n:n], factor, row)
+		must.True(t, slices.Equal(memory, want), "%d values: %v, want %v", n, memory, want)
 		stride := n + 3
 		to, from, factors := random(4*stride), random(4*stride), [16]float64(random(16))
 		want = slices.Clone(to)
@@ -49,9 +46,8 @@ func TestSubtract(t *testing.T) {
 		}
 		for _, hasAVX512 = range []bool{was, false} {
 			got := slices.Clone(to)
-			if subtractRows(got, from, stride, n, &factors); !slices.Equal(got, want) {
-				t.Errorf("four rows of %d values: %v, want %v", n, got, want)
-			}
+			subtractRows(got, from, stride, n, &factors)
+			must.True(t, slices.Equal(got, want), "four rows of %d values: %v, want %v", n, got, want)
 		}
 	}
 }
@@ -66,12 +62,9 @@ func TestProduct(t *testing.T) {
 			want, size = want+x*b[i], size+math.Abs(x*b[i])
 		}
 		got := Product(a, b)
-		if math.Abs(got-want) > 1e-13*size {
-			t.Errorf("%d values: %v, want %v", n, got, want)
-		}
-		if slow := productGo(a[:done], b); n == done && got != slow {
-			t.Errorf("%d values: %v, by the slow loop %v", n, got, slow)
-		}
+		must.True(t, math.Abs(got-want) <= 1e-13*size, "%d values: %v, want %v", n, got, want)
+		slow := productGo(a[:done], b)
+		must.True(t, n != done || got == slow, "%d values: %v, by the slow loop %v", n, got, slow)
 	}
 }
 
@@ -81,25 +74,18 @@ func TestCholesky(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 130} {
 		matrix := randomPositive(n, r)
 		u, positive := factorize(n, slices.Clone(matrix))
-		if !positive {
-			t.Fatalf("%d columns: not positive", n)
-		}
+		must.Require(t, positive, "%d columns: not positive", n)
 		if n == 0 {
 			continue
 		}
 		var reference mat.Cholesky
-		if !reference.Factorize(mat.NewSymDense(n, matrix)) {
-			t.Fatal("gonum finds the matrix not positive")
-		}
+		must.Require(t, reference.Factorize(mat.NewSymDense(n, matrix)), "gonum finds the matrix not positive")
 		var factor mat.TriDense
 		reference.UTo(&factor)
 		var inverse mat.SymDense
 		must.Do(t, reference.InverseTo(&inverse))
 		const columns = 3
-		right := make([]float64, n*columns)
-		for i := range right {
-			right[i] = r.NormFloat64()
-		}
+		right := eventtest.List(n*columns, func(int) float64 { return r.NormFloat64() })
 		var solved mat.Dense
 		must.Do(t, reference.SolveTo(&solved, mat.NewDense(n, columns, slices.Clone(right))))
 		all := slices.Clone(right)
@@ -107,35 +93,28 @@ func TestCholesky(t *testing.T) {
 		got := u.inverse()
 		for i := range n {
 			for c := range columns {
-				if want := solved.At(i, c); !close12(all[i*columns+c], want) {
-					t.Fatalf("%d columns: solution %d of right side %d is %v, want %v", n, i, c, all[i*columns+c], want)
-				}
+				want := solved.At(i, c)
+				must.Require(t, close12(all[i*columns+c], want), "%d columns: solution %d of right side %d is %v, want %v", n, i, c, all[i*columns+c], want)
 			}
 			for j := i; j < n; j++ {
-				if want := factor.At(i, j); !close12(u.data[i*n+j], want) {
-					t.Fatalf("%d columns: factor %d, %d is %v, want %v", n, i, j, u.data[i*n+j], want)
-				}
-				if want := inverse.At(i, j); !close12(got[i*n+j], want) {
-					t.Fatalf("%d columns: inverse %d, %d is %v, want %v", n, i, j, got[i*n+j], want)
-				}
+				want := factor.At(i, j)
+				must.Require(t, close12(u.data[i*n+j], want), "%d columns: factor %d, %d is %v, want %v", n, i, j, u.data[i*n+j], want)
+				want = inverse.At(i, j)
+				must.Require(t, close12(got[i*n+j], want), "%d columns: inverse %d, %d is %v, want %v", n, i, j, got[i*n+j], want)
 			}
 		}
 		for _, bad := range []float64{0, -1, math.NaN()} {
 			spoilt := slices.Clone(matrix)
 			spoilt[len(spoilt)-1] = bad
-			if _, positive := factorize(n, spoilt); positive {
-				t.Errorf("%d columns: the matrix with %v on its diagonal is called positive", n, bad)
-			}
+			_, positive := factorize(n, spoilt)
+			must.True(t, !positive, "%d columns: the matrix with %v on its diagonal is called positive", n, bad)
 		}
 	}
 }
 
 // randomPositive returns a random positive definite matrix of n columns with common factors.
 func randomPositive(n int, r *rand.Rand) []float64 {
-	root := make([]float64, n*n)
-	for i := range root {
-		root[i] = r.NormFloat64()
-	}
+	root := eventtest.List(n*n, func(int) float64 { return r.NormFloat64() })
 	out := make([]float64, n*n)
 	for i := range n {
 		for j := range n {
@@ -199,16 +178,14 @@ func TestCosineValues(t *testing.T) {
 						}
 					}
 				}
-				if want := math.Cos(2 * math.Pi * x); math.Abs(got[j]-want) > 1e-12 {
-					t.Fatalf("cosine %d of %d columns: %v, want %v", j, len(columns), got[j], want)
-				}
+				want := math.Cos(2 * math.Pi * x)
+				must.Require(t, math.Abs(got[j]-want) <= 1e-12, "cosine %d of %d columns: %v, want %v", j, len(columns), got[j], want)
 				inGo[j] = x
 			}
 			inAssembly := inGo
 			takeCosines(&inAssembly)
-			if takeCosinesGo(&inGo); inGo != inAssembly {
-				t.Fatal("the assembly and Go differ")
-			}
+			takeCosinesGo(&inGo)
+			must.Require(t, inGo == inAssembly, "the assembly and Go differ")
 		}
 	}
 }

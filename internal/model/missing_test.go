@@ -100,9 +100,7 @@ func TestMissingExplained(t *testing.T) {
 			t.Errorf("%s: variance %v, as is %v", m.Noise, rescaled.Variance, is.Variance)
 		} else {
 			for i, term := range rescaled.Terms {
-				if math.Abs(term.Fraction-is.Terms[i].Fraction) > 1e-12 {
-					t.Errorf("%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Fraction, is.Terms[i].Fraction)
-				}
+				must.True(t, math.Abs(term.Fraction-is.Terms[i].Fraction) <= 1e-12, "%s, column %d: share %v, as is %v", m.Noise, term.Column, term.Fraction, is.Terms[i].Fraction)
 			}
 		}
 	}

@@ -51,9 +51,8 @@ func TestProbabilities(t *testing.T) {
 	must.True(t, math.Abs(two[1]-0.75) <= 1e-15 && math.Abs(two[0]+two[1]-1) <= 1e-15, "two classes: %v", two)
 	for _, scores := range [][]float64{{0, 1, -1}, {-1e9, -1e9, -1e9}, {50, 800, 3}} {
 		p := m.Probabilities(scores, make([]float64, 3))
-		if sum := p[0] + p[1] + p[2]; !(math.Abs(sum-1) < 1e-12) {
-			t.Errorf("%v: %v", scores, p)
-		}
+		sum := p[0] + p[1] + p[2]
+		must.True(t, math.Abs(sum-1) < 1e-12, "%v: %v", scores, p)
 	}
 }
 
@@ -181,9 +180,7 @@ func TestCouple(t *testing.T) {
 			}
 			sum += p[i]
 			least, most = min(least, half[i]), max(most, half[i])
-			if p[i] < 0 || consistent && math.Abs(p[i]-want[i]) > 1e-5 {
-				t.Errorf("case %d: class %d of %d: %g, want %g", n, i, k, p[i], want[i])
-			}
+			must.True(t, p[i] >= 0 && (!consistent || math.Abs(p[i]-want[i]) <= 1e-5), "case %d: class %d of %d: %g, want %g", n, i, k, p[i], want[i])
 		}
 		must.True(t, math.Abs(sum-1) <= 1e-12 && most-least <= 1e-6, "case %d: the sum is %v, the gradient from %g to %g", n, sum, least, most)
 	}

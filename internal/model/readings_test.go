@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // readings makes events with three columns: a number, an amount that is often 0, and a flag.
@@ -36,19 +37,14 @@ func TestFillValues(t *testing.T) {
 		}
 	}
 	feed(7*readingsKept, func([]float64) {})
-	if got := s.Columns()[0].Fills; len(got) > 0 {
-		t.Errorf("after seven blocks without a 0: %v", got)
-	}
+	got := s.Columns()[0].Fills
+	must.True(t, len(got) == 0, "after seven blocks without a 0: %v", got)
 	feed(43*readingsKept, func([]float64) {})
 	for i, c := range s.Columns() {
-		if want := [][]float64{{0}, nil, nil}[i]; !slices.Equal(c.Fills, want) {
-			t.Fatalf("column %d: %v", c.Column, c.Fills)
-		}
+		must.Require(t, slices.Equal(c.Fills, [][]float64{{0}, nil, nil}[i]), "column %d: %v", c.Column, c.Fills)
 	}
 	c := s.Columns()
-	if c[0].Zeros > 0 || c[0].Flag || c[0].Least || c[1].Zeros < 0.2 || c[1].Zeros > 0.4 || !c[1].Least || c[1].Most < 0.15 || c[1].Most > 0.25 || !c[2].Flag {
-		t.Errorf("%+v", c)
-	}
+	must.True(t, c[0].Zeros <= 0 && !c[0].Flag && !c[0].Least && c[1].Zeros >= 0.2 && c[1].Zeros <= 0.4 && c[1].Least && c[1].Most >= 0.15 && c[1].Most <= 0.25 && c[2].Flag, "%+v", c)
 	// A fifth of the readings of each column is lost, and reads one value.
 	feed(3*readingsKept, func(x []float64) {
 		for i := range x {
@@ -58,9 +54,8 @@ func TestFillValues(t *testing.T) {
 		}
 	})
 	for i, want := range [][]float64{{0, -99}, nil, nil} {
-		if got := s.Columns()[i].Fills; i < 2 && !slices.Equal(got, want) && !(i == 1 && len(got) == 0) {
-			t.Errorf("column %d: %v, want %v", i, got, want)
-		}
+		got := s.Columns()[i].Fills
+		must.True(t, i >= 2 || slices.Equal(got, want) || i == 1 && len(got) == 0, "column %d: %v, want %v", i, got, want)
 	}
 	// A value of the amounts must repeat far more often than any other; how often they are 0 does not matter.
 	feed(3*readingsKept, func(x []float64) {
@@ -68,23 +63,19 @@ func TestFillValues(t *testing.T) {
 			x[1] = 3
 		}
 	})
-	if got := s.Columns()[1].Fills; !slices.Equal(got, []float64{3}) {
-		t.Errorf("amounts: %v", got)
-	}
+	must.EqualSlices(t, s.Columns()[1].Fills, []float64{3}, "amounts")
 	// A column that reads 0 once can read it.
 	feed(1, func(x []float64) { x[0] = 0 })
-	if feed(readingsKept, func([]float64) {}); !slices.Equal(s.Columns()[0].Fills, []float64{-99}) {
-		t.Errorf("after a 0: %v", s.Columns()[0].Fills)
-	}
+	feed(readingsKept, func([]float64) {})
+	must.True(t, slices.Equal(s.Columns()[0].Fills, []float64{-99}), "after a 0: %v", s.Columns()[0].Fills)
 	// The state continues equally, also within a block.
 	feed(37, func([]float64) {})
 	w := &coder.Coder{}
 	s.State(w)
 	var again Readings
 	d := coder.Read(w.Out)
-	if again.State(d); !d.Done() {
-		t.Fatal("the state cannot be read")
-	}
+	again.State(d)
+	must.Require(t, d.Done(), "the state cannot be read")
 	for range 2 * readingsKept {
 		e := r.next()
 		for _, x := range []*Readings{&s, &again} {
@@ -96,9 +87,7 @@ func TestFillValues(t *testing.T) {
 	a, b := &coder.Coder{}, &coder.Coder{}
 	s.State(a)
 	again.State(b)
-	if !slices.Equal(a.Out, b.Out) {
-		t.Error("a restored Readings learns something else")
-	}
+	must.True(t, slices.Equal(a.Out, b.Out), "a restored Readings learns something else")
 }
 
 // TestRepeated compares the most frequent reading with that of a map: of readings of which many are equal, or none, and of
@@ -150,9 +139,7 @@ func TestUsualValue(t *testing.T) {
 				}
 			}
 			got := slices.DeleteFunc(slices.Clone(s.Columns()[0].Fills), func(x float64) bool { return x == 0 }) // where no reading was 0
-			if !slices.Equal(got, c.want) && len(got)+len(c.want) > 0 {
-				t.Errorf("usual %v, %+v: %v", usual, c, got)
-			}
+			must.True(t, slices.Equal(got, c.want) || len(got)+len(c.want) == 0, "usual %v, %+v: %v", usual, c, got)
 		}
 	}
 }
@@ -168,10 +155,8 @@ func TestFollow(t *testing.T) {
 	}
 	was := s.Columns()[1]
 	s.Follow([]uint32{7, 9})
-	if now := s.Columns(); len(now) != 2 || now[0].Column != 7 || now[0].Most != was.Most || now[1].Most != 0 || !now[1].Flag {
-		t.Errorf("%+v, was %+v", now, was)
-	}
-	if _, ok := s.Stale(0, 3); ok {
-		t.Error("the latest readings are those of other columns")
-	}
+	now := s.Columns()
+	must.True(t, len(now) == 2 && now[0].Column == 7 && now[0].Most == was.Most && now[1].Most == 0 && now[1].Flag, "%+v, was %+v", now, was)
+	_, ok := s.Stale(0, 3)
+	must.True(t, !ok, "the latest readings are those of other columns")
 }

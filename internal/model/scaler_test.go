@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -25,9 +26,8 @@ func TestObserveScale(t *testing.T) {
 		stats := make([]float64, ScalerWidth)
 		for i, x := range tt.readings {
 			ratio, _ := s.ObserveScale(stats, x)
-			if math.Abs(stats[StatInverse]-tt.inverse[i]) > 1e-15 || math.Abs(ratio-tt.ratio[i]) > 1e-15 || stats[StatCount] != float64(i+1) {
-				t.Errorf("%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
-			}
+			must.True(t, math.Abs(stats[StatInverse]-tt.inverse[i]) <= 1e-15 && math.Abs(ratio-tt.ratio[i]) <= 1e-15 && stats[StatCount] == float64(i+1),
+				"%v, reading %d: statistics %v and ratio %v, want 1/scale %v and ratio %v", tt.readings, i, stats, ratio, tt.inverse[i], tt.ratio[i])
 		}
 	}
 }
@@ -188,9 +188,7 @@ func TestPackUnit(t *testing.T) {
 		for _, inverse := range []float64{1e-30, 0.3, 1, 7e20} {
 			unit := math.Ldexp(1, exponent)
 			packed := packUnit(inverse, unit)
-			if unitOf(packed) != unit || math.Abs(-packed/inverse-1) > 1e-12 {
-				t.Fatalf("%v of unit %v: %v of unit %v", inverse, unit, packed, unitOf(packed))
-			}
+			must.Require(t, unitOf(packed) == unit && math.Abs(-packed/inverse-1) <= 1e-12, "%v of unit %v: %v of unit %v", inverse, unit, packed, unitOf(packed))
 		}
 	}
 	must.True(t, unitOf(packUnit(2, 0)) == 0 && packUnit(2, 0) == 2, "no unit is one")
@@ -209,10 +207,7 @@ func FuzzBegin(f *testing.F) {
 			}
 		}
 		count := 1 + int(n)%FirstReadings
-		x := make([]float64, count)
-		for i := range x {
-			x[i] = []float64{a, b, c, a * 0.5}[(i*7+int(n))%4]
-		}
+		x := eventtest.List(count, func(i int) float64 { return []float64{a, b, c, a * 0.5}[(i*7+int(n))%4] })
 		var s Scaler
 		stats := make([]float64, ScalerWidth)
 		s.Begin(stats, float64(count), x, []Transform{TransformAuto, TransformNone, TransformAsinh}[which%3])
@@ -223,8 +218,6 @@ func FuzzBegin(f *testing.F) {
 				s.Observe(stats, v, s.Deviations(stats, v))
 			}
 		}
-		for _, v := range stats {
-			must.Require(t, v-v == 0, "statistics %v", stats)
-		}
+		must.Finite(t, stats, "statistics")
 	})
 }

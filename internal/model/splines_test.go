@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -33,10 +34,7 @@ func slowHats(knots []float64, x float64) []float64 {
 func TestBasisColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		knots := make([]float64, 3+r.IntN(MaxKnots-3))
-		for i := range knots {
-			knots[i] = math.Round(40 * r.NormFloat64())
-		}
+		knots := eventtest.List(3+r.IntN(MaxKnots-3), func(int) float64 { return math.Round(40 * r.NormFloat64()) })
 		slices.Sort(knots)
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue
@@ -184,9 +182,8 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 			}
 			drawn := func() DrawnSpline {
 				list := slices.Collect(m.DrawnSplines())
-				if len(list) != 1 || list[0].Column != 5 { // a presence column is not drawn
-					t.Fatalf("drawn are %+v", list)
-				}
+				// a presence column is not drawn
+				must.Require(t, len(list) == 1 && list[0].Column == 5, "drawn are %+v", list)
 				return list[0]
 			}
 			score := func(x float64) []float64 {
@@ -201,9 +198,7 @@ func TestDrawnSplinesAreTheScores(t *testing.T) {
 				for i, x := range d.X {
 					for j := range i {
 						got, want := of.Score[i]-of.Score[j], score(x)[k]-score(d.X[j])[k]
-						if math.Abs(got-want) > 1e-12 {
-							t.Errorf("output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
-						}
+						must.True(t, math.Abs(got-want) <= 1e-12, "output %d from %v to %v: drawn %v, scored %v", k, d.X[j], x, got, want)
 					}
 				}
 			}

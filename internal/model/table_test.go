@@ -110,8 +110,7 @@ func TestReadTableShares(t *testing.T) {
 			table.Touch(c)[2] = -1
 		}
 	}
-	late := a.Snapshot(early)
-	must.True(t, reflect.DeepEqual(late.Blocks(), a.Blocks()), "a later Snapshot is not what was written")
+	must.True(t, reflect.DeepEqual(a.Snapshot(early).Blocks(), a.Blocks()), "a later Snapshot is not what was written")
 	for i := range columns {
 		_, row := a.Column(i)
 		c, rowB := b.Column(i)
@@ -125,9 +124,8 @@ func TestReadTableShares(t *testing.T) {
 	for i := range blocks {
 		blocks[i].Data = append(make([]byte, 1, 1+len(was[i].Data)), was[i].Data...)[1:]
 	}
-	if c, err := ReadTable(width, blocks); err != nil || !reflect.DeepEqual(c.Blocks(), was) {
-		t.Errorf("rows at odd places: %v", err)
-	}
+	c, err := ReadTable(width, blocks)
+	must.True(t, err == nil && reflect.DeepEqual(c.Blocks(), was), "rows at odd places: %v", err)
 }
 
 func TestDerive(t *testing.T) {
@@ -213,9 +211,7 @@ func TestTablePrefetch(t *testing.T) {
 	for range 2 {
 		rows := table.TouchAll(columns, nil)
 		for i, row := range rows {
-			if want := table.Row(columns[i]); &row[0] != &want[0] {
-				t.Fatalf("column %d: another row than its own", columns[i])
-			}
+			must.Require(t, &row[0] == &table.Row(columns[i])[0], "column %d: another row than its own", columns[i])
 		}
 		table.Prefetch(event.Vec{Index: columns, Value: make([]float64, len(columns))})
 		slices.Reverse(columns)
@@ -256,8 +252,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			earlier := to.Snapshot(nil)
 			to.Copy(from, own, done)
 			to.Copy(from, c[:columns/2], done)
-			later := to.Snapshot(earlier)
-			must.Require(t, reflect.DeepEqual(later.Blocks(), to.Blocks()), "%d columns: a Snapshot misses what Copy has written", columns)
+			must.Require(t, reflect.DeepEqual(to.Snapshot(earlier).Blocks(), to.Blocks()), "%d columns: a Snapshot misses what Copy has written", columns)
 			changed := map[uint32]bool{}
 			for _, column := range slices.Concat(own, c[:columns/2]) {
 				changed[column] = true

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +60,14 @@ func Require(t testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
+// File writes data to a file in a new temporary directory and returns the file's path.
+func File[T string | []byte](t testing.TB, name string, data T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	Do(t, os.WriteFile(path, []byte(data), 0o600))
+	return path
+}
+
 // Err returns the error of a call, without the value.
 func Err[T any](_ T, err error) error { return err }
 
@@ -85,6 +95,16 @@ func ErrorContains(t testing.TB, err error, want string, what ...any) {
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Helper()
 		t.Errorf("%sgot error %v, want one with %q", prefix(what), err, want)
+	}
+}
+
+// Finite marks the test as failed unless all values are finite.
+func Finite(t testing.TB, values []float64, what ...any) {
+	for i, x := range values {
+		if x-x != 0 {
+			t.Helper()
+			t.Errorf("%snumber %d is %v", prefix(what), i, x)
+		}
 	}
 }
 

@@ -19,9 +19,7 @@ func TestChunk(t *testing.T) {
 		n := 1 + r.IntN(1<<(4+i%20))
 		p := c.Bytes(n, r.IntN(1<<24))
 		must.Require(t, len(p) == n && cap(p) == n && !slices.ContainsFunc(p, func(b byte) bool { return b != 0 }), "%d bytes: %d, room for %d, or not zeros", n, len(p), cap(p))
-		if n > 64 && uintptr(unsafe.Pointer(&p[0]))%64 != 0 {
-			t.Errorf("%d bytes at %p", n, &p[0])
-		}
+		must.True(t, n <= 64 || uintptr(unsafe.Pointer(&p[0]))%64 == 0, "%d bytes at %p", n, &p[0])
 		for j := range p {
 			p[j] = byte(i + 1)
 		}
@@ -41,9 +39,8 @@ func TestFloats(t *testing.T) {
 	y, ok := Floats(memory)
 	must.True(t, !littleEndian() || ok && slices.Equal(x, y) && &x[0] == &y[0], "%v %v", y, ok)
 	for _, odd := range [][]byte{memory[1:9], memory[:9]} {
-		if y, ok := Floats(odd); ok {
-			t.Errorf("%d bytes from %p: %v", len(odd), &odd[0], y)
-		}
+		y, ok := Floats(odd)
+		must.True(t, !ok, "%d bytes from %p: %v", len(odd), &odd[0], y)
 	}
 	y, ok = Floats(nil)
 	must.True(t, len(y) <= 0 && ok == littleEndian(), "%v %v", y, ok)

@@ -44,8 +44,7 @@ func TestLinkLearns(t *testing.T) {
 		must.True(t, l.Helps(), "%s: it does not help", name)
 		own, linked, least := drawn(&l, rand.New(rand.NewPCG(3, 4)), 20_000, p)
 		must.True(t, linked <= least+0.006 && own >= linked+0.02, "%s: log-loss %.4f, %.4f without, the least is %.4f", name, linked, own, least)
-		err := l.Latest().Check()
-		must.True(t, err == nil, "%v", err)
+		must.Do(t, l.Latest().Check())
 	}
 }
 

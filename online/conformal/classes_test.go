@@ -45,10 +45,8 @@ func TestThresholdsByClass(t *testing.T) {
 	must.Require(t, len(report) == 2 && report[1].Class == "rare", "%+v", report)
 	for i, x := range report {
 		k := i + 1
-		if x.Events != used[k] || x.Coverage != held[k]/used[k] || math.Abs(x.Recent-0.9) > 0.03 || len(x.ByMissing) != 1 ||
-			x.ByMissing[0].Range != "0.3-0.5" || x.ByMissing[0].Events != used[k] || x.ByMissing[0].Coverage != x.Coverage {
-			t.Errorf("%+v, want %v of %v", x, held[k], used[k])
-		}
+		must.True(t, x.Events == used[k] && x.Coverage == held[k]/used[k] && math.Abs(x.Recent-0.9) <= 0.03 && len(x.ByMissing) == 1 &&
+			x.ByMissing[0].Range == "0.3-0.5" && x.ByMissing[0].Events == used[k] && x.ByMissing[0].Coverage == x.Coverage, "%+v, want %v of %v", x, held[k], used[k])
 	}
 	got := c.Report()[0]
 	must.True(t, math.Abs(got.Coverage-(held[1]+held[2])/(used[1]+used[2])) <= 1e-12, "all sets hold %v", got.Coverage)
@@ -97,9 +95,8 @@ func TestFewEventsOfAClass(t *testing.T) {
 			limits = append(limits, c.Sets().Classes[1][0])
 		}
 	}
-	if !(limits[1] > limits[0] && limits[1] < 1.2*limits[0] && limits[2] > limits[1] && limits[3] > 3.5 && limits[3] < 4) {
-		t.Errorf("common %v; after 1, 20 and 400 events %v", limits[0], limits[1:])
-	}
+	must.True(t, limits[1] > limits[0] && limits[1] < 1.2*limits[0] && limits[2] > limits[1] && limits[3] > 3.5 && limits[3] < 4,
+		"common %v; after 1, 20 and 400 events %v", limits[0], limits[1:])
 }
 
 // TestSetsByClass checks that Sets returns the same thresholds by class that the Predictor uses for its counts. A range

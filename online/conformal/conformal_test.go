@@ -247,9 +247,8 @@ func TestTakeClasses(t *testing.T) {
 		c.TakeClasses(Answer{Range: 1, Scores: scores, Label: label, Decision: d, Judged: d.Judge(scores, label), Active: 3, Sized: true})
 	}
 	x := c.Report()[0]
-	if x.Events != used || math.Abs(x.Coverage-held/used) > 1e-12 || math.Abs(x.Recent-0.8) > 0.03 || math.Abs(x.Size-size/used) > 0.05 {
-		t.Errorf("%+v, want %v of %v and a size of %v", x, held/used, used, size/used)
-	}
+	must.True(t, x.Events == used && math.Abs(x.Coverage-held/used) <= 1e-12 && math.Abs(x.Recent-0.8) <= 0.03 && math.Abs(x.Size-size/used) <= 0.05,
+		"%+v, want %v of %v and a size of %v", x, held/used, used, size/used)
 	all := New(0.8) // its sets contain every class in use
 	all.ranges[0].limit = model.MostLimit
 	scores := []float64{1, 2, 3, -20}

@@ -76,9 +76,8 @@ func testObjective(t *testing.T, hat float64) {
 	one := math.NaN()
 	for _, threads := range []int{1, 3} {
 		got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{events}, threads)
-		if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
-			t.Errorf("hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
-		}
+		must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
+			"hat %v, %d threads: objective %v, wrong %v, %v; want %v, %v", hat, threads, got, fraction, err, want, wrong/weight)
 		must.True(t, threads <= 1 || got == one, "%v on one thread, %v on %d", one, got, threads)
 		one = got
 	}
@@ -192,9 +191,8 @@ func TestSilentObjective(t *testing.T) {
 				}
 				for _, threads := range []int{1, 3} {
 					got, fraction, _, err := evaluate.Objective(t.Context(), m, &source{[]event.Batch{b}}, threads)
-					if err != nil || math.Abs(got-want) > 1e-9*want || math.Abs(fraction-wrong/weight) > 1e-12 {
-						t.Errorf("%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
-					}
+					must.True(t, err == nil && math.Abs(got-want) <= 1e-9*want && math.Abs(fraction-wrong/weight) <= 1e-12,
+						"%s, %d threads: objective %v, wrong %v, %v; want %v, %v", name, threads, got, fraction, err, want, wrong/weight)
 				}
 			}
 		}

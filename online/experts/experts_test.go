@@ -11,6 +11,7 @@ import (
 	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/encode"
 	"blankout/online/experts"
 	"blankout/online/experts/additive"
@@ -134,25 +135,20 @@ func TestScoreIsOfWeights(t *testing.T) {
 					want := x.Base()*s.base[k] + intercepts[k]
 					for i, column := range columns.Index {
 						w := s.n.Table.Row(column)[6+k]
-						if want += columns.Value[i] * w; w != weight(x, column, k) {
-							t.Fatalf("the row of column %d has %v, its weight is %v", column, w, weight(x, column, k))
-						}
+						want += columns.Value[i] * w
+						must.Require(t, w == weight(x, column, k), "the row of column %d has %v, its weight is %v", column, w, weight(x, column, k))
 					}
-					if math.Abs(out[k]-want) > 1e-9 || math.Abs(x.Base()*s.base[k]+short[k]-want) > 1e-9 {
-						t.Fatalf("%d outputs, event %d: score %v, in short %v, of the weights %v", outputs, n, out[k], short[k], want)
-					}
+					must.Require(t, math.Abs(out[k]-want) <= 1e-9 && math.Abs(x.Base()*s.base[k]+short[k]-want) <= 1e-9,
+						"%d outputs, event %d: score %v, in short %v, of the weights %v", outputs, n, out[k], short[k], want)
 				}
 			}
-			if s.n.Scaling.Scaler.Splines == nil || len(x.Columns()) < 4*4 {
-				t.Errorf("%d columns", len(x.Columns()))
-			}
+			must.True(t, s.n.Scaling.Scaler.Splines != nil && len(x.Columns()) >= 4*4, "%d columns", len(x.Columns()))
 			x.Intercepts(intercepts)
 			// The event has no features, and its constant feature is 0.5. Its score must be half of the intercept.
 			scores := make([]float64, x.Size())
 			x.Score(&experts.Input{One: 0.5}, make([]float64, outputs), scores, out)
-			if got, want := out[0], 0.5*intercepts[0]; math.Abs(got-want) > 1e-12 {
-				t.Errorf("half an intercept: %v, want %v", got, want)
-			}
+			got, want := out[0], 0.5*intercepts[0]
+			must.True(t, math.Abs(got-want) <= 1e-12, "half an intercept: %v, want %v", got, want)
 		}
 	}
 }
@@ -168,9 +164,7 @@ func TestSplinesPay(t *testing.T) {
 			sum += e.Weight
 		}
 	}
-	if sum < 0.6 {
-		t.Errorf("where a number bends, and only they have splines, they have %v", sum)
-	}
+	must.True(t, sum >= 0.6, "where a number bends, and only they have splines, they have %v", sum)
 }
 
 // TestTooMany checks that no expert is used once there are too many numeric columns. The rows must then have no weights
@@ -179,23 +173,15 @@ func TestTooMany(t *testing.T) {
 	x, s := newExperts(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
 	x.Publish(s.n.Table)
-	many := make([]uint32, 30_000)
-	for i := range many {
-		many[i] = uint32(i)
-	}
+	many := eventtest.List(30_000, func(i int) uint32 { return uint32(i) })
 	columns := slices.Clone(x.Columns())
 	x.FollowNumbers(many, nil, s.n.Table)
-	if x.HasColumns() || x.Counts() {
-		t.Error("it follows 30,000 numbers")
-	}
+	must.True(t, !x.HasColumns() && !x.Counts(), "it follows 30,000 numbers")
 	for _, column := range columns {
-		if w := s.n.Table.Row(column)[6]; w != 0 {
-			t.Errorf("column %d has the weight %v", column, w)
-		}
+		must.Equal(t, s.n.Table.Row(column)[6], 0, "column", column, "has the weight")
 	}
-	if s.next(x); x.HasColumns() {
-		t.Error("it begins again")
-	}
+	s.next(x)
+	must.True(t, !x.HasColumns(), "it begins again")
 }
 
 func TestPairsFit(t *testing.T) {
@@ -203,9 +189,7 @@ func TestPairsFit(t *testing.T) {
 		columns, outputs int
 		want             bool
 	}{{256, 1, true}, {257, 1, false}, {200, 100, true}, {201, 100, false}, {256, 78, true}, {256, 79, false}} {
-		if experts.PairsFit(x.columns, x.outputs) != x.want {
-			t.Errorf("%d columns of %d outputs: %v", x.columns, x.outputs, !x.want)
-		}
+		must.True(t, experts.PairsFit(x.columns, x.outputs) == x.want, "%d columns of %d outputs: %v", x.columns, x.outputs, !x.want)
 	}
 }
 
@@ -216,9 +200,7 @@ func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	x := newExperts(settings(1, true))
 	x.FollowNumbers([]uint32{1, 3}, c, model.NewTable(24))
 	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
-	if !slices.Equal(x.Columns(), want) {
-		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
-	}
+	must.Require(t, slices.Equal(x.Columns(), want), "the experts follow %v, want %v", x.Columns(), want)
 	for _, event := range []struct {
 		columns []uint32
 		values  []float64
@@ -253,16 +235,11 @@ func TestNestedScores(t *testing.T) {
 		t.Run(fmt.Sprintf("outputs=%d", outputs), func(t *testing.T) {
 			x, s := newExperts(settings(outputs, true)), newNumbers(3, 6, outputs)
 			s.learn(x, 1200)
-			if x.Numbers() == len(x.Columns()) {
-				t.Fatal("there are no splines")
-			}
+			must.Require(t, x.Numbers() != len(x.Columns()), "there are no splines")
 			nested, scores, got, want := x.NewNested(copies), make([]float64, x.Size()), make([]float64, outputs), make([]float64, outputs)
 			for range 20 {
 				s.next(x)
-				var last []int8
-				for range s.in.Features() {
-					last = append(last, int8(s.r.IntN(copies+1)-1))
-				}
+				last := eventtest.List(s.in.Features(), func(int) int8 { return int8(s.r.IntN(copies+1) - 1) })
 				x.SumNested(&s.in, last, &nested)
 				for copy := 1; copy < copies; copy++ {
 					var dead []bool
@@ -275,9 +252,7 @@ func TestNestedScores(t *testing.T) {
 					x.Read(&in, &s.seen)
 					x.Score(&s.seen, s.base, scores, want)
 					for k := range want {
-						if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
-							t.Fatalf("copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
-						}
+						must.Require(t, math.Abs(got[k]-want[k]) <= 1e-9*(1+math.Abs(want[k])), "copy %d, output %d: %v, want %v", copy, k, got[k], want[k])
 					}
 				}
 			}
@@ -301,9 +276,8 @@ func TestExpertsRestAndWake(t *testing.T) {
 		share        float64
 		events, want int
 	}{{experts.LeastWeight / 2, experts.RestAfter, experts.RestAfter - 1}, {experts.LeastWeight / 2, 160, 10}, {0.9 * experts.WakeWeight, 160, 10}, {experts.WakeWeight, 160, 160}, {experts.LeastWeight / 2, 160, 160}} {
-		if got := learns(c.share, c.events); got < c.want || got > c.want+1 {
-			t.Errorf("with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
-		}
+		got := learns(c.share, c.events)
+		must.True(t, got >= c.want && got <= c.want+1, "with %v it learns %d of %d events, want %d", c.share, got, c.events, c.want)
 	}
 }
 
@@ -324,14 +298,11 @@ func TestMove(t *testing.T) {
 		x.Read(&s.in, &s.seen)
 		x.Score(&s.seen, s.base, scores, moved)
 		for k := range out {
-			if math.Abs(out[k]-moved[k]) > 1e-7 || weight(x, s.in.Columns[last], k) == 0 {
-				t.Errorf("output %d: %v, moved %v", k, out[k], moved[k])
-			}
+			must.True(t, math.Abs(out[k]-moved[k]) <= 1e-7 && weight(x, s.in.Columns[last], k) != 0, "output %d: %v, moved %v", k, out[k], moved[k])
 		}
 		s.in.Moves[0].Is.Unit = 2
-		if x.UpdateColumns(&s.in, s.n); weight(x, s.in.Columns[last], 0) != 0 {
-			t.Error("a column with another unit keeps its weight")
-		}
+		x.UpdateColumns(&s.in, s.n)
+		must.True(t, weight(x, s.in.Columns[last], 0) == 0, "a column with another unit keeps its weight")
 	}
 }
 
@@ -353,7 +324,5 @@ func TestCenter(t *testing.T) {
 		in.Index = append(in.Index, at)
 	}
 	x.List[0].Sum(&in, mean)
-	if !(math.Abs(mean[0]) < 0.3) {
-		t.Errorf("a spline adds %v in the mean", mean[0])
-	}
+	must.True(t, math.Abs(mean[0]) < 0.3, "a spline adds %v in the mean", mean[0])
 }

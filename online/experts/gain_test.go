@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestGain checks that experts rest if they reduce the loss by less than a two-thousandth, but not before 8,192 events.
@@ -20,48 +21,31 @@ func TestGain(t *testing.T) {
 		g.Apply(1, true)
 	}
 	take(gainEnough-2, 0)
-	if g.Resting() {
-		t.Error("it rests before enough events have told")
-	}
+	must.True(t, !g.Resting(), "it rests before enough events have told")
 	take(20, 0.001)
-	if !g.Resting() {
-		t.Errorf("it does not rest where it gains %v of %v", g.gain, g.size)
-	}
+	must.True(t, g.Resting(), "it does not rest where it gains %v of %v", g.gain, g.size)
 	take(4*gainMemory, 0.0004) // relative to the loss 0.5, between leastGain and wakeGain
-	if !g.Resting() {
-		t.Errorf("it wakes at %v of %v", g.gain, g.size)
-	}
+	must.True(t, g.Resting(), "it wakes at %v of %v", g.gain, g.size)
 	c, other := &coder.Coder{}, Gain{}
 	g.State(c)
-	if other.State(coder.Read(c.Out)); other != g {
-		t.Errorf("%+v, read again %+v", g, other)
-	}
+	other.State(coder.Read(c.Out))
+	must.True(t, other == g, "%+v, read again %+v", g, other)
 	take(4*gainMemory, 0.0006)
-	if g.Resting() {
-		t.Errorf("it rests at %v of %v", g.gain, g.size)
-	}
+	must.True(t, !g.Resting(), "it rests at %v of %v", g.gain, g.size)
 	take(4*gainMemory, 0.0004)
-	if g.Resting() {
-		t.Errorf("it rests again at %v of %v", g.gain, g.size)
-	}
+	must.True(t, !g.Resting(), "it rests again at %v of %v", g.gain, g.size)
 	take(4*gainMemory, 0.0001)
-	if !g.Resting() {
-		t.Errorf("it does not rest again at %v of %v", g.gain, g.size)
-	}
+	must.True(t, g.Resting(), "it does not rest again at %v of %v", g.gain, g.size)
 	take(20*gainMemory, 0)
-	if take(gainMemory, 0.1); math.Abs(g.gain-0.1*(1-1/math.E)) > 0.001 {
-		t.Errorf("after as many events as it remembers it knows %v of a gain of 0.1", g.gain)
-	}
+	take(gainMemory, 0.1)
+	must.True(t, math.Abs(g.gain-0.1*(1-1/math.E)) <= 0.001, "after as many events as it remembers it knows %v of a gain of 0.1", g.gain)
 	was := g
-	if g.Take(math.Inf(1), math.Inf(1)); g != was {
-		t.Error("a difference that is not a number counts")
-	}
-	if g.Take(1e300, 0); g.gain > 0.1 {
-		t.Errorf("one event counts for %v", g.gain)
-	}
-	if g.Take(-0.5, -0.5); g.size <= 0 {
-		t.Errorf("losses below 0 have the size %v", g.size)
-	}
+	g.Take(math.Inf(1), math.Inf(1))
+	must.True(t, g == was, "a difference that is not a number counts")
+	g.Take(1e300, 0)
+	must.True(t, g.gain <= 0.1, "one event counts for %v", g.gain)
+	g.Take(-0.5, -0.5)
+	must.True(t, g.size > 0, "losses below 0 have the size %v", g.size)
 }
 
 // TestGainOfNoWeight checks experts without mixture weight in any prediction. They must rest after idleEnough events,
@@ -77,28 +61,22 @@ func TestGainOfNoWeight(t *testing.T) {
 		}
 	}
 	pass(1000, 0.1, true)
-	if pass(idleEnough-1, 0, false); g.Resting() {
-		t.Error("it rests too soon")
-	}
+	pass(idleEnough-1, 0, false)
+	must.True(t, !g.Resting(), "it rests too soon")
 	c, other := &coder.Coder{}, Gain{}
 	g.State(c)
-	if other.State(coder.Read(c.Out)); other != g {
-		t.Errorf("%+v, read again %+v", g, other)
-	}
-	if pass(1, 0, false); !g.Resting() {
-		t.Errorf("it does not rest: %+v", g)
-	}
-	if pass(20, 0, true); !g.Resting() {
-		t.Errorf("it wakes by what it gained before: %+v", g)
-	}
-	if pass(200, 0.1, true); g.Resting() {
-		t.Errorf("it does not wake: %+v", g)
-	}
+	other.State(coder.Read(c.Out))
+	must.True(t, other == g, "%+v, read again %+v", g, other)
+	pass(1, 0, false)
+	must.True(t, g.Resting(), "it does not rest: %+v", g)
+	pass(20, 0, true)
+	must.True(t, g.Resting(), "it wakes by what it gained before: %+v", g)
+	pass(200, 0.1, true)
+	must.True(t, !g.Resting(), "it does not wake: %+v", g)
 	pass(idleEnough-1, 0.1, false)
 	pass(1, 0.1, true)
-	if pass(idleEnough-1, 0.1, false); g.Resting() {
-		t.Error("one event in between does not count")
-	}
+	pass(idleEnough-1, 0.1, false)
+	must.True(t, !g.Resting(), "one event in between does not count")
 }
 
 // These give the tests, which use the experts of other packages, access to private parts.

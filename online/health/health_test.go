@@ -4,13 +4,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -140,20 +140,17 @@ func TestHealthWords(t *testing.T) {
 		}
 		feed(100*healthBlock, 0.3) // few events have the field, so its absence does not count yet
 		feed(200*healthBlock, 0.7)
-		if a := h.Report(number, fields, -1, nil); a.Alarms > 0 || a.Raised > 0 {
-			t.Fatalf("null %v: alarms while all is as usual: %+v", null, a)
-		}
-		feed(4*healthBlock, 0)
 		a := h.Report(number, fields, -1, nil)
+		must.Require(t, a.Alarms <= 0 && a.Raised <= 0, "null %v: alarms while all is as usual: %+v", null, a)
+		feed(4*healthBlock, 0)
+		a = h.Report(number, fields, -1, nil)
 		must.True(t, a.Alarms == 1 && a.Fields[0].Field == "words" && a.Fields[0].Missing.Now >= 0.95, "null %v: %+v", null, a)
 		// A restored state must continue with the same results.
 		again := restored(t, h)
 		again.seen = h.seen
 		both = again
 		feed(3*healthBlock+1, 1)
-		if a, b := saved(h), saved(again); !slices.Equal(a, b) {
-			t.Errorf("null %v: a restart changes what is watched", null)
-		}
+		must.EqualSlices(t, saved(h), saved(again), "null", null, "a restart changes what is watched")
 	}
 }
 
@@ -187,10 +184,7 @@ func TestPriorOfRareClass(t *testing.T) {
 	}{"rare": {3000, 1, false}, "half": {2, 1.02, false}, "overconfident": {20, 10, true}} {
 		w := &Counts{}
 		for i := range 5 * priorBlock {
-			label := 0
-			if i%c.every == c.every/2 {
-				label = 1
-			}
+			label := eventtest.Class(i%c.every == c.every/2)
 			p := c.p / float64(c.every)
 			loss := -math.Log(1 - p)
 			if label == 1 {
@@ -229,9 +223,8 @@ func TestDivergenceIsNamed(t *testing.T) {
 		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {
 			got += x.Text
 		}
-		if !strings.Contains(got, c.want) || c.want == "" && got != "" || strings.Contains(got, "has diverged") && strings.Contains(got, "a growing field") {
-			t.Errorf("scores of %v, log-loss %v: %q", c.score, c.loss, got)
-		}
+		must.True(t, strings.Contains(got, c.want) && (c.want != "" || got == "") && (!strings.Contains(got, "has diverged") || !strings.Contains(got, "a growing field")),
+			"scores of %v, log-loss %v: %q", c.score, c.loss, got)
 		out := &coder.Coder{}
 		w.Prior.State(out)
 		var again Prior
@@ -295,9 +288,8 @@ func TestStateHoldsEverything(t *testing.T) {
 	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])
-		if new(Fields).State(d); d.Done() {
-			t.Fatalf("%d of %d bytes are read as a state", n, len(c.Out))
-		}
+		new(Fields).State(d)
+		must.Require(t, !d.Done(), "%d of %d bytes are read as a state", n, len(c.Out))
 	}
 	h.alarms.changes[0].field = 5
 	c = &coder.Coder{}

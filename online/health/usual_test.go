@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -72,10 +73,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 	fractions := []float64{0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.48}
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		var fields []event.Field
-		for i := range 2 * len(fractions) {
-			fields = append(fields, event.Field{Name: string(rune('a' + i)), Kind: event.Boolean})
-		}
+		fields := eventtest.List(2*len(fractions), func(i int) event.Field { return event.Field{Name: string(rune('a' + i)), Kind: event.Boolean} })
 		for _, kind := range []event.Kind{event.Numeric, event.Categorical} {
 			for i := range fractions {
 				fields = append(fields, event.Field{Name: string(rune('A' + i)), Kind: kind})
@@ -136,9 +134,8 @@ func TestFieldOfAnotherKindIsNotMissing(t *testing.T) {
 			}
 			v.show(float64(n%7), holds, nil, w)
 		}
-		if h := v.report(w); h.Raised > 0 {
-			t.Errorf("text in one of %d: %+v", every, h.Changes)
-		}
+		h := v.report(w)
+		must.True(t, h.Raised <= 0, "text in one of %d: %+v", every, h.Changes)
 	}
 }
 
@@ -183,9 +180,8 @@ func TestBaselines(t *testing.T) {
 		b.Tell(&health.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
-	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
-		t.Errorf("%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
-	}
+	must.True(t, math.Abs(*report.MeanMAE-mean/total) <= 1e-9 && math.Abs(*report.LastMAE-last/total) <= 1e-9 && report.LastError == nil,
+		"%v %v, want %v %v", *report.MeanMAE, *report.LastMAE, mean/total, last/total)
 	var again health.Baselines
 	c := &coder.Coder{}
 	b.State(c)

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/encode"
 	"blankout/online/scaling"
 )
@@ -81,13 +82,11 @@ func TestMoments(t *testing.T) {
 	check := func(what string, columns []int, scale, shift []float64) {
 		t.Helper()
 		for a, i := range columns {
-			if got, want := f.sums.Mean[a], (mean[i]-shift[a])/scale[a]; math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s: mean %d is %v, want %v", what, i, got, want)
-			}
+			got, want := f.sums.Mean[a], (mean[i]-shift[a])/scale[a]
+			must.True(t, math.Abs(got-want) <= 1e-12, "%s: mean %d is %v, want %v", what, i, got, want)
 			for b, j := range columns[:a+1] {
-				if got, want := f.sums.Squares[a*len(columns)+b]/f.sums.Weight, squares[4*i+j]/scale[a]/scale[b]; math.Abs(got-want) > 1e-12 {
-					t.Errorf("%s: entry %d, %d is %v, want %v", what, i, j, got, want)
-				}
+				got, want := f.sums.Squares[a*len(columns)+b]/f.sums.Weight, squares[4*i+j]/scale[a]/scale[b]
+				must.True(t, math.Abs(got-want) <= 1e-12, "%s: entry %d, %d is %v, want %v", what, i, j, got, want)
 			}
 		}
 	}
@@ -95,23 +94,19 @@ func TestMoments(t *testing.T) {
 	f.due = false
 	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 6, Scale: 3})
 	check("moved", []int{0, 1, 2, 3}, []float64{1, 1.5, 1, 1}, []float64{0, 0.5, 0, 0})
-	if !f.due {
-		t.Error("a column has moved far, and nothing is due")
-	}
+	must.True(t, f.due, "a column has moved far, and nothing is due")
 	f.remove(3)
 	check("removed", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
 	f.Forget(0.1)
 	check("forgotten", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
 	f.insert(2, 3, 3)
-	if f.sums.Squares[2*4+2] != f.sums.Weight || f.sums.Mean[2] != 0 || f.sums.Squares[3*4+2] != 0 || f.sums.Squares[2*4+1] != 0 {
-		t.Errorf("a new column begins with %v, %v", f.sums.Mean, f.sums.Squares)
-	}
+	must.True(t, f.sums.Squares[2*4+2] == f.sums.Weight && f.sums.Mean[2] == 0 && f.sums.Squares[3*4+2] == 0 && f.sums.Squares[2*4+1] == 0,
+		"a new column begins with %v, %v", f.sums.Mean, f.sums.Squares)
 	f.remove(3)
 	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
 	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 5, Scale: 2, Unit: 1})
-	if f.sums.Squares[1*3+1] != f.sums.Weight || f.sums.Squares[1*3] != 0 || f.sums.Squares[2*3+1] != 0 || f.sums.Mean[1] != 0 {
-		t.Errorf("a column of other values begins with %v, %v", f.sums.Mean, f.sums.Squares)
-	}
+	must.True(t, f.sums.Squares[1*3+1] == f.sums.Weight && f.sums.Squares[1*3] == 0 && f.sums.Squares[2*3+1] == 0 && f.sums.Mean[1] == 0,
+		"a column of other values begins with %v, %v", f.sums.Mean, f.sums.Squares)
 }
 
 // TestMissingIsGatheredLessOften checks that a smaller fraction is gathered of events with many missing columns than of
@@ -131,9 +126,7 @@ func TestMissingIsGatheredLessOften(t *testing.T) {
 				taken++
 			}
 		}
-		if taken != 1000 {
-			t.Errorf("after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
-		}
+		must.True(t, taken == 1000, "after %d gathered events %d of %d that lack %d columns are, want 1000", c.gathered, taken, 1000*c.every, c.lacks)
 	}
 }
 
@@ -151,9 +144,7 @@ func TestOutliersAreNotGathered(t *testing.T) {
 	stats := []float64{100, 1, 100, 1, 1}
 	beyond := model.Scaler{Mode: model.StandardizeAuto}
 	at := beyond.Clip(stats, 1e9)
-	if !model.IsOutlier(at) {
-		t.Fatal(at)
-	}
+	must.Require(t, model.IsOutlier(at), "%v", at)
 	for i := 0; i < len(outlier); i += 10 {
 		outlier[i] = []float64{outlier[i][0], at, outlier[i][2]}
 	}
@@ -161,9 +152,7 @@ func TestOutliersAreNotGathered(t *testing.T) {
 	for i := range 3 {
 		for j := range i + 1 {
 			x, y := a.sums.Squares[3*i+j]/a.sums.Weight, b.sums.Squares[3*i+j]/b.sums.Weight
-			if math.Abs(x-y) > 0.05 {
-				t.Errorf("entry %d, %d: %v, with wild values %v", i, j, x, y)
-			}
+			must.True(t, math.Abs(x-y) <= 0.05, "entry %d, %d: %v, with wild values %v", i, j, x, y)
 		}
 	}
 }
@@ -189,22 +178,17 @@ func TestZeros(t *testing.T) {
 	}
 	f.renew()
 	c := f.Covariance
-	if !slices.Equal(c.Columns, []uint32{1, 2, 5}) {
-		t.Fatalf("columns %v", c.Columns)
-	}
+	must.Require(t, slices.Equal(c.Columns, []uint32{1, 2, 5}), "columns %v", c.Columns)
 	for i := range 2 {
 		mean := sum[i] / events
 		if variance := squares[i]/events - mean*mean; math.Abs(c.Mean[i+1]-mean) > 0.02 || math.Abs(c.Matrix[(i+1)*4]-variance) > 0.02 {
 			t.Errorf("mean %v, variance %v, want %v, %v", c.Mean[i+1], c.Matrix[(i+1)*4], mean, variance)
 		}
 	}
-	if x := c.Matrix[5]; x > -0.08 {
-		t.Errorf("covariance %v", x)
-	}
+	x := c.Matrix[5]
+	must.True(t, x <= -0.08, "covariance %v", x)
 	f.Choose(zeros, []uint32{5, 6})
-	if !slices.Equal(f.Columns, []uint32{1, 5, 6}) {
-		t.Errorf("columns %v", f.Columns)
-	}
+	must.True(t, slices.Equal(f.Columns, []uint32{1, 5, 6}), "columns %v", f.Columns)
 }
 
 func newEncoder(s *event.Schema) *encode.Encoder {
@@ -233,37 +217,29 @@ func TestExpect(t *testing.T) {
 			m.Review(r, n)
 		}
 	}
-	if m.Covariance() == nil || m.Columns() != 2 {
-		t.Fatalf("no covariance of %d columns", m.Columns())
-	}
+	must.Require(t, m.Covariance() != nil && m.Columns() == 2, "no covariance of %d columns", m.Columns())
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{11.5}}, Field: ids[:1], Missing: ids[1:]}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
-	if !numbers.SomeMissing || numbers.Parts[0] != model.Observed || numbers.Parts[1] != model.Imputed || math.Abs(numbers.X[0]-1.5) > 0.1 {
-		t.Fatalf("the numbers are %+v", numbers)
-	}
+	must.Require(t, numbers.SomeMissing && numbers.Parts[0] == model.Observed && numbers.Parts[1] == model.Imputed && math.Abs(numbers.X[0]-1.5) <= 0.1,
+		"the numbers are %+v", numbers)
 	var x Expected
 	m.Expect(&numbers, n, &x)
 	// The number b has the standard deviation 50. In standardized units, the regression of b on a has the slope .6.
-	if got := x.Input.X; len(got) != 2 || math.Abs(got[0]-0.9) > 0.05 || got[1] != 0 || &x.Input.Rows[0][0] != &n.Table.Row(2)[0] {
-		t.Errorf("expected is %v, want .9", got)
-	}
-	got := []float64{1}
-	if x.Variances([]float64{2, 5}, 2, got); math.Abs(got[0]-4*0.64) > 0.15 {
-		t.Errorf("the variance is %v, want 4 times .64", got)
-	}
+	got := x.Input.X
+	must.True(t, len(got) == 2 && math.Abs(got[0]-0.9) <= 0.05 && got[1] == 0 && &x.Input.Rows[0][0] == &n.Table.Row(2)[0], "expected is %v, want .9", got)
+	got = []float64{1}
+	x.Variances([]float64{2, 5}, 2, got)
+	must.True(t, math.Abs(got[0]-4*0.64) <= 0.15, "the variance is %v, want 4 times .64", got)
 	// The first event has no number, and the second has an outlier.
 	e = &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{11, 1e9}}, Field: ids}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
-	if numbers.SomeMissing || numbers.Parts[1] != model.Ignored {
-		t.Errorf("the numbers are %+v", numbers)
-	}
+	must.True(t, !numbers.SomeMissing && numbers.Parts[1] == model.Ignored, "the numbers are %+v", numbers)
 	var left Numbers
 	numbers.Mask([]bool{true, false}, &left)
-	if !left.SomeMissing || left.Parts[0] != model.Imputed || left.Parts[1] != model.Ignored || numbers.Parts[0] != model.Observed {
-		t.Errorf("what is left is %+v of %+v", left, numbers)
-	}
+	must.True(t, left.SomeMissing && left.Parts[0] == model.Imputed && left.Parts[1] == model.Ignored && numbers.Parts[0] == model.Observed,
+		"what is left is %+v of %+v", left, numbers)
 	m.Expect(&left, n, &x)
 	if got := x.Input.X[0]; math.Abs(got-m.Covariance().Mean[0]) > 1e-12 {
 		t.Errorf("expected is %v where nothing is known, want the mean %v", got, m.Covariance().Mean[0])
@@ -291,9 +267,8 @@ func TestDecay(t *testing.T) {
 		}
 		return m.Covariance().Matrix[1]
 	}
-	if all, late := together(1), together(0.99); math.Abs(all) > 0.2 || late > -0.8 {
-		t.Errorf("the covariance is %v, and %v where events are forgotten", all, late)
-	}
+	all, late := together(1), together(0.99)
+	must.True(t, math.Abs(all) <= 0.2 && late <= -0.8, "the covariance is %v, and %v where events are forgotten", all, late)
 }
 
 // FuzzFillState decodes arbitrary blocks. Encoding must give the same bytes again for accepted blocks.
@@ -309,8 +284,7 @@ func FuzzFillState(f *testing.F) {
 			return
 		}
 		var w coder.Coder
-		if f.State(&w); !bytes.Equal(w.Out, data) && !w.Failed {
-			t.Errorf("read %x, written %x", data, w.Out)
-		}
+		f.State(&w)
+		must.True(t, bytes.Equal(w.Out, data) || w.Failed, "read %x, written %x", data, w.Out)
 	})
 }

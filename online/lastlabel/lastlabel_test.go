@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/lastlabel"
@@ -31,10 +32,7 @@ func TestClassesAgainstDefinition(t *testing.T) {
 			} else if w > 0.99 {
 				w = 1
 			}
-			want = make([]float64, classes)
-			for k := range want {
-				want[k] = (1-w)*own[k] + w*last[k]
-			}
+			want = eventtest.List(classes, func(k int) float64 { return (1-w)*own[k] + w*last[k] })
 			sum := last[0] + last[1] + last[2]
 			must.Require(t, math.Abs(sum-1) <= 1e-12 && last[j] > 0, "probabilities %v", last)
 		}
@@ -66,10 +64,7 @@ func TestClassesAgainstDefinition(t *testing.T) {
 func bySlowLast(history []int, classes int) []float64 {
 	last := history[len(history)-1]
 	events, same, all, allSame := 0.0, 0.0, 1.0, 0.5
-	count := make([]float64, classes)
-	for k := range count {
-		count[k] = 0.5
-	}
+	count := eventtest.List(classes, func(int) float64 { return 0.5 })
 	for i, class := range history {
 		if count[class]++; i == 0 {
 			continue

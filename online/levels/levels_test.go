@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -156,9 +157,7 @@ func against(t *testing.T, c Settings, paired bool) {
 			e.variances(&own, variances)
 			lv := &e.levels[v]
 			for what, d := range map[string]float64{"score": own.Iterate[v] - f, "variance": variances[v] - variance, "average's variance": averages[v] - averageVariance, "average": own.Iterate[v] + lv.Coefficient*own.Lag[v] - average} {
-				if !(math.Abs(d) <= near*max(1, math.Abs(f), variance)) {
-					t.Fatalf("event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
-				}
+				must.Require(t, math.Abs(d) <= near*max(1, math.Abs(f), variance), "event %d, level %d: the %s is off by %v; f %v", number, v, what, d, f)
 			}
 		}
 		if c.Adapts && number == 20 {
@@ -241,10 +240,7 @@ func TestRescore(t *testing.T) {
 func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
 	in = &encode.Input{}
 	for i := range features + 1 {
-		row := make([]float64, width)
-		for k := range row {
-			row[k] = r.NormFloat64()
-		}
+		row := eventtest.List(width, func(int) float64 { return r.NormFloat64() })
 		in.Rows, in.X = append(in.Rows, row), append(in.X, r.NormFloat64())
 		if i == features {
 			in.X[i] = 1
@@ -288,20 +284,15 @@ func TestMove(t *testing.T) {
 	in.X[0] = (0.5 - 0.1) / 2
 	e.Score(in, &own)
 	for v, f := range own.Iterate {
-		if math.Abs(f-want[v]) > 1e-12 {
-			t.Errorf("level %d: %v, was %v", v, f, want[v])
-		}
+		must.True(t, math.Abs(f-want[v]) <= 1e-12, "level %d: %v, was %v", v, f, want[v])
 	}
-	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
-		t.Errorf("sum of squares %v, was %v", got, sum)
-	}
+	got := in.Rows[0][rows.FirstPart+3]
+	must.True(t, math.Abs(got-sum*0.5/4) <= 1e-15, "sum of squares %v, was %v", got, sum)
 	// A change that would extrapolate too far must not be made.
 	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
 	again := e.NewScores()
 	e.Score(in, &again)
 	for v, f := range again.Iterate {
-		if f != own.Iterate[v] {
-			t.Errorf("level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
-		}
+		must.True(t, f == own.Iterate[v], "level %d: %v after a move too far, was %v", v, f, own.Iterate[v])
 	}
 }

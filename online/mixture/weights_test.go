@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -69,14 +70,12 @@ func TestMixtureWeightsByFormula(t *testing.T) {
 			for _, x := range all {
 				want += x.trust * x.shares[i]
 			}
-			if got := s.Now(i); math.Abs(got-want) > 1e-9 {
-				t.Fatalf("event %d, answer %d: %v, want %v", n, i, got, want)
-			}
+			got := s.Now(i)
+			must.Require(t, math.Abs(got-want) <= 1e-9, "event %d, answer %d: %v, want %v", n, i, got, want)
 		}
 	}
-	if mix := s.Mix(nil); math.Abs(mix[0]+mix[1]+mix[2]-1) > 1e-12 || mix[2] < 0.5 {
-		t.Errorf("the shares are %v", mix)
-	}
+	mix := s.Mix(nil)
+	must.True(t, math.Abs(mix[0]+mix[1]+mix[2]-1) <= 1e-12 && mix[2] >= 0.5, "the shares are %v", mix)
 }
 
 // TestMixtureWeightsAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight.
@@ -84,27 +83,22 @@ func TestMixtureWeightsByFormula(t *testing.T) {
 func TestMixtureWeightsAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})
-	if got := s.Now(2); math.Abs(got-0.1) > 1e-12 {
-		t.Errorf("an answer that was not to be had has the share %v", got)
-	}
-	if a, b := s.Now(0), s.Now(1); math.Abs(a+b-0.9) > 1e-12 || math.Abs(a/b-8*math.Exp(0.5)) > 1e-9 {
-		t.Errorf("of the others %v and %v", a, b)
-	}
+	got := s.Now(2)
+	must.True(t, math.Abs(got-0.1) <= 1e-12, "an answer that was not to be had has the share %v", got)
+	a, b := s.Now(0), s.Now(1)
+	must.True(t, math.Abs(a+b-0.9) <= 1e-12 && math.Abs(a/b-8*math.Exp(0.5)) <= 1e-9, "of the others %v and %v", a, b)
 	s.Take([]float64{math.NaN(), math.NaN(), math.NaN()})
-	if got := s.Now(2); !(math.Abs(got-0.1) <= 1e-12) {
-		t.Errorf("where no answer was to be had a share is %v", got)
-	}
+	got = s.Now(2)
+	must.True(t, math.Abs(got-0.1) <= 1e-12, "where no answer was to be had a share is %v", got)
 	s = NewWeights(prior, 0.001)
 	for range 200 {
 		s.Take([]float64{math.Inf(1), 0, 3})
 	}
-	if mix := s.Mix(nil); mix[0] != 0 || mix[2] != 0 || mix[1] != 1 {
-		t.Errorf("the mixture is %v", mix)
-	}
+	mix := s.Mix(nil)
+	must.True(t, mix[0] == 0 && mix[2] == 0 && mix[1] == 1, "the mixture is %v", mix)
 	for n := 0; s.Mix(nil)[0] < 0.5; n++ {
-		if s.Take([]float64{0, 1, 1}); n > 100 {
-			t.Fatalf("after %d events the best answer has the share %v", n, s.Mix(nil))
-		}
+		s.Take([]float64{0, 1, 1})
+		must.Require(t, n <= 100, "after %d events the best answer has the share %v", n, s.Mix(nil))
 	}
 }
 
@@ -125,9 +119,8 @@ func TestMixtureWeightsRegret(t *testing.T) {
 		}
 		s.Take(losses)
 	}
-	if regret := lost - slices.Min(best); regret > 25 {
-		t.Errorf("%v lost more than by the best answer", regret)
-	}
+	regret := lost - slices.Min(best)
+	must.True(t, regret <= 25, "%v lost more than by the best answer", regret)
 }
 
 // TestMixtureOfRanges checks the weights in effect of a range that has had events, and of ranges without events.
@@ -135,10 +128,7 @@ func TestMixtureOfRanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	fold := New(settings())
 	for range 40 {
-		var losses []float64
-		for range len(prior) * len(fold.Scales) {
-			losses = append(losses, r.Float64())
-		}
+		losses := eventtest.List(len(prior)*len(fold.Scales), func(int) float64 { return r.Float64() })
 		fold.take(0, losses)
 	}
 	for range 100 {
@@ -146,18 +136,13 @@ func TestMixtureOfRanges(t *testing.T) {
 		fold.ObservePolicies(3, [3]float64{0, 1, math.NaN()})
 	}
 	fold.Apply()
-	if p := fold.Policies()[2]; fold.Largest(3) != 1 || p[0] < 0.05 || p[1] > 0.01 || p[2] < 0.3 || &fold.Uncorrected(2)[0] != &fold.Uncorrected(0)[0] {
-		t.Errorf("in effect are %+v", fold.ranges)
-	}
+	p := fold.Policies()[2]
+	must.True(t, fold.Largest(3) == 1 && p[0] >= 0.05 && p[1] <= 0.01 && p[2] >= 0.3 && &fold.Uncorrected(2)[0] == &fold.Uncorrected(0)[0], "in effect are %+v", fold.ranges)
 	for range ownEnough {
-		if !fold.LearnsFromMasks(2) {
-			t.Fatal("masks are heeded no longer before enough events have come")
-		}
+		must.Require(t, fold.LearnsFromMasks(2), "masks are heeded no longer before enough events have come")
 		fold.Own(2)
 	}
-	if fold.LearnsFromMasks(2) || !fold.LearnsFromMasks(1) {
-		t.Error("masks are heeded where enough events have come, or not where none has")
-	}
+	must.True(t, !fold.LearnsFromMasks(2) && fold.LearnsFromMasks(1), "masks are heeded where enough events have come, or not where none has")
 }
 
 // TestMixtureWeightsWithoutPredictions checks that an event without available predictions changes nothing, for any s.
@@ -169,9 +154,8 @@ func TestMixtureWeightsWithoutPredictions(t *testing.T) {
 	before := []float64{s.Now(0), s.Now(1), s.Now(2)}
 	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
 	for i, was := range before {
-		if got := s.Now(i); !(math.Abs(got-was) <= 1e-12) {
-			t.Errorf("share %d is %v, it was %v", i, got, was)
-		}
+		got := s.Now(i)
+		must.True(t, math.Abs(got-was) <= 1e-12, "share %d is %v, it was %v", i, got, was)
 	}
 }
 
@@ -182,17 +166,14 @@ func TestMixtureWeightsRecover(t *testing.T) {
 	for range 20_000 {
 		s.Take([]float64{0, 3, 3})
 	}
-	if got := s.trust[1]; !(got >= 1e-12 && got < 1.01e-12) {
-		t.Errorf("the s that moves most has the part %v", got)
-	}
+	got := s.trust[1]
+	must.True(t, got >= 1e-12 && got < 1.01e-12, "the s that moves most has the part %v", got)
 	for n := range 400 {
 		losses := []float64{3, 3, 3}
 		losses[n/2%3] = 0
 		s.Take(losses)
 	}
-	if s.trust[1] < 0.9 {
-		t.Errorf("where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
-	}
+	must.True(t, s.trust[1] >= 0.9, "where the best answer changes all the time the s that moves most has the part %v", s.trust[1])
 }
 
 // TestMixtureScales checks the scale factors that noise levels get. The mean factor must be below 1 for overconfident
@@ -201,9 +182,8 @@ func TestMixtureScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
 		table := New(Settings{Components: 2, Scales: settings().Scales, Policy: model.MissingNone})
-		if sum := table.Uncorrected(0)[0] + table.Uncorrected(0)[1]; math.Abs(sum-(0.8+0.1*(0.7+1.4))) > 1e-12 {
-			t.Errorf("levels begin with %v in all", sum)
-		}
+		sum := table.Uncorrected(0)[0] + table.Uncorrected(0)[1]
+		must.True(t, math.Abs(sum-(0.8+0.1*(0.7+1.4))) <= 1e-12, "levels begin with %v in all", sum)
 		for range 4000 {
 			score := 2 * r.NormFloat64()
 			label := r.Float64() < 1/(1+math.Exp(-right*score))
@@ -220,9 +200,8 @@ func TestMixtureScales(t *testing.T) {
 			table.take(0, losses)
 		}
 		table.Apply()
-		if got := table.Uncorrected(0); math.Abs(got[0]-right) > 0.13 || got[1] > 0.1 {
-			t.Errorf("scores that should count %v times count %v", right, got)
-		}
+		got := table.Uncorrected(0)
+		must.True(t, math.Abs(got[0]-right) <= 0.13 && got[1] <= 0.1, "scores that should count %v times count %v", right, got)
 	}
 }
 
@@ -243,9 +222,8 @@ func TestMixtureCorrected(t *testing.T) {
 		if r == 0 {
 			want = 0.5
 		}
-		if got := table.Corrected(r); math.Abs(got-want) > 1e-12 {
-			t.Errorf("range %d begins with %v, want %v", r, got, want)
-		}
+		got := table.Corrected(r)
+		must.True(t, math.Abs(got-want) <= 1e-12, "range %d begins with %v, want %v", r, got, want)
 	}
 	for range 300 {
 		table.ObserveCorrected(0, 1, 0.9)
@@ -256,19 +234,12 @@ func TestMixtureCorrected(t *testing.T) {
 	table.ObserveCorrected(1, 1, 1)
 	table.Apply()
 	whole, own := table.Corrected(0), table.Corrected(2)
-	if first := table.Corrected(1); math.Abs(first-whole) > 0.05 {
-		t.Errorf("after one event a range has the share %v, and complete events have %v", first, whole)
-	}
-	if whole < 0.9 || own > 0.3 || table.Corrected(3) != whole {
-		t.Errorf("the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
-	}
-	if !slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)) {
-		t.Error("the shares of the levels have moved")
-	}
+	first := table.Corrected(1)
+	must.True(t, math.Abs(first-whole) <= 0.05, "after one event a range has the share %v, and complete events have %v", first, whole)
+	must.True(t, whole >= 0.9 && own <= 0.3 && table.Corrected(3) == whole, "the shares are %v, %v where it does badly, and %v where nothing is known", whole, own, table.Corrected(3))
+	must.True(t, slices.Equal(table.Uncorrected(0), New(settings()).Uncorrected(0)), "the shares of the levels have moved")
 	table.Correct(false)
-	if table.Corrected(0) != 0 || !table.Counts() {
-		t.Error("experts that must not correct have weight, or lose what they have learned")
-	}
+	must.True(t, table.Corrected(0) == 0 && table.Counts(), "experts that must not correct have weight, or lose what they have learned")
 }
 
 // TestPoliciesEarn checks that a missing policy that loses is not in effect, and that imputation without imputed values
@@ -280,18 +251,13 @@ func TestPoliciesEarn(t *testing.T) {
 	}
 	m.Apply()
 	in := m.Policies()[3]
-	if in[1] != 0 || math.Abs(in[0]+in[2]-1) > 1e-12 || in[3] != 0 {
-		t.Errorf("rescaling loses and is in effect: %v", in)
-	}
-	if got := (model.PolicyWeights{0.02, 0.08, 0.9}).Plain(); got != (model.PolicyWeights{0.92, 0.08, 0}) {
-		t.Errorf("without imputed values the weights are %v", got)
-	}
+	must.True(t, in[1] == 0 && math.Abs(in[0]+in[2]-1) <= 1e-12 && in[3] == 0, "rescaling loses and is in effect: %v", in)
+	must.Equal(t, (model.PolicyWeights{0.02, 0.08, 0.9}).Plain(), model.PolicyWeights{0.92, 0.08, 0}, "without imputed values the weights")
 	for range 200 {
 		m.ObservePolicies(4, [3]float64{0.70, 0.60, 0.70})
 	}
-	if m.Apply(); m.Policies()[3][1] < 0.5 {
-		t.Errorf("rescaling is best now, with weights %v", m.Policies()[3])
-	}
+	m.Apply()
+	must.True(t, m.Policies()[3][1] >= 0.5, "rescaling is best now, with weights %v", m.Policies()[3])
 }
 
 // TestComponentsWithoutWeights checks the weights in effect if all components are idle, and if all others had no
@@ -320,9 +286,8 @@ func TestTemperature(t *testing.T) {
 		if c := NewTemperature(want); math.Abs(c.Factor()-want) > 1e-12 {
 			t.Errorf("one of %v begins with %v", want, c.Factor())
 		}
-		if got := c.Factor(); math.Abs(got/want-1) > 0.1 {
-			t.Errorf("the factor is %v, want %v", got, want)
-		}
+		got := c.Factor()
+		must.True(t, math.Abs(got/want-1) <= 0.1, "the factor is %v, want %v", got, want)
 	}
 }
 
@@ -335,14 +300,10 @@ func TestTemperatureOfInfiniteLosses(t *testing.T) {
 	} {
 		tm := NewTemperature(1.5)
 		tm.Learn(lost)
-		if tm != NewTemperature(1.5) {
-			t.Errorf("%s: %+v", name, tm)
-		}
+		must.True(t, tm == NewTemperature(1.5), "%s: %+v", name, tm)
 		for range 100 {
 			tm.Learn(func(factor float64) float64 { return factor })
 		}
-		if !(tm.Factor() < 1.4 && tm.Factor() > 0) {
-			t.Errorf("%s: afterwards the factor is %v", name, tm.Factor())
-		}
+		must.True(t, tm.Factor() < 1.4 && tm.Factor() > 0, "%s: afterwards the factor is %v", name, tm.Factor())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/rows"
@@ -81,10 +82,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 	s := rows.NewStep(slices.Repeat([]float64{0.4}, levels), outputs)
 	random := func() float64 { return r.NormFloat64() * math.Exp(r.NormFloat64()) }
 	width := rows.FirstPart + 3*y.N + 1
-	table := make([]float64, (features+1)*width)
-	for i := range table {
-		table[i] = random()
-	}
+	table := eventtest.List((features+1)*width, func(int) float64 { return random() })
 	for i := range features + 1 {
 		for j := range y.N {
 			table[i*width+rows.FirstPart+y.N+j] = math.Abs(random())
@@ -124,9 +122,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 		slowAdagrad(slow, &other)
 		rule.Step(&s)
 		for i := range table {
-			if math.Float64bits(table[i]) != math.Float64bits(want[i]) {
-				t.Fatalf("%s: event %d: value %d of row %d is %v, want %v", where, event, i%width, i/width, table[i], want[i])
-			}
+			must.Require(t, math.Float64bits(table[i]) == math.Float64bits(want[i]), "%s: event %d: value %d of row %d is %v, want %v", where, event, i%width, i/width, table[i], want[i])
 		}
 	}
 }

@@ -94,16 +94,14 @@ func TestClasses(t *testing.T) {
 			sum, of := 0.0, map[int]int{}
 			for class, o := range s.Outputs() {
 				of[o]++
-				if s.Output(class) != o || after[class] != s.outputs[o]+s.offset[class] || s.IsRare(class) == (s.Class(o) == class) {
-					t.Fatalf("seed %d, step %d: class %d, rare %v, has output %d of class %d", seed, step, class, s.IsRare(class), o, s.Class(o))
-				}
+				must.Require(t, s.Output(class) == o && after[class] == s.outputs[o]+s.offset[class] && s.IsRare(class) != (s.Class(o) == class),
+					"seed %d, step %d: class %d, rare %v, has output %d of class %d", seed, step, class, s.IsRare(class), o, s.Class(o))
 				if s.IsRare(class) {
 					sum += math.Exp(s.offset[class])
 				}
 			}
-			if len(of) != len(s.outputs) || s.Count() != len(s.outputs) || s.Rare() > 0 && (math.Abs(sum-1) > 1e-12 || of[s.Shared()] != s.Rare()) {
-				t.Fatalf("seed %d, step %d: fractions sum to %v, outputs %v", seed, step, sum, of)
-			}
+			must.Require(t, len(of) == len(s.outputs) && s.Count() == len(s.outputs) && (s.Rare() <= 0 || math.Abs(sum-1) <= 1e-12 && of[s.Shared()] == s.Rare()),
+				"seed %d, step %d: fractions sum to %v, outputs %v", seed, step, sum, of)
 		}
 	}
 }
@@ -113,14 +111,12 @@ func TestClasses(t *testing.T) {
 func TestMerge(t *testing.T) {
 	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, SeparateAfter - 1, SeparateAfter, 0, 40, 1}
 	var c Classes
-	if c.On() || c.Output(20) != 20 || c.Class(20) != 20 || c.Scores(3) != 3 || c.Outputs() != nil || !slices.Equal(c.Expand([]float64{1, 2}, unseen, nil), []float64{1, 2}) {
-		t.Error("the zero value changes outputs")
-	}
+	must.True(t, !c.On() && c.Output(20) == 20 && c.Class(20) == 20 && c.Scores(3) == 3 && c.Outputs() == nil && slices.Equal(c.Expand([]float64{1, 2}, unseen, nil), []float64{1, 2}),
+		"the zero value changes outputs")
 	few := func(class int) bool { return class >= AlwaysSeparate && events[class] < SeparateAfter }
 	from := c.Merge(len(events), 17, few, func(class int) uint64 { return events[class] })
-	if len(from) != 13 || !slices.Equal(from[10], []int{11}) || !slices.Equal(from[11], []int{13}) || !slices.Equal(from[12], []int{10, 12, 14}) || c.Shared() != 12 || c.Rare() != 3 {
-		t.Errorf("outputs of %v", from)
-	}
+	must.True(t, len(from) == 13 && slices.Equal(from[10], []int{11}) && slices.Equal(from[11], []int{13}) && slices.Equal(from[12], []int{10, 12, 14}) && c.Shared() == 12 && c.Rare() == 3,
+		"outputs of %v", from)
 	want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 10, 12, 11, 12, -1, -1}
 	must.True(t, slices.Equal(c.Outputs(), want) && c.Scores(13) == 17, "outputs %v, want %v", c.Outputs(), want)
 	got := c.Expand(make([]float64, 13), unseen, nil)
@@ -132,10 +128,9 @@ func TestMerge(t *testing.T) {
 	again := c
 	again.output, again.weight = slices.Clone(c.output), slices.Clone(c.weight)
 	again.Take(12)
-	if from := again.Merge(1, 1, func(class int) bool { return class == 13 }, func(int) uint64 { return 3 }); len(from) != 12 || !slices.Equal(from[11], []int{12, 11}) ||
-		again.Rare() != 4 || again.Scores(12) != 17 || again.weight[13] != 4 || again.weight[12] < 1.9 || again.Output(11) != 10 {
-		t.Errorf("once more %v, %+v", from, again)
-	}
+	from = again.Merge(1, 1, func(class int) bool { return class == 13 }, func(int) uint64 { return 3 })
+	must.True(t, len(from) == 12 && slices.Equal(from[11], []int{12, 11}) &&
+		again.Rare() == 4 && again.Scores(12) == 17 && again.weight[13] == 4 && again.weight[12] >= 1.9 && again.Output(11) == 10, "once more %v, %+v", from, again)
 	must.True(t, got[11] == 0 && got[15] == unseen && got[16] == unseen && c.Output(15) == -1 && c.Output(-1) == -1, "scores %v", got)
 }
 

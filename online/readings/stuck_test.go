@@ -12,6 +12,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // stream passes readings of numeric fields to a Detector.
@@ -67,9 +68,7 @@ func TestFoundAgain(t *testing.T) {
 	for range 1000 {
 		s.take(2.5)
 	}
-	if len(s.found) != 2 || s.found[1].Repeats > longerRun*Least+10 {
-		t.Errorf("%+v", s.found)
-	}
+	must.True(t, len(s.found) == 2 && s.found[1].Repeats <= longerRun*Least+10, "%+v", s.found)
 	healthy(10)
 	was := len(s.found)
 	for range 2000 {
@@ -78,9 +77,8 @@ func TestFoundAgain(t *testing.T) {
 			s.take(x)
 		}
 	}
-	if more := len(s.found) - was; more > 2 {
-		t.Errorf("%d alarms about a field that has come to move in steps", more)
-	}
+	more := len(s.found) - was
+	must.True(t, more <= 2, "%d alarms about a field that has come to move in steps", more)
 }
 
 // TestKinds checks a field that is often 0. Its readings that are not 0 must be judged separately, so that it is soon
@@ -97,9 +95,8 @@ func TestKinds(t *testing.T) {
 	for range 400 {
 		s.take(1.25)
 	}
-	if longest := s.Detector.runs[1].ofKind; len(s.found) != 1 || s.found[0].Repeats > Least || longest[0] < 20 {
-		t.Errorf("%+v, the longest runs before had %d repeats", s.found, longest)
-	}
+	longest := s.Detector.runs[1].ofKind
+	must.True(t, len(s.found) == 1 && s.found[0].Repeats <= Least && longest[0] >= 20, "%+v, the longest runs before had %d repeats", s.found, longest)
 	s = newStream(1)
 	for n := range 5000 {
 		x := 0.0
@@ -109,9 +106,8 @@ func TestKinds(t *testing.T) {
 		s.take(x)
 	}
 	for range 300 {
-		if s.take(5); len(s.found) > 0 {
-			t.Fatalf("%+v", s.found)
-		}
+		s.take(5)
+		must.Require(t, len(s.found) == 0, "%+v", s.found)
 	}
 }
 
@@ -132,15 +128,12 @@ func TestLongestByValue(t *testing.T) {
 		}
 	}
 	run(7, 49)
-	if run(3, 100); len(s.found) != 1 || s.found[0].Repeats > longerRun*15+10 {
-		t.Errorf("stuck at 3: %+v", s.found)
-	}
-	if run(7, 180); len(s.found) != 1 {
-		t.Errorf("stuck at 7: %+v", s.found)
-	}
-	if run(8, 180); len(s.found) != 1 {
-		t.Errorf("stuck at 8, a value without runs: %+v", s.found)
-	}
+	run(3, 100)
+	must.True(t, len(s.found) == 1 && s.found[0].Repeats <= longerRun*15+10, "stuck at 3: %+v", s.found)
+	run(7, 180)
+	must.True(t, len(s.found) == 1, "stuck at 7: %+v", s.found)
+	run(8, 180)
+	must.True(t, len(s.found) == 1, "stuck at 8, a value without runs: %+v", s.found)
 }
 
 // TestMostFields checks that the number of monitored fields is limited, that the state of these fields is restored, and
@@ -153,25 +146,22 @@ func TestMostFields(t *testing.T) {
 		}
 		s.take(values...)
 	}
-	if len(s.found) != mostStuck-1 { // field 0 has no name
-		t.Errorf("%d are stuck", len(s.found))
-	}
+	// field 0 has no name
+	must.True(t, len(s.found) == mostStuck-1, "%d are stuck", len(s.found))
 	c := &coder.Coder{}
 	s.State(c)
 	var d Detector
 	read := coder.Read(c.Out)
-	if d.State(read); !read.Done() || len(d.Stuck()) != len(s.Stuck()) {
-		t.Errorf("%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
-	}
+	d.State(read)
+	must.True(t, read.Done() && len(d.Stuck()) == len(s.Stuck()), "%d of %d fields are restored", len(d.Stuck()), len(s.Stuck()))
 	for i := range 150 { // damaged bytes must give an error or a valid state
 		cut, damaged := coder.Read(c.Out[:i]), slices.Clone(c.Out)
 		damaged[i] ^= 0x81
 		if d.State(coder.Read(damaged)); true {
 			d.Stuck()
 		}
-		if d.State(cut); cut.Done() {
-			t.Fatalf("%d bytes of %d are a state", i, len(c.Out))
-		}
+		d.State(cut)
+		must.Require(t, !cut.Done(), "%d bytes of %d are a state", i, len(c.Out))
 	}
 }
 
@@ -182,21 +172,18 @@ func TestRepeats(t *testing.T) {
 	for n := range 90 {
 		s.take(1, float64(n))
 	}
-	if x, never, ok := s.Repeats(1); !never || !ok || x > rarely {
-		t.Errorf("a young constant: %v %v %v", x, never, ok)
-	}
+	x, never, ok := s.Repeats(1)
+	must.True(t, never && ok && x <= rarely, "a young constant: %v %v %v", x, never, ok)
 	for range 500 {
 		s.take(1, 7)
 	}
-	if x, never, ok := s.Repeats(2); len(s.Stuck()) != 1 || x > 0 || never || !ok {
-		t.Errorf("a stuck field: %v %v %v", x, never, ok)
-	}
+	x, never, ok = s.Repeats(2)
+	must.True(t, len(s.Stuck()) == 1 && x <= 0 && !never && ok, "a stuck field: %v %v %v", x, never, ok)
 	for n := range 5000 {
 		s.take(float64(n/500), 7)
 	}
-	if x, never, ok := s.Repeats(1); !never || !ok || x < rarely {
-		t.Errorf("a field that moves rarely: %v %v %v", x, never, ok)
-	}
+	x, never, ok = s.Repeats(1)
+	must.True(t, never && ok && x >= rarely, "a field that moves rarely: %v %v %v", x, never, ok)
 	s = newStream(5)
 	for n := range 4000 {
 		flag := 0.0
@@ -213,9 +200,8 @@ func TestRepeats(t *testing.T) {
 		low, high float64
 		never, ok bool
 	}{0: {}, 1: {0, 0, false, true}, 2: {0.999, 1, true, true}, 3: {0.995, 0.998, true, true}, 4: {0.1, 0.3, false, true}, 5: {}, 6: {}} {
-		if x, never, ok := s.Repeats(id); never != want.never || ok != want.ok || x < want.low || x > want.high {
-			t.Errorf("field %d: %v %v %v", id, x, never, ok)
-		}
+		x, never, ok := s.Repeats(id)
+		must.True(t, never == want.never && ok == want.ok && x >= want.low && x <= want.high, "field %d: %v %v %v", id, x, never, ok)
 	}
 }
 
@@ -228,17 +214,13 @@ func TestStuckAtAnyValue(t *testing.T) {
 			s.take(r.NormFloat64(), r.NormFloat64())
 		}
 		for i := range 300 {
-			if s.take(at, r.NormFloat64()); (len(s.Stuck()) == 1) != (i >= Least) {
-				t.Fatalf("stuck at %v for %d repeats: %+v", at, i, s.Stuck())
-			}
+			s.take(at, r.NormFloat64())
+			must.Require(t, (len(s.Stuck()) == 1) == (i >= Least), "stuck at %v for %d repeats: %+v", at, i, s.Stuck())
 		}
 		want := Run{Field: 1, Value: at, Repeats: Least, Since: Moment{Event: 1001, Time: 1001000}}
-		if len(s.found) != 1 || s.found[0] != want || !slices.Equal(s.Stuck(), s.found) {
-			t.Errorf("found %+v, want %+v", s.found, want)
-		}
-		if s.take(at+1, 0); len(s.Stuck()) != 0 || len(s.moved) != 1 || s.moved[0] != want {
-			t.Errorf("released %+v, stuck %+v", s.moved, s.Stuck())
-		}
+		must.True(t, len(s.found) == 1 && s.found[0] == want && slices.Equal(s.Stuck(), s.found), "found %+v, want %+v", s.found, want)
+		s.take(at+1, 0)
+		must.True(t, len(s.Stuck()) == 0 && len(s.moved) == 1 && s.moved[0] == want, "released %+v, stuck %+v", s.moved, s.Stuck())
 	}
 }
 
@@ -252,9 +234,7 @@ func TestNullsDoNotEndARun(t *testing.T) {
 		s.take(3)
 		s.take(math.NaN())
 	}
-	if len(s.found) != 1 || s.found[0].Since.Event != 501 {
-		t.Errorf("%+v", s.found)
-	}
+	must.True(t, len(s.found) == 1 && s.found[0].Since.Event == 501, "%+v", s.found)
 }
 
 // TestNoFalseAlarms checks that healthy streams raise no alarm. The streams have constants, status values, values in
@@ -305,9 +285,7 @@ func TestNoFalseAlarms(t *testing.T) {
 			}
 		}
 	}
-	if rainy > 6 {
-		t.Errorf("%d of 40 streams of rain raise an alarm", rainy)
-	}
+	must.True(t, rainy <= 6, "%d of 40 streams of rain raise an alarm", rainy)
 }
 
 // TestNights checks a field that is 0 every night. It must raise at most one alarm, in the first night. If its sensor
@@ -324,23 +302,17 @@ func TestNights(t *testing.T) {
 		for n := range 60_000 {
 			s.take(power(n))
 		}
-		if len(s.found) > 1 || len(s.found) == 1 && s.found[0].Since.Event > 1000 || len(s.Stuck()) > 0 {
-			t.Errorf("begun at %d: %+v", begin, s.found)
-		}
+		must.True(t, len(s.found) <= 1 && (len(s.found) != 1 || s.found[0].Since.Event <= 1000) && len(s.Stuck()) == 0, "begun at %d: %+v", begin, s.found)
 		was := len(s.found)
 		for range 2000 {
 			s.take(123)
 		}
-		if len(s.found) != was+1 || s.found[was].Repeats > Least {
-			t.Errorf("begun at %d: stuck by day: %+v", begin, s.found)
-		}
+		must.True(t, len(s.found) == was+1 && s.found[was].Repeats <= Least, "begun at %d: stuck by day: %+v", begin, s.found)
 		s.take(5)
 		for range 20_000 {
 			s.take(0)
 		}
-		if len(s.found) != was+2 || s.found[was+1].Repeats < 4*450 {
-			t.Errorf("begun at %d: stuck at 0: %+v", begin, s.found)
-		}
+		must.True(t, len(s.found) == was+2 && s.found[was+1].Repeats >= 4*450, "begun at %d: stuck at 0: %+v", begin, s.found)
 	}
 }
 
@@ -359,15 +331,12 @@ func TestManyFields(t *testing.T) {
 			}
 			s.take(values...)
 		}
-		if len(s.found) != 1 {
-			t.Fatalf("%d fields: %+v", fields, s.found)
-		}
+		must.Require(t, len(s.found) == 1, "%d fields: %+v", fields, s.found)
 		found[fields] = s.found[0].Repeats
 	}
 	// r is 9/11, or 0.83 including the current run. log(1e-9)/log(r) is 111 repeats, and -log(1000)/log(r) is 37.
-	if more := found[1000] - found[1]; more < 30 || more > 60 || found[1] < 104 || found[1] > 118 {
-		t.Errorf("found after %v repeats", found)
-	}
+	more := found[1000] - found[1]
+	must.True(t, more >= 30 && more <= 60 && found[1] >= 104 && found[1] <= 118, "found after %v repeats", found)
 }
 
 // TestFlags checks that a flag is not detected at one of its two values. At a third value it must be detected. A field
@@ -388,20 +357,17 @@ func TestFlags(t *testing.T) {
 		for range 1000 {
 			s.take(c.at)
 		}
-		if (len(s.found) > 0) != c.found {
-			t.Errorf("%v stuck at %v: %+v", c.values, c.at, s.found)
-		}
+		must.True(t, (len(s.found) > 0) == c.found, "%v stuck at %v: %+v", c.values, c.at, s.found)
 		healthy(1000)
 		was := len(s.found)
 		for range 2000 {
 			s.take(0)
 		}
-		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // the field's stuck value differs from the flag's values
-			t.Errorf("%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
-		}
-		if _, never, _ := s.Repeats(1); never != (len(c.values) == 2) {
-			t.Errorf("%v: never is %v", c.values, never)
-		}
+		// the field's stuck value differs from the flag's values
+		flag := len(c.values) == 2
+		must.True(t, flag == (len(s.found) == was), "%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
+		_, never, _ := s.Repeats(1)
+		must.True(t, never == (len(c.values) == 2), "%v: never is %v", c.values, never)
 	}
 }
 
@@ -445,20 +411,16 @@ func TestPlaceholders(t *testing.T) {
 				var a, b coder.Coder
 				p.State(&a)
 				d := coder.Read(a.Out)
-				if again.State(d); !d.Done() {
-					t.Fatal("the state cannot be read")
-				}
+				again.State(d)
+				must.Require(t, d.Done(), "the state cannot be read")
 				p = again
-				if p.State(&b); !bytes.Equal(a.Out, b.Out) {
-					t.Fatal("the state changes")
-				}
+				p.State(&b)
+				must.Require(t, bytes.Equal(a.Out, b.Out), "the state changes")
 			}
 		}
 		n := 0
 		p.Each(func(model.StuckField) { n++ })
-		if (found == 1) != c.want || found > 1 || n != found {
-			t.Errorf("%s: found %d times, %d placeholders", c.name, found, n)
-		}
+		must.True(t, (found == 1) == c.want && found <= 1 && n == found, "%s: found %d times, %d placeholders", c.name, found, n)
 	}
 }
 
@@ -475,7 +437,5 @@ func TestMemory(t *testing.T) {
 	for range 100 {
 		s.take(0.5)
 	}
-	if len(s.found) != 1 || s.found[0].Repeats != Least {
-		t.Errorf("%+v", s.found)
-	}
+	must.True(t, len(s.found) == 1 && s.found[0].Repeats == Least, "%+v", s.found)
 }

@@ -37,13 +37,11 @@ func TestRescaleShiftForget(t *testing.T) {
 		before, alone, at := cost(1), x.Curvature(row)[0], score(1, 3)
 		x.Weights(row)[1] *= ratio
 		x.Rescale(row, 1, 2, ratio)
-		if x.Curvature(row)[0] != alone || x.Curvature(row)[1] != 5/(ratio*ratio) || cost(1) != before {
-			t.Errorf("reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
-		}
+		must.True(t, x.Curvature(row)[0] == alone && x.Curvature(row)[1] == 5/(ratio*ratio) && cost(1) == before,
+			"reach %d: rescaled it costs %v, before %v; D %v", reach, cost(1), before, x.Curvature(row))
 		x.Shifted(bias, row, 1, 2, shift)
-		if x.sliding() && (score(1, 3/ratio-shift) != at || x.Center(bias)[0] != 7) {
-			t.Errorf("the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
-		}
+		must.True(t, !x.sliding() || score(1, 3/ratio-shift) == at && x.Center(bias)[0] == 7,
+			"the center says %v of what it said %v of; intercepts %v", score(1, 3/ratio-shift), at, x.Center(bias))
 		x.Forget(row, 0.5)
 		must.True(t, x.Curvature(row)[0] == alone/2, "half of D %v is %v", alone, x.Curvature(row)[0])
 	}
@@ -221,10 +219,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 			draw := rand.New(rand.NewPCG(1, 2))
 			for i := range n {
 				x := []float64{draw.NormFloat64(), draw.NormFloat64(), draw.NormFloat64()}
-				label := 0
-				if math.Abs(x[0])+x[1] > 0.8+0.3*draw.NormFloat64() {
-					label = 1
-				}
+				label := eventtest.Class(math.Abs(x[0])+x[1] > 0.8+0.3*draw.NormFloat64())
 				weight := 1.0
 				if i == n-1 {
 					weight = 1e-12 // the event stays in the window, but has no effect
@@ -289,9 +284,7 @@ func TestHeldPenalty(t *testing.T) {
 			p := sigma(was[0]*x[0] + was[1]*x[1])
 			gradient += -ys[i]*sigma(-ys[i]*(w[0]*x[0]+w[1]*x[1]))*x[c] + p*(1-p)*q/(1-q)*x[c]*x[c]*w[c]
 		}
-		if math.Abs(gradient) > 1e-4 {
-			t.Errorf("column %d: weight %v, gradient %v", c, w[c], gradient)
-		}
+		must.True(t, math.Abs(gradient) <= 1e-4, "column %d: weight %v, gradient %v", c, w[c], gradient)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -13,10 +14,7 @@ import (
 func TestSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
-		sample := make([]float64, n)
-		for i := range sample {
-			sample[i] = 5 + 2*r.NormFloat64()
-		}
+		sample := eventtest.List(n, func(int) float64 { return 5 + 2*r.NormFloat64() })
 		for i := range max(1, n/16) {
 			sample[i] = 1e30
 		}
@@ -59,9 +57,7 @@ func TestUnit(t *testing.T) {
 		must.True(t, math.Abs(u.Center-center) <= 1 && math.Abs(u.Scale-scale) <= 0.15*scale && moves <= 20, "%v: center %v, scale %v after %d moves", of, u.Center, u.Scale, moves)
 		got := u.Score(u.Own(3))
 		must.True(t, math.Abs(got-3) <= 1e-12, "%v: 3 has become %v", of, got)
-		if of == loss.Real && math.Abs(u.Value(u.Standard(61))-61) > 1e-12 {
-			t.Errorf("61 has become %v", u.Value(u.Standard(61)))
-		}
+		must.True(t, of != loss.Real || math.Abs(u.Value(u.Standard(61))-61) <= 1e-12, "61 has become %v", u.Value(u.Standard(61)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -63,10 +64,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 		lag, averages, coefficients := make([]float64, y.N), make([]float64, y.N), make([]float64, y.N)
 		r := rand.New(rand.NewPCG(1, 2))
 		random := func(n int) []float64 {
-			x := make([]float64, n)
-			for i := range x {
-				x[i] = r.NormFloat64()
-			}
+			x := eventtest.List(n, func(int) float64 { return r.NormFloat64() })
 			return x
 		}
 		for ev := range 200 {
@@ -88,9 +86,8 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 			features, x := slices.Clone(s.Rows), slices.Clone(s.X)
 			g.Arrange(&s.Event, &e, e.Features.Index, &model.Scaler{})
 			for i, row := range features {
-				if to := g.Row(i); &s.Rows[to][0] != &row[0] || s.X[to] != x[i] {
-					t.Fatalf("event %d: feature %d is not in row %d", ev, i, to)
-				}
+				to := g.Row(i)
+				must.Require(t, &s.Rows[to][0] == &row[0] && s.X[to] == x[i], "event %d: feature %d is not in row %d", ev, i, to)
 			}
 			s.AddIntercepts(random(FirstPart+3*y.N), 0)
 			for j := range y.N {
@@ -120,9 +117,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 				}
 				where := fmt.Sprintf("%v, event %d, index %d", noise, ev, j)
 				near := func(what string, got, want, tolerance float64) {
-					if !(math.Abs(got-want) <= tolerance*(1+math.Abs(want))) {
-						t.Fatalf("%s: %s %v, want %v", where, what, got, want)
-					}
+					must.Require(t, math.Abs(got-want) <= tolerance*(1+math.Abs(want)), "%s: %s %v, want %v", where, what, got, want)
 				}
 				near("score", s.F[j], f, 1e-12)
 				v := slowVariance(noise, groups, parts)
@@ -182,9 +177,8 @@ func TestArrangeAroundSplines(t *testing.T) {
 			s.X[i], s.Basis[i], s.Ridge[i] = float64(i), float64(10*i), float64(100*i)
 		}
 		g.Arrange(&s, e, c.columns, scaler)
-		if moves := !slices.IsSorted(c.want); g.mixed != moves || len(g.parts) != c.parts {
-			t.Errorf("columns %v: moved %v, in %d parts, want %d", c.columns, g.mixed, len(g.parts), c.parts)
-		}
+		moves := !slices.IsSorted(c.want)
+		must.True(t, g.mixed == moves && len(g.parts) == c.parts, "columns %v: moved %v, in %d parts, want %d", c.columns, g.mixed, len(g.parts), c.parts)
 		for i, row := range c.want {
 			if x := float64(i); g.Row(i) != row || s.Rows[row][0] != x || s.X[row] != x || s.Basis[row] != 10*x || s.Ridge[row] != 100*x {
 				t.Errorf("columns %v: feature %d is row %d, want %d: %v %v %v %v", c.columns, i, g.Row(i), row, s.Rows, s.X, s.Basis, s.Ridge)

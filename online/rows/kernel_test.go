@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"blankout/internal/eventtest"
+	"blankout/internal/must"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -24,10 +26,7 @@ func TestKernels(t *testing.T) {
 func testKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n, func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x
 	}
 	for _, n := range []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 13, 15, 16, 17, 31, 50} {
@@ -52,24 +51,18 @@ func testKernels(t *testing.T) {
 				if n == 1 {
 					f, lag, q := sums[0][0], sums[1][0], sums[2][0]
 					sum1Go(rows, at, x, basis, &f, &lag, &q)
-					if f != wantSums[0][0] || lag != wantSums[1][0] || q != wantSums[2][0] {
-						t.Errorf("sumRows1Go of %d rows: %v, %v and %v, want %v", count, f, lag, q, wantSums)
-					}
+					must.True(t, f == wantSums[0][0] && lag == wantSums[1][0] && q == wantSums[2][0], "sumRows1Go of %d rows: %v, %v and %v, want %v", count, f, lag, q, wantSums)
 				}
 				Sum(rows, at, n, x, basis, sums[0], sums[1], sums[2])
 				for i := range sums {
-					if !slices.Equal(sums[i], wantSums[i]) {
-						t.Errorf("sum %d of %d rows, %d of %d outputs: %v, want %v", i, count, active, n, sums[i], wantSums[i])
-					}
+					must.True(t, slices.Equal(sums[i], wantSums[i]), "sum %d of %d rows, %d of %d outputs: %v, want %v", i, count, active, n, sums[i], wantSums[i])
 				}
 				q := random(active)
 				wantQ := slices.Clone(q)
 				factors := random(active)
 				sumAveragesGo(want, at, n, basis, factors, wantQ)
 				SumAverages(rows, at, n, basis, factors, q)
-				if !slices.Equal(q, wantQ) {
-					t.Errorf("sumAverages of %d rows, %d of %d outputs: %v, want %v", count, active, n, q, wantQ)
-				}
+				must.True(t, slices.Equal(q, wantQ), "sumAverages of %d rows, %d of %d outputs: %v, want %v", count, active, n, q, wantQ)
 				c := &AdagradConstants{1, eps}
 				df, shrink, rates := random(active), random(active), random(2*n)
 				adagradStepGo(want, at, n, x, basis, ridge, df, shrink, rates, c)
@@ -77,17 +70,14 @@ func testKernels(t *testing.T) {
 					g, r := make([]float64, count), make([]float64, count)
 					AdagradGradients1(rows, at, x, basis, ridge, df[0], shrink[0], c.Start, g, r)
 					s := slices.Clone(r)
-					if got, want := InverseRoots(r, x, c.Eps), inverseRootsGo(s, x, c.Eps); got != want || !slices.Equal(r, s) {
-						t.Errorf("inverseRoots of %d rows: %v and %v, want %v and %v", count, r, got, s, want)
-					}
+					got, want := InverseRoots(r, x, c.Eps), inverseRootsGo(s, x, c.Eps)
+					must.True(t, got == want && slices.Equal(r, s), "inverseRoots of %d rows: %v and %v, want %v and %v", count, r, got, s, want)
 					AdagradStep1(rows, at, g, r, rates[0], rates[1])
 				} else {
 					AdagradStep(rows, at, n, x, basis, ridge, df, shrink, rates, c)
 				}
 				for i := range rows {
-					if !slices.Equal(rows[i], want[i]) {
-						t.Errorf("adagradRows, row %d of %d, %d of %d outputs:\n%v, want\n%v", i, count, active, n, rows[i], want[i])
-					}
+					must.True(t, slices.Equal(rows[i], want[i]), "adagradRows, row %d of %d, %d of %d outputs:\n%v, want\n%v", i, count, active, n, rows[i], want[i])
 				}
 			}
 		}
@@ -114,10 +104,7 @@ func TestFused(t *testing.T) {
 func testFused(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	random := func(n int) []float64 {
-		x := make([]float64, n+4*r.IntN(2))
-		for i := range x {
-			x[i] = r.NormFloat64() * math.Exp(3*r.NormFloat64())
-		}
+		x := eventtest.List(n+4*r.IntN(2), func(int) float64 { return r.NormFloat64() * math.Exp(3*r.NormFloat64()) })
 		return x[:n]
 	}
 	var u Fused
@@ -159,9 +146,7 @@ func testFused(t *testing.T) {
 					from = to
 				}
 				where := fmt.Sprintf("%d of %d outputs, rows %v", active, n, cuts)
-				if !sameBits(kappa, wantKappa) {
-					t.Errorf("%s: kappa %v, want %v", where, kappa, wantKappa)
-				}
+				must.True(t, sameBits(kappa, wantKappa), "%s: kappa %v, want %v", where, kappa, wantKappa)
 				rates := random(2 * n)
 				from = 0
 				for i, size := range cuts {
@@ -170,9 +155,7 @@ func testFused(t *testing.T) {
 					u.Descend(from, rows[from:to], at, n, rates)
 					from = to
 				}
-				if !sameBits(memory, slow) {
-					t.Errorf("%s: the step leaves\n%v, want\n%v", where, memory, slow)
-				}
+				must.True(t, sameBits(memory, slow), "%s: the step leaves\n%v, want\n%v", where, memory, slow)
 			}
 		}
 	}
@@ -199,18 +182,12 @@ func TestInverseRoot(t *testing.T) {
 		InverseRoots(fast, fast, eps)
 		for i, s := range s {
 			got, want := InverseRoot(s, eps), 1/(math.Sqrt(s)+eps)
-			if fast[i] != got {
-				t.Errorf("inverseRoots(%v) = %v, want %v", s, fast[i], got)
-			}
+			must.True(t, fast[i] == got, "inverseRoots(%v) = %v, want %v", s, fast[i], got)
 			switch {
 			case s < 1e-290: // the guess fails, but a gradient with such a square changes nothing
-				if !(got >= 0 && got < inf) {
-					t.Errorf("InverseRoot(%v) = %v", s, got)
-				}
+				must.True(t, got >= 0 && got < inf, "InverseRoot(%v) = %v", s, got)
 			case math.IsInf(s, 0), math.IsNaN(s):
-				if got != 0 {
-					t.Errorf("InverseRoot(%v) = %v, want 0", s, got)
-				}
+				must.True(t, got == 0, "InverseRoot(%v) = %v, want 0", s, got)
 			case math.Sqrt(s) > 1e6*eps && !(math.Abs(got/want-1) < 1e-10):
 				t.Errorf("InverseRoot(%v, %v) = %v, want %v", s, eps, got, want)
 			case got > want*(1+1e-10):

@@ -11,6 +11,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestMoveKeepsScores checks that applying each Move keeps every score while readings arrive. Only the restart of a
@@ -41,13 +42,10 @@ func TestMoveKeepsScores(t *testing.T) {
 				moves++
 			}
 			w, b = w*m.Ratio, b+w*m.Shift
-			if after := score(8); math.Abs(after-before) > 1e-9 {
-				t.Fatalf("%v, reading %d: a score of %v has become %v by %+v", treatment, i, before, after, m)
-			}
+			after := score(8)
+			must.Require(t, math.Abs(after-before) <= 1e-9, "%v, reading %d: a score of %v has become %v by %+v", treatment, i, before, after, m)
 		}
-		if moves < 3 || anew > 200 {
-			t.Errorf("%v: %d moves, %d readings of columns that began anew", treatment, moves, anew)
-		}
+		must.True(t, moves >= 3 && anew <= 200, "%v: %d moves, %d readings of columns that began anew", treatment, moves, anew)
 	}
 }
 
@@ -61,9 +59,7 @@ func TestKnots(t *testing.T) {
 	}
 	for n := uint64(1); ; n++ {
 		if s.CountForKnots(&event.Example{}, 9, func() []uint16 { return nil }) {
-			if n != KnotEvents+1 {
-				t.Errorf("knots after %d events", n)
-			}
+			must.True(t, n == KnotEvents+1, "knots after %d events", n)
 			break
 		}
 		s.Events++
@@ -81,22 +77,15 @@ func TestKnots(t *testing.T) {
 				s.AddField(event.Numeric, model.TransformNone)
 			}
 			s.KnotsState(coder.Read(a.Out))
-			if s.KnotsState(&b); !bytes.Equal(a.Out, b.Out) {
-				t.Fatal("the state does not come back")
-			}
+			s.KnotsState(&b)
+			must.Require(t, bytes.Equal(a.Out, b.Out), "the state does not come back")
 		}
 	}
 	knots := s.Scaler.Splines.Knots
-	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !model.IsPresence(knots[1]) || !s.Learned() {
-		t.Errorf("knots %v", knots)
-	}
-	if hat := s.Scaler.Splines.BasisColumn(0, 0); !s.OwnBasisColumns()(hat) || s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(1, 0)) {
-		t.Error("whose hats are whose is confused")
-	}
+	must.True(t, len(knots) == 2 && len(knots[0]) == 3 && math.Abs(knots[0][1]-0.5) <= 0.05 && model.IsPresence(knots[1]) && s.Learned(), "knots %v", knots)
+	must.True(t, s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(0, 0)) && !s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(1, 0)), "whose hats are whose is confused")
 	columns, _, numbers := s.Columns(event.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
-	if numbers != 2 || len(columns) != 3 || columns[2] != s.Scaler.Splines.BasisColumn(1, 0) {
-		t.Errorf("columns %v, of which %d are numbers", columns, numbers)
-	}
+	must.True(t, numbers == 2 && len(columns) == 3 && columns[2] == s.Scaler.Splines.BasisColumn(1, 0), "columns %v, of which %d are numbers", columns, numbers)
 }
 
 // TestSteady checks that readings for which Steady is true change only the count and the moments, and that Steady is
@@ -121,13 +110,10 @@ func TestSteady(t *testing.T) {
 		if steady++; m != still {
 			t.Fatalf("reading %d moves by %v", i, m)
 		}
-		if model.AddReading(&stats, n, x); stats != want {
-			t.Fatalf("reading %d makes %v, want %v", i, stats, want)
-		}
+		model.AddReading(&stats, n, x)
+		must.Require(t, stats == want, "reading %d makes %v, want %v", i, stats, want)
 	}
-	if steady < 6800 {
-		t.Errorf("%d are steady", steady)
-	}
+	must.True(t, steady >= 6800, "%d are steady", steady)
 }
 
 // TestCounts checks which numeric fields count, that a field's score of a reading stays the same when its treatment
@@ -191,16 +177,14 @@ func TestCounts(t *testing.T) {
 				again.countsState(d)
 				again.AddField(event.Sparse, "")
 				again.AddField(event.Numeric, "")
-				if again.countsState(&b); !d.Done() || !bytes.Equal(a.Out, b.Out) || again.Kinds[1] != s.Kinds[1] {
-					t.Errorf("%s: the state does not come back: kind %v for %v", c.name, again.Kinds[1], s.Kinds[1])
-				}
+				again.countsState(&b)
+				must.True(t, d.Done() && bytes.Equal(a.Out, b.Out) && again.Kinds[1] == s.Kinds[1], "%s: the state does not come back: kind %v for %v", c.name, again.Kinds[1], s.Kinds[1])
 				again.Events = s.Events
 				s = again
 			}
 		}
-		if counts := s.Kinds[1] == countKind; counts != c.counts || turns != c.turns || s.counts.open != 0 {
-			t.Errorf("%s: counts %v, after %d turns, %d fields are open", c.name, counts, turns, s.counts.open)
-		}
+		counts := s.Kinds[1] == countKind
+		must.True(t, counts == c.counts && turns == c.turns && s.counts.open == 0, "%s: counts %v, after %d turns, %d fields are open", c.name, counts, turns, s.counts.open)
 	}
 }
 
@@ -235,9 +219,8 @@ func TestDense(t *testing.T) {
 		}
 		if before := score(); s.Count(x) {
 			gone = append(gone, s.Review(nil, row, move)...)
-			if after := score(); math.Abs(after-before) > 1e-9 {
-				t.Fatalf("event %d: a score of %v has become %v", s.Events, before, after)
-			}
+			after := score()
+			must.Require(t, math.Abs(after-before) <= 1e-9, "event %d: a score of %v has become %v", s.Events, before, after)
 		}
 	}
 	s.AddField(event.Sparse, model.TransformAuto)
@@ -248,22 +231,17 @@ func TestDense(t *testing.T) {
 		}
 		learn(x)
 	}
-	if len(s.Scaler.Dense) != 1 || s.Scaler.Dense[0] != 1 || len(gone) > 0 {
-		t.Fatalf("dense columns %v, gone %v, want 1 alone", s.Scaler.Dense, gone)
-	}
+	must.Require(t, len(s.Scaler.Dense) == 1 && s.Scaler.Dense[0] == 1 && len(gone) == 0, "dense columns %v, gone %v, want 1 alone", s.Scaler.Dense, gone)
 	again, was := New(Settings{}, model.StandardizeAuto, false), &coder.Coder{}
 	s.DenseState(was)
 	c := coder.Read(was.Out)
 	again.Scaler = s.Scaler
-	if again.DenseState(c); !c.Done() || again.Misfit() || again.Events != s.Events {
-		t.Error("the state does not come back")
-	}
+	again.DenseState(c)
+	must.True(t, c.Done() && !again.Misfit() && again.Events == s.Events, "the state does not come back")
 	for range 600 {
 		learn(event.Vec{Index: []uint32{2}, Value: []float64{1}})
 	}
-	if len(s.Scaler.Dense) != 0 || len(gone) != 1 {
-		t.Errorf("dense columns %v, gone %v, want none and 1", s.Scaler.Dense, gone)
-	}
+	must.True(t, len(s.Scaler.Dense) == 0 && len(gone) == 1, "dense columns %v, gone %v, want none and 1", s.Scaler.Dense, gone)
 }
 
 func find(list []uint32, x uint32) (int, bool) {
@@ -304,9 +282,8 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 	}
 	for _, column := range s.SpreadColumns() {
 		out[column] += "spread"
-		if got, want := rows[column][model.StatInverse], model.SpreadInverse(rows[column], float64(events)); math.Abs(got-want) > 0.1*want {
-			t.Errorf("column %d is multiplied by %v, want %v", column, got, want)
-		}
+		got, want := rows[column][model.StatInverse], model.SpreadInverse(rows[column], float64(events))
+		must.True(t, math.Abs(got-want) <= 0.1*want, "column %d is multiplied by %v, want %v", column, got, want)
 	}
 	return out
 }
@@ -325,9 +302,7 @@ func TestTable(t *testing.T) {
 		return x
 	})
 	for column, want := range map[uint32]string{1: "spread", 2: "spread", 4: "", 5: "", 6: "dense"} {
-		if numbers[column] != want {
-			t.Errorf("column %d is %q, want %q", column, numbers[column], want)
-		}
+		must.True(t, numbers[column] == want, "column %d is %q, want %q", column, numbers[column], want)
 	}
 	words := sparse(t, 1500, func(int) (x event.Vec) {
 		for column := range uint32(2000) {
@@ -337,9 +312,7 @@ func TestTable(t *testing.T) {
 		}
 		return x
 	})
-	if len(words) > 0 {
-		t.Errorf("%d words are numbers: %v", len(words), words)
-	}
+	must.True(t, len(words) == 0, "%d words are numbers: %v", len(words), words)
 }
 
 // TestKnotsAgain checks that a column that restarts gets the same number of new knots. An old snapshot must keep the
@@ -359,18 +332,14 @@ func TestKnotsAgain(t *testing.T) {
 		read(1000 * r.NormFloat64())
 	}
 	was := s.Scaler.Splines
-	if was == nil || len(was.Knots[0]) != 5 || was.Knots[0][4] < 1000 {
-		t.Fatalf("knots %v", was)
-	}
+	must.Require(t, was != nil && len(was.Knots[0]) == 5 && was.Knots[0][4] >= 1000, "knots %v", was)
 	for range 6000 {
 		read(r.NormFloat64())
 	}
-	if now := s.Scaler.Splines; len(now.Knots[0]) != 5 || now.Knots[0][4] > 10 || now.Knots[0][4] < 1 || was.Knots[0][4] < 1000 {
-		t.Errorf("knots %v have become %v", was.Knots, now.Knots)
-	}
-	if scale := s.Scaler.Standardization(stats).Scale; scale > 1.2 || scale < 0.8 {
-		t.Errorf("the scale is %v", scale)
-	}
+	now := s.Scaler.Splines
+	must.True(t, len(now.Knots[0]) == 5 && now.Knots[0][4] <= 10 && now.Knots[0][4] >= 1 && was.Knots[0][4] >= 1000, "knots %v have become %v", was.Knots, now.Knots)
+	scale := s.Scaler.Standardization(stats).Scale
+	must.True(t, scale <= 1.2 && scale >= 0.8, "the scale is %v", scale)
 	for i := range 6000 { // few different values, but the spline keeps its number of knots
 		read(0.001 * float64(i%3))
 	}
@@ -398,9 +367,7 @@ func TestCounterDoesNotShrink(t *testing.T) {
 		for i := range 20 * model.FirstReadings {
 			shrinks = s.sample(5, stats, c.value(r, i)) != nil || shrinks
 		}
-		if shrinks != c.want {
-			t.Errorf("%s: shrinks: %v", c.name, shrinks)
-		}
+		must.True(t, shrinks == c.want, "%s: shrinks: %v", c.name, shrinks)
 	}
 }
 
@@ -419,14 +386,11 @@ func TestWideSamples(t *testing.T) {
 		r.Shuffle(len(readings), func(i, j int) { readings[i], readings[j] = readings[j], readings[i] })
 		scale := []float64{1, 3, 8, 15}[trial/68%4]
 		is := isWide(readings, scale)
-		if now := s.scaleOf(readings, 0).Scale; is && now*model.ScalerClip < scale {
-			t.Fatalf("trial %d: the scale %v is not wide for %v: %v", trial, now, scale, readings)
-		}
+		now := s.scaleOf(readings, 0).Scale
+		must.Require(t, !is || now*model.ScalerClip >= scale, "trial %d: the scale %v is not wide for %v: %v", trial, now, scale, readings)
 		if is && trial%4 == 0 && scale == 1 {
 			wide++
 		}
 	}
-	if wide < 150 {
-		t.Errorf("only %d samples are wide", wide)
-	}
+	must.True(t, wide >= 150, "only %d samples are wide", wide)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/rows"
@@ -30,10 +31,7 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
 	p.rows.Reset(features)
 	row := func() []float64 {
-		out := make([]float64, rows.FirstPart+3*n)
-		for i := range out {
-			out[i] = 0.5 * r.NormFloat64()
-		}
+		out := eventtest.List(rows.FirstPart+3*n, func(int) float64 { return 0.5 * r.NormFloat64() })
 		for i := rows.FirstPart + n; i < rows.FirstPart+2*n; i++ {
 			out[i] = math.Abs(out[i])
 		}
@@ -127,9 +125,8 @@ func TestGradient(t *testing.T) {
 				sum += p.rows.Ridge[i] * w * w / 2
 			}
 		}
-		if want := p.objective(); math.Abs(sum-want) > 1e-9*(1+math.Abs(want)) {
-			t.Fatalf("the loss is %v, written out %v", sum, want)
-		}
+		want := p.objective()
+		must.Require(t, math.Abs(sum-want) <= 1e-9*(1+math.Abs(want)), "the loss is %v, written out %v", sum, want)
 		if p.Loss.Facts().Kink != nil {
 			return
 		}
@@ -145,9 +142,8 @@ func TestGradient(t *testing.T) {
 				*w = was - h
 				below := p.objective()
 				*w = was
-				if want := (above - below) / (2 * h); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-					t.Fatalf("row %d, output %d: the gradient is %v, by differences %v", i, j, got, want)
-				}
+				want := (above - below) / (2 * h)
+				must.Require(t, math.Abs(got-want) <= 1e-5*(1+math.Abs(want)), "row %d, output %d: the gradient is %v, by differences %v", i, j, got, want)
 			}
 		}
 	})
@@ -185,12 +181,10 @@ func TestAverages(t *testing.T) {
 			return sum
 		}
 		const h = 1e-6
-		if want := (fixed(h) - fixed(-h)) / (2 * h); p.Loss.Facts().Kink == nil && math.Abs(slope-want) > 1e-5*(1+math.Abs(want)) {
-			t.Fatalf("the slope is %v, by differences %v", slope, want)
-		}
-		if got, want := p.Gain(p.y, 0.7, p.value), along(0.7)-along(0); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
-			t.Fatalf("the average loses %v more, written out %v", got, want)
-		}
+		want := (fixed(h) - fixed(-h)) / (2 * h)
+		must.Require(t, p.Loss.Facts().Kink != nil || math.Abs(slope-want) <= 1e-5*(1+math.Abs(want)), "the slope is %v, by differences %v", slope, want)
+		got, want := p.Gain(p.y, 0.7, p.value), along(0.7)-along(0)
+		must.Require(t, math.Abs(got-want) <= 1e-9*(1+math.Abs(want)), "the average loses %v more, written out %v", got, want)
 	})
 }
 
@@ -217,9 +211,7 @@ func TestStep(t *testing.T) {
 				if part := at - rows.FirstPart; part >= 0 && part%p.N >= p.First && part%p.N < p.First+p.Outputs {
 					continue
 				}
-				if row[at] != was[i][at] {
-					t.Fatalf("row %d: value %d is of another level, and has become %v", i, at, row[at])
-				}
+				must.Require(t, row[at] == was[i][at], "row %d: value %d is of another level, and has become %v", i, at, row[at])
 			}
 		}
 		once := make([][]float64, len(was))
@@ -231,9 +223,7 @@ func TestStep(t *testing.T) {
 		p.stepSlowly(p.y, c)
 		for i, row := range p.rows.Rows {
 			for at, x := range row {
-				if math.Abs(x-once[i][at]) > 1e-12*(1+math.Abs(x)) {
-					t.Fatalf("row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
-				}
+				must.Require(t, math.Abs(x-once[i][at]) <= 1e-12*(1+math.Abs(x)), "row %d: value %d is %v, by the slow step %v", i, at, once[i][at], x)
 			}
 		}
 		reset()
@@ -244,9 +234,7 @@ func TestStep(t *testing.T) {
 				m := was[i][at+p.N] + g*g
 				delta := -0.3 * g / (math.Sqrt(1+m) + eps)
 				for _, c := range [][3]float64{{once[i][at], was[i][at] + delta}, {once[i][at+p.N], m}, {once[i][at+2*p.N], was[i][at+2*p.N] - 2*delta}} {
-					if math.Abs(c[0]-c[1]) > 1e-8*(1+math.Abs(c[1])) {
-						t.Fatalf("row %d, output %d: %v, want %v", i, j, c[0], c[1])
-					}
+					must.Require(t, math.Abs(c[0]-c[1]) <= 1e-8*(1+math.Abs(c[1])), "row %d, output %d: %v, want %v", i, j, c[0], c[1])
 				}
 			}
 		}
@@ -260,9 +248,8 @@ func TestStep(t *testing.T) {
 		p.Step(p.y, c)
 		for i, row := range p.rows.Rows {
 			for j, w := range p.part(row, 0) {
-				if want := once[i][rows.FirstPart+p.First+j]; math.Abs(w-want) > 1e-8*(1+math.Abs(want)) {
-					t.Fatalf("row %d, output %d: under a growth of 4 the weight is %v, else %v", i, j, w, want)
-				}
+				want := once[i][rows.FirstPart+p.First+j]
+				must.Require(t, math.Abs(w-want) <= 1e-8*(1+math.Abs(want)), "row %d, output %d: under a growth of 4 the weight is %v, else %v", i, j, w, want)
 			}
 		}
 		reset()
@@ -293,9 +280,8 @@ func TestStep(t *testing.T) {
 				value, _, _, _ := p.Noise.At(p.Loss, p.y[j], s.score[j]-a*c.Eta*score, s.intercept[j]-a*c.Eta*intercept, s.squares[j])
 				return value + a*a*whole/2
 			}
-			if p.Loss.Facts().Kink == nil && (at(a) > at(a*0.9)+1e-9 || a < 1 && at(a) > at(a*1.1)+1e-9) {
-				t.Errorf("output %d: at the share %v of the step loss and distance are %v, at .9 and 1.1 times it %v and %v", j, a, at(a), at(a*0.9), at(a*1.1))
-			}
+			must.True(t, p.Loss.Facts().Kink != nil || at(a) <= at(a*0.9)+1e-9 && (a >= 1 || at(a) <= at(a*1.1)+1e-9),
+				"output %d: at the share %v of the step loss and distance are %v, at .9 and 1.1 times it %v and %v", j, a, at(a), at(a*0.9), at(a*1.1))
 		}
 	})
 }
@@ -325,9 +311,8 @@ func TestStepWithoutStart(t *testing.T) {
 			}
 		}
 		for i, want := range steps[0] {
-			if got := steps[1][i]; math.Abs(got-want) > 3e-11*math.Abs(want) {
-				t.Fatalf("weight %d moves by %v, without decay by %v", i, got, want)
-			}
+			got := steps[1][i]
+			must.Require(t, math.Abs(got-want) <= 3e-11*math.Abs(want), "weight %d moves by %v, without decay by %v", i, got, want)
 		}
 	})
 }
@@ -338,9 +323,8 @@ func TestStepOfNoNumber(t *testing.T) {
 		p.Begin(p.y, 1, p.value)
 		p.stepSlowly(p.y, Settings{Eta: 0.3, Start: 1, InverseDecay: 1, Importance: 1})
 		for j := range p.y {
-			if p.ds[j] = math.NaN(); p.stepFraction(j, p.y[j], 0.3, 1) != 1 {
-				t.Fatalf("output %d: the fraction is %v", j, p.stepFraction(j, p.y[j], 0.3, 1))
-			}
+			p.ds[j] = math.NaN()
+			must.Require(t, p.stepFraction(j, p.y[j], 0.3, 1) == 1, "output %d: the fraction is %v", j, p.stepFraction(j, p.y[j], 0.3, 1))
 		}
 	})
 }
@@ -365,9 +349,7 @@ func TestCurvatures(t *testing.T) {
 				want += q * 2 * (above - below) / (2 * h)
 				q = 1 - q
 			}
-			if math.Abs(got[j]-want) > 1e-5*(1+math.Abs(want)) {
-				t.Fatalf("output %d: the curvature is %v, by differences %v", j, got[j], want)
-			}
+			must.Require(t, math.Abs(got[j]-want) <= 1e-5*(1+math.Abs(want)), "output %d: the curvature is %v, by differences %v", j, got[j], want)
 		}
 	})
 }
@@ -391,29 +373,22 @@ func TestValues(t *testing.T) {
 			}
 		}
 		walk := v.Walk()
-		if got := walk.Raw(7, math.NaN()); math.Abs(got-tt.want) > 0.05 {
-			t.Errorf("%d zeros: a dead number reads %v, want %v", tt.zeros, got, tt.want)
-		}
+		got := walk.Raw(7, math.NaN())
+		must.True(t, math.Abs(got-tt.want) <= 0.05, "%d zeros: a dead number reads %v, want %v", tt.zeros, got, tt.want)
 		walk = v.Walk()
-		if got := walk.Raw(5, -1); got != -1 {
-			t.Errorf("a column without readings reads %v", got)
-		}
+		must.Equal(t, walk.Raw(5, -1), -1, "a column without readings reads")
 		out := &coder.Coder{}
 		v.State(out)
 		again := &Values{}
 		if in := coder.Read(out.Out); true {
-			if again.State(in); !in.Done() {
-				t.Fatal("the state cannot be read")
-			}
+			again.State(in)
+			must.Require(t, in.Done(), "the state cannot be read")
 		}
 		twice := &coder.Coder{}
-		if again.State(twice); string(twice.Out) != string(out.Out) {
-			t.Error("read and written again the state is another")
-		}
+		again.State(twice)
+		must.True(t, string(twice.Out) == string(out.Out), "read and written again the state is another")
 		v.Forget([]uint32{7, 9})
-		if v.Len() != 1 {
-			t.Errorf("%d columns are left", v.Len())
-		}
+		must.True(t, v.Len() == 1, "%d columns are left", v.Len())
 	}
 }
 
@@ -421,10 +396,7 @@ func TestValues(t *testing.T) {
 // same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}
-	units := make([]int32, 5000)
-	for i := range units {
-		units[i] = int32(i / 5)
-	}
+	units := eventtest.List(5000, func(i int) int32 { return int32(i / 5) })
 	for event := range uint64(400) {
 		for _, units := range [][]int32{nil, units} {
 			var m, again Mask
@@ -435,13 +407,9 @@ func TestMask(t *testing.T) {
 				if d {
 					dead++
 				}
-				if d != again.Dead[i] || units != nil && d != m.Dead[i/5*5] {
-					t.Fatalf("event %d, feature %d: drawn again or beside its unit it is another", event, i)
-				}
+				must.Require(t, d == again.Dead[i] && (units == nil || d == m.Dead[i/5*5]), "event %d, feature %d: drawn again or beside its unit it is another", event, i)
 			}
-			if m.Some != (dead > 0) {
-				t.Fatalf("event %d: some are dead: %v, %d are", event, m.Some, dead)
-			}
+			must.Require(t, m.Some == (dead > 0), "event %d: some are dead: %v, %d are", event, m.Some, dead)
 			for _, rate := range n.Rates() {
 				if math.Abs(float64(dead)/5000-rate) < 0.07 {
 					counts[rate]++
@@ -450,8 +418,7 @@ func TestMask(t *testing.T) {
 		}
 	}
 	for _, rate := range n.Rates() {
-		if c := counts[rate]; c < 140 || c > 260 {
-			t.Errorf("rate %v was drawn %d times of 800", rate, c)
-		}
+		c := counts[rate]
+		must.True(t, c >= 140 && c <= 260, "rate %v was drawn %d times of 800", rate, c)
 	}
 }

@@ -49,9 +49,8 @@ func TestSchedule(t *testing.T) {
 		}
 	}
 	for i, want := range []int{10, 40, 133} {
-		if n := len(served[49000][i]); n < want*2/3 || n > want*3/2 {
-			t.Errorf("a model answers %d events at age %d, want some %d", n, Ages[i], want)
-		}
+		n := len(served[49000][i])
+		must.True(t, n >= want*2/3 && n <= want*3/2, "a model answers %d events at age %d, want some %d", n, Ages[i], want)
 	}
 	places := map[uint64]bool{}
 	for _, age := range served[49000][2] {
@@ -138,10 +137,9 @@ func TestReport(t *testing.T) {
 	a.Stop()
 	must.True(t, a.Due(1, 1006) == nil, "a model answers that has been let go")
 	r := a.Report(false)
-	if len(r) != 2 || r[0].Age != 0 || r[1].Age != 1000 || *r[0].Error != .75 || *r[0].LogLoss != 1 || r[0].FreshError != nil || *r[1].Error != 1 || *r[1].LogLoss != 3 ||
-		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || *r[1].ConstantError != .25 || *r[1].ConstantLogLoss != 5 || r[0].ConstantError != nil || r[1].Events != 2 || r[1].Deviance != nil {
-		t.Errorf("%+v", r)
-	}
+	must.True(t, len(r) == 2 && r[0].Age == 0 && r[1].Age == 1000 && *r[0].Error == .75 && *r[0].LogLoss == 1 && r[0].FreshError == nil && *r[1].Error == 1 && *r[1].LogLoss == 3 &&
+		*r[1].FreshError == .75 && *r[1].FreshLogLoss == 1 && *r[1].ConstantError == .25 && *r[1].ConstantLogLoss == 5 && r[0].ConstantError == nil && r[1].Events == 2 && r[1].Deviance == nil,
+		"%+v", r)
 	p := measure.StaleLossPercent(r)
 	must.True(t, *p[0].Error == 75 && *p[1].FreshError == 75 && *p[1].ConstantError == 25 && *r[0].Error == .75 && *p[1].LogLoss == 3, "%+v in percent, and before %+v", p, r)
 	r = a.Report(true)

@@ -212,8 +212,7 @@ func TestAtLeastOnce(t *testing.T) {
 			p = predictor(c, func() *served.Model { return trained(2) })
 			must.Do(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
-			n := times(values)
-			must.Equal(t, len(n), 6000, "predicted events")
+			must.Equal(t, len(times(values)), 6000, "predicted events")
 			must.True(t, name != "no commit" || len(values) == 12000, "%d predictions, want every one twice", len(values))
 		})
 	}
@@ -287,8 +286,7 @@ func TestRecreatedTopic(t *testing.T) {
 	produce(t, c, 0, 300)
 	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
 	_, values := predictions(t, c)
-	n := times(values)
-	must.Equal(t, len(n), 300, "predicted events")
+	must.Equal(t, len(times(values)), 300, "predicted events")
 }
 
 // TestWritesAreTriedAgain checks predictions that cannot be written at first. The failures must be logged, and the
@@ -313,9 +311,8 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	must.Do(t, <-done)
 	s := p.Stats()
 	must.True(t, s.Failures >= 2 && s.Scored == 294 && s.LastError == "stopped", "%+v", s)
-	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
-		t.Errorf("logged %d times: %s", n, log.String())
-	}
+	n := strings.Count(log.String(), "predictions cannot be written, trying again")
+	must.True(t, n == int(p.Stats().Failures), "logged %d times: %s", n, log.String())
 	_, values := predictions(t, c)
 	for place, n := range times(values) {
 		must.Equal(t, n, 1, "predictions of", place)
@@ -361,9 +358,8 @@ func TestKeep(t *testing.T) {
 	must.Do(t, c.CreateTopic("missing", 1, nil))
 	eventually(t, func() bool { return !strings.Contains(p.Stats().LastError, "missing") })
 	stop()
-	if n := strings.Count(log.String(), "predictions have stopped; trying again"); n < 2 {
-		t.Errorf("logged %d times: %s", n, log.String())
-	}
+	n := strings.Count(log.String(), "predictions have stopped; trying again")
+	must.True(t, n >= 2, "logged %d times: %s", n, log.String())
 }
 
 // logged collects a log that is written concurrently.
@@ -407,9 +403,7 @@ func TestFollow(t *testing.T) {
 	must.Do(t, trained(2).WriteFile(file))
 	eventually(t, func() bool { return logs(again) == 2 })
 	f.Close()
-	if logs(cannot) != 2 || logs(again) != 2 {
-		t.Errorf("logged more than once: %s", log.String())
-	}
+	must.True(t, logs(cannot) == 2 && logs(again) == 2, "logged more than once: %s", log.String())
 }
 
 // TestCheckModel checks that an address with an unknown scheme or with a secret is rejected without showing the secret.
@@ -549,7 +543,6 @@ func TestFollowOverTLS(t *testing.T) {
 	defer asks.CloseIdleConnections()
 	must.ErrorContains(t, must.Err(served.Open(t.Context(), server.URL, served.Options{Client: asks})), "503")
 	must.Equal(t, <-shown, 1, "shown certificates")
-	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
-		t.Errorf("without files: %v, %v", asks, err)
-	}
+	asks, err = predict.DefaultConfig().Client()
+	must.True(t, asks == nil && err == nil, "without files: %v, %v", asks, err)
 }

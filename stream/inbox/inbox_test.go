@@ -78,9 +78,8 @@ func TestAppendAndRead(t *testing.T) {
 	l := open(t, dir, o)
 	n := 0
 	for i := range 60 {
-		if first := add(t, l, "", events(n, i%7+1)); first != int64(n) {
-			t.Fatalf("event %d, want %d", first, n)
-		}
+		first := add(t, l, "", events(n, i%7+1))
+		must.Require(t, first == int64(n), "event %d, want %d", first, n)
 		n += i%7 + 1
 	}
 	for _, from := range []int{0, 1, 5, 100, n - 1} {
@@ -94,9 +93,8 @@ func TestAppendAndRead(t *testing.T) {
 	got := read(t, l, at(7), n+3-7)
 	must.Require(t, slices.Equal(got, count(7, n+3-7)), "%v", got)
 	before := len(l.segments)
-	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
-		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
-	}
+	err := l.Passed(l.segments[2].first - 1)
+	must.Require(t, err == nil && len(l.segments) == before-1, "%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
 	must.Do(t, l.Passed(int64(n)))
 	must.Equal(t, len(l.segments), 1, "remaining segments")
 	first := l.segments[0].first
@@ -105,7 +103,7 @@ func TestAppendAndRead(t *testing.T) {
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
 		must.Fails(t, must.Err(NewSource(l, config, config.Schema(), from)), "a source from", from, "of a log of", first, "to", n+3)
 	}
-	_, err := NewSource(l, config, config.Schema(), at(int64(n)+4))
+	_, err = NewSource(l, config, config.Schema(), at(int64(n)+4))
 	must.ErrorContains(t, err, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", n+4, first, n+3), "beyond the end")
 }
 
@@ -125,8 +123,7 @@ func TestIncompleteTail(t *testing.T) {
 	for size := headBytes; size <= len(whole); size += 7 {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
-			damaged := append(bytes.Clone(whole[:size]), tail...)
-			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), damaged, 0o600))
+			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600))
 			l := must.Get(Open(copied, Options{}))(t)
 			posts := 0
 			for _, end := range ends {
@@ -345,9 +342,8 @@ func TestTopicAcceptor(t *testing.T) {
 		must.Require(t, err == nil && *a.Offset == next[*a.Partition] && a.Events == size && a.Topic == "events", "%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
 		next[*a.Partition] += int64(size)
 		places = append(places, where{*a.Partition, *a.Offset})
-		if b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false); err != nil || !b.Again || *b.Offset != *a.Offset {
-			t.Fatalf("again: %+v, %v", b, err)
-		}
+		b, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
+		must.Require(t, err == nil && b.Again && *b.Offset == *a.Offset, "again: %+v, %v", b, err)
 	}
 	must.Equal(t, len(next), 2, next)
 	label := texts(`{"id":"a","label":1}`)

@@ -24,8 +24,7 @@ func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	}
 	got := timedOut(t, j, 10_000)
 	must.Require(t, got == n, "%d of %d events have timed out", got, n)
-	block := must.Get(j.Freeze().Block())(t)
-	must.Do(t, json.Unmarshal(block.Data, &state))
+	must.Do(t, json.Unmarshal(must.Get(j.Freeze().Block())(t).Data, &state))
 	for i := range more {
 		meet(t, j, fmt.Sprint("further", i), 10_000+int64(i))
 	}

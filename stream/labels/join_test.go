@@ -381,9 +381,8 @@ func TestJoinEqualsSlowJoin(t *testing.T) {
 		j.run(t, records, func() int { return r.IntN(4) }, nil)
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
 		must.Do(t, j.join.Close())
-		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unmatched == 0) {
-			t.Errorf("the records of the test leave something out: %+v", counts)
-		}
+		must.True(t, seed != 0 || counts.TimedOut != 0 && counts.Late != 0 && counts.Early != 0 && counts.Corrected != 0 && counts.Repeated != 0 && counts.RepeatedEvents != 0 && counts.Unmatched != 0,
+			"the records of the test leave something out: %+v", counts)
 	}
 }
 
@@ -393,9 +392,8 @@ func compare(t *testing.T, what string, j *joined, want []told, counts counted) 
 	c := (counted{got.Pending, got.Matched, got.TimedOut, got.RepeatedEvents, got.Early, got.Corrected, got.Repeated, got.Late, got.Unmatched})
 	must.True(t, c == counts, "%s: counted\n%+v, want\n%+v", what, c, counts)
 	for i := range max(len(j.out), len(want)) {
-		if i >= len(j.out) || i >= len(want) || j.out[i] != want[i] {
-			t.Fatalf("%s: number %d of %d, want %d, differs: %+v", what, i, len(j.out), len(want), append(slices.Clone(j.out[min(i, len(j.out)):min(i+1, len(j.out))]), want[min(i, len(want)):min(i+1, len(want))]...))
-		}
+		must.Require(t, i < len(j.out) && i < len(want) && j.out[i] == want[i],
+			"%s: number %d of %d, want %d, differs: %+v", what, i, len(j.out), len(want), append(slices.Clone(j.out[min(i, len(j.out)):min(i+1, len(j.out))]), want[min(i, len(want)):min(i+1, len(want))]...))
 	}
 }
 
@@ -443,9 +441,8 @@ func TestJoinAfterKills(t *testing.T) {
 				break
 			}
 			kills++
-			if err := j.join.Close(); err != nil { // as after a kill, the files stay as they are
-				t.Fatal(err)
-			}
+			// as after a kill, the files stay as they are
+			must.Do(t, j.join.Close())
 			from := kept[r.IntN(len(kept))]
 			frozen = nil
 			kept = kept[:slices.IndexFunc(kept, func(s saved) bool { return &s.state[0] == &from.state[0] })+1]
@@ -457,9 +454,8 @@ func TestJoinAfterKills(t *testing.T) {
 		}
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
 		must.True(t, reflect.DeepEqual(j.join.State(), whole.join.State()), "seed %d: the state is\n%+v, want\n%+v", seed, j.join.State(), whole.join.State())
-		if !slices.Equal(j.schema.Fields, whole.schema.Fields) || !slices.Equal(j.schema.Classes, whole.schema.Classes) {
-			t.Errorf("seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
-		}
+		must.True(t, slices.Equal(j.schema.Fields, whole.schema.Fields) && slices.Equal(j.schema.Classes, whole.schema.Classes),
+			"seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
 		must.Do(t, j.join.Close())
 	}
 }

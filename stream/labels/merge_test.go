@@ -186,14 +186,12 @@ func TestOpenForeignStore(t *testing.T) {
 		directory string
 		state     State
 	}{"another sum": {directory, otherSum}, "another tick": {directory, otherTick}, "an empty directory": {t.TempDir(), state}} {
-		if _, err := Open(c, of.directory, of.state); !errors.As(err, &foreign) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := Open(c, of.directory, of.state)
+		must.True(t, errors.As(err, &foreign), "%s: %v", what, err)
 	}
 	j = must.Get(Open(c, directory, state))(t)
-	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
-		t.Errorf("the store of another: %v", err)
-	}
+	_, err := Open(c, directory, state)
+	must.True(t, err != nil && !errors.As(err, &foreign), "the store of another: %v", err)
 	outcome, w, err := j.Label(&event.Example{Key: []byte("a"), Label: 1, Weight: 2})
 	must.Require(t, err == nil && outcome == Matches && w.Label == 1 && w.Weight == 2 && w.Prediction[0] == 1, "%v %+v %v", outcome, w, err)
 	j.store.most = 1 // the next event starts a segment
@@ -206,9 +204,8 @@ func TestOpenForeignStore(t *testing.T) {
 	f.state.FirstTick = 3
 	must.Do(t, f.LetGo())
 	must.Do(t, j.Close())
-	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
-		t.Errorf("a checkpoint whose events were let go: %v", err)
-	}
+	_, err = Open(c, directory, state)
+	must.True(t, errors.As(err, &foreign), "a checkpoint whose events were let go: %v", err)
 }
 
 // TestMaxPending checks that, if more than max_pending events wait, the oldest event is removed as if its wait were

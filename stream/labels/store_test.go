@@ -36,8 +36,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	j.join.store.most = most
 	k := 0
 	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
-	block := must.Get(j.join.Freeze().Block())(t)
-	must.Do(t, json.Unmarshal(block.Data, &run.state))
+	must.Do(t, json.Unmarshal(must.Get(j.join.Freeze().Block())(t).Data, &run.state))
 	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
 	must.Do(t, j.join.Close())
 	run.out, run.end = must.Get2(run.goOn(t, run.directory))(t)
@@ -108,9 +107,8 @@ func TestDamagedStore(t *testing.T) {
 		}
 		check("all", name, func([]byte) []byte { return nil })
 	}
-	if found < tried/3 { // many events no longer wait, so they are not read
-		t.Errorf("%d of %d changed bits were found out", found, tried)
-	}
+	// many events no longer wait, so they are not read
+	must.True(t, found >= tried/3, "%d of %d changed bits were found out", found, tried)
 }
 
 // TestStoreThatCannotWrite checks a file that cannot be written for a while. Nothing may be lost, and the run must
@@ -123,7 +121,8 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	join.store.most = 9
 	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
 	failed, n := 0, 0
-	if err := j.try(t, run.records, func() int { return 4 }, func() bool {
+	// the real file, but opened read-only
+	err := j.try(t, run.records, func() int { return 4 }, func() bool {
 		if n++; n%4 == 2 {
 			must.Get(join.Freeze().Block())(t)
 		}
@@ -137,16 +136,13 @@ func TestStoreThatCannotWrite(t *testing.T) {
 		}
 		was := g.heads // the real file, but opened read-only
 		g.heads = must.Get(os.Open(was.Name()))(t)
-		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
-			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
-		}
+		must.ErrorContains(t, must.Err(join.Freeze().Block()), g.heads.Name(), "a checkpoint where", was.Name(), "cannot be written")
 		failed++
 		g.heads.Close()
 		g.heads = was
 		return false
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Require(t, err == nil, "%v", err)
 	must.True(t, failed >= 3, "writing failed %d times", failed)
 	must.True(t, reflect.DeepEqual(j.out, run.out) && reflect.DeepEqual(join.State(), run.end), "it went on otherwise: %+v, want %+v", join.State(), run.end)
 	must.Do(t, join.Close())

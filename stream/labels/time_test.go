@@ -92,9 +92,8 @@ func TestTimesOutOfOrder(t *testing.T) {
 			of[r.IntN(n)].time += by.Milliseconds()
 		}
 		c := matchedOf(t, spread(r, events, labels), wait, func() int { return r.IntN(40) })
-		if int(c.Matched) < n-odd || int(c.OutOfOrder) > odd || odd > 10 && c.OutOfOrder == 0 {
-			t.Errorf("seed %d: %d of %d matched with %d odd records, %d counted: %+v", seed, c.Matched, n, odd, c.OutOfOrder, c)
-		}
+		must.True(t, int(c.Matched) >= n-odd && int(c.OutOfOrder) <= odd && (odd <= 10 || c.OutOfOrder != 0),
+			"seed %d: %d of %d matched with %d odd records, %d counted: %+v", seed, c.Matched, n, odd, c.OutOfOrder, c)
 	}
 }
 

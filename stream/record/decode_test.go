@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
@@ -198,9 +199,7 @@ func TestDecode(t *testing.T) {
 			value := []byte(l.in)
 			d.Decode(context.Background(), Record{Value: value}, &e)
 			must.Equal(t, recordtest.Show(s, &e), l.want, test.name, l.in)
-			if e.Refused != nil && string(e.Refused.Value) != l.in {
-				t.Errorf("%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
-			}
+			must.True(t, e.Refused == nil || string(e.Refused.Value) == l.in, "%s %.80q: refused with other bytes %+v", test.name, l.in, e.Refused)
 		}
 	}
 }
@@ -275,10 +274,7 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		return "{" + strings.Join(out, ",") + "}"
 	}
-	var events []string
-	for range 1000 {
-		events = append(events, value(0))
-	}
+	events := eventtest.List(1000, func(int) string { return value(0) })
 	for _, maxFields := range []int{10, 1000} {
 		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}

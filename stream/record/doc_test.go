@@ -29,9 +29,8 @@ func TestDocumentedExamples(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(records), "\n")
 		for i := 0; i+1 < len(lines); i += 2 {
 			d.Decode(context.Background(), Record{Value: []byte(strings.TrimPrefix(lines[i], "> "))}, &e)
-			if got := kind.ReplaceAllString(recordtest.Show(s, &e), ""); got != lines[i+1] {
-				t.Errorf("%s\n got %s\nwant %s", lines[i], got, lines[i+1])
-			}
+			got := kind.ReplaceAllString(recordtest.Show(s, &e), "")
+			must.True(t, got == lines[i+1], "%s\n got %s\nwant %s", lines[i], got, lines[i+1])
 		}
 	}
 	for _, f := range formats {

@@ -69,14 +69,12 @@ func TestStrayQuotes(t *testing.T) {
 		c := c
 		c.MaxBytes = 1 + random.IntN(60)
 		got := linesOf(t, text.String(), c, whole)
-		if bytes := linesOf(t, text.String(), c, iotest.OneByteReader); !slices.Equal(got, bytes) {
-			t.Fatalf("%q: whole %q, in bytes %q", text.String(), got, bytes)
-		}
+		bytes := linesOf(t, text.String(), c, iotest.OneByteReader)
+		must.Require(t, slices.Equal(got, bytes), "%q: whole %q, in bytes %q", text.String(), got, bytes)
 		for _, line := range got {
 			if _, value, _ := strings.Cut(line, ":"); strings.Contains(value, "\n") {
-				if _, err := csvFields([]byte(value), ','); err != nil || len(value) > c.MaxBytes {
-					t.Fatalf("%q: %q is several lines: %v", text.String(), value, err)
-				}
+				_, err := csvFields([]byte(value), ',')
+				must.Require(t, err == nil && len(value) <= c.MaxBytes, "%q: %q is several lines: %v", text.String(), value, err)
 			}
 		}
 	}
@@ -97,9 +95,8 @@ func TestStrayQuotes(t *testing.T) {
 		got := linesOf(t, text.String(), c, whole)
 		for i, line := range got {
 			_, value, _ := strings.Cut(line, ":")
-			if values, err := csvFields([]byte(value), ','); err != nil || len(got) != len(rows) || !slices.Equal(values, rows[i]) {
-				t.Fatalf("%q: %q, want %q", text.String(), got, rows)
-			}
+			values, err := csvFields([]byte(value), ',')
+			must.Require(t, err == nil && len(got) == len(rows) && slices.Equal(values, rows[i]), "%q: %q, want %q", text.String(), got, rows)
 		}
 	}
 }

@@ -113,28 +113,22 @@ func TestObjectsArranged(t *testing.T) {
 		}
 		must.Do(t, err)
 		records := linesOf(t, text.String(), c, iotest.HalfReader)
-		if len(records) != len(objects) {
-			t.Fatalf("%q: %q", text.String(), records)
-		}
+		must.Require(t, len(records) == len(objects), "%q: %q", text.String(), records)
 		for i, record := range records {
 			offset, value, _ := strings.Cut(record, ":")
 			want, _ := json.Marshal(objects[i])
 			var got any
-			if err := json.Unmarshal([]byte(value), &got); err != nil || offset != fmt.Sprint(i) {
-				t.Fatalf("%q: %q: %v", text.String(), record, err)
-			}
-			if again, _ := json.Marshal(got); string(again) != string(want) {
-				t.Fatalf("%q: %q, want %q", text.String(), record, want)
-			}
+			err := json.Unmarshal([]byte(value), &got)
+			must.Require(t, err == nil && offset == fmt.Sprint(i), "%q: %q: %v", text.String(), record, err)
+			again, _ := json.Marshal(got)
+			must.Require(t, string(again) == string(want), "%q: %q, want %q", text.String(), record, want)
 			s := must.Get(NewScanner("x.json", strings.NewReader(text.String()), c))(t)
 			var r Record
-			if _, _, err := s.Skip(0, int64(i)); err != nil || s.Next(&r) != nil || string(r.Value) != value {
-				t.Fatalf("%q from %d: %q, %v", text.String(), i, r.Value, err)
-			}
+			_, _, err = s.Skip(0, int64(i))
+			must.Require(t, err == nil && s.Next(&r) == nil && string(r.Value) == value, "%q from %d: %q, %v", text.String(), i, r.Value, err)
 			s.Unscan()
-			if err := s.Next(&r); err != nil || string(r.Value) != value {
-				t.Fatalf("%q taken back at %d: %q, %v", text.String(), i, r.Value, err)
-			}
+			err = s.Next(&r)
+			must.Require(t, err == nil && string(r.Value) == value, "%q taken back at %d: %q, %v", text.String(), i, r.Value, err)
 		}
 		damaged := []byte(text.String())
 		for range 3 {

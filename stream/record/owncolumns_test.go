@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -37,10 +38,7 @@ func apartSchema(bits uint) *event.Schema {
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {
-		var list []string
-		for range n {
-			list = append(list, fmt.Sprintf("%q", fmt.Sprintf("w%d", r.IntN(1e6))))
-		}
+		list := eventtest.List(n, func(int) string { return fmt.Sprintf("%q", fmt.Sprintf("w%d", r.IntN(1e6))) })
 		return `{"text":[` + strings.Join(list, ",") + `]}`
 	}
 	numbers := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1,"n10":1,"n11":1,"n12":1,"n13":1,"n14":1,"n15":1}`
@@ -73,9 +71,7 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	read.Closed = len(read.Fields)
 	many := `{"n0":1,"n1":1,"n2":1,"n3":1,"n4":1,"n5":1,"n6":1,"n7":1,"n8":1,"n9":1}`
 	after := decodeAll(t, read, many, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
-	if !slices.Equal(after[1], before[0]) || !slices.Equal(after[2], before[1]) {
-		t.Errorf("columns %v, before the numbers came %v", after[1:], before)
-	}
+	must.True(t, slices.Equal(after[1], before[0]) && slices.Equal(after[2], before[1]), "columns %v, before the numbers came %v", after[1:], before)
 	c := DefaultConfig()
 	c.Unlabeled = true
 	d := must.Get(NewDecoder(c, s))(t)
@@ -93,9 +89,8 @@ func TestNamesOfColumnsApart(t *testing.T) {
 	columns := decodeAll(t, s, `{"x":1,"y":1,"z":1}`, `{"text":["a"]}`, `{"text":["b"]}`, `{"text":["c"]}`, `{"text":["d"]}`, `{"text":["e"]}`, `{"text":["f"]}`, `{"text":["g"]}`)
 	name := s.Namer()
 	for i, words := range columns[1:] {
-		if got := name(words[0]); !strings.Contains(got, "text="+string(rune('a'+i))) {
-			t.Errorf("column %d is %q", words[0], got)
-		}
+		got := name(words[0])
+		must.True(t, strings.Contains(got, "text="+string(rune('a'+i))), "column %d is %q", words[0], got)
 	}
 	for _, column := range columns[0] {
 		got := name(column)

@@ -391,9 +391,7 @@ func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func(
 			for round := range 3 {
 				d.Decode(context.Background(), Record{Value: data}, &e)
 				// Only a field that an earlier record had can be missing.
-				if err := r.compare(s, &e, key, maxFields, round > 0 && maxFields > 10); err != nil {
-					t.Fatalf("max_fields %d: %v", maxFields, err)
-				}
+				must.Do(t, r.compare(s, &e, key, maxFields, round > 0 && maxFields > 10), "max_fields", maxFields)
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 )
@@ -205,10 +206,7 @@ func TestSortShort(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for n := range 17 {
 		for range 200 {
-			s := make([]uint64, n)
-			for i := range s {
-				s[i] = uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i)
-			}
+			s := eventtest.List(n, func(i int) uint64 { return uint64(r.IntN(1+r.IntN(20)))<<32 | uint64(i) })
 			want := slices.Sorted(slices.Values(s))
 			s = sortShort(nil, s)
 			must.Require(t, slices.Equal(s, want), "%x, want %x", s, want)

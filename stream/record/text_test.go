@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"blankout/internal/event"
@@ -56,8 +57,81 @@ func TestTexts(t *testing.T) {
 		c := DefaultConfig()
 		wrong.change(&c)
 		var key *event.KeyError
-		if err := c.Check(); !errors.As(err, &key) || key.Key != wrong.key {
-			t.Errorf("%q: %v", wrong.key, err)
-		}
+		err := c.Check()
+		must.True(t, errors.As(err, &key) && key.Key == wrong.key, "%q: %v", wrong.key, err)
+	}
+}
+
+// TestWrapped checks which JSON objects are lists of events in the form of another service, and that an event with a list
+// of objects in a field of such a name is an event.
+func TestWrapped(t *testing.T) {
+	for value, want := range map[string]string{
+		`{"instances":[{"x":1}]}`:                                        "instances",
+		`{ "instances" : [ [1,2] ] }`:                                    "instances",
+		"{\n \"parameters\": {},\n \"instances\": [\n {\"x\": 1}\n ]\n}": "instances",
+		`{"signature_name":"serving_default","instances":[{"x":1}]}`:     "instances",
+		`{"dataframe_split":{"columns":["x"],"data":[[1]]}}`:             "dataframe_split.data",
+		`{"dataframe_split":{"data":[[1]],"columns":["x"]},"params":{}}`: "dataframe_split.data",
+		`{"dataframe_records":[{"x":1}]}`:                                "dataframe_records",
+		`{"data":[{"x":1},{"x":2}]}`:                                     "data",
+		`{"data":[[1,2]]}`:                                               "data",
+		`{"label":"a","instances":[{"x":1}]}`:                            "",
+		`{"id":7,"inputs":[{"value":1},{"value":2}]}`:                    "",
+		`{"x":1,"data":[{"y":2}]}`:                                       "",
+		`{"data":["a","b"]}`:                                             "",
+		`{"instances":["a","b"]}`:                                        "",
+		`{"instances":3}`:                                                "",
+		`{"words":["instances","[{"],"x":1}`:                             "",
+		`{"x":1}`:                                                        "",
+		`{"instances":[{"x":1}`:                                          "",
+		``:                                                               "",
+	} {
+		must.Equal(t, wrapped([]byte(value), "label"), want, value)
+	}
+}
+
+// TestFormatOf checks that the suffix of a file name takes precedence over the rest of the name.
+func TestFormatOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"idx.csv": "csv", "a/sidx.jsonl.gz": "json", "train.svm.zst": "svmlight", "x.vw": "vw",
+		"train-images-idx3-ubyte.gz": "idx", "t10k-images.idx3-ubyte": "idx", "events": "",
+	} {
+		must.Equal(t, FormatOf(name), want, name)
+	}
+}
+
+// TestGroups checks that groups are read from a file or the configuration, for fields or for columns. A feature must be
+// in at most one group.
+func TestGroups(t *testing.T) {
+	groups, err := ReadGroups(strings.NewReader("# sensors\nfront 1-8,17\n\nengine rpm  oil # and\n"))
+	must.True(t, err == nil && len(groups) == 2 && strings.Join(groups["front"], " ") == "1-8 17" && strings.Join(groups["engine"], " ") == "rpm oil", "read %q, %v", groups, err)
+	c := DefaultConfig()
+	c.Groups = groups
+	must.Do(t, c.Check())
+	s := c.Schema()
+	spans, _ := s.ColumnGroups.Find("front")
+	must.True(t, len(spans) == 2 && spans[1] == (event.Span{From: 16, To: 17}) && len(s.ColumnGroups.Named) == 1, "columns %v", s.ColumnGroups)
+	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
+	c.Regroup(s)
+	must.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")
+	c = DefaultConfig()
+	s = c.Schema()
+	must.True(t, s.ColumnGroups == nil, "no groups asked for, but %v", s.ColumnGroups)
+	c.GroupEvery = 8
+	s = c.Schema()
+	must.True(t, s.ColumnGroups != nil && s.ColumnGroups.Every == 8, "columns %v", s.ColumnGroups)
+
+	for text, want := range map[string]string{"": "no group", "front": "no members", "a 1\na 2\n": "twice"} {
+		must.ErrorContains(t, must.Err(ReadGroups(strings.NewReader(text))), want, text)
+	}
+	for want, groups := range map[string]map[string][]string{
+		`"rpm" is in "a" and in "b"`: {"a": {"rpm"}, "b": {"rpm"}},
+		`"a" and "b" share a column`: {"a": {"1-8"}, "b": {"8-9"}},
+		`"a" and "a" share a column`: {"a": {"1-8", "3"}},
+		"the name \"\": want 1 to":   {"": {"x"}},
+	} {
+		c := DefaultConfig()
+		c.Groups = groups
+		must.ErrorContains(t, c.Check(), want, groups)
 	}
 }

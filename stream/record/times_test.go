@@ -39,14 +39,12 @@ func TestEventTime(t *testing.T) {
 		"2026-01-31T06:20:05,25Z": "2026-01-31T06:20:05.25Z", "2026-01-31 06:20:05 UTC": "2026-01-31T06:20:05Z", "2026-01-31T06:20:05+01:00[Europe/Oslo]": "2026-01-31T05:20:05Z",
 		"2026-01-31T06": "2026-01-31T05:00:00Z", " 2026-01-31 ": "2026-01-30T23:00:00Z", "31 January 2026, 06:20": "2026-01-31T05:20:00Z", "2026-Jan-31": "2026-01-30T23:00:00Z",
 	} {
-		if d, ok := in.eventTime([]byte(text), event.OrderUnknown); !ok || d.ms != at(want) {
-			t.Errorf("%q: %s, %t, want %s", text, time.UnixMilli(d.ms).UTC(), ok, want)
-		}
+		d, ok := in.eventTime([]byte(text), event.OrderUnknown)
+		must.True(t, ok && d.ms == at(want), "%q: %s, %t, want %s", text, time.UnixMilli(d.ms).UTC(), ok, want)
 	}
 	for _, text := range []string{"", "x", "2026", "2026-13-01", "2026-01-29 25:00:00", "2026-01-29 06:20:00 Oslo", "2026-01-29 06:20:00x", "192.168.1.1", "1.2.3", "12-34-5678", "30/2/2026", "32.1.2026", "555-123-4567", "May be 5 of 2026", "Sat 5", "2026-01", "10/2026", "3/4 cup of 2026"} {
-		if d, ok := in.eventTime([]byte(text), event.OrderUnknown); ok && text != "2026" {
-			t.Errorf("%q: %s", text, time.UnixMilli(d.ms).UTC())
-		}
+		d, ok := in.eventTime([]byte(text), event.OrderUnknown)
+		must.True(t, !ok || text == "2026", "%q: %s", text, time.UnixMilli(d.ms).UTC())
 	}
 }
 
@@ -113,8 +111,7 @@ func TestTimeFeatures(t *testing.T) {
 		c := base
 		change(&c)
 		var e *event.KeyError
-		if err := c.Check(); !errors.As(err, &e) || e.Key != key {
-			t.Errorf("%s: %v", key, err)
-		}
+		err := c.Check()
+		must.True(t, errors.As(err, &e) && e.Key == key, "%s: %v", key, err)
 	}
 }

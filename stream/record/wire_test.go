@@ -146,9 +146,8 @@ func TestAvroIsAsJSON(t *testing.T) {
 			damaged[5+rng.IntN(len(damaged)-5)] ^= 1 << rng.IntN(8)
 		}
 		e := decoded(d, damaged)
-		if err := e.Features.Check(); err != nil || e.Refused != nil && (len(s.Fields) != fields || e.Features.Len() > 0) {
-			t.Fatalf("%v, %d fields, %d before", err, len(s.Fields), fields)
-		}
+		err := e.Features.Check()
+		must.Require(t, err == nil && (e.Refused == nil || len(s.Fields) == fields && e.Features.Len() <= 0), "%v, %d fields, %d before", err, len(s.Fields), fields)
 		d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got)
 		must.Do(t, sameEvents(&got, &want), "after a damaged record")
 	}
@@ -354,9 +353,7 @@ func TestWireNames(t *testing.T) {
 		must.True(t, (e.Refused != nil) == (c.want != "") && (e.Refused == nil || e.Refused.Reason == c.want), "%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		places := &d.(*wire).places
 		must.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
-		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
-			t.Errorf("%d places are kept of the first record, which was refused", places.count)
-		}
+		must.True(t, i != 0 || places.count == 0 && places.root.fields[0] == nil, "%d places are kept of the first record, which was refused", places.count)
 	}
 }
 

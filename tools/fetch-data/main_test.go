@@ -98,8 +98,7 @@ func TestConvert(t *testing.T) {
 		t.Errorf("again: %q, %v", said.String(), err)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, ".originals", "review_polarity.tar.gz"), archive(t, [2]string{"readme", "nothing"}), 0o666))
-	err = run(t.Context(), []string{"-o", dir, "imdb_2k"}, &said)
-	must.True(t, err != nil && strings.Contains(err.Error(), "imdb_2k: no document for all"), "error %v", err)
+	must.ErrorContains(t, run(t.Context(), []string{"-o", dir, "imdb_2k"}, &said), "imdb_2k: no document for all", "error")
 	must.Fails(t, must.Err(os.Stat(filepath.Join(dir, "imdb_2k"))), "a folder of nothing stays")
 }
 

@@ -133,8 +133,7 @@ func TestTrialVerdict(t *testing.T) {
 		{zero, []float64{math.NaN(), 0, 0, 0}, true},
 	} {
 		got := trialVerdict("b", []trialPair{{"x", [2]*trialOutcome{of(zero, zero), of(c.wrong, c.logLoss)}, nil}})
-		if (strings.HasPrefix(got, "Worse with b are 1 of 1, in 1 means, ") && strings.Contains(got, "equally good, and more if they draw other masks: x, learning, ")) != c.worse || c.worse == (got == "No stream is worse with b.") {
-			t.Errorf("%v %v: %s", c.wrong, c.logLoss, got)
-		}
+		must.True(t, (strings.HasPrefix(got, "Worse with b are 1 of 1, in 1 means, ") && strings.Contains(got, "equally good, and more if they draw other masks: x, learning, ")) == c.worse && c.worse != (got == "No stream is worse with b."),
+			"%v %v: %s", c.wrong, c.logLoss, got)
 	}
 }

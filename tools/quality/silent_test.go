@@ -90,8 +90,7 @@ func TestForecasts(t *testing.T) {
 		n, err := fmt.Sscanf(cell, "%f %f %f / %f %f %f", &told[0], &told[1], &told[2], &served[0], &served[1], &served[2])
 		must.Require(t, n >= 6, "%v %v", cell, err)
 		for i := range told {
-			off := math.Abs(told[i] - served[i])
-			must.True(t, off < 8 && told != served, "forecast %v, measured %v", told, served)
+			must.True(t, math.Abs(told[i]-served[i]) < 8 && told != served, "forecast %v, measured %v", told, served)
 		}
 	}
 	c.silent.sets = "none"
@@ -119,9 +118,8 @@ func TestDeathSplit(t *testing.T) {
 	silent, declared, stale := s.died(model.LossDead, e, 7, half), s.died(model.LossDeclared, e, 7, half), s.died(model.LossStale, e, 7, half)
 	for column := range 2 {
 		x := stale.Features.Value[column]
-		if x == e.Features.Value[column] || !slices.ContainsFunc(s.train, func(o event.Example) bool { return o.Features.Value[column] == x }) {
-			t.Errorf("stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
-		}
+		must.True(t, x != e.Features.Value[column] && slices.ContainsFunc(s.train, func(o event.Example) bool { return o.Features.Value[column] == x }),
+			"stale column %d reads %v in place of %v", column, x, e.Features.Value[column])
 	}
 	x := silent.Features.Value
 	must.True(t, math.Abs(x[0]-mean[0]) <= 1e-9 && math.Abs(x[1]-mean[1]) <= 1e-9 && x[2] == e.Features.Value[2] && silent.Missing == nil, "%v of %v: means %v", x, e.Features.Value, mean)

@@ -58,9 +58,8 @@ func TestGraph(t *testing.T) {
 
 	schema.Absent = event.AbsentMissing
 	unsupported := (*onnx.UnsupportedError)(nil)
-	if _, err := onnx.Encode(m); !errors.As(err, &unsupported) {
-		t.Errorf("columns that go missing: %v", err)
-	}
+	_, err = onnx.Encode(m)
+	must.True(t, errors.As(err, &unsupported), "columns that go missing: %v", err)
 }
 
 // TestGraphOfFaults checks that the graph compares its input with the stuck value and the placeholders of the model's Faults.

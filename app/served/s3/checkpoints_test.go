@@ -71,9 +71,8 @@ func TestCheckpoints(t *testing.T) {
 	text, _ = loaded(t, store)
 	must.True(t, text == "", "%q is left", text)
 	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/set-aside-000000000003/"), want[:2], "set aside")
-	if err := save(store, "anew"); err != nil || s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") == nil {
-		t.Errorf("after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
-	}
+	err = save(store, "anew")
+	must.True(t, err == nil && s.Get("/models/fraud/checkpoints/checkpoint-000000000004.blankout") != nil, "after setting aside: %v, %q", err, s.Names("/models/fraud/checkpoints/"))
 }
 
 // TestCheckpointsOfTwo checks two programs with one prefix. The program that starts last owns the prefix. The other
@@ -90,8 +89,7 @@ func TestCheckpointsOfTwo(t *testing.T) {
 		err := save(first, "late")
 		must.True(t, errors.Is(err, checkpoint.ErrLost) && strings.Contains(err.Error(), prefix), "the first one saves: %v", err)
 	}
-	err := first.Close()
-	must.True(t, err == nil, "%v", err)
+	must.Do(t, first.Close())
 	must.EqualSlices(t, s.Names("/models/fraud/checkpoints/"), before, "there")
 	text, _ := loaded(t, second)
 	must.True(t, text == "second", "loaded %q", text)
@@ -110,8 +108,7 @@ func TestCheckpointsOfFailingStore(t *testing.T) {
 	must.True(t, err != nil && !errors.Is(err, checkpoint.ErrLost), "a store out of reach: %v", err)
 	s.Break(false)
 	s.Lose(1)
-	err = save(store, "written")
-	must.True(t, err == nil, "an answer lost: %v", err)
+	must.Do(t, save(store, "written"), "an answer lost")
 	text, _ := loaded(t, store)
 	must.True(t, text == "written", "loaded %q", text)
 	objects := must.Get(s3.OpenCheckpoints(config(s), "s3://elsewhere/x"))(t)

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"blankout/internal/coder"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online/experts"
 	"blankout/online/experts/newton"
 )
@@ -106,32 +108,26 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 			want := s.learn(places, x, base[k], y[k], importance)
 			// Expert computes a to within 1 % only.
 			near := func(got, want float64) bool { return math.Abs(got-want) <= 0.02*(1+math.Abs(want)) }
-			if got := scores[j]; !near(got, want) {
-				t.Fatalf("event %d, rate %v, output %d: score %v, want %v", event, Rates[rate], k, got, want)
-			}
+			got := scores[j]
+			must.Require(t, near(got, want), "event %d, rate %v, output %d: score %v, want %v", event, Rates[rate], k, got, want)
 			// Copy the Expert's weights to slow before the next event, so that rounding errors of the factor a do not
 			// add up.
 			squares := func(i int) float64 {
 				_, squares := e.block.row(i)
 				return float64(squares[j])
 			}
-			if b := e.Intercept(rate, k); !near(b, s.w[-1]) {
-				t.Fatalf("event %d, rate %v, output %d: intercept %v, want %v", event, Rates[rate], k, b, s.w[-1])
-			}
+			b := e.Intercept(rate, k)
+			must.Require(t, near(b, s.w[-1]), "event %d, rate %v, output %d: intercept %v, want %v", event, Rates[rate], k, b, s.w[-1])
 			s.w[-1], s.sums[-1] = e.Intercept(rate, k), squares(len(e.columns))
 			for at := range e.columns {
 				w := float64(e.Weights(rate, at)[k])
-				if !near(w, s.w[at]) {
-					t.Fatalf("event %d, rate %v, output %d: weight %d is %v, want %v", event, Rates[rate], k, at, w, s.w[at])
-				}
+				must.Require(t, near(w, s.w[at]), "event %d, rate %v, output %d: weight %d is %v, want %v", event, Rates[rate], k, at, w, s.w[at])
 				s.w[at], s.sums[at] = w, squares(at)
 			}
 		}
 	}
 	for k := active; k < outputs; k++ {
-		if e.Intercept(0, k) != 0 {
-			t.Errorf("output %d, which is not in use, has learned %v", k, e.Intercept(0, k))
-		}
+		must.True(t, e.Intercept(0, k) == 0, "output %d, which is not in use, has learned %v", k, e.Intercept(0, k))
 	}
 }
 
@@ -159,9 +155,7 @@ func TestRestarts(t *testing.T) {
 	e.Weights(0, 0)[0] = float32(math.Inf(1))
 	e.Score([]int{0, 1}, []float64{1, 1}, []float64{0})
 	e.learn([]float64{1}, 1, 1)
-	if e.Weights(0, 0)[0] != 0 || len(e.columns) != 2 {
-		t.Errorf("weight %v of columns %v", e.Weights(0, 0)[0], e.columns)
-	}
+	must.True(t, e.Weights(0, 0)[0] == 0 && len(e.columns) == 2, "weight %v of columns %v", e.Weights(0, 0)[0], e.columns)
 }
 
 // kinked is a loss without a slope or a curvature at some targets.
@@ -198,13 +192,11 @@ func TestKinksChangeNothing(t *testing.T) {
 	}
 	before := state()
 	for y := 2.0; y <= 5; y++ {
-		if learn(y); !slices.Equal(before, state()) {
-			t.Fatalf("target %v: the state has changed", y)
-		}
+		learn(y)
+		must.Require(t, slices.Equal(before, state()), "target %v: the state has changed", y)
 	}
-	if learn(1); slices.Equal(before, state()) {
-		t.Error("an event that is at no kink changes nothing")
-	}
+	learn(1)
+	must.True(t, !slices.Equal(before, state()), "an event that is at no kink changes nothing")
 }
 
 // TestKernels checks that the loops of this processor have the bits of the loops in Go, for all numbers of features and
@@ -231,19 +223,14 @@ func TestKernels(t *testing.T) {
 		from := lanesAtOnce * r.IntN(groups)
 		var sums [lanesAtOnce]float64
 		var variances, kappa, kappaGo, rate [lanesAtOnce]float32
-		x := make([]float64, len(f.x))
-		for i := range x {
-			x[i] = r.NormFloat64()
-		}
+		x := eventtest.List(len(f.x), func(int) float64 { return r.NormFloat64() })
 		sumGo(slow.weights[from:], f.index, x, slow.lanes, &sums)
 		varianceGo(slow.weights[from:], &f, slow.lanes, &variances)
 		out, q := make([]float64, b.lanes), make([]float64, b.lanes)
 		b.sum(f.index, x, out)
 		b.variance(&f, q)
 		for l := range sums {
-			if sums[l] != out[from+l] || float64(variances[l]) != q[from+l] {
-				t.Fatalf("lane %d: sums %v and %v, want %v and %v", l, out[from+l], q[from+l], sums[l], variances[l])
-			}
+			must.Require(t, sums[l] == out[from+l] && float64(variances[l]) == q[from+l], "lane %d: sums %v and %v, want %v and %v", l, out[from+l], q[from+l], sums[l], variances[l])
 		}
 		var by factors
 		for l := range rate {
@@ -254,9 +241,8 @@ func TestKernels(t *testing.T) {
 		gradientsGo(slow.weights[from:], slow.squares[from:], &f, slow.lanes, &by, stepsGo, &kappaGo)
 		b.descend(&f, from, &rate, steps)
 		descendGo(slow.weights[from:], &f, slow.lanes, &rate, stepsGo)
-		if kappa != kappaGo || !reflect.DeepEqual(steps, stepsGo) || !reflect.DeepEqual(b, slow) {
-			t.Fatalf("%d features, lanes from %d: kappa %v, want %v", len(f.index), from, kappa, kappaGo)
-		}
+		must.Require(t, kappa == kappaGo && reflect.DeepEqual(steps, stepsGo) && reflect.DeepEqual(b, slow),
+			"%d features, lanes from %d: kappa %v, want %v", len(f.index), from, kappa, kappaGo)
 	}
 }
 
@@ -305,14 +291,11 @@ func TestMove(t *testing.T) {
 	e, score := taught(2)
 	was, weight := score(e, []float64{0.5, 0.2}), e.Weights(0, 0)[0]
 	e.Move(3, 1.01, 0.001)
-	if got := score(e, []float64{(0.5 - 0.001) / 1.01, 0.2}); math.Abs(got[1]-was[1]) > 1e-6 || e.Weights(0, 0)[0] == weight {
-		t.Errorf("the score was %v, is %v", was, got)
-	}
+	got := score(e, []float64{(0.5 - 0.001) / 1.01, 0.2})
+	must.True(t, math.Abs(got[1]-was[1]) <= 1e-6 && e.Weights(0, 0)[0] != weight, "the score was %v, is %v", was, got)
 	weight, intercept := e.Weights(0, 0)[0], e.Intercept(0, 0)
 	e.Move(3, 1, 5)
-	if e.Weights(0, 0)[0] != weight || e.Intercept(0, 0) != intercept {
-		t.Errorf("the intercept has gone from %v to %v", intercept, e.Intercept(0, 0))
-	}
+	must.True(t, e.Weights(0, 0)[0] == weight && e.Intercept(0, 0) == intercept, "the intercept has gone from %v to %v", intercept, e.Intercept(0, 0))
 	e.Move(4, 2, 1) // not a column of the expert
 	e.Renew(3)
 	if got := e.Weights(1, 0); got[0] != 0 || got[1] != 0 {
@@ -325,9 +308,8 @@ func TestStateIsChecked(t *testing.T) {
 		c := &coder.Coder{}
 		c.Uint32s(&columns)
 		d := coder.Read(c.Out)
-		if New(loss.LogisticGaussian{}, 0, 1).State(d); !d.Failed {
-			t.Errorf("%d columns are taken", len(columns))
-		}
+		New(loss.LogisticGaussian{}, 0, 1).State(d)
+		must.True(t, d.Failed, "%d columns are taken", len(columns))
 	}
 }
 
@@ -338,14 +320,11 @@ func TestNoSubnormals(t *testing.T) {
 	for exponent := -30; exponent <= 30; exponent++ {
 		x := math.Pow(10, float64(exponent))
 		a, b := single(x), single(-x)
-		if a != -b || math.Abs(float64(a)-min(x, mostValue)) > 1e-7*x && (a != 0 || x >= leastValue) {
-			t.Errorf("%v becomes %v, its negative %v", x, a, b)
-		}
+		must.True(t, a == -b && (math.Abs(float64(a)-min(x, mostValue)) <= 1e-7*x || a == 0 && x < leastValue), "%v becomes %v, its negative %v", x, a, b)
 		for other := -30; other <= 30; other++ {
 			g := a * single(math.Pow(10, float64(other)))
-			if square := g * g; square != 0 && square < leastNormal || math.IsInf(float64(square), 0) {
-				t.Errorf("the square of a gradient is %v", square)
-			}
+			square := g * g
+			must.True(t, (square == 0 || square >= leastNormal) && !math.IsInf(float64(square), 0), "the square of a gradient is %v", square)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/experts/cosine"
 	"blankout/online/mixture"
 )
@@ -105,9 +106,7 @@ func TestStepsByDefinition(t *testing.T) {
 		for j, v := range x {
 			expected += want.w[j] * v
 		}
-		if math.Abs(sum[0]-expected) > 1e-6*max(1, math.Abs(expected)) {
-			t.Fatalf("sum %v, by the definition %v", sum[0], expected)
-		}
+		must.Require(t, math.Abs(sum[0]-expected) <= 1e-6*max(1, math.Abs(expected)), "sum %v, by the definition %v", sum[0], expected)
 		base, y := r.NormFloat64(), float64(1-2*r.IntN(2))
 		e.Learn(&x, []float64{base}, sum, []float64{y}, 1, 1)
 		want.learn(&x, base, y)
@@ -117,9 +116,7 @@ func TestStepsByDefinition(t *testing.T) {
 // TestRest checks that an Expert without a gain takes part in few events, and in all events when it gains.
 func TestRest(t *testing.T) {
 	e := cosine.New(cosine.Settings{Loss: loss.LogisticGaussian{}, HalfLife: halfLife}, 1)
-	if e.Takes(1) {
-		t.Error("an expert without columns takes part")
-	}
+	must.True(t, !e.Takes(1), "an expert without columns takes part")
 	e.Follow([]uint32{1, 2})
 	by := &mixture.Event{Outputs: 1, Active: 1, Label: 1}
 	observe := func(both float64) {
@@ -142,9 +139,8 @@ func TestRest(t *testing.T) {
 	if observe(-1); e.Factor(0) != 0 || taken() < 90 || taken() > 110 || e.Published() != nil {
 		t.Errorf("an expert that loses has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
 	}
-	if observe(4); e.Factor(0) < 0.9 || taken() != 6400 || e.Published() == nil {
-		t.Errorf("an expert that gains has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
-	}
+	observe(4)
+	must.True(t, e.Factor(0) >= 0.9 && taken() == 6400 && e.Published() != nil, "an expert that gains has the factor %v and takes part in %d of 6400 events", e.Factor(0), taken())
 }
 
 // TestOutputsGrow checks that the scores of old classes stay when classes are added and merged.
@@ -165,7 +161,6 @@ func TestOutputsGrow(t *testing.T) {
 		t.Errorf("one output %v, four outputs %v", sum, grown)
 	}
 	e.Regroup([][]int{{1}, {0, 2}})
-	if e.Sum(&x, grown[:2]); math.Abs(grown[0]-sum[0]) > 1e-12 || math.Abs(grown[1]+sum[0]/2) > 1e-12 {
-		t.Errorf("one output %v, merged %v", sum, grown[:2])
-	}
+	e.Sum(&x, grown[:2])
+	must.True(t, math.Abs(grown[0]-sum[0]) <= 1e-12 && math.Abs(grown[1]+sum[0]/2) <= 1e-12, "one output %v, merged %v", sum, grown[:2])
 }

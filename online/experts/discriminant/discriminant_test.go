@@ -29,9 +29,7 @@ func TestDiscriminant(t *testing.T) {
 			target[k] = -1
 		}
 		target[class] = 1
-		if d.Idle() != (n < solveFirst) {
-			t.Fatalf("after %d events: idle is %v", n, d.Idle())
-		}
+		must.Require(t, d.Idle() == (n < solveFirst), "after %d events: idle is %v", n, d.Idle())
 		in, scores := &experts.Input{Index: []int{0, 1, 2}, X: x, One: 1}, make([]float64, classes)
 		d.Sum(in, scores)
 		d.Learn(in, nil, scores, target, classes, 1)
@@ -59,14 +57,11 @@ func TestDiscriminant(t *testing.T) {
 		s.SetSym(i, i, s.At(i, i)+firstEvents+leastScatter*weights)
 	}
 	var chol mat.Cholesky
-	if !chol.Factorize(s) {
-		t.Fatal("no covariance")
-	}
+	must.Require(t, chol.Factorize(s), "no covariance")
 	check := func(what string, x []float64, out []float64, want func(k int) float64) {
 		for k := range out {
-			if w := want(k) - d.norm; math.Abs(out[k]-w) > 1e-9*max(1, math.Abs(w)) {
-				t.Fatalf("%s: class %d of %v: %v, want %v", what, k, x, out[k], w)
-			}
+			w := want(k) - d.norm
+			must.Require(t, math.Abs(out[k]-w) <= 1e-9*max(1, math.Abs(w)), "%s: class %d of %v: %v, want %v", what, k, x, out[k], w)
 		}
 	}
 	x, out := []float64{0.3, -1, 2}, make([]float64, classes)
@@ -83,9 +78,8 @@ func TestDiscriminant(t *testing.T) {
 	was := slices.Clone(d.scatter)
 	d.Move(5, 1.5, 0.2)
 	for at, ratio := range []float64{1, 1.5, 1, 1.5, 2.25, 1.5, 1, 1.5, 1} {
-		if got, want := d.scatter[at], was[at]/ratio; math.Abs(got-want) > 1e-9 {
-			t.Errorf("scatter %d moved: %v, want %v", at, got, want)
-		}
+		got, want := d.scatter[at], was[at]/ratio
+		must.True(t, math.Abs(got-want) <= 1e-9, "scatter %d moved: %v, want %v", at, got, want)
 	}
 	moved := []float64{x[0], (x[1] - 0.2) / 1.5, x[2]}
 	d.Sum(&experts.Input{Index: []int{0, 1, 2}, X: moved, One: 1}, out)
@@ -97,17 +91,13 @@ func TestDiscriminant(t *testing.T) {
 	d.Grow(classes + 1)
 	out = make([]float64, classes+1)
 	d.Sum(&experts.Input{Index: []int{0, 2, 3}, X: x, One: 1}, out)
-	if out[classes] > -unseen/2 {
-		t.Errorf("a class of no event has the score %v", out[classes])
-	}
+	must.True(t, out[classes] <= -unseen/2, "a class of no event has the score %v", out[classes])
 	for k := 1; k < classes; k++ {
-		if a, b := out[k]-out[0], slow(k)-slow(0); math.Abs(a-b) > 0.1*max(1, math.Abs(b)) {
-			t.Errorf("class %d has the score %v more than the first, was %v", k, a, b)
-		}
+		a, b := out[k]-out[0], slow(k)-slow(0)
+		must.True(t, math.Abs(a-b) <= 0.1*max(1, math.Abs(b)), "class %d has the score %v more than the first, was %v", k, a, b)
 	}
-	if d.Renew(5); d.weights[2] != 0 || d.means[2] != 0 {
-		t.Error("a column with another meaning keeps its weight")
-	}
+	d.Renew(5)
+	must.True(t, d.weights[2] == 0 && d.means[2] == 0, "a column with another meaning keeps its weight")
 }
 
 // harmonic returns 1 + 1/2 + 1/3 + … + 1/n. The i-th event of a class counts 1 - 1/i in the scatter, because the event

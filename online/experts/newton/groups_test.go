@@ -61,9 +61,8 @@ func TestGroupVariance(t *testing.T) {
 					mean += p * f
 					square += p * f * f
 				}
-				if want := square - mean*mean; math.Abs(e.variance(k)-want) > 1e-9*(1+want) {
-					t.Fatalf("output %d of %d: %v, want %v", k, outputs, e.variance(k), want)
-				}
+				want := square - mean*mean
+				must.Require(t, math.Abs(e.variance(k)-want) <= 1e-9*(1+want), "output %d of %d: %v, want %v", k, outputs, e.variance(k), want)
 			}
 			e.Learn(s.y, outputs, 1)
 		}
@@ -137,9 +136,8 @@ func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 		for k := range u {
 			u[k] = slices.Clone(u[k])
 		}
-		if want := 3 + 2 - min(outputs, 2); len(e.groupNoise.blocks) != want {
-			t.Fatalf("%d outputs: %d blocks, want %d", outputs, len(e.groupNoise.blocks), want)
-		}
+		want := 3 + 2 - min(outputs, 2)
+		must.Require(t, len(e.groupNoise.blocks) == want, "%d outputs: %d blocks, want %d", outputs, len(e.groupNoise.blocks), want)
 		for range e.groupNoise.blocks {
 			for e.takeGroup(); e.groupNoise.column < len(e.groupNoise.places); {
 				e.takeGroup()
@@ -147,26 +145,20 @@ func TestGroupNoiseAgainstSlowVersion(t *testing.T) {
 			at := slow[e.groupNoise.blocks[e.groupNoise.turn].key]
 			a.AddSym(a, at.s)
 			var c mat.Cholesky
-			if !c.Factorize(a) {
-				t.Fatal("the matrix is indefinite")
-			}
+			must.Require(t, c.Factorize(a), "the matrix is indefinite")
 			for k := range u {
 				var step mat.VecDense
 				must.Do(t, c.SolveVecTo(&step, at.c[k]))
 				for i := range n {
 					u[k][i] -= step.AtVec(i)
-					if math.Abs(u[k][i]-e.u[k][i]) > 1e-8*(1+math.Abs(u[k][i])) {
-						t.Fatalf("%d outputs, weight %d: %v, want %v", outputs, i, e.u[k][i], u[k][i])
-					}
+					must.Require(t, math.Abs(u[k][i]-e.u[k][i]) <= 1e-8*(1+math.Abs(u[k][i])), "%d outputs, weight %d: %v, want %v", outputs, i, e.u[k][i], u[k][i])
 				}
 			}
 		}
 		got := inverse(t, &e.p)
 		for i := range n {
 			for j := range n {
-				if math.Abs(got.At(i, j)-a.At(i, j)) > 1e-7*math.Sqrt(a.At(i, i)*a.At(j, j)) {
-					t.Fatalf("%d outputs: A is %v at %d, %d, want %v", outputs, got.At(i, j), i, j, a.At(i, j))
-				}
+				must.Require(t, math.Abs(got.At(i, j)-a.At(i, j)) <= 1e-7*math.Sqrt(a.At(i, i)*a.At(j, j)), "%d outputs: A is %v at %d, %d, want %v", outputs, got.At(i, j), i, j, a.At(i, j))
 			}
 		}
 	}
@@ -183,9 +175,7 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 	}
 	var c mat.Cholesky
 	out := mat.NewSymDense(p.n, nil)
-	if !c.Factorize(full) {
-		t.Fatal("the covariance is indefinite")
-	}
+	must.Require(t, c.Factorize(full), "the covariance is indefinite")
 	must.Do(t, c.InverseTo(out))
 	return out
 }
@@ -240,9 +230,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 			}
 			fresh := newTested(e.set, outputs)
 			fresh.follow(s.columns)
-			if left := slope(e) / slope(fresh); left > 0.05 {
-				t.Errorf("%v, %d outputs: %.4f of the slope is left", l, outputs, left)
-			}
+			left := slope(e) / slope(fresh)
+			must.True(t, left <= 0.05, "%v, %d outputs: %.4f of the slope is left", l, outputs, left)
 		}
 	}
 }
@@ -278,9 +267,7 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 	for when := range 10 { // after each column of a factor
 		b := run(194 + when)
 		for i := range a {
-			if math.Abs(a[i]-b[i]) > 1e-9*(1+math.Abs(a[i])) {
-				t.Fatalf("score %d: %v, changed earlier %v", i, b[i], a[i])
-			}
+			must.Require(t, math.Abs(a[i]-b[i]) <= 1e-9*(1+math.Abs(a[i])), "score %d: %v, changed earlier %v", i, b[i], a[i])
 		}
 	}
 }
