@@ -255,33 +255,3 @@ func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) 
 	}
 	return Row{Index: x.Index, f64: values}
 }
-
-// Split splits d into two parts, stratified by class. The first part has the given fraction of the rows of every class.
-// The split depends only on the seed.
-func (d *Data) Split(fraction float64, seed uint64) (first, second *Data) {
-	var a, b []int
-	for _, rows := range d.byClass(seed) {
-		n := int(fraction*float64(len(rows)) + 0.5)
-		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
-	}
-	slices.Sort(a)
-	slices.Sort(b)
-	return d.Subset(a), d.Subset(b)
-}
-
-// byClass returns the rows of every class in a random order. The last element of the result has the unlabeled rows.
-func (d *Data) byClass(seed uint64) [][]int {
-	out := make([][]int, len(d.Schema.Classes)+1)
-	for i := range d.rows {
-		k := d.Label(i)
-		if k < 0 {
-			k = len(out) - 1
-		}
-		out[k] = append(out[k], i)
-	}
-	r := rand.New(rand.NewPCG(seed, 0))
-	for _, rows := range out {
-		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	}
-	return out
-}
