@@ -784,29 +784,6 @@ func Dot(a, b []float64) float64 {
 	return s
 }
 
-// WeightSize returns the typical size of a weight that changes a score by about 1.
-func (o *Expected) WeightSize() float64 {
-	size := 0.0
-	for i := range o.p.Data.Rows() {
-		row := o.p.Data.Row(i)
-		for j := range row.Len() {
-			size += row.At(j) * row.At(j)
-		}
-	}
-	if size == 0 {
-		return 1
-	}
-	return math.Sqrt(float64(o.p.Data.Rows()) / size)
-}
-
-// StartSize implements Restarter.
-func (o *Expected) StartSize() float64 {
-	if o.convex {
-		return 0
-	}
-	return o.WeightSize()
-}
-
 // FirstNegative returns the first row with a negative value, or -1 if no value is negative.
 func (d *Data) FirstNegative() int {
 	for i := range d.rows {

@@ -308,7 +308,7 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 // twice, with two values of their parameter.
 func lossesOfNumbers() []loss.Loss {
 	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		if facts := l.Facts(); facts.Regression && facts.Convex {
 			out = append(out, l)
 		}

@@ -38,11 +38,6 @@ type (
 	Diagonaler interface {
 		Diagonal(out []float64)
 	}
-	// Restarter is an Objective that may have several local minima.
-	Restarter interface {
-		// StartSize returns the size of weights that change a score by about 1, or 0 if there is only one minimum.
-		StartSize() float64
-	}
 	// Minimizer is an Objective that has its own minimization method.
 	Minimizer interface {
 		// Minimize minimizes the objective with its own method. It returns nil if the method does not apply to opt;

@@ -43,7 +43,7 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) 
 // examples would be at the kink.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		if facts := l.Facts(); facts.Target.Check(-1) == nil && facts.CleanConvex && !(facts.Regression && facts.Kink != nil) {
 			out = append(out, l)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -37,10 +36,6 @@ type Options struct {
 	// quadratic penalty.
 	Dual  bool
 	Start []float64 // start of the search; nil means 0; not modified
-	// Starts is the number of additional starts, drawn at random from Seed, for objectives that are not convex. The
-	// best result is returned.
-	Starts int
-	Seed   uint64
 	// Progress is called after every iteration, on the goroutine of the solver.
 	Progress func(Progress)
 }
@@ -70,11 +65,6 @@ type Result struct {
 // Solve minimizes o. It returns an error if the value at the start is not finite, a linear system is singular or ctx
 // ends. If the tolerance is not reached, Solve returns no error, but Converged is false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
-	if r, ok := o.(Restarter); ok && opt.Starts > 0 {
-		if size := r.StartSize(); size > 0 {
-			return solveFrom(ctx, o, opt, size)
-		}
-	}
 	begin := time.Now()
 	var r *Result
 	var err error
@@ -172,35 +162,6 @@ func (s *solver) result() *Result {
 		r.Passes = p.Passes()
 	}
 	return r
-}
-
-// solveFrom solves from the given start and from random starts of the given size.
-func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Result, error) {
-	starts := opt.Starts
-	opt.Starts = 0
-	best, err := Solve(ctx, o, opt)
-	if err != nil {
-		return nil, err
-	}
-	for s := range starts {
-		r := rand.New(rand.NewPCG(opt.Seed, uint64(s)))
-		opt.Start = make([]float64, o.Dim())
-		for d := range opt.Start {
-			opt.Start[d] = size * r.NormFloat64()
-		}
-		next, err := Solve(ctx, o, opt)
-		if err != nil {
-			return nil, err
-		}
-		next.Iterations += best.Iterations
-		next.Seconds += best.Seconds
-		if next.Objective > best.Objective {
-			best.Iterations, best.Seconds, best.Passes = next.Iterations, next.Seconds, next.Passes
-			continue
-		}
-		best = next
-	}
-	return best, nil
 }
 
 type solver struct {

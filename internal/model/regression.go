@@ -20,9 +20,9 @@ type Residual struct {
 	ByValue *Spread `json:"by_value,omitempty"`
 }
 
-// IntervalFraction is the coverage of an interval without Sets. intervalWidth is its half-width in standard deviations for
-// normal residuals.
-const IntervalFraction, intervalWidth = 0.9, 1.6448536269514722
+// intervalWidth is the half-width of an interval without Sets, in standard deviations. Such an interval covers 0.9 of normal
+// residuals.
+const intervalWidth = 1.6448536269514722
 
 // Value returns the value that a score predicts: the score itself or, for counts, its exponential.
 func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
