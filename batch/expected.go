@@ -455,6 +455,7 @@ func (o *Expected) Losses(w []float64) []float64 {
 // rowBuffer is the scratch memory of one goroutine that reads rows.
 type rowBuffer struct {
 	z    []float64 // V b of the last gather, by entry of the row; nil without noise
+	za   []float64 // V a of the last gather; nil unless the noise has groups
 	sums *groupSums
 }
 
@@ -463,7 +464,7 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 		b.z = make([]float64, o.longest)
 	}
 	if o.groups != nil {
-		b.sums = o.groups.sums()
+		b.za, b.sums = make([]float64, o.longest), o.groups.sums()
 	}
 	return b
 }
@@ -476,7 +477,7 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	case !o.noisy:
 		return r.Dot(o.pair), 0, 0, 0
 	case o.groups != nil:
-		return o.groups.gather(r, o.pair, b.z, nil, o.dead, b.sums)
+		return o.groups.gather(r, o.pair, b.z, b.za, o.dead, b.sums)
 	case o.dead != nil:
 		return r.gatherDead(o.pair, b.z, o.dead)
 	}
@@ -630,17 +631,13 @@ func (o *Expected) Majorise(on bool) {
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
 	o.secondDerivatives()
-	if o.groups != nil {
-		o.groupHessVec(v, out)
-		return
-	}
 	b := o.bias(v)
-	if !o.noisy || o.majorise {
+	if o.groups == nil && (!o.noisy || o.majorise) {
 		o.pass()
 		// Summing one value per column instead of two takes a third less time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for n := lo; n < hi; n++ {
-				if !o.hasCurvature(n) {
+				if o.hessianSums(n) == (hessianSums{}) {
 					continue
 				}
 				row := o.p.Data.Row(n)
@@ -674,7 +671,8 @@ func (o *Expected) HessVec(v, out []float64) {
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
 		for n := lo; n < hi; n++ {
-			if !o.hasCurvature(n) {
+			e := o.hessianSums(n)
+			if e == (hessianSums{}) {
 				continue
 			}
 			s, h, t, _ := o.gather(n, z)
@@ -685,6 +683,9 @@ func (o *Expected) HessVec(v, out []float64) {
 					acc[c] += (p.one - p.x) * o.dead[c]
 				}
 			}
+			for j, za := range z.za[:min(len(z.za), r.Len())] {
+				acc[r.Index[j]] += e.v * za
+			}
 			acc[o.columns] += p.one
 			acc[o.columns+1] += p.v
 		}
@@ -692,7 +693,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	})
 	for d, v := range v {
 		out[d] = total[d] + o.p.Penalty.R[d]*v
-		if d < o.columns {
+		if d < o.columns && o.groups == nil {
 			out[d] += o.shrink[d]*v + o.c0*total[o.columns+1]*o.w[d]
 		}
 	}
@@ -702,49 +703,20 @@ func (o *Expected) HessVec(v, out []float64) {
 // the exact Hessian.
 func (o *Expected) Diagonal(out []float64) {
 	o.secondDerivatives()
-	if o.hessianFollowsShrink() {
-		for d, v := range o.shrink {
-			out[d] = v + v/o.c2 + o.p.Penalty.R[d]
-		}
-		if o.dim > o.columns {
-			sum := o.p.Penalty.R[o.columns]
-			for i, m := range o.m {
-				sum += m * o.ff[i]
-			}
-			out[o.columns] = sum
-		}
-		return
-	}
 	shrink := o.variances()
 	clear(out)
 	o.pass()
 	d := o.p.Data
 	o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
 		for n := lo; n < hi; n++ {
-			if !o.hasCurvature(n) {
+			bend := o.hessianSums(n)
+			if bend == (hessianSums{}) {
 				continue
 			}
-			bend := o.hessianSums(n)
-			a := bend.xx
 			r := d.Row(n)
-			switch {
-			case o.dead != nil:
-				for j, c := range r.Index {
-					x, dead := o.apart(r.At(j), c)
-					acc[c] += a*x*x + 2*bend.x1*x*dead + bend.one*dead*dead
-				}
-			case r.f32 != nil:
-				for j, c := range r.Index {
-					acc[c] += a * float64(r.f32[j]) * float64(r.f32[j])
-				}
-			case r.f64 != nil:
-				for j, c := range r.Index {
-					acc[c] += a * r.f64[j] * r.f64[j]
-				}
-			default:
-				for _, c := range r.Index {
-					acc[c] += a
-				}
+			for j, c := range r.Index {
+				x, dead := o.apart(r.At(j), c)
+				acc[c] += bend.xx*x*x + 2*bend.x1*x*dead + bend.one*dead*dead
 			}
 			if o.dim > o.columns {
 				acc[o.columns] += bend.one
@@ -758,21 +730,6 @@ func (o *Expected) Diagonal(out []float64) {
 		}
 		out[i] += o.p.Penalty.R[i]
 	}
-}
-
-// hessianFollowsShrink reports whether the sum of ff x_d^2 is a multiple of shrink and needs no pass over the data.
-// This requires ff = 2 dv for every row, as for the expectation under Gaussian noise. It also requires that V_d is a
-// multiple of x_d^2.
-func (o *Expected) hessianFollowsShrink() bool {
-	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
-		return false
-	}
-	for i, m := range o.m {
-		if m != 0 && !(math.Abs(o.ff[i]-2*o.dv[i]) <= 1e-9*o.ff[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // Dot returns a.b, summed in the order of the elements.
