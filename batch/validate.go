@@ -185,18 +185,6 @@ type Newest struct {
 	Better string `json:"better"`
 }
 
-// String describes in a sentence which model is better.
-func (n *Newest) String() string {
-	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
-	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
-	if l, e := n.Live.Numbers, n.Exact.Numbers; l != nil && e != nil {
-		return fmt.Sprintf("on the newest %d events %s %s: RMSE %.4g live, %.4g exact, MAE %.4g and %.4g, deviance %.4g and %.4g (standard error of the difference %.2g)",
-			n.Events, on, cmp.Or(better, "neither is better by more than chance"), l.RMSE, e.RMSE, l.MAE, e.MAE, l.Deviance, e.Deviance, n.StandardError)
-	}
-	return fmt.Sprintf("on the newest %d events %s %s: log-loss %.4g live, %.4g exact (standard error of the difference %.2g), error %.2f %% and %.2f %%",
-		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
-}
-
 // Loss measures the predictions of a model for some events. Error and LogLoss are for classification, and 0 for
 // regression.
 type Loss struct {
