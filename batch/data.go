@@ -195,10 +195,7 @@ func (r Row) AddTo(w []float64, a float64) {
 
 // without returns a copy of d without some of the columns.
 func (d *Data) without(column func(uint32) bool) *Data {
-	var b Builder
-	var x event.Vec
-	for i := range d.Rows() {
-		x = d.Vec(i, x)
+	out, err := d.changed(nil, func(x event.Vec) event.Vec {
 		n := 0
 		for j, at := range x.Index {
 			if column(at) {
@@ -207,18 +204,31 @@ func (d *Data) without(column func(uint32) bool) *Data {
 			x.Index[n], x.Value[n] = at, x.Value[j]
 			n++
 		}
-		x.Index, x.Value = x.Index[:n], x.Value[:n]
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			panic(err) // cannot happen: d was built from the same rows
-		}
+		return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+	})
+	if err != nil {
+		panic(err) // cannot happen: d was built from the same rows
 	}
-	out := b.Data(d.Schema)
-	out.fields = d.fields
 	out.SetDead(d.deadOf())
 	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstBasisColumn {
 		out.splines = d.splines
 	}
 	return out
+}
+
+// changed returns d with other features, which have these splines. The function change gets the features of each row in
+// turn and may modify them. The result has no dead values.
+func (d *Data) changed(splines *model.Splines, change func(x event.Vec) event.Vec) (*Data, error) {
+	b := Builder{Splines: splines}
+	var x event.Vec
+	for i := range d.Rows() {
+		x = d.Vec(i, x)
+		if err := b.Add(&event.Example{Features: change(x), Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			return nil, err
+		}
+	}
+	b.d.fields = d.fields
+	return b.Data(d.Schema), nil
 }
 
 // Subset returns Data with the given rows in the given order. It shares entries and columns with d.

@@ -863,29 +863,22 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	calibrated := *solution
 	calibrated.Link = v.live.Link
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
-	total, differences := 0.0, make([]float64, len(rows))
+	total, differences, numbers := 0.0, make([]float64, len(rows)), [2]measure.Numbers{}
 	for i, row := range rows {
 		label, weight := all.Label(row), all.Weight(row)
 		total += weight
 		for _, side := range []struct {
-			w    linear
-			m    *model.Linear
-			to   *Loss
-			sign float64
-		}{{live, v.live, &r.Live, 1}, {exact, &calibrated, &r.Exact, -1}} {
+			w       linear
+			m       *model.Linear
+			to      *Loss
+			numbers *measure.Numbers
+			sign    float64
+		}{{live, v.live, &r.Live, &numbers[0], 1}, {exact, &calibrated, &r.Exact, &numbers[1], -1}} {
 			s := side.w.answers(d, i, side.m, scores)
 			if u != nil {
 				y, value := all.Target(row), side.m.Value(s[0])
-				dev := measure.Deviance(u.loss, y, value)
-				n := side.to.Numbers
-				if n == nil {
-					n = &RegressionMeasures{}
-					side.to.Numbers = n
-				}
-				n.MAE += weight * math.Abs(y-value)
-				n.RMSE += weight * (y - value) * (y - value)
-				n.Deviance += weight * dev
-				differences[i] += side.sign * dev
+				side.numbers.Add(u.loss, y, weight, value, math.NaN(), math.NaN(), 1)
+				differences[i] += side.sign * measure.Deviance(u.loss, y, value)
 				continue
 			}
 			chances = side.m.Probabilities(s, chances)
@@ -903,11 +896,11 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	if total == 0 {
 		return nil
 	}
-	for _, side := range []*Loss{&r.Live, &r.Exact} {
+	for i, side := range []*Loss{&r.Live, &r.Exact} {
 		side.Error /= total
 		side.LogLoss /= total
-		if n := side.Numbers; n != nil {
-			n.MAE, n.RMSE, n.Deviance = n.MAE/total, math.Sqrt(n.RMSE/total), n.Deviance/total
+		if n := &numbers[i]; u != nil {
+			side.Numbers = &RegressionMeasures{n.MAE(), n.RMSE(), n.Deviance / total}
 		}
 	}
 	if r.Gain = r.Live.LogLoss - r.Exact.LogLoss; u != nil {
