@@ -72,6 +72,7 @@ func (s system) ValueGrad(_, _ []float64) float64 { panic("not asked for") }
 func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
+func (s system) Diagonal(_ []float64) { panic("not asked for") }
 
 // TestConjugateGradientsKeepDirections checks that search directions kept from one linear system speed up a second
 // system with a nearly equal matrix. They must not change the solution of the second system.

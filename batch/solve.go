@@ -372,13 +372,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 			return err
 		}
 	}
-	if d, ok := h.(Diagonaler); ok {
-		d.Diagonal(diag)
-	} else {
-		for i := range diag {
-			diag[i] = 1
-		}
-	}
+	scales(h, diag)
 	g := s.expected
 	if g == nil || enough == 0 {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
@@ -544,9 +538,6 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 	}
 	clear(p)
 	for i, g := range grad {
-		if !(diag[i] > 0) {
-			diag[i] = 1
-		}
 		c.r[i] = -g
 	}
 	size := func(float64) (size float64) {
@@ -681,17 +672,12 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			s.converged = true
 			return nil
 		}
-		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
+		if d, ok := s.o.(HessianVector); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
 			// Features differ in frequency by orders of magnitude. If the different frequencies slow L-BFGS down, the
 			// inverse Hessian is built from the inverse diagonal. Using the diagonal from the start led to worse minima
 			// of objectives that are not convex.
 			eval()
-			d.Diagonal(curvature.diag)
-			for i, v := range curvature.diag {
-				if !(v > 0) || math.IsInf(v, 1) {
-					curvature.diag[i] = 1
-				}
-			}
+			scales(d, curvature.diag)
 		}
 		if curvature.direction(s.grad, norm, p); len(curvature.pairs) > 0 {
 			s.promised = -Dot(s.grad, p)
@@ -740,6 +726,16 @@ func (s *solver) lbfgs(ctx context.Context) error {
 func (s *solver) settle() {
 	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
 		s.converged = true
+	}
+}
+
+// scales writes the diagonal of the Hessian to out, and 1 where it is not positive or infinite.
+func scales(h HessianVector, out []float64) {
+	h.Diagonal(out)
+	for i, v := range out {
+		if !(v > 0) || math.IsInf(v, 1) {
+			out[i] = 1
+		}
 	}
 }
 
