@@ -546,8 +546,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		}
 	}
 	r.Live.Objective, r.Exact.Objective = least.Live, least.Objective
-	r.Certificate, r.Gap = defined(least.Gap), r.Live.Objective-r.Exact.Objective
-	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
+	r.Certificate, r.Gap = measure.Defined(least.Gap), r.Live.Objective-r.Exact.Objective
+	r.RelativeGap = measure.Defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
 	v.all().SetDead(v.live.DeadStandardized)
@@ -626,14 +626,14 @@ func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(
 		if known && m.Missing.Levels != nil && fraction > 0 {
 			e = made[m.Missing.Levels[model.MissingBin(fraction)]][k]
 		}
-		out = append(out, defined(e))
+		out = append(out, measure.Defined(e))
 	}
 	return out
 }
 
 func allDefined(values []float64) (out []*float64) {
 	for _, x := range values {
-		out = append(out, defined(x))
+		out = append(out, measure.Defined(x))
 	}
 	return out
 }
@@ -649,14 +649,6 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 		return nil, nil
 	}
 	return d.units()
-}
-
-// defined returns x for JSON. It returns nil if x is not a finite number.
-func defined(x float64) *float64 {
-	if !finite(x) {
-		return nil
-	}
-	return &x
 }
 
 // weights returns the weights of a model for the columns of d.
@@ -746,7 +738,7 @@ func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c Validat
 		order = append(order, Difference{name(d.Column(p.j)), v.class(positive), live[p.k][p.j], exact[p.k][p.j]})
 	}
 	r.Live.Norm, r.Exact.Norm, r.Distance = math.Sqrt(ll), math.Sqrt(ee), math.Sqrt(distance)
-	r.Cosine, r.Differences = defined(le/math.Sqrt(ll*ee)), order
+	r.Cosine, r.Differences = measure.Defined(le/math.Sqrt(ll*ee)), order
 }
 
 func (v *Evidence) class(k int) string {
