@@ -261,7 +261,7 @@ func (o *Expected) FreeIntercept() bool {
 // center returns the shift of all scores that minimizes the losses. It uses Newton's method within a bracket of the
 // slope's zero.
 func (o *Expected) center() float64 {
-	return o.shift(ZeroOf(o.slope, o.slopeSize()))
+	return o.shift(zeroOf(o.slope, o.slopeSize()))
 }
 
 // slope returns the slope of the losses along a shift of all scores.
@@ -289,9 +289,9 @@ func (o *Expected) slopeSize() float64 {
 	return size
 }
 
-// ZeroOf returns the zero of an increasing slope. The argument size is the scale below which rounding hides the sign of
+// zeroOf returns the zero of an increasing slope. The argument size is the scale below which rounding hides the sign of
 // the slope.
-func ZeroOf(slope func(shift float64) float64, size float64) float64 {
+func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
 	if size == 0 {
 		size = 1

@@ -382,7 +382,7 @@ func (o *Objective) Gap(w []float64) float64 {
 func (o *Objective) center(w []float64) bool {
 	n := len(o.m)
 	h := make([]float64, n)
-	base := o.base(w)
+	base, b := o.base(w), w[o.columns]
 	up, down := math.Inf(-1), math.Inf(-1) // largest h of each label
 	o.passes++
 	o.sum.Each(func(_, lo, hi int) {
@@ -415,20 +415,39 @@ func (o *Objective) center(w []float64) bool {
 		w[o.columns] = 0.5 * (math.Log(plus/minus) + up - down)
 		return true
 	}
-	b, size := w[o.columns], 0.0
-	slope := func(shift float64) (slope float64) {
-		size = 0
+	// Newton's method, within the bracket that the sign of the slope gives.
+	lo, hi := math.Inf(-1), math.Inf(1)
+	for range 100 {
+		slope, curvature := 0.0, 0.0
 		for i, m := range o.m {
 			if m != 0 {
-				_, d1, _ := o.kind.at(h[i] - o.p.Y[i]*(b+shift))
+				_, d1, d2 := o.kind.at(h[i] - o.p.Y[i]*b)
 				slope -= m * d1 * o.p.Y[i]
-				size += m * d1
+				curvature += m * d2
 			}
 		}
-		return slope
+		if slope > 0 {
+			hi = b
+		} else {
+			lo = b
+		}
+		next := b - slope/curvature
+		if !(next > lo && next < hi) { // true also if the curvature has vanished
+			switch {
+			case math.IsInf(lo, 0):
+				next = b - 1 - math.Abs(b)
+			case math.IsInf(hi, 0):
+				next = b + 1 + math.Abs(b)
+			default:
+				next = lo + (hi-lo)/2
+			}
+		}
+		if slope == 0 || math.Abs(next-b) <= 1e-15*(1+math.Abs(b)) {
+			break
+		}
+		b = next
 	}
-	slope(0) // sets size
-	w[o.columns] += batch.ZeroOf(slope, size)
+	w[o.columns] = b
 	return true
 }
 
