@@ -8,8 +8,6 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
-	"sync"
-	"sync/atomic"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -22,8 +20,7 @@ type Builder struct {
 	// Splines are the splines whose columns occur in the events; nil for none.
 	Splines *model.Splines
 
-	d    Data
-	seen columnSet
+	d Data
 }
 
 // chunkEntries is the capacity of a chunk that Add fills event by event.
@@ -121,7 +118,6 @@ func (b *Builder) take(c *chunk, x event.Vec) error {
 	if !c.add(x) {
 		return x.Check()
 	}
-	b.seen.add(x.Index)
 	return nil
 }
 
@@ -222,15 +218,30 @@ func narrow(to []float32, x []float64) bool {
 	return true
 }
 
+const pageBits = 16
+
+type columnPage [1 << pageBits / 64]uint64
+
 // Data returns the events added so far and empties the Builder.
 func (b *Builder) Data(schema *event.Schema) *Data {
 	d := b.d
 	d.Schema, d.splines = schema, b.Splines
-	pages := b.seen.all()
+	var pages []*columnPage // bitmap of the used columns; a page without columns is nil
+	for _, c := range d.chunks {
+		for _, col := range c.index {
+			number := int(col >> pageBits)
+			for number >= len(pages) {
+				pages = append(pages, nil)
+			}
+			if pages[number] == nil {
+				pages[number] = new(columnPage)
+			}
+			pages[number][col%(1<<pageBits)/64] |= 1 << (col & 63)
+		}
+	}
 	// rank[page][word] is the number of columns before that word.
 	rank := make([][]uint32, len(pages))
-	for p := range pages {
-		page := pages[p].Load()
+	for p, page := range pages {
 		if page == nil {
 			continue
 		}
@@ -253,75 +264,11 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 					continue
 				}
 				page, in := col>>pageBits, col%(1<<pageBits)
-				below := pages[page].Load()[in/64] & (1<<(in&63) - 1)
+				below := pages[page][in/64] & (1<<(in&63) - 1)
 				index[i] = rank[page][in/64] + uint32(bits.OnesCount64(below))
 			}
 		})
 	}
 	*b = Builder{}
 	return &d
-}
-
-// columnSet is a set of columns, stored as a bitmap in pages. Many goroutines may add to it concurrently.
-type columnSet struct {
-	growing sync.Mutex
-	pages   atomic.Pointer[[]atomic.Pointer[columnPage]]
-}
-
-const pageBits = 16
-
-type columnPage [1 << pageBits / 64]uint64
-
-// all returns the pages. A page without columns is nil.
-func (s *columnSet) all() []atomic.Pointer[columnPage] {
-	if pages := s.pages.Load(); pages != nil {
-		return *pages
-	}
-	return nil
-}
-
-// page returns a page. It creates the page if necessary.
-func (s *columnSet) page(number uint32) *columnPage {
-	find := func() *columnPage {
-		if pages := s.all(); int(number) < len(pages) {
-			return pages[number].Load()
-		}
-		return nil
-	}
-	if page := find(); page != nil {
-		return page
-	}
-	s.growing.Lock()
-	defer s.growing.Unlock()
-	if page := find(); page != nil {
-		return page
-	}
-	pages := s.all()
-	if int(number) >= len(pages) {
-		more := make([]atomic.Pointer[columnPage], max(int(number)+1, 2*len(pages)))
-		for i := range pages {
-			more[i].Store(pages[i].Load())
-		}
-		s.pages.Store(&more)
-		pages = more
-	}
-	page := new(columnPage)
-	pages[number].Store(page)
-	return page
-}
-
-// add adds the columns of a row. Nearly all of these columns are already in the set.
-func (s *columnSet) add(columns []uint32) {
-	var page *columnPage
-	number := ^uint32(0) // no page yet
-	for _, col := range columns {
-		if col>>pageBits != number {
-			number = col >> pageBits
-			page = s.page(number)
-		}
-		word, bit := &page[col%(1<<pageBits)/64], uint64(1)<<(col&63)
-		if atomic.LoadUint64(word)&bit == 0 {
-			atomic.OrUint64(word, bit)
-		}
-	}
 }

@@ -3,9 +3,11 @@ package batch
 // This file has dual coordinate descent, for the hinge loss without noise and for well-conditioned logistic regression.
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"blankout/internal/loss"
 )
@@ -333,49 +335,29 @@ func (o *Expected) lossAtScores() float64 {
 // b of the scores. Row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i. The slope starts at minus
 // the weight of the positive rows, so its zero is a weighted quantile of the kinks.
 func (o *Expected) centerHinge(ell float64) float64 {
-	type kink struct{ at, m float64 }
-	kinks := make([]kink, 0, len(o.m))
-	below := 0.0 // weight of kinks that must be below the zero
+	kinks, below := make([]Kink, 0, len(o.m)), 0.0
 	for i, m := range o.m {
 		if m != 0 {
-			kinks = append(kinks, kink{o.p.Y[i]*ell - o.f[i], m})
+			kinks = append(kinks, Kink{o.p.Y[i]*ell - o.f[i], m})
 			if o.p.Y[i] > 0 {
 				below += m
 			}
 		}
 	}
-	// Quickselect: all kinks that were removed to the left of the slice are below the zero.
-	for len(kinks) > 1 {
-		pivot := kinks[len(kinks)/2].at
-		left, i, right := 0.0, 0, len(kinks)
-		for j := 0; j < right; {
-			switch k := kinks[j]; {
-			case k.at < pivot:
-				left += k.m
-				kinks[i], kinks[j] = k, kinks[i]
-				i++
-				j++
-			case k.at > pivot:
-				right--
-				kinks[j], kinks[right] = kinks[right], k
-			default:
-				j++
-			}
+	return o.shift(LowestPoint(kinks, below))
+}
+
+// Kink is a place where the slope of a piecewise linear function grows.
+type Kink struct{ At, By float64 }
+
+// LowestPoint returns the lowest point of a convex piecewise linear function whose slope starts at -slope. It is the last
+// kink if the slope stays negative. LowestPoint sorts the kinks, of which there must be one at least.
+func LowestPoint(kinks []Kink, slope float64) float64 {
+	slices.SortFunc(kinks, func(a, b Kink) int { return cmp.Compare(a.At, b.At) })
+	for _, k := range kinks {
+		if slope -= k.By; slope <= 0 {
+			return k.At
 		}
-		if left > below {
-			kinks = kinks[:i]
-			continue
-		}
-		middle := 0.0
-		for _, k := range kinks[i:right] {
-			middle += k.m
-		}
-		if left+middle >= below || right == len(kinks) {
-			kinks = kinks[i : i+1]
-			break
-		}
-		below -= left + middle
-		kinks = kinks[right:]
 	}
-	return o.shift(kinks[0].at)
+	return kinks[len(kinks)-1].At
 }

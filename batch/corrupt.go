@@ -49,25 +49,7 @@ func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 }
 
 func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
-	r := c.at(n, copy)
-	noise, groups := c.Noise.(loss.GroupDropout)
-	silent, quiet := c.Noise.(loss.Silent)
-	if quiet {
-		noise = deaths(silent, r)
-		groups = silent.Groups
-	}
-	if !groups {
-		for i, v := range x.Value {
-			if !quiet {
-				x.Value[i] = c.value(c.Noise, v, r)
-			} else if r.Float64() < noise.Groups {
-				x.Value[i] = 0
-			}
-		}
-		return
-	}
-	mask := groupMask{c.Seed, n, copy}
-	for i, v := range x.Value {
+	c.draw(x.Value, func(i int, noise loss.GroupDropout) (groups []groupChance) {
 		id := uint16(0)
 		if i < len(field) {
 			id = field[i]
@@ -75,16 +57,35 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 		unit := c.Grouping.Of(id, c.Splines.Source(x.Index[i]))
 		a, b, pair := c.Grouping.Pair(unit)
 		if !pair {
-			a, b = unit, unit
+			a, b = unit, -1
 		}
-		groups := []groupChance{{c.Grouping.Hash(a), noise.Rate(c.Grouping.Name(a))}, {c.Grouping.Hash(b), noise.Rate(c.Grouping.Name(b))}}
-		if !pair {
-			groups = groups[:1]
+		for _, g := range [2]int32{a, b} {
+			if g >= 0 {
+				groups = append(groups, groupChance{c.Grouping.Hash(g), noise.Rate(c.Grouping.Name(g))})
+			}
 		}
-		if !quiet {
-			x.Value[i] = c.grouped(noise, mask, groups, v, r)
-		} else if mask.dead(groups) {
-			x.Value[i] = 0
+		return groups
+	}, func(int) float64 { return 0 }, n, copy)
+}
+
+// draw replaces the values of the features of event n. The function groups returns the groups that remove feature i under
+// a noise of groups. A feature that fails silently has the value dead(i).
+func (c *Corrupter) draw(values []float64, groups func(i int, noise loss.GroupDropout) []groupChance, dead func(i int) float64, n, copy int) {
+	r, mask := c.at(n, copy), groupMask{c.Seed, n, copy}
+	noise, grouped := c.Noise.(loss.GroupDropout)
+	silent, quiet := c.Noise.(loss.Silent)
+	if quiet {
+		noise, grouped = deaths(silent, r), silent.Groups
+	}
+	for i, v := range values {
+		switch {
+		case quiet && (grouped && mask.dead(groups(i, noise)) || !grouped && r.Float64() < noise.Groups):
+			values[i] = dead(i)
+		case quiet:
+		case grouped:
+			values[i] = c.grouped(noise, mask, groups(i, noise), v, r)
+		default:
+			values[i] = c.value(c.Noise, v, r)
 		}
 	}
 }
@@ -202,86 +203,26 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 // row draws row i of the corrupted Data.
 func (c *corruption) row(d *Data, i int) Row {
 	x := d.clean.Row(i / c.copies)
-	draw := Corrupter{Noise: c.noise, Seed: c.seed}
-	r := draw.at(i/c.copies, i%c.copies)
-	if noise, ok := c.noise.(loss.Silent); ok {
-		return c.silent(d, i, x, noise, r)
-	}
-	if noise, ok := c.noise.(loss.GroupDropout); ok {
-		values := make([]float64, x.Len())
-		mask := groupMask{c.seed, i / c.copies, i % c.copies}
-		for j, column := range x.Index {
-			values[j] = draw.grouped(noise, mask, c.units.chances(noise, c.units.of[column]), x.At(j), r)
+	row := Row{Index: x.Index, f64: make([]float64, x.Len())}
+	if c.dense {
+		row = Row{Index: make([]uint32, d.Columns()), f64: make([]float64, d.Columns())}
+		for j := range row.Index {
+			row.Index[j] = uint32(j)
 		}
-		return Row{Index: x.Index, f64: values}
 	}
-	if !c.dense {
-		values := make([]float64, x.Len())
-		for j := range values {
-			values[j] = draw.value(c.noise, x.At(j), r)
-		}
-		return Row{Index: x.Index, f64: values}
-	}
-	row := Row{Index: make([]uint32, d.Columns()), f64: make([]float64, d.Columns())}
 	for j, at := range x.Index {
-		row.f64[at] = x.At(j)
-	}
-	for j := range row.Index {
-		row.Index[j] = uint32(j)
-		row.f64[j] = draw.value(c.noise, row.f64[j], r)
-	}
-	return row
-}
-
-// silent draws row i of the corrupted Data from the clean row x. Dead features get their dead value.
-func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) Row {
-	noise := deaths(n, r)
-	mask := groupMask{c.seed, i / c.copies, i % c.copies}
-	values := make([]float64, x.Len())
-	for j, column := range x.Index {
-		values[j] = x.At(j)
-		dies := false
-		if n.Groups {
-			dies = mask.dead(c.units.chances(noise, c.units.of[column]))
+		if c.dense {
+			row.f64[at] = x.At(j)
 		} else {
-			dies = r.Float64() < noise.Groups
-		}
-		if dies {
-			values[j] = 0
-			if d.dead != nil {
-				values[j] = d.dead[column]
-			}
+			row.f64[j] = x.At(j)
 		}
 	}
-	return Row{Index: x.Index, f64: values}
-}
-
-// Split splits d into two parts, stratified by class. The first part has the given fraction of the rows of every class.
-// The split depends only on the seed.
-func (d *Data) Split(fraction float64, seed uint64) (first, second *Data) {
-	var a, b []int
-	for _, rows := range d.byClass(seed) {
-		n := int(fraction*float64(len(rows)) + 0.5)
-		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
-	}
-	slices.Sort(a)
-	slices.Sort(b)
-	return d.Subset(a), d.Subset(b)
-}
-
-// byClass returns the rows of every class in a random order. The last element of the result has the unlabeled rows.
-func (d *Data) byClass(seed uint64) [][]int {
-	out := make([][]int, len(d.Schema.Classes)+1)
-	for i := range d.rows {
-		k := d.Label(i)
-		if k < 0 {
-			k = len(out) - 1
+	by := Corrupter{Noise: c.noise, Seed: c.seed}
+	by.draw(row.f64, func(j int, n loss.GroupDropout) []groupChance { return c.units.chances(n, c.units.of[row.Index[j]]) }, func(j int) float64 {
+		if d.dead == nil {
+			return 0
 		}
-		out[k] = append(out[k], i)
-	}
-	r := rand.New(rand.NewPCG(seed, 0))
-	for _, rows := range out {
-		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-	}
-	return out
+		return d.dead[row.Index[j]]
+	}, i/c.copies, i%c.copies)
+	return row
 }

@@ -3,10 +3,11 @@ package batch
 // This file has Data, the training set that every solver reads.
 
 import (
+	"math"
 	"slices"
 
 	"blankout/internal/event"
-
+	"blankout/internal/loss"
 	"blankout/internal/model"
 )
 
@@ -194,10 +195,7 @@ func (r Row) AddTo(w []float64, a float64) {
 
 // without returns a copy of d without some of the columns.
 func (d *Data) without(column func(uint32) bool) *Data {
-	var b Builder
-	var x event.Vec
-	for i := range d.Rows() {
-		x = d.Vec(i, x)
+	out, err := d.changed(nil, func(x event.Vec) event.Vec {
 		n := 0
 		for j, at := range x.Index {
 			if column(at) {
@@ -206,18 +204,31 @@ func (d *Data) without(column func(uint32) bool) *Data {
 			x.Index[n], x.Value[n] = at, x.Value[j]
 			n++
 		}
-		x.Index, x.Value = x.Index[:n], x.Value[:n]
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			panic(err) // cannot happen: d was built from the same rows
-		}
+		return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
+	})
+	if err != nil {
+		panic(err) // cannot happen: d was built from the same rows
 	}
-	out := b.Data(d.Schema)
-	out.fields = d.fields
 	out.SetDead(d.deadOf())
 	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstBasisColumn {
 		out.splines = d.splines
 	}
 	return out
+}
+
+// changed returns d with other features, which have these splines. The function change gets the features of each row in
+// turn and may modify them. The result has no dead values.
+func (d *Data) changed(splines *model.Splines, change func(x event.Vec) event.Vec) (*Data, error) {
+	b := Builder{Splines: splines}
+	var x event.Vec
+	for i := range d.Rows() {
+		x = d.Vec(i, x)
+		if err := b.Add(&event.Example{Features: change(x), Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			return nil, err
+		}
+	}
+	b.d.fields = d.fields
+	return b.Data(d.Schema), nil
 }
 
 // Subset returns Data with the given rows in the given order. It shares entries and columns with d.
@@ -246,4 +257,52 @@ func (d *Data) Subset(rows []int) *Data {
 		}
 	}
 	return s
+}
+
+// farthest is the smallest ratio to the usual size at which FarthestOutlier reports a reading.
+const farthest = 1e4
+
+// FarthestOutlier returns the column with the largest ratio of its largest |x| to its usual size. The usual size is the
+// geometric mean of the nonzero |x|. The result ok is true if the ratio is above ten thousand. Such readings dominate a
+// model if the data are not standardized.
+func (d *Data) FarthestOutlier() (column uint32, largest, usual float64, ok bool) {
+	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 {
+				if most[c] = max(most[c], a); least[c] == 0 || a < least[c] {
+					least[c] = a
+				}
+			}
+		}
+	}
+	logs, n := make(map[uint32]float64), make(map[uint32]float64)
+	for c := range most {
+		if most[c] > farthest*least[c] {
+			logs[uint32(c)] = 0
+		}
+	}
+	if len(logs) == 0 {
+		return 0, 0, 0, false
+	}
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 && most[c] > farthest*least[c] {
+				logs[c] += math.Log(a)
+				n[c]++
+			}
+		}
+	}
+	ratio := float64(farthest)
+	for c := range uint32(len(most)) {
+		if n[c] == 0 {
+			continue
+		}
+		if mean := loss.Exp(logs[c] / n[c]); most[c] > ratio*mean {
+			column, largest, usual, ok, ratio = d.Column(int(c)), most[c], mean, true, most[c]/mean
+		}
+	}
+	return column, largest, usual, ok
 }

@@ -223,17 +223,11 @@ func (d *Data) holding(left func(x event.Vec) []uint32) (*Data, error) {
 	if whole {
 		return d, nil
 	}
-	b := Builder{Splines: d.splines}
-	for i := range d.Rows() {
-		x = d.Vec(i, x)
+	return d.changed(d.splines, func(x event.Vec) event.Vec {
 		for _, column := range left(x) {
 			at, _ := slices.BinarySearch(x.Index, column)
 			x.Index, x.Value = slices.Insert(x.Index, at, column), slices.Insert(x.Value, at, 0)
 		}
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			return nil, err
-		}
-	}
-	b.d.fields = d.fields
-	return b.Data(d.Schema), nil
+		return x
+	})
 }

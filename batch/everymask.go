@@ -26,13 +26,11 @@ const (
 // probability of the mask. The argument weight replaces the weights of d unless it is nil. Events with weight 0 are
 // left out.
 func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
-	if err := d.masksFit(weight); err != nil {
-		return nil, nil, nil, err
-	}
 	out := *d
 	out.rows, out.chunks, out.labels, out.targets, out.weights, out.entries = nil, nil, nil, nil, nil, 0
 	out.splines = nil // spline columns have already been removed with their number
 	var unit []int
+	total := 0 // expected number of entries so far
 	for i := range d.Rows() {
 		w := d.Weight(i)
 		if weight != nil {
@@ -42,7 +40,12 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 			continue
 		}
 		row, n := d.Row(i), 0
-		unit, n = d.unitsOf(row, unit)
+		if unit, n = d.unitsOf(row, unit); n > mostMasked {
+			return nil, nil, nil, fmt.Errorf("bound exact: example %d has %d features, and its expectation is a sum over 2^%d masks: it is for events of at most %d", i, n, n, mostMasked)
+		}
+		if total += row.Len() << n / 2; total > mostMasks {
+			return nil, nil, nil, fmt.Errorf("bound exact: the masks of the first %d examples have over %d entries: it is for fewer or smaller events", i+1, mostMasks)
+		}
 		c := &chunk{}
 		for mask := range 1 << n {
 			alive := bits.OnesCount(uint(mask))
@@ -92,25 +95,6 @@ func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 		out = append(out, u)
 	}
 	return out, n
-}
-
-// masksFit returns an error if the events have too many masks to enumerate.
-func (d *Data) masksFit(weight []float64) error {
-	total := 0
-	var unit []int
-	for i := range d.Rows() {
-		if weight != nil && weight[i] == 0 || weight == nil && d.Weight(i) == 0 {
-			continue
-		}
-		row, n := d.Row(i), 0
-		if unit, n = d.unitsOf(row, unit); n > mostMasked {
-			return fmt.Errorf("bound exact: example %d has %d features, and its expectation is a sum over 2^%d masks: it is for events of at most %d", i, n, n, mostMasked)
-		}
-		if total += row.Len() << n / 2; total > mostMasks {
-			return fmt.Errorf("bound exact: the masks of the first %d examples have over %d entries: it is for fewer or smaller events", i+1, mostMasks)
-		}
-	}
-	return nil
 }
 
 // exactRate returns the dropout rate of a noise whose masks can be enumerated.

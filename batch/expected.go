@@ -455,6 +455,7 @@ func (o *Expected) Losses(w []float64) []float64 {
 // rowBuffer is the scratch memory of one goroutine that reads rows.
 type rowBuffer struct {
 	z    []float64 // V b of the last gather, by entry of the row; nil without noise
+	za   []float64 // V a of the last gather; nil unless the noise has groups
 	sums *groupSums
 }
 
@@ -463,7 +464,7 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 		b.z = make([]float64, o.longest)
 	}
 	if o.groups != nil {
-		b.sums = o.groups.sums()
+		b.za, b.sums = make([]float64, o.longest), o.groups.sums()
 	}
 	return b
 }
@@ -476,7 +477,7 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	case !o.noisy:
 		return r.Dot(o.pair), 0, 0, 0
 	case o.groups != nil:
-		return o.groups.gather(r, o.pair, b.z, nil, o.dead, b.sums)
+		return o.groups.gather(r, o.pair, b.z, b.za, o.dead, b.sums)
 	case o.dead != nil:
 		return r.gatherDead(o.pair, b.z, o.dead)
 	}
@@ -630,17 +631,13 @@ func (o *Expected) Majorise(on bool) {
 // HessVec implements HessianVector.
 func (o *Expected) HessVec(v, out []float64) {
 	o.secondDerivatives()
-	if o.groups != nil {
-		o.groupHessVec(v, out)
-		return
-	}
 	b := o.bias(v)
-	if !o.noisy || o.majorise {
+	if o.groups == nil && (!o.noisy || o.majorise) {
 		o.pass()
 		// Summing one value per column instead of two takes a third less time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for n := lo; n < hi; n++ {
-				if !o.hasCurvature(n) {
+				if o.hessianSums(n) == (hessianSums{}) {
 					continue
 				}
 				row := o.p.Data.Row(n)
@@ -674,7 +671,8 @@ func (o *Expected) HessVec(v, out []float64) {
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
 		for n := lo; n < hi; n++ {
-			if !o.hasCurvature(n) {
+			e := o.hessianSums(n)
+			if e == (hessianSums{}) {
 				continue
 			}
 			s, h, t, _ := o.gather(n, z)
@@ -685,6 +683,9 @@ func (o *Expected) HessVec(v, out []float64) {
 					acc[c] += (p.one - p.x) * o.dead[c]
 				}
 			}
+			for j, za := range z.za[:min(len(z.za), r.Len())] {
+				acc[r.Index[j]] += e.v * za
+			}
 			acc[o.columns] += p.one
 			acc[o.columns+1] += p.v
 		}
@@ -692,7 +693,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	})
 	for d, v := range v {
 		out[d] = total[d] + o.p.Penalty.R[d]*v
-		if d < o.columns {
+		if d < o.columns && o.groups == nil {
 			out[d] += o.shrink[d]*v + o.c0*total[o.columns+1]*o.w[d]
 		}
 	}
@@ -721,30 +722,14 @@ func (o *Expected) Diagonal(out []float64) {
 	d := o.p.Data
 	o.sum.Sum(out, func(lo, hi int, acc []float64) float64 {
 		for n := lo; n < hi; n++ {
-			if !o.hasCurvature(n) {
+			bend := o.hessianSums(n)
+			if bend == (hessianSums{}) {
 				continue
 			}
-			bend := o.hessianSums(n)
-			a := bend.xx
 			r := d.Row(n)
-			switch {
-			case o.dead != nil:
-				for j, c := range r.Index {
-					x, dead := o.apart(r.At(j), c)
-					acc[c] += a*x*x + 2*bend.x1*x*dead + bend.one*dead*dead
-				}
-			case r.f32 != nil:
-				for j, c := range r.Index {
-					acc[c] += a * float64(r.f32[j]) * float64(r.f32[j])
-				}
-			case r.f64 != nil:
-				for j, c := range r.Index {
-					acc[c] += a * r.f64[j] * r.f64[j]
-				}
-			default:
-				for _, c := range r.Index {
-					acc[c] += a
-				}
+			for j, c := range r.Index {
+				x, dead := o.apart(r.At(j), c)
+				acc[c] += bend.xx*x*x + 2*bend.x1*x*dead + bend.one*dead*dead
 			}
 			if o.dim > o.columns {
 				acc[o.columns] += bend.one
@@ -782,29 +767,6 @@ func Dot(a, b []float64) float64 {
 		s += v * b[i]
 	}
 	return s
-}
-
-// WeightSize returns the typical size of a weight that changes a score by about 1.
-func (o *Expected) WeightSize() float64 {
-	size := 0.0
-	for i := range o.p.Data.Rows() {
-		row := o.p.Data.Row(i)
-		for j := range row.Len() {
-			size += row.At(j) * row.At(j)
-		}
-	}
-	if size == 0 {
-		return 1
-	}
-	return math.Sqrt(float64(o.p.Data.Rows()) / size)
-}
-
-// StartSize implements Restarter.
-func (o *Expected) StartSize() float64 {
-	if o.convex {
-		return 0
-	}
-	return o.WeightSize()
 }
 
 // FirstNegative returns the first row with a negative value, or -1 if no value is negative.

@@ -3,6 +3,7 @@ package batch
 // This file computes the matrix of a kernel row by row.
 
 import (
+	"container/list"
 	"fmt"
 
 	"blankout/internal/kernel"
@@ -42,30 +43,22 @@ func (r *KernelRows) Row(i int, out []float64, threads int) {
 type CachedGram struct {
 	rows     *KernelRows
 	threads  int
-	slots    [][]float64
-	slotOf   []int32 // cache slot by row; -1 if the row is not cached
-	rowOf    []int32 // row by cache slot
-	newer    []int32 // next newer slot, by slot: a ring in order of use
-	older    []int32
-	latest   int32 // most recently used slot
+	most     int             // largest number of cached rows, at least 2
+	cache    *list.List      // of *cachedRow, in order of use, the latest first
+	place    []*list.Element // place of each row in cache; nil if it is not cached
 	computed int
 }
 
-// NewCachedGram returns a CachedGram with as many rows as fit in cacheBytes, at least two. It returns an error if a
-// diagonal value is not finite.
+type cachedRow struct {
+	row    int
+	values []float64
+}
+
+// NewCachedGram returns the matrix of all rows of d. The cache has at most cacheBytes, but at least two rows. threads is
+// the number of threads that compute a row. NewCachedGram returns an error if a row's value with itself is not finite.
 func NewCachedGram(k kernel.Kernel, d *Data, cacheBytes, threads int) (*CachedGram, error) {
 	n := d.Rows()
-	slots := min(max(cacheBytes/(8*max(n, 1)), 2), max(n, 2))
-	c := &CachedGram{rows: NewKernelRows(k, d), threads: threads,
-		slots: make([][]float64, slots), slotOf: make([]int32, n), rowOf: make([]int32, slots),
-		newer: make([]int32, slots), older: make([]int32, slots)}
-	for i := range c.slotOf {
-		c.slotOf[i] = -1
-	}
-	for s := range c.slots {
-		c.rowOf[s] = -1
-		c.newer[s], c.older[s] = int32((s+slots-1)%slots), int32((s+1)%slots)
-	}
+	c := &CachedGram{rows: NewKernelRows(k, d), threads: threads, most: max(cacheBytes/(8*max(n, 1)), 2), cache: list.New(), place: make([]*list.Element, n)}
 	// Checking the diagonal suffices: |k(x, y)| <= max k(x, x) for a positive semidefinite kernel.
 	for i, v := range c.Diagonal() {
 		if v-v != 0 {
@@ -76,11 +69,11 @@ func NewCachedGram(k kernel.Kernel, d *Data, cacheBytes, threads int) (*CachedGr
 }
 
 // Len returns the number of rows.
-func (c *CachedGram) Len() int { return len(c.slotOf) }
+func (c *CachedGram) Len() int { return len(c.place) }
 
 // Diagonal returns the diagonal.
 func (c *CachedGram) Diagonal() []float64 {
-	out := make([]float64, len(c.slotOf))
+	out := make([]float64, len(c.place))
 	for i, s := range c.rows.Self {
 		out[i] = c.rows.Kernel.Of(s, s, s)
 	}
@@ -89,27 +82,19 @@ func (c *CachedGram) Diagonal() []float64 {
 
 // Row returns row i. The slice stays valid until the second call after this one.
 func (c *CachedGram) Row(i int) []float64 {
-	s := c.slotOf[i]
-	if s < 0 {
-		s = c.newer[c.latest] // next in the ring after the latest: the least recently used slot
-		if old := c.rowOf[s]; old >= 0 {
-			c.slotOf[old] = -1
+	at := c.place[i]
+	if at == nil {
+		if c.cache.Len() < c.most {
+			at = c.cache.PushFront(&cachedRow{values: make([]float64, len(c.place))})
+		} else {
+			at = c.cache.Back()
+			c.place[at.Value.(*cachedRow).row] = nil
 		}
-		if c.slots[s] == nil {
-			c.slots[s] = make([]float64, len(c.slotOf))
-		}
-		c.slotOf[i], c.rowOf[s] = s, int32(i)
-		c.rows.Row(i, c.slots[s], c.threads)
+		r := at.Value.(*cachedRow)
+		r.row, c.place[i] = i, at
+		c.rows.Row(i, r.values, c.threads)
 		c.computed++
 	}
-	if s != c.latest {
-		// Remove slot s from the ring and insert it before the latest slot.
-		n, o := c.newer[s], c.older[s]
-		c.older[n], c.newer[o] = o, n
-		last := c.newer[c.latest]
-		c.older[last], c.newer[s] = s, last
-		c.older[s], c.newer[c.latest] = c.latest, s
-		c.latest = s
-	}
-	return c.slots[s]
+	c.cache.MoveToFront(at)
+	return at.Value.(*cachedRow).values
 }

@@ -236,7 +236,7 @@ func (s *groupSums) add(unit int32) {
 //
 //	s = x.a,  t = a'V b,  u = a'V a,
 //
-// and writes V b to z by entry. It writes V a to za unless za is nil. If features have dead values, given by column, x
+// and writes V b to z and V a to za, by entry. If features have dead values, given by column, x
 // is relative to these values, and h = dead.a.
 func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s, h, t, u float64) {
 	sums.list = sums.list[:0]
@@ -252,9 +252,7 @@ func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s
 		sums.b[unit] += b
 		s += a
 		z[j] = b
-		if za != nil {
-			za[j] = a
-		}
+		za[j] = a
 		t += g.own[unit] * a * b
 		u += g.own[unit] * a * a
 	}
@@ -291,9 +289,7 @@ func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s
 			x -= dead[c]
 		}
 		z[j] = x * (sums.b[unit] + g.own[unit]*z[j])
-		if za != nil {
-			za[j] = x * (sums.a[unit] + g.own[unit]*za[j])
-		}
+		za[j] = x * (sums.a[unit] + g.own[unit]*za[j])
 	}
 	for _, unit := range sums.list {
 		sums.a[unit], sums.b[unit], sums.seen[unit] = 0, 0, false
@@ -347,38 +343,6 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64,
 			}
 		}
 		sums.in[unit], sums.seen[unit] = in[:0], false
-	}
-}
-
-// groupHessVec implements HessVec if features are removed together.
-func (o *Expected) groupHessVec(v, out []float64) {
-	b := o.bias(v)
-	o.setPair(v, o.w)
-	total := o.total[:o.columns+1]
-	o.pass()
-	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
-		buffer, zv := o.rowBuffer(), make([]float64, o.longest)
-		for n := lo; n < hi; n++ {
-			if !o.counts(n) {
-				continue
-			}
-			e := o.hessianSums(n)
-			if e == (hessianSums{}) {
-				continue
-			}
-			r := o.p.Data.Row(n)
-			s, h, t, _ := o.groups.gather(r, o.pair, buffer.z, zv, o.dead, buffer.sums)
-			p := o.hessianPull(n, s, h+b, t, 0)
-			for j, c := range r.Index {
-				x, dead := o.apart(r.At(j), c)
-				acc[c] += p.x*x + p.one*dead + p.v*buffer.z[j] + e.v*zv[j]
-			}
-			acc[o.columns] += p.one
-		}
-		return 0
-	})
-	for d, v := range v {
-		out[d] = total[d] + o.p.Penalty.R[d]*v
 	}
 }
 

@@ -159,15 +159,10 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		if r.Converged || stalled > 100 || r.Iterations >= opt.MaxIterations {
 			break
 		}
-		if d, ok := o.Objective.(Diagonaler); ok && (r.Iterations == 10 || r.Iterations == 100 || r.Iterations == 300) {
+		if d, ok := o.Objective.(HessianVector); ok && (r.Iterations == 10 || r.Iterations == 100 || r.Iterations == 300) {
 			o.ValueGrad(r.W, grad) // moves to the point for Diagonal
 			r.Passes++
-			d.Diagonal(bfgs.diag)
-			for i, v := range bfgs.diag {
-				if !(v > 0) || math.IsInf(v, 1) {
-					bfgs.diag[i] = 1
-				}
-			}
+			scales(d, bfgs.diag)
 		}
 		bfgs.direction(o.pseudo, norm, p)
 		for j := range o.weights {

@@ -72,6 +72,7 @@ func (s system) ValueGrad(_, _ []float64) float64 { panic("not asked for") }
 func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
+func (s system) Diagonal(_ []float64) { panic("not asked for") }
 
 // TestConjugateGradientsKeepDirections checks that search directions kept from one linear system speed up a second
 // system with a nearly equal matrix. They must not change the solution of the second system.
@@ -303,7 +304,7 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 // twice, with two values of their parameter.
 func lossesOfNumbers() []loss.Loss {
 	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		if facts := l.Facts(); facts.Regression && facts.Convex {
 			out = append(out, l)
 		}

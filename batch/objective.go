@@ -22,6 +22,8 @@ type HessianVector interface {
 	Objective
 	// HessVec writes H v to out. H is the Hessian at the point of the last ValueGrad that wrote a gradient.
 	HessVec(v, out []float64)
+	// Diagonal writes the diagonal of the Hessian to out, at least approximately.
+	Diagonal(out []float64)
 }
 
 // Certifier is a convex Objective that can bound the distance of a point from the minimum.
@@ -32,21 +34,10 @@ type Certifier interface {
 	Gap(w []float64) float64
 }
 
-// These interfaces of an Objective are optional. Each makes solving faster or the bound tighter.
-type (
-	// Diagonaler computes the diagonal of the Hessian, at least approximately.
-	Diagonaler interface {
-		Diagonal(out []float64)
-	}
-	// Restarter is an Objective that may have several local minima.
-	Restarter interface {
-		// StartSize returns the size of weights that change a score by about 1, or 0 if there is only one minimum.
-		StartSize() float64
-	}
-	// Minimizer is an Objective that has its own minimization method.
-	Minimizer interface {
-		// Minimize minimizes the objective with its own method. It returns nil if the method does not apply to opt;
-		// Solve then uses a general method.
-		Minimize(ctx context.Context, opt Options) (*Result, error)
-	}
-)
+// Minimizer is an Objective that has its own minimization method.
+type Minimizer interface {
+	Objective
+	// Minimize minimizes the objective with its own method. It returns nil if the method does not apply to opt; Solve then
+	// uses a general method.
+	Minimize(ctx context.Context, opt Options) (*Result, error)
+}

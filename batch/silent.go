@@ -134,17 +134,6 @@ func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
 	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
 }
 
-// hasCurvature reports whether a view of row n has nonzero second derivatives.
-func (o *Expected) hasCurvature(n int) bool {
-	for k := range o.views {
-		i := n*len(o.views) + k
-		if o.m[i] != 0 && (o.ff[i] != 0 || o.fv[i] != 0 || o.vv[i] != 0) {
-			return true
-		}
-	}
-	return false
-}
-
 // hessianSums holds the sums over the views of a row in the Hessian,
 //
 //	xx x x' + x1 (x c' + c x') + one c c' + xz (x z' + z x') + z1 (c z' + z c') + zz z z' + v V,

@@ -3,6 +3,7 @@ package batch
 // This file implements SMO, which solves the duals of support vector machines.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -28,20 +29,14 @@ type GramRows interface {
 // the sum is not constrained and b = 0.
 type DualProblem struct {
 	K         GramRows
-	P, Lo, Hi []float64
+	P, Lo, Hi []float64 // Lo <= 0 <= Hi
 	Intercept bool
-	// Start is the start of the search, clipped to the bounds. Nil means zero.
-	Start []float64
-
-	// Tol is the largest accepted violation of the optimality conditions, in units of the score. 0 means 1e-6.
-	Tol float64
-	// GapTol is the largest accepted relative duality gap. 0 means 1e-6. Tol is tightened until the gap is reached.
+	// GapTol is the largest accepted relative duality gap. The accepted violation of the optimality conditions is 1e-6, in
+	// units of the score, and less until the gap is reached.
 	GapTol float64
-	// NoShrinking keeps all variables in the working problem.
-	NoShrinking bool
-	// MaxIterations limits the steps. 0 means 100 n + 10^7.
-	MaxIterations int
 }
+
+const smoTol = 1e-6
 
 // HingeDual returns the DualProblem of the hinge loss. It has one label y in {-1, +1} and one cost C_i >= 0 for each
 // example.
@@ -81,7 +76,7 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 		return nil, err
 	}
 	r := &DualResult{}
-	gapTol := defaultTo(p.GapTol, 1e-6)
+	gapTol := cmp.Or(p.GapTol, 1e-6)
 	for round := 0; ; round++ {
 		if err := s.run(ctx); err != nil {
 			return nil, err
@@ -93,7 +88,7 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 			r.Violation = max(up, -low, 0)
 		}
 		s.finish(r)
-		r.Converged = r.Violation <= defaultTo(p.Tol, 1e-6) && r.Gap <= gapTol*math.Abs(r.Primal)
+		r.Converged = r.Violation <= smoTol && r.Gap <= gapTol*math.Abs(r.Primal)
 		// Incrementally updated scores accumulate rounding errors. If the solution is not good enough with recomputed
 		// scores, the search continues from them. The tolerance is never below the rounding error of the scores.
 		if r.Converged || s.iterations >= s.limit || round == 20 {
@@ -105,13 +100,6 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 			}
 		}
 	}
-}
-
-func defaultTo(x, d float64) float64 {
-	if x == 0 {
-		return d
-	}
-	return x
 }
 
 // smo is the state of the search. The elements e[i] = P_i - (K beta)_i are updated for active variables only. The
@@ -131,52 +119,20 @@ type smo struct {
 
 func newSMO(p *DualProblem) (*smo, error) {
 	n := p.K.Len()
-	if len(p.P) != n || len(p.Lo) != n || len(p.Hi) != n || p.Start != nil && len(p.Start) != n {
+	if len(p.P) != n || len(p.Lo) != n || len(p.Hi) != n {
 		panic(fmt.Sprintf("batch: a dual problem of %d rows with %d, %d and %d terms", n, len(p.P), len(p.Lo), len(p.Hi)))
 	}
 	s := &smo{DualProblem: p, diagonal: p.K.Diagonal(), beta: make([]float64, n), e: make([]float64, n), bound: make([]float64, n),
-		active: make([]int, n), tol: defaultTo(p.Tol, 1e-6), limit: p.MaxIterations}
-	if s.limit == 0 {
-		s.limit = 100*n + 10_000_000
-	}
-	sumLo, sumHi := 0.0, 0.0
+		active: make([]int, n), tol: smoTol, limit: 100*n + 10_000_000}
 	for i := range n {
-		if !(p.Lo[i] <= p.Hi[i]) || math.IsInf(p.Hi[i]-p.Lo[i], 0) || p.P[i]-p.P[i] != 0 {
+		if !(p.Lo[i] <= 0 && p.Hi[i] >= 0) || math.IsInf(p.Hi[i]-p.Lo[i], 0) || p.P[i]-p.P[i] != 0 {
 			return nil, fmt.Errorf("dual problem: bounds %v to %v and linear term %v of variable %d", p.Lo[i], p.Hi[i], p.P[i], i)
 		}
 		s.active[i] = i
-		sumLo, sumHi = sumLo+p.Lo[i], sumHi+p.Hi[i]
-		s.beta[i] = min(max(0, p.Lo[i]), p.Hi[i])
-		if p.Start != nil {
-			s.beta[i] = min(max(p.Start[i], p.Lo[i]), p.Hi[i])
-		}
 		s.scale = max(s.scale, math.Abs(p.P[i]))
-	}
-	if p.Intercept {
-		if sumLo > 0 || sumHi < 0 {
-			return nil, fmt.Errorf("dual problem: no point within the bounds sums to zero")
-		}
-		s.balance()
 	}
 	s.refresh()
 	return s, nil
-}
-
-// balance changes variables one after the other until their sum is zero.
-func (s *smo) balance() {
-	sum := 0.0
-	for _, b := range s.beta {
-		sum += b
-	}
-	for i := range s.beta {
-		if sum > 0 {
-			t := min(sum, s.beta[i]-s.Lo[i])
-			s.beta[i], sum = s.beta[i]-t, sum-t
-		} else if sum < 0 {
-			t := min(-sum, s.Hi[i]-s.beta[i])
-			s.beta[i], sum = s.beta[i]+t, sum+t
-		}
-	}
 }
 
 // refresh recomputes e and bound of all variables from beta.
@@ -239,9 +195,7 @@ func (s *smo) run(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("solving the dual problem: %w", err)
 			}
-			if !s.NoShrinking {
-				s.shrink()
-			}
+			s.shrink()
 		}
 		if step() {
 			continue
@@ -389,7 +343,7 @@ func clip(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
 // moved updates bound after a variable has reached or left a bound. The slice row is the variable's row of K, and by is
 // the change of the variable's term.
 func (s *smo) moved(row []float64, by float64) {
-	if by == 0 || s.NoShrinking {
+	if by == 0 {
 		return
 	}
 	for k, v := range row {

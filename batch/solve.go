@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -37,10 +36,6 @@ type Options struct {
 	// quadratic penalty.
 	Dual  bool
 	Start []float64 // start of the search; nil means 0; not modified
-	// Starts is the number of additional starts, drawn at random from Seed, for objectives that are not convex. The
-	// best result is returned.
-	Starts int
-	Seed   uint64
 	// Progress is called after every iteration, on the goroutine of the solver.
 	Progress func(Progress)
 }
@@ -70,11 +65,6 @@ type Result struct {
 // Solve minimizes o. It returns an error if the value at the start is not finite, a linear system is singular or ctx
 // ends. If the tolerance is not reached, Solve returns no error, but Converged is false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
-	if r, ok := o.(Restarter); ok && opt.Starts > 0 {
-		if size := r.StartSize(); size > 0 {
-			return solveFrom(ctx, o, opt, size)
-		}
-	}
 	begin := time.Now()
 	var r *Result
 	var err error
@@ -172,35 +162,6 @@ func (s *solver) result() *Result {
 		r.Passes = p.Passes()
 	}
 	return r
-}
-
-// solveFrom solves from the given start and from random starts of the given size.
-func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Result, error) {
-	starts := opt.Starts
-	opt.Starts = 0
-	best, err := Solve(ctx, o, opt)
-	if err != nil {
-		return nil, err
-	}
-	for s := range starts {
-		r := rand.New(rand.NewPCG(opt.Seed, uint64(s)))
-		opt.Start = make([]float64, o.Dim())
-		for d := range opt.Start {
-			opt.Start[d] = size * r.NormFloat64()
-		}
-		next, err := Solve(ctx, o, opt)
-		if err != nil {
-			return nil, err
-		}
-		next.Iterations += best.Iterations
-		next.Seconds += best.Seconds
-		if next.Objective > best.Objective {
-			best.Iterations, best.Seconds, best.Passes = next.Iterations, next.Seconds, next.Passes
-			continue
-		}
-		best = next
-	}
-	return best, nil
 }
 
 type solver struct {
@@ -411,13 +372,7 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 			return err
 		}
 	}
-	if d, ok := h.(Diagonaler); ok {
-		d.Diagonal(diag)
-	} else {
-		for i := range diag {
-			diag[i] = 1
-		}
-	}
+	scales(h, diag)
 	g := s.expected
 	if g == nil || enough == 0 {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, nil)
@@ -583,9 +538,6 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 	}
 	clear(p)
 	for i, g := range grad {
-		if !(diag[i] > 0) {
-			diag[i] = 1
-		}
 		c.r[i] = -g
 	}
 	size := func(float64) (size float64) {
@@ -720,17 +672,12 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			s.converged = true
 			return nil
 		}
-		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
+		if d, ok := s.o.(HessianVector); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
 			// Features differ in frequency by orders of magnitude. If the different frequencies slow L-BFGS down, the
 			// inverse Hessian is built from the inverse diagonal. Using the diagonal from the start led to worse minima
 			// of objectives that are not convex.
 			eval()
-			d.Diagonal(curvature.diag)
-			for i, v := range curvature.diag {
-				if !(v > 0) || math.IsInf(v, 1) {
-					curvature.diag[i] = 1
-				}
-			}
+			scales(d, curvature.diag)
 		}
 		if curvature.direction(s.grad, norm, p); len(curvature.pairs) > 0 {
 			s.promised = -Dot(s.grad, p)
@@ -779,6 +726,16 @@ func (s *solver) lbfgs(ctx context.Context) error {
 func (s *solver) settle() {
 	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
 		s.converged = true
+	}
+}
+
+// scales writes the diagonal of the Hessian to out, and 1 where it is not positive or infinite.
+func scales(h HessianVector, out []float64) {
+	h.Diagonal(out)
+	for i, v := range out {
+		if !(v > 0) || math.IsInf(v, 1) {
+			out[i] = 1
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func TestSplinesAreOneFeature(t *testing.T) {
 		}
 		for i := range curved.Rows() {
 			joint.addTo(matrix, n, curved.Row(i), 1, nil, sums)
-			_, _, v, _ := joint.gather(curved.Row(i), pair, make([]float64, n), nil, nil, sums)
+			_, _, v, _ := joint.gather(curved.Row(i), pair, make([]float64, n), make([]float64, n), nil, sums)
 			want += v
 		}
 		got := 0.0

@@ -93,15 +93,10 @@ func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
 		return nil, nil, fmt.Errorf("standardizing %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", dense, d.Rows(), dense*d.Rows())
 	}
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: scaler, Layout: model.Layout{Width: model.ScalerWidth}}, Rows: rows}
-	b := Builder{Splines: scaler.Splines}
-	var raw, x event.Vec
-	for i := range d.Rows() {
-		raw = d.Vec(i, raw)
+	var x event.Vec
+	d, err := d.changed(scaler.Splines, func(raw event.Vec) event.Vec {
 		x = m.Standardized(&event.Example{Features: raw}, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
-		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			return nil, nil, err
-		}
-	}
-	b.d.fields = d.fields
-	return b.Data(d.Schema), m, nil
+		return x
+	})
+	return d, m, err
 }

@@ -176,9 +176,6 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	return out, nil
 }
 
-// StartSize implements Restarter.
-func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
-
 // Minimize implements Minimizer. The majorize-minimize scheme converges linearly. L-BFGS continues once a theta-step
 // improves J by less than a millionth, because L-BFGS is then faster.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {

@@ -50,7 +50,6 @@ type Config struct {
 	MaxIterations int
 	Threads       int
 	Prior         string // prior of t-logistic regression: student or l2
-	Starts        int    // number of random starts after the one from zero, for losses that are not convex
 	// Estimators are losses that package loss does not have, usually estimators.All().
 	Estimators []Estimator `toml:"-"`
 	Hooks      `toml:"-"`
@@ -138,7 +137,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 			o, err = newLasso(o, d, problems[i], c, noise)
 		}
 		if err == nil {
-			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations, Starts: c.Starts, Seed: c.Seed}
+			opt := Options{Solver: c.Solver, Tol: c.Tol, MaxIterations: c.MaxIterations}
 			if i < len(start) {
 				opt.Start = start[i]
 				if unit.scale != 1 || unit.center != 0 {

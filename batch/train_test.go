@@ -393,32 +393,6 @@ func TestStatedObjective(t *testing.T) {
 	}
 }
 
-// TestStarts checks that more random starts never give a worse result. Equal starts must give the same point. A convex
-// objective must be solved only once.
-func TestStarts(t *testing.T) {
-	r := rand.New(rand.NewPCG(12, 1))
-	var x [][]float64
-	var y []float64
-	for range 80 {
-		row := []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}
-		x, y = append(x, row), append(y, math.Copysign(1, row[0]*row[1]+0.3*row[2]))
-	}
-	d := denseData(t, x, y)
-	for _, l := range []loss.Loss{loss.Erf{}, loss.LogisticChen{}} {
-		last := math.Inf(1)
-		for _, starts := range []int{0, 2, 8} {
-			opt := Options{Tol: 1e-8, Starts: starts, Seed: 4}
-			a := solve(t, newExpected(t, d, y, l, nil, 5, FreeIntercept), opt)
-			b, err := Solve(context.Background(), newExpected(t, d, y, l, nil, 5, FreeIntercept), opt)
-			must.True(t, err == nil && b.Objective == a.Objective && b.Iterations == a.Iterations,
-				"%v: %d starts end at %v after %d iterations, again at %v after %d (%v)", l, starts, a.Objective, a.Iterations, b.Objective, b.Iterations, err)
-			must.True(t, a.Objective <= last, "%v: %d starts end at %v, fewer at %v", l, starts, a.Objective, last)
-			must.True(t, l != (loss.LogisticChen{}) || starts <= 0 || a.Objective == last, "%v: %d starts change the only minimum", l, starts)
-			last = a.Objective
-		}
-	}
-}
-
 // TestMain fails the tests if a goroutine outlives a call.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

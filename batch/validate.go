@@ -185,18 +185,6 @@ type Newest struct {
 	Better string `json:"better"`
 }
 
-// String describes in a sentence which model is better.
-func (n *Newest) String() string {
-	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
-	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
-	if l, e := n.Live.Numbers, n.Exact.Numbers; l != nil && e != nil {
-		return fmt.Sprintf("on the newest %d events %s %s: RMSE %.4g live, %.4g exact, MAE %.4g and %.4g, deviance %.4g and %.4g (standard error of the difference %.2g)",
-			n.Events, on, cmp.Or(better, "neither is better by more than chance"), l.RMSE, e.RMSE, l.MAE, e.MAE, l.Deviance, e.Deviance, n.StandardError)
-	}
-	return fmt.Sprintf("on the newest %d events %s %s: log-loss %.4g live, %.4g exact (standard error of the difference %.2g), error %.2f %% and %.2f %%",
-		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
-}
-
 // Loss measures the predictions of a model for some events. Error and LogLoss are for classification, and 0 for
 // regression.
 type Loss struct {
@@ -558,8 +546,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 		}
 	}
 	r.Live.Objective, r.Exact.Objective = least.Live, least.Objective
-	r.Certificate, r.Gap = defined(least.Gap), r.Live.Objective-r.Exact.Objective
-	r.RelativeGap = defined(r.Gap / math.Abs(r.Exact.Objective))
+	r.Certificate, r.Gap = measure.Defined(least.Gap), r.Live.Objective-r.Exact.Objective
+	r.RelativeGap = measure.Defined(r.Gap / math.Abs(r.Exact.Objective))
 	v.compare(r, all, live, exact, c)
 
 	v.all().SetDead(v.live.DeadStandardized)
@@ -638,14 +626,14 @@ func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(
 		if known && m.Missing.Levels != nil && fraction > 0 {
 			e = made[m.Missing.Levels[model.MissingBin(fraction)]][k]
 		}
-		out = append(out, defined(e))
+		out = append(out, measure.Defined(e))
 	}
 	return out
 }
 
 func allDefined(values []float64) (out []*float64) {
 	for _, x := range values {
-		out = append(out, defined(x))
+		out = append(out, measure.Defined(x))
 	}
 	return out
 }
@@ -661,14 +649,6 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 		return nil, nil
 	}
 	return d.units()
-}
-
-// defined returns x for JSON. It returns nil if x is not a finite number.
-func defined(x float64) *float64 {
-	if !finite(x) {
-		return nil
-	}
-	return &x
 }
 
 // weights returns the weights of a model for the columns of d.
@@ -758,7 +738,7 @@ func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c Validat
 		order = append(order, Difference{name(d.Column(p.j)), v.class(positive), live[p.k][p.j], exact[p.k][p.j]})
 	}
 	r.Live.Norm, r.Exact.Norm, r.Distance = math.Sqrt(ll), math.Sqrt(ee), math.Sqrt(distance)
-	r.Cosine, r.Differences = defined(le/math.Sqrt(ll*ee)), order
+	r.Cosine, r.Differences = measure.Defined(le/math.Sqrt(ll*ee)), order
 }
 
 func (v *Evidence) class(k int) string {
@@ -875,29 +855,22 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	calibrated := *solution
 	calibrated.Link = v.live.Link
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
-	total, differences := 0.0, make([]float64, len(rows))
+	total, differences, numbers := 0.0, make([]float64, len(rows)), [2]measure.Numbers{}
 	for i, row := range rows {
 		label, weight := all.Label(row), all.Weight(row)
 		total += weight
 		for _, side := range []struct {
-			w    linear
-			m    *model.Linear
-			to   *Loss
-			sign float64
-		}{{live, v.live, &r.Live, 1}, {exact, &calibrated, &r.Exact, -1}} {
+			w       linear
+			m       *model.Linear
+			to      *Loss
+			numbers *measure.Numbers
+			sign    float64
+		}{{live, v.live, &r.Live, &numbers[0], 1}, {exact, &calibrated, &r.Exact, &numbers[1], -1}} {
 			s := side.w.answers(d, i, side.m, scores)
 			if u != nil {
 				y, value := all.Target(row), side.m.Value(s[0])
-				dev := measure.Deviance(u.loss, y, value)
-				n := side.to.Numbers
-				if n == nil {
-					n = &RegressionMeasures{}
-					side.to.Numbers = n
-				}
-				n.MAE += weight * math.Abs(y-value)
-				n.RMSE += weight * (y - value) * (y - value)
-				n.Deviance += weight * dev
-				differences[i] += side.sign * dev
+				side.numbers.Add(u.loss, y, weight, value, math.NaN(), math.NaN(), 1)
+				differences[i] += side.sign * measure.Deviance(u.loss, y, value)
 				continue
 			}
 			chances = side.m.Probabilities(s, chances)
@@ -915,11 +888,11 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	if total == 0 {
 		return nil
 	}
-	for _, side := range []*Loss{&r.Live, &r.Exact} {
+	for i, side := range []*Loss{&r.Live, &r.Exact} {
 		side.Error /= total
 		side.LogLoss /= total
-		if n := side.Numbers; n != nil {
-			n.MAE, n.RMSE, n.Deviance = n.MAE/total, math.Sqrt(n.RMSE/total), n.Deviance/total
+		if n := &numbers[i]; u != nil {
+			side.Numbers = &RegressionMeasures{n.MAE(), n.RMSE(), n.Deviance / total}
 		}
 	}
 	if r.Gain = r.Live.LogLoss - r.Exact.LogLoss; u != nil {

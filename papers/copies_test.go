@@ -184,7 +184,7 @@ func TestPoissonPenalty(t *testing.T) {
 // are.
 func TestEqualLoss(t *testing.T) {
 	at := func(logLoss, ratio float64) penaltyTrace {
-		return penaltyTrace{LogLoss: logLoss, R: 2, Penalties: batch.Penalties{Quadratic: 2 * ratio}}
+		return penaltyTrace{LogLoss: logLoss, R: 2, Penalties: penalties{Quadratic: 2 * ratio}}
 	}
 	trace := []penaltyTrace{at(400, 1), at(100, 1), at(25, 0.25), at(90, 7), at(20, 0.2)}
 	for _, c := range []struct{ logLoss, want float64 }{{500, 1}, {400, 1}, {200, 1}, {100, 1}, {50, 0.5}, {25, 0.25}, {1, 0.2}} {

@@ -345,7 +345,7 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 	if err != nil {
 		return f, err
 	}
-	first.Kernel.Kernel, first.Kernel.Kept = width.String(), &svm.KeptGram{}
+	first.Kernel.Kernel, first.Kernel.Kept = width.String(), &svm.Matrices{}
 	if f.Plain, err = c.grid(ctx, train, test, first, []Axis{costs}); err != nil {
 		return f, err
 	}
@@ -505,7 +505,7 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting, set chiSet) erro
 // fitHistograms chooses the settings of both machines on a quarter of the training examples. It then trains both
 // machines on all training examples and measures them on the test examples.
 func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *batch.Data) (f chiFit, err error) {
-	in, held := train.Split(0.75, s.Seed)
+	in, held := split(train, 0.75, s.Seed)
 	first, err := c.machine("1", "", "")
 	if err != nil {
 		return f, err
@@ -579,7 +579,7 @@ func cut(d *batch.Data, n int, seed uint64) *batch.Data {
 	if d.Rows() <= n {
 		return d
 	}
-	d, _ = d.Split(float64(n)/float64(d.Rows()), seed)
+	d, _ = split(d, float64(n)/float64(d.Rows()), seed)
 	return d
 }
 
@@ -596,4 +596,34 @@ func outerFold(d *batch.Data, n, fold int, seed uint64) (train, test *batch.Data
 		}
 	}
 	return d.Subset(in), d.Subset(out)
+}
+
+// split splits d into two parts, stratified by class. The first part has the given fraction of the rows of every class.
+// The split depends only on the seed.
+func split(d *batch.Data, fraction float64, seed uint64) (first, second *batch.Data) {
+	var a, b []int
+	for _, rows := range byClass(d, seed) {
+		n := int(fraction*float64(len(rows)) + 0.5)
+		a, b = append(a, rows[:n]...), append(b, rows[n:]...)
+	}
+	slices.Sort(a)
+	slices.Sort(b)
+	return d.Subset(a), d.Subset(b)
+}
+
+// byClass returns the rows of every class in a random order. The last element of the result has the unlabeled rows.
+func byClass(d *batch.Data, seed uint64) [][]int {
+	out := make([][]int, len(d.Schema.Classes)+1)
+	for i := range d.Rows() {
+		k := d.Label(i)
+		if k < 0 {
+			k = len(out) - 1
+		}
+		out[k] = append(out[k], i)
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, rows := range out {
+		r.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
+	}
+	return out
 }

@@ -37,7 +37,7 @@ type glmConfig struct {
 // glmRow has the penalties at the weights that training with dropout at one level finds.
 type glmRow struct {
 	R         float64 // exact penalty R over all masks
-	Penalties batch.Penalties
+	Penalties penalties
 }
 
 func runGLMPenalty(ctx context.Context, s *Setting) error {
@@ -103,12 +103,12 @@ func (c glmConfig) row(ctx context.Context, seed uint64, name string, level floa
 	if err != nil {
 		return row, err
 	}
-	p, err := fit.Penalties(d, noise, c.Sampled, seed)
+	w := fit.Problems[0].W
+	p, err := penaltiesOf(d, w, fit.Model.Loss, noise, c.Sampled, seed)
 	if err != nil {
 		return row, err
 	}
-	row.Penalties = *p
-	w := fit.Problems[0].W
+	row.Penalties = p
 	switch name {
 	case "linear":
 		row.R = p.Exact

@@ -160,14 +160,19 @@ func selectMachine(ctx context.Context, d, held *batch.Data, first machine, axes
 	chains := slices.Collect(slices.Chunk(all, length))
 	workers := min(max(threads, 1), len(chains))
 	err := batch.Each(ctx, workers, len(chains), func(ctx context.Context, i int) error {
-		next := svm.Chain(d, workers)
+		kept := &svm.Matrices{}
+		if workers == 1 && first.Kernel.Kept != nil {
+			kept = first.Kernel.Kept
+		}
 		for j := range chains[i] {
 			x := &chains[i][j]
-			m, err := next(ctx, x.Config, x.Kernel)
+			c, k := x.Config, x.Kernel
+			c.Threads, k.Kept, k.Memory = 1, kept, k.Memory/workers
+			fit, err := svm.Train(ctx, d, c, k)
 			if err != nil {
 				return fmt.Errorf("%s: %w", x.name, err)
 			}
-			x.Held = heldOut(m, held)
+			x.Held = heldOut(fit.Model, held)
 		}
 		return nil
 	})

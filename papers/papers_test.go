@@ -231,7 +231,7 @@ func TestSelectMachine(t *testing.T) {
 	axes := []Axis{{"keep", []string{"0.5", "0.9"}}, {"drop-q", []string{"0", "auto", "0.3"}}, {"epochs", []string{"2", "inf"}}, {"c", []string{"0.1", "10"}}}
 	m := machine{Config: batch.DefaultConfig(), Kernel: svm.DefaultConfig()}
 	m.Kernel.Kernel = "rbf:0.5"
-	m.Kernel.Kept = &svm.KeptGram{}
+	m.Kernel.Kept = &svm.Matrices{}
 	all := must.Get(selectMachine(t.Context(), d, d, m, axes, 1))(t)
 	again := must.Get(selectMachine(t.Context(), d, d, m, axes, 3))(t)
 	must.Require(t, len(all) == 24 && all[1].name == "keep = 0.5, drop-q = 0, epochs = 2, c = 10", "%d machines, the second %s", len(all), all[1].name)

@@ -8,7 +8,6 @@ import (
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/model"
 	"blankout/simulate"
 )
 
@@ -37,7 +36,7 @@ type penaltyConfig struct {
 type penaltyTrace struct {
 	Iteration int
 	R         float64 // exact penalty, see exactDropout
-	Penalties batch.Penalties
+	Penalties penalties
 	LogLoss   float64 // negative log-likelihood of the clean training set
 	Confident float64 // fraction of the examples with p outside [0.1, 0.9]
 	Deviation float64 // square root of the mean variance of the noisy scores
@@ -245,12 +244,11 @@ func (s *Setting) tracePenalty(ctx context.Context, d *batch.Data, c penaltyConf
 }
 
 func penaltiesAt(d *batch.Data, w []float64, noise loss.Noise, copies int, seed uint64) (penaltyTrace, error) {
-	fit := &batch.Fit{Model: &model.Linear{Head: model.Head{Loss: "logistic"}}, Problems: []*batch.Result{{W: w}}}
-	p, err := fit.Penalties(d, noise, copies, seed)
+	p, err := penaltiesOf(d, w, "logistic", noise, copies, seed)
 	if err != nil {
 		return penaltyTrace{}, err
 	}
-	t := penaltyTrace{Penalties: *p}
+	t := penaltyTrace{Penalties: p}
 	variance := 0.0
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -261,7 +259,7 @@ func penaltiesAt(d *batch.Data, w []float64, noise loss.Noise, copies int, seed 
 			t.Confident += 1 / float64(d.Rows())
 		}
 		for j, c := range row.Index {
-			variance += w[c] * w[c] * loss.Var(noise, row.At(j))
+			variance += w[c] * w[c] * varianceOf(noise, row.At(j))
 		}
 	}
 	t.Deviation = math.Sqrt(variance / float64(d.Rows()))

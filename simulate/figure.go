@@ -3,6 +3,7 @@ package simulate
 // This file draws figures of curves.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"image/color"
@@ -31,11 +32,8 @@ type Figure struct {
 	// If Categories is set, the X axis is not numeric, and Categories has the names of the positions 0, 1, ….
 	Categories []string
 	LogX, LogY bool // logarithmic axis; all numbers on it must be positive
-	// YMin and YMax limit the Y axis. If both are 0, the limits are computed from the data.
-	YMin, YMax float64
 	Marks      []Mark
-	// Width and Height are in centimeters. If they are 0, the size is 18 by 11.
-	Width, Height float64
+	Width      float64 // in centimeters; 0 means 18
 }
 
 // Series is a line, points or bars with an entry in the legend.
@@ -100,14 +98,7 @@ func (f *Figure) Save(base string) error {
 
 // SaveAs draws the Figure to a .png or .svg file.
 func (f *Figure) SaveAs(path string) (err error) {
-	width, height := f.Width, f.Height
-	if width == 0 {
-		width = 18
-	}
-	if height == 0 {
-		height = 11
-	}
-	w, h := vg.Length(width)*vg.Centimeter, vg.Length(height)*vg.Centimeter
+	w, h := vg.Length(cmp.Or(f.Width, 18))*vg.Centimeter, 11*vg.Centimeter
 	var c vg.CanvasWriterTo
 	switch ending := filepath.Ext(path); ending {
 	case ".png":
@@ -194,9 +185,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 			return fmt.Errorf("series %q: %w", f.Series[i].Name, err)
 		}
 	}
-	if f.YMin != 0 || f.YMax != 0 {
-		p.Y.Min, p.Y.Max = f.YMin, f.YMax
-	} else if f.LogY {
+	if f.LogY {
 		room := math.Pow(p.Y.Max/p.Y.Min, 0.04)
 		p.Y.Min, p.Y.Max = p.Y.Min/room, p.Y.Max*room
 	} else {

@@ -488,31 +488,21 @@ func (s *dual) primal() (value, b float64) {
 		return s.ValueGrad(s.w, nil), 0
 	}
 	// J as a function of b is sum m [1 + s_n - y b]_+. Its slope changes by m_n at b = y (1 + s_n).
-	type kink struct{ at, m, base float64 }
-	kinks := make([]kink, 0, len(s.m))
-	slope := 0.0
+	kinks, losses, slope := make([]batch.Kink, 0, len(s.m)), make([]float64, len(s.m)), 0.0
 	s.passes++
 	for i, m := range s.m {
 		if m == 0 {
 			continue
 		}
 		y := s.p.Y[i]
-		loss, _ := s.worst.find(s.p.Data.Row(i), s.w, y, s.k)
-		kinks = append(kinks, kink{y * loss, m, y})
-		if y > 0 {
-			slope -= m
+		losses[i], _ = s.worst.find(s.p.Data.Row(i), s.w, y, s.k)
+		if kinks = append(kinks, batch.Kink{At: y * losses[i], By: m}); y > 0 {
+			slope += m
 		}
 	}
-	slices.SortFunc(kinks, func(a, b kink) int { return cmp.Compare(a.at, b.at) })
-	b = kinks[len(kinks)-1].at
-	for _, k := range kinks {
-		if slope += k.m; slope >= 0 {
-			b = k.at
-			break
-		}
-	}
-	for _, k := range kinks {
-		value += k.m * max(k.base*(k.at-b), 0)
+	b = batch.LowestPoint(kinks, slope)
+	for i, m := range s.m {
+		value += m * max(losses[i]-s.p.Y[i]*b, 0)
 	}
 	for d, wd := range s.w[:s.columns] {
 		value += 0.5 * s.p.Penalty.R[d] * wd * wd

@@ -72,9 +72,6 @@ func Estimator() batch.Estimator {
 // Dim implements batch.Objective.
 func (o *Objective) Dim() int { return o.data.Dim() }
 
-// StartSize implements batch.Restarter.
-func (o *Objective) StartSize() float64 { return o.data.WeightSize() }
-
 // Passes returns the number of passes over the data.
 func (o *Objective) Passes() int { return o.data.Passes() }
 

@@ -98,30 +98,7 @@ func pairSum(k kernel.Kernel, x, y batch.Row) float64 {
 type Gram struct {
 	n       int
 	data    []float64
-	squared []float64 // product of the matrix with itself; nil if not computed
-}
-
-// KeptGram caches the Gram matrix of the last training, for its Data and kernel, and the square of the matrix. The
-// square is the most expensive computation that all DropSVM penalties share. A KeptGram is not safe for concurrent use.
-type KeptGram struct {
-	data   *batch.Data
-	kernel string
-	kept   *Gram
-}
-
-// gram returns the matrix of the labeled examples of data. The kernel must be resolved.
-func (g *KeptGram) gram(k kernel.Kernel, data, labeled *batch.Data, threads int) (*Gram, error) {
-	if g.data == data && g.kernel == k.String() {
-		return g.kept, nil
-	}
-	gram, err := NewGram(k, labeled, threads)
-	if err != nil {
-		return nil, err
-	}
-	gram.squared = make([]float64, len(gram.data))
-	syrk(gram.data, gram.squared, gram.n)
-	g.data, g.kernel, g.kept = data, k.String(), gram
-	return gram, nil
+	squared []float64 // product of the matrix with itself, the most expensive part of a DropSVM penalty; nil if not computed
 }
 
 // NewGram computes the Gram matrix of all examples, which takes 8 n^2 bytes. The result has the same bits for any

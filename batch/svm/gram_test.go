@@ -116,11 +116,9 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				c[i] *= float64(r.IntN(4)) // importance weights, including zero
 			}
 			var first *batch.DualResult
-			for _, variant := range []string{"shrinking", "whole", "cached", "no intercept"} {
+			for _, variant := range []string{"shrinking", "cached", "no intercept"} {
 				p := batch.HingeDual(g, y, c)
 				switch variant {
-				case "whole":
-					p.NoShrinking = true
 				case "cached":
 					p.K = must.Get(batch.NewCachedGram(k, d, 8*len(y)*20, 1))(t)
 				case "no intercept":

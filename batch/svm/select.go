@@ -3,13 +3,9 @@ package svm
 // This file sets and varies the settings of kernel machines.
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"blankout/batch"
-	"blankout/internal/model"
 )
 
 // Set changes one setting. The argument key is the name of its flag: drop-q, keep, epochs or loss.
@@ -54,25 +50,4 @@ func (k *Config) Set(key, value string) error {
 		return fmt.Errorf("no setting %q of a kernel machine: want drop-q, keep, epochs or loss", key)
 	}
 	return nil
-}
-
-// Chain returns a function that trains on d with settings that differ only in their cost. Call it for one setting after
-// the other, each of which uses one thread; the calls share their matrices. The memory limit is divided among workers
-// chains.
-func Chain(d *batch.Data, workers int) func(context.Context, batch.Config, Config) (model.Model, error) {
-	var shared *trainer
-	return func(ctx context.Context, c batch.Config, k Config) (model.Model, error) {
-		c.Threads, c.Progress = 1, nil
-		k.Memory /= workers
-		t, err := newTrainer(d, c, k, shared)
-		if err != nil {
-			return nil, err
-		}
-		shared = t
-		fit, err := t.train(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return fit.Model, nil
-	}
 }

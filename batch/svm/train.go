@@ -27,9 +27,9 @@ type Config struct {
 	// Memory limits the bytes of matrices and caches. The support vector machine recomputes rows of K if K does not
 	// fit. For DropSVM, a matrix that does not fit is an error.
 	Memory int
-	// Kept keeps the Gram matrix for later trainings with the same kernel and Data. Trainings that share Kept must not
-	// run concurrently. Kept takes 16 n^2 bytes in addition to Memory. It may be nil.
-	Kept *KeptGram
+	// Kept keeps the matrices of a training for later ones on the same Data. Trainings that share Kept must not run
+	// concurrently. It may be nil.
+	Kept *Matrices
 }
 
 // AutoStrength as the Q of a Config means 1/n for a problem of n examples. The elements of M are sums over n entries of
@@ -72,7 +72,7 @@ type Fit struct {
 // One-against-one solves each pair of classes on its own examples, with its own K and M.
 func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {
 	begin := time.Now()
-	t, err := newTrainer(d, c, k, nil)
+	t, err := newTrainer(d, c, k)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (k Config) Check(c batch.Config) error {
 
 // newTrainer prepares the binary problems and the matrices that they share. If like is not nil, newTrainer reuses
 // like's problems and matrices. Then like must be a trainer on the same examples that differs only in its cost.
-func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*trainer, error) {
+func newTrainer(d *batch.Data, c batch.Config, k Config) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err
 	}
@@ -132,10 +132,6 @@ func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*traine
 		t.kappa, t.l2 = c.Penalization(loss.Quadratic{}.Facts().Cost)
 	}
 	t.c.Threads = max(c.Threads, 1)
-	if like != nil {
-		t.data, t.kernel, t.problems, t.workers, t.shared = like.data, like.kernel, like.problems, like.workers, like.shared
-		return t, nil
-	}
 	var labeled []int
 	for i := range d.Rows() {
 		switch {
@@ -221,13 +217,16 @@ type trainer struct {
 	kappa, l2 float64
 	problems  []batch.Subproblem
 	workers   int
-	shared    *matrices
+	shared    *Matrices
 }
 
-// matrices are the matrices that all problems on the same examples share.
-type matrices struct {
-	gram *Gram // nil if it does not fit in memory
-	drop *DropKernel
+// Matrices are the kernel matrices that all problems on the same examples share. The zero value has none.
+type Matrices struct {
+	from   *batch.Data
+	kernel string
+	gram   *Gram // nil if it does not fit in memory
+	by     DropSVM
+	drop   *DropKernel
 }
 
 type result struct {
@@ -243,7 +242,7 @@ type result struct {
 
 // matrix computes the matrices of the examples d, in a fraction of the memory limit: the limit divided by the integer
 // fraction.
-func (t *trainer) matrix(d *batch.Data, threads, fraction int) (*matrices, error) {
+func (t *trainer) matrix(d *batch.Data, threads, fraction int) (*Matrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
 	drop := t.drop(n)
@@ -255,23 +254,34 @@ func (t *trainer) matrix(d *batch.Data, threads, fraction int) (*matrices, error
 		if dropping {
 			return nil, fmt.Errorf("DropSVM on %d examples takes %d MB of matrices, more than the %d MB allowed: take fewer examples", n, bytes>>20, t.k.Memory/fraction>>20)
 		}
-		return &matrices{}, nil
+		return &Matrices{}, nil
 	}
-	var gram *Gram
-	var err error
+	m := &Matrices{}
 	if t.k.Kept != nil && d == t.data {
-		gram, err = t.k.Kept.gram(t.kernel, t.from, d, threads)
-	} else {
-		gram, err = NewGram(t.kernel, d, threads)
+		m = t.k.Kept
 	}
-	if err != nil {
-		return nil, err
+	return m, m.compute(t, d, drop, threads)
+}
+
+// compute computes the matrices of the examples d unless m has them.
+func (m *Matrices) compute(t *trainer, d *batch.Data, drop DropSVM, threads int) (err error) {
+	if name := t.kernel.String(); m.from != t.from || m.kernel != name {
+		gram, err := NewGram(t.kernel, d, threads)
+		if err != nil {
+			return err
+		}
+		*m = Matrices{from: t.from, kernel: name, gram: gram}
 	}
-	m := &matrices{gram: gram}
-	if !t.k.Square {
-		m.drop, err = drop.Kernel(gram)
+	if t.k.Square || m.drop != nil && m.by == drop {
+		return nil
 	}
-	return m, err
+	if m.drop != nil && m.gram.squared == nil {
+		m.gram.squared = make([]float64, len(m.gram.data))
+		syrk(m.gram.data, m.gram.squared, m.gram.n)
+	}
+	m.by = drop
+	m.drop, err = drop.Kernel(m.gram)
+	return err
 }
 
 // drop returns the settings of DropSVM for n examples, with AutoStrength resolved.

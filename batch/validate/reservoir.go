@@ -4,7 +4,6 @@ package validate
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math"
 	"slices"
@@ -22,10 +21,10 @@ import (
 type Reservoir struct {
 	size   int
 	limit  int
-	events kept   // a heap with the largest hash at the root
-	bytes  int    // size of the features of all kept events
-	met    uint64 // number of labeled events offered
-	below  uint64 // smallest hash of a removed event; only events with smaller hashes are kept
+	events []keptEvent // ascending by hash
+	bytes  int         // size of the features of all kept events
+	met    uint64      // number of labeled events offered
+	below  uint64      // smallest hash of a removed event; only events with smaller hashes are kept
 }
 
 // ReservoirBytes is the limit of a Reservoir.
@@ -37,19 +36,7 @@ type keptEvent struct {
 	event.Example
 }
 
-type kept []keptEvent
-
-func (k kept) Len() int           { return len(k) }
-func (k kept) Less(i, j int) bool { return k[i].hash > k[j].hash }
-func (k kept) Swap(i, j int)      { k[i], k[j] = k[j], k[i] }
-func (k *kept) Push(x any)        { *k = append(*k, x.(keptEvent)) }
-func (k *kept) Pop() any {
-	last := len(*k) - 1
-	x := (*k)[last]
-	(*k)[last] = keptEvent{}
-	*k = (*k)[:last]
-	return x
-}
+func compareHash(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) }
 
 // bytes returns the size of the features of an event.
 func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Field) }
@@ -64,7 +51,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	switch {
 	case k.hash >= r.below || 16*k.bytes() > r.limit:
 		return
-	case len(r.events) == r.size && k.hash >= r.events[0].hash:
+	case len(r.events) == r.size && k.hash >= r.events[r.size-1].hash:
 		r.below = k.hash
 		return
 	}
@@ -72,7 +59,8 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 		Features: event.Vec{Index: slices.Clone(e.Features.Index), Value: slices.Clone(e.Features.Value)},
 		Field:    slices.Clone(e.Field), Label: e.Label, Target: e.Target, Weight: e.Weight, Time: e.Time, Offset: e.Offset,
 	}
-	heap.Push(&r.events, k)
+	at, _ := slices.BinarySearchFunc(r.events, k, compareHash)
+	r.events = slices.Insert(r.events, at, k)
 	r.bytes += k.bytes()
 	r.shrink()
 }
@@ -80,9 +68,10 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 // shrink removes the events with the largest hashes until the remaining events fit.
 func (r *Reservoir) shrink() {
 	for len(r.events) > r.size || r.bytes > r.limit {
-		k := heap.Pop(&r.events).(keptEvent)
-		r.bytes -= k.bytes()
-		r.below = k.hash
+		k := &r.events[len(r.events)-1]
+		r.bytes, r.below = r.bytes-k.bytes(), k.hash
+		*k = keptEvent{}
+		r.events = r.events[:len(r.events)-1]
 	}
 }
 
@@ -104,15 +93,13 @@ func (r *Reservoir) Encode() []byte {
 	if r == nil || r.size == 0 {
 		return nil
 	}
-	sorted := slices.Clone(r.events)
-	slices.SortFunc(sorted, func(a, b keptEvent) int { return cmp.Compare(a.hash, b.hash) })
-	c := &coder.Coder{}
-	n := len(sorted)
+	c, n := &coder.Coder{}, len(r.events)
 	c.Uint(&r.met)
 	c.Uint(&r.below)
 	c.Int(&n)
-	for i := range sorted {
-		sorted[i].code(c)
+	for i := range r.events {
+		k := r.events[i] // other goroutines may read the event
+		k.code(c)
 	}
 	return c.Out
 }
@@ -166,7 +153,7 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	if !c.Done() {
 		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", BlockReservoir, len(data))
 	}
-	heap.Init(&r.events)
+	slices.SortFunc(r.events, compareHash)
 	r.shrink()
 	return r, nil
 }

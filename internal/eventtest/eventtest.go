@@ -69,3 +69,22 @@ func Data[D any](t testing.TB, b Builder[D], s *event.Schema, events ...event.Ex
 	}
 	return b.Data(s)
 }
+
+// Losses returns each loss with each of its bounds. A loss that requires a parameter gets a valid one.
+func Losses() (out []loss.Loss) {
+	for _, name := range loss.Names() {
+		for _, bound := range loss.Bounds(name) {
+			forms := []string{name + ":" + bound, name}
+			if loss.Parameter(name) != "" && bound == "" {
+				forms = []string{name + ":1.5", name + ":0.8"}
+			}
+			for _, form := range forms {
+				if l, err := loss.Parse(form); err == nil {
+					out = append(out, l)
+					break
+				}
+			}
+		}
+	}
+	return out
+}

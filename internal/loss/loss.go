@@ -171,20 +171,6 @@ func Names() []string {
 	return names
 }
 
-// All returns one loss for each line of the table, for tests of all losses. A loss that requires a parameter gets a
-// valid one.
-func All() []Loss {
-	var out []Loss
-	for _, l := range table {
-		loss, err := l.make(l.example())
-		if err != nil {
-			panic(err) // unreachable unless the table is wrong
-		}
-		out = append(out, loss)
-	}
-	return out
-}
-
 // entry is one line of the table.
 type entry struct {
 	name, bound string
@@ -193,19 +179,6 @@ type entry struct {
 	parameter string
 	standard  float64
 	make      func(parameter float64) (Loss, error)
-}
-
-// example returns a valid parameter: the default, or else the first valid value of a few.
-func (e entry) example() float64 {
-	if !math.IsNaN(e.standard) {
-		return e.standard
-	}
-	for _, x := range []float64{1.5, 0.8} {
-		if _, err := e.make(x); err == nil {
-			return x
-		}
-	}
-	panic("loss: no example of " + e.name) // unreachable unless the table is wrong
 }
 
 // table lists the losses by name and bound, the form of the expectation. The first bound of a name is its default.

@@ -32,12 +32,6 @@ type Noise interface {
 	String() string
 }
 
-// Var returns Var[x~ | x] under n.
-func Var(n Noise, x float64) float64 {
-	c0, c1, c2 := n.Coefficients()
-	return c0 + c1*x + c2*x*x
-}
-
 // NoNoise leaves features unchanged.
 type NoNoise struct{}
 

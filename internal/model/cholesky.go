@@ -163,20 +163,6 @@ func productGo(a, b []float64) float64 {
 	return (four[0] + four[1]) + (four[2] + four[3])
 }
 
-// solveAll solves for many right sides, the columns of a matrix.
-func (u triangle) solveAll(x []float64, columns int) {
-	one := make([]float64, u.n)
-	for c := range columns {
-		for i := range one {
-			one[i] = x[i*columns+c]
-		}
-		u.solve(one)
-		for i, y := range one {
-			x[i*columns+c] = y
-		}
-	}
-}
-
 // inverseOf returns the inverse of a positive definite matrix, and overwrites the matrix. It returns nil if rounding makes
 // that impossible.
 func inverseOf(n int, matrix []float64) []float64 {

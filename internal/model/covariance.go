@@ -416,38 +416,6 @@ func (f *Imputation) Expect(x []float64) {
 	}
 }
 
-// From returns the matrix B', with a row for each missing column. B' times the observed columns' deviations from their
-// means is the expected deviation of the missing columns. From is faster than Expect for many events with one missing
-// pattern, because Expect solves the equations for each event.
-func (f *Imputation) From() []float64 {
-	from := make([]float64, len(f.imputed)*len(f.observed))
-	if len(from) == 0 {
-		return from
-	}
-	left, right, matrix, sign := f.observed, f.imputed, f.c.shrunk, 1.0 // solve C_oo B = C_om
-	if f.unobserved != nil {
-		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // solve P_uu B' = -P_uo
-	}
-	n, k := len(f.c.Columns), len(right)
-	solved := make([]float64, 0, len(left)*k)
-	for _, i := range left {
-		for _, j := range right {
-			solved = append(solved, sign*matrix[i*n+j])
-		}
-	}
-	f.factor.solveAll(solved, k)
-	for a, i := range left {
-		for b := range right {
-			if f.unobserved == nil {
-				from[b*len(f.observed)+a] = solved[a*k+b]
-			} else if row, filled := slices.BinarySearch(f.imputed, i); filled {
-				from[row*len(f.observed)+b] = solved[a*k+b]
-			}
-		}
-	}
-	return from
-}
-
 // AddResidual adds weight times the residual covariance R to a matrix like Covariance.Matrix.
 func (f *Imputation) AddResidual(weight float64, to []float64) {
 	c, n := f.c, len(f.c.Columns)

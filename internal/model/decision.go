@@ -3,8 +3,10 @@ package model
 // This file interprets class scores, for models and learners.
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"blankout/internal/loss"
 )
@@ -170,3 +172,124 @@ func (h *Head) ClassScores(outputs []float64) []float64 {
 }
 
 func sigmoid(u float64) float64 { return 1 / (1 + loss.Exp(-u)) }
+
+// Link maps a score to log-odds. It is a monotone function that is linear between knots, and constant beyond the first
+// and the last knot. It can represent what a linear score cannot, such as a 10 % rate of wrong labels at any score. A
+// nil Link is the identity.
+type Link struct {
+	Scores  []float64 `json:"scores"`   // scores at the knots, ascending
+	LogOdds []float64 `json:"log_odds"` // log-odds at the knots, not decreasing
+}
+
+// logOdds returns the log-odds of a score.
+func (l *Link) logOdds(f float64) float64 {
+	if l == nil {
+		return f
+	}
+	last := len(l.Scores) - 1
+	switch {
+	case !(f > l.Scores[0]):
+		return l.LogOdds[0]
+	case f >= l.Scores[last]:
+		return l.LogOdds[last]
+	}
+	i, high := 0, last // i becomes the first knot at or above the score
+	for i < high {
+		if middle := (i + high) / 2; l.Scores[middle] < f {
+			i = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if l.Scores[i] == f {
+		return l.LogOdds[i]
+	}
+	part := (f - l.Scores[i-1]) / (l.Scores[i] - l.Scores[i-1])
+	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
+}
+
+// mostCut is the result of cut if every score (-mostCut) or no score (mostCut) has larger log-odds.
+const mostCut = 1e9
+
+// cut returns the score above which the log-odds exceed u.
+func (l *Link) cut(u float64) float64 {
+	if l == nil {
+		return u
+	}
+	i := sort.Search(len(l.Scores), func(i int) bool { return l.LogOdds[i] > u })
+	switch i {
+	case 0:
+		return -mostCut
+	case len(l.Scores):
+		return mostCut
+	}
+	part := (u - l.LogOdds[i-1]) / (l.LogOdds[i] - l.LogOdds[i-1])
+	return l.Scores[i-1] + part*(l.Scores[i]-l.Scores[i-1])
+}
+
+// Check returns an error if a decoded Link is invalid.
+func (l *Link) Check() error {
+	wrong := len(l.Scores) < 2 || len(l.Scores) != len(l.LogOdds)
+	for i := 0; i < len(l.Scores) && !wrong; i++ {
+		x, u := l.Scores[i], l.LogOdds[i]
+		wrong = x-x != 0 || u-u != 0 || i > 0 && (x <= l.Scores[i-1] || u < l.LogOdds[i-1]) || math.Abs(x) > mostCut
+	}
+	if wrong {
+		return fmt.Errorf("a link of the scores %v and log-odds %v", l.Scores, l.LogOdds)
+	}
+	return nil
+}
+
+// couple returns the probabilities of k classes from pairwise probabilities. r(i, j) is the probability of class i
+// given that the class is i or j, so r(j, i) is 1 - r(i, j). It implements the second method of Wu, Lin and Weng,
+// Probability Estimates for Multi-class Classification by Pairwise Coupling (2004, section 4), by their algorithm 2.
+//
+// The result is the p that sums to one and minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2. This sum is
+// p'Qp, where Q_ii is the sum of r(j,i)^2 and Q_ij = -r(j,i) r(i,j). At the minimum every (Qp)_i is p'Qp.
+func couple(k int, r func(i, j int) float64) []float64 {
+	const (
+		least = 1e-7 // smallest r, so that Q is not singular
+		tol   = 1e-9 // tolerance of (Qp)_i; all r are at most 1
+		most  = 1000 // largest number of rounds
+	)
+	memory := make([]float64, k*k+2*k)
+	p, qp, q := memory[:k], memory[k:2*k], memory[2*k:]
+	for i := range k {
+		p[i] = 1 / float64(k)
+		for j := range i {
+			a := min(max(r(i, j), least), 1-least)
+			b := 1 - a
+			q[i*k+j], q[j*k+i] = -a*b, -a*b
+			q[i*k+i] += b * b
+			q[j*k+j] += a * a
+		}
+	}
+	for range most {
+		pqp, gap := 0.0, 0.0
+		for i := range k {
+			qp[i] = 0
+			for j, x := range p {
+				qp[i] += q[i*k+j] * x
+			}
+			pqp += p[i] * qp[i]
+		}
+		for _, x := range qp {
+			gap = max(gap, math.Abs(x-pqp))
+		}
+		if gap < tol {
+			break
+		}
+		for i := range k {
+			// step is the change of p_i, after which p is normalized again.
+			row := q[i*k:][:k]
+			step := (pqp - qp[i]) / row[i]
+			pqp = (pqp + step*(step*row[i]+2*qp[i])) / ((1 + step) * (1 + step))
+			p[i] += step
+			for j := range k {
+				qp[j] = (qp[j] + step*row[j]) / (1 + step)
+				p[j] /= 1 + step
+			}
+		}
+	}
+	return p
+}

@@ -402,66 +402,6 @@ func (t *Table) ahead(places []uint32) {
 	}
 }
 
-// together is the number of rows that are prefetched at a time: the number of long rows that fit in the L1 cache.
-const together = 64
-
-// Update yields the rows of columns for writing, as Touch returns them, with their index in columns. Update prefetches
-// the rows of many columns, so that the processor overlaps the memory accesses. The caller must not touch other rows
-// during the iteration.
-func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
-	return func(yield func(int, []float64) bool) {
-		var rows [][]float64
-		for from := 0; from < len(columns); from += together {
-			some := columns[from:min(len(columns), from+together)]
-			t.find(some)
-			t.ahead(t.latest.slots)
-			rows = t.TouchAll(some, rows[:0])
-			for i, row := range rows {
-				if !yield(from+i, row) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Copy copies the rows of columns from another Table of the same width. If only t has a row for a column, Copy sets
-// this row to 0. done is indexed by the slots of the other Table: Copy skips the columns that are marked in it, and
-// marks the columns that it copies. Several Tables may copy from one Table at the same time.
-func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
-	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
-	for some := range slices.Chunk(columns, together) {
-		there, left = from.index.places(some, there[:0]), left[:0]
-		for i, place := range there {
-			if place != 0 {
-				if done[place-1] {
-					continue
-				}
-				done[place-1] = true
-			}
-			there[len(left)], left = place, append(left, some[i])
-		}
-		from.ahead(there[:len(left)])
-		here = t.index.places(left, here[:0])
-		t.ahead(here)
-		for i, column := range left {
-			var row []float64
-			switch {
-			case here[i] != 0:
-				t.write(&t.blocks[(here[i]-1)>>t.perBits])
-				row = t.slot(here[i] - 1)
-			case there[i] != 0:
-				row = t.add(column)
-			}
-			if there[i] != 0 {
-				copy(row, from.slot(there[i]-1))
-			} else {
-				clear(row)
-			}
-		}
-	}
-}
-
 func (t *Table) add(column uint32) []float64 {
 	slot := uint32(len(t.columns))
 	t.columns = append(t.columns, column)

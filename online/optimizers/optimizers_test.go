@@ -54,7 +54,7 @@ func TestAdagradAgainstTheSlowStep(t *testing.T) {
 		"no noise": func(float64) float64 { return 0 }, "square": func(x float64) float64 { return x * x },
 		"linear": func(x float64) float64 { return max(x, 0) }, "constant": func(float64) float64 { return 3 },
 	}
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		for noise, basis := range bases {
 			for levels := 1; levels <= 8; levels++ {
 				for _, outputs := range []int{1, 2, 3, 10} {

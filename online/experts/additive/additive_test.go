@@ -64,7 +64,7 @@ func (s *slow) learn(places []int, x []float64, base, y, importance float64) flo
 
 // TestLearnsAgainstSlowVersion checks that an Expert learns like slow at every rate and output.
 func TestLearnsAgainstSlowVersion(t *testing.T) {
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		if !newton.Wanted(l) || l.Facts().Target != loss.Sign {
 			continue
 		}

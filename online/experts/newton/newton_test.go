@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"blankout/internal/coder"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online/experts"
@@ -70,7 +71,7 @@ func (s *stream) next() {
 
 // wanted returns the losses that an Expert supports.
 func wanted() (all []loss.Loss) {
-	for _, l := range loss.All() {
+	for _, l := range eventtest.Losses() {
 		if Wanted(l) {
 			all = append(all, l)
 		}
