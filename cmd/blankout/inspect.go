@@ -57,7 +57,7 @@ errors are in percent.`,
 			}
 			i, err := inspectFile(file, weights)
 			if err != nil {
-				return fmt.Errorf("inspect: %w", err)
+				return err
 			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(i)
@@ -66,7 +66,7 @@ errors are in percent.`,
 				return printText(p.stdout, i, textRows, "reliability", "changes", "by_missing")
 			}
 			if i.Health == nil {
-				return fmt.Errorf("inspect --features: %s: this is not a checkpoint; only checkpoints contain the health of fields", i.File)
+				return fmt.Errorf("--features: %s: this is not a checkpoint; only checkpoints contain the health of fields", i.File)
 			}
 			if len(i.Health.Fields) == 0 {
 				p.note("no field is monitored: the events are too few, or they have no named fields")
@@ -75,7 +75,7 @@ errors are in percent.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	c.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &asJSON)
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
 	return c
@@ -165,7 +165,7 @@ func (p *program) inspectShards(directories []string, asJSON bool) error {
 		switch {
 		case errors.Is(err, checkpoint.ErrNone):
 		case err != nil:
-			return fmt.Errorf("inspect: %w", err)
+			return err
 		default:
 			row.File, row.Bytes, row.Events, row.Features = i.File, i.Bytes, i.Events, i.Features
 			for _, at := range i.Offsets {

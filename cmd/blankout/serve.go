@@ -45,14 +45,11 @@ on a free port, which it prints.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			shown, err := onDisk(model, reports)
 			if err != nil {
-				return fmt.Errorf("serve: %w", err)
+				return err
 			}
 			config := serve.DefaultConfig()
 			config.Address, config.Name = cmp.Or(address, os.Getenv("BLANKOUT_HTTP_ADDRESS"), "127.0.0.1:0"), filepath.Base(model)
-			if err := p.showUntil(c.Context(), config, shown); err != nil {
-				return fmt.Errorf("serve: %w", err)
-			}
-			return nil
+			return p.showUntil(c.Context(), config, shown)
 		},
 	}
 	c.Flags().StringVarP(&model, "model", "m", "", "`PATH` of what is shown, in place of the argument")

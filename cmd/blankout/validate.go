@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,17 +65,17 @@ with -d, and a file of delayed labels with --labels.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			policy, err := model.ParseMissingPolicy(o.missing)
 			if err != nil {
-				return usageError{fmt.Errorf("validate: --missing-policy %w", err)}
+				return usageError{fmt.Errorf("--missing-policy %w", err)}
 			}
 			if o.bound != "" && o.bound != batch.ExactBound {
-				return usageError{fmt.Errorf("validate: --bound %s: want exact, or no --bound for the learner's", o.bound)}
+				return usageError{fmt.Errorf("--bound %s: want exact, or no --bound for the learner's", o.bound)}
 			}
 			s, err := readSaved(o.model)
 			if err == nil {
 				err = forceMissing(s.model, policy)
 			}
 			if err != nil {
-				return fmt.Errorf("validate: %w", err)
+				return err
 			}
 			given := changed(c, map[string]string{"brokers": "kafka.brokers", "topic": "kafka.topics"})
 			if f := c.Flags().Lookup("id"); f.Changed {
@@ -84,24 +83,21 @@ with -d, and a file of delayed labels with --labels.`,
 			}
 			l, err := settings.loadFor(s.model, s.file.Blocks, given...)
 			if err != nil {
-				return err
+				return located{err}
 			}
 			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
-				return usageError{fmt.Errorf("validate: -d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
+				return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
 			}
 			if o.data == "" && o.labels != "" {
-				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
+				return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 			}
 			if settings.file == "" {
 				p.printFormat(s.model, learnedAs(&l.Config, s.model.Schema)...)
 			}
 			if err := l.OpenRegistry(nil); err != nil {
-				return usageError{err}
+				return located{usageError{err}}
 			}
-			if err := p.runValidate(c.Context(), &l.Config, &o, s); err != nil {
-				return fmt.Errorf("validate: %w", err)
-			}
-			return nil
+			return p.runValidate(c.Context(), &l.Config, &o, s)
 		},
 	}
 	settings.add(c)
@@ -115,7 +111,7 @@ with -d, and a file of delayed labels with --labels.`,
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` [kafka.topics]")
-	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
+	addJSON(c, &o.json)
 	return c
 }
 
@@ -323,10 +319,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if !r.Converged {
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached, see the certificate\n", c.Validate.Tol)
 	}
-	if o.json {
-		return json.NewEncoder(p.stdout).Encode(r)
-	}
-	return nil
+	return p.encode(o.json, r)
 }
 
 // watched is a source that calls a function with the number of examples of each batch.
