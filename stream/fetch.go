@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -193,6 +194,25 @@ func (c *cursor) int64() int64 {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
+}
+
+// uvarint reads an unsigned varint.
+func (c *cursor) uvarint() uint64 {
+	x, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.failed, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return x
+}
+
+// tags skips tagged fields.
+func (c *cursor) tags() {
+	for n := c.uvarint(); n > 0 && !c.failed; n-- {
+		c.uvarint()
+		c.take(int(min(c.uvarint(), maxResponse)))
+	}
 }
 
 func (c *cursor) err() error {
@@ -494,11 +514,11 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		}
 		if batch.control() {
 			if batch.aborts() {
-				aborting = remove(aborting, batch.producer)
+				aborting = slices.DeleteFunc(aborting, func(id int64) bool { return id == batch.producer })
 			}
 			continue
 		}
-		if batch.transactional() && contains(aborting, batch.producer) || batch.count == 0 {
+		if batch.transactional() && slices.Contains(aborting, batch.producer) || batch.count == 0 {
 			continue
 		}
 		buf.batches = append(buf.batches, batch)
@@ -515,24 +535,6 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
 	return moved, nil
-}
-
-func remove(ids []int64, id int64) []int64 {
-	for i := len(ids) - 1; i >= 0; i-- {
-		if ids[i] == id {
-			ids = append(ids[:i], ids[i+1:]...)
-		}
-	}
-	return ids
-}
-
-func contains(ids []int64, id int64) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
 }
 
 // grow increases the requested size if not even one batch fits. It returns false if the size cannot be increased.
