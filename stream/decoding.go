@@ -90,35 +90,13 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	return cur.next, nil
 }
 
-// extend adds an example to b, and reuses the memory of an earlier example.
-func extend(b *event.Batch) *event.Example {
-	n := len(b.Examples)
-	if n < cap(b.Examples) {
-		b.Examples = b.Examples[:n+1]
-	} else {
-		b.Examples = append(b.Examples, event.Example{})
-	}
-	return &b.Examples[n]
-}
-
 func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) (*event.Example, error) {
-	e := extend(b)
-	key, value := e.Key[:0], e.Value[:0]
-	if err := d.decoder.Decode(ctx, r, e); err != nil {
+	e := b.Extend()
+	if err := record.DecodeOwned(ctx, d.decoder, r, e); err != nil {
 		b.Examples = b.Examples[:len(b.Examples)-1]
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// Copy the key and the value, which still borrow the fetched bytes.
-	if e.Key != nil {
-		e.Key = append(key, e.Key...)
-	}
-	if e.Value != nil {
-		e.Value = append(value, e.Value...)
-	}
-	if e.Refused != nil {
-		e.Refused.Value = slices.Clone(e.Refused.Value)
-	}
 	return e, nil
 }
 
@@ -140,7 +118,7 @@ func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offs
 	if errors.Is(cause, errUnpacked) {
 		reason = event.ReasonOversize
 	}
-	e := extend(b)
+	e := b.Extend()
 	value := slices.Clone(batch.records)
 	*e = event.Example{Label: event.Unlabeled, Offset: offset, Time: batch.maxTime, Fingerprint: record.Fingerprint(offset, nil, value), Refused: &event.Refusal{
 		Reason: reason,

@@ -171,6 +171,12 @@ type Batch struct {
 	Schema *Schema
 }
 
+// Extend adds an Example, which may have the memory of an earlier one, and returns it.
+func (b *Batch) Extend() *Example {
+	b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
+	return &b.Examples[len(b.Examples)-1]
+}
+
 // Source produces events from a topic, a file, or memory.
 type Source interface {
 	// Next fills b with the next records of one partition, in offset order, and waits for the first record. It returns
