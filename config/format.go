@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ func format(k key) string {
 	if k.value.Kind() == reflect.Map {
 		var items []string
 		for _, name := range k.value.MapKeys() {
-			items = append(items, quote(name.String())+" = "+format(key{value: k.value.MapIndex(name)}))
+			items = append(items, Quote(name.String())+" = "+format(key{value: k.value.MapIndex(name)}))
 		}
 		slices.Sort(items)
 		return "{" + strings.Join(items, ", ") + "}"
@@ -32,4 +33,15 @@ func format(k key) string {
 	}
 	_, text, _ := strings.Cut(strings.TrimSpace(b.String()), "= ")
 	return text
+}
+
+// Quote returns a TOML string; JSON strings are valid TOML.
+func Quote(text string) string {
+	var out strings.Builder
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err) // cannot happen: every string has a JSON form
+	}
+	return strings.ReplaceAll(strings.TrimSpace(out.String()), "\x7f", `\u007f`)
 }
