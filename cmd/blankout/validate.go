@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -155,33 +154,15 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 // labels from the file later. If a file is "", the configured topics are read instead.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
-	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
-		directory, err := os.MkdirTemp("", "blankout-labels-")
-		if err != nil {
-			return nil, err
-		}
-		j := &joinedFiles{directory: directory, flags: &dataFlags{join: &joinFlags{}}}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, j.Close())
-			}
-		}()
+	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (validate.Joined, error) {
 		settings := c.Labels
 		settings.IdleTimeout = 0 // all partitions have a given end
-		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
-			return nil, err
-		}
 		events := inputOf(c, data)
 		events.Record.Unlabeled, events.Record.Growing = true, true
 		events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 		of := events
 		of.Where, of.Record, of.Kafka.Topics = later, c.Labels.LabelRecord(c.Record), c.Labels.Topics
-		var lanes []labels.Lane
-		if lanes, j.opened, err = openLanes(ctx, s, from, events, of, slog.New(slog.DiscardHandler)); err != nil {
-			return nil, err
-		}
-		for i := range lanes {
-			l := &lanes[i]
+		j, err := joinFiles(ctx, settings, s, from, events, of, func(l *labels.Lane) {
 			first, end := int64(0), int64(0) // read no record of a partition that was added later
 			for k, p := range to {
 				if p.Topic == l.Topic && p.Partition == l.Partition {
@@ -189,8 +170,10 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 				}
 			}
 			l.End(first, end)
+		})
+		if err != nil {
+			return nil, err
 		}
-		j.Joined = labels.NewJoined(labels.NewMerge(s, lanes, j.join), j.join, lanes[0].Topic)
 		return j, nil
 	}
 }
