@@ -375,9 +375,6 @@ func (c *consumers) stats() *stream.ConsumerStats {
 	sum := stream.ConsumerStats{Retries: map[string]uint64{}}
 	for _, consumer := range *c {
 		one := consumer.Stats()
-		sum.Fetches += one.Fetches
-		sum.Bytes += one.Bytes
-		sum.Records += one.Records
 		for cause, n := range one.Retries {
 			sum.Retries[cause] += n
 		}
