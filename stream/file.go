@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -130,21 +129,27 @@ func (f *File) Next(ctx context.Context, b *event.Batch) error {
 // fill reads and decodes the next batch into k. If copied is set, its examples do not borrow k.bytes.
 func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	s := f.scanner
-	examples := k.batch.Examples[:0]
-	k.err = nil
+	decode := f.decoder.Decode
+	if copied {
+		decode = func(ctx context.Context, r record.Record, e *event.Example) error {
+			return record.DecodeOwned(ctx, f.decoder, r, e)
+		}
+	}
+	b := &k.batch
+	b.Examples, k.err = b.Examples[:0], nil
 	if !copied { // otherwise no example borrows the buffer, and it is used up first
 		k.bytes = s.Move(k.bytes)
 	}
 	var r record.Record
 	refills := 0
-	for len(examples) < batchExamples {
+	for len(b.Examples) < batchExamples {
 		if !s.Scan(&r) {
-			if len(examples) >= leastExamples || len(examples) > 0 && (!copied || f.records.size < 0 || refills >= mostRefills) {
+			if n := len(b.Examples); n >= leastExamples || n > 0 && (!copied || f.records.size < 0 || refills >= mostRefills) {
 				break
 			}
 			refills++
 			if err := s.Refill(); err != nil {
-				if len(examples) == 0 { // otherwise the next call returns the error again
+				if len(b.Examples) == 0 { // otherwise the next call returns the error again
 					k.err = err
 				}
 				break
@@ -152,29 +157,17 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 			k.bytes = s.Buffer()
 			continue
 		}
-		examples = slices.Grow(examples, 1)[:len(examples)+1]
-		e := &examples[len(examples)-1]
-		key, value := e.Key[:0], e.Value[:0]
-		if err := f.decoder.Decode(ctx, r, e); err != nil {
+		e := b.Extend()
+		if err := decode(ctx, r, e); err != nil {
 			s.Unscan()
-			if examples = examples[:len(examples)-1]; len(examples) == 0 {
+			if b.Examples = b.Examples[:len(b.Examples)-1]; len(b.Examples) == 0 {
 				k.err = err
 			}
 			break
 		}
-		if copied && e.Key != nil {
-			e.Key = append(key, e.Key...)
-		}
-		if copied && e.Value != nil {
-			e.Value = append(value, e.Value...)
-		}
-		if copied && e.Refused != nil {
-			e.Refused.Value = slices.Clone(e.Refused.Value)
-		}
 		f.seal(&r, e)
 	}
-	k.batch.Examples = examples
-	f.complete(&k.batch, s.Line())
+	f.complete(b, s.Line())
 }
 
 // complete sets the origin of a batch and its View of the Schema. The records of the batch end before line next.

@@ -184,8 +184,8 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	var blocks []event.Block
 	add := func(name string, data any) {
 		if err == nil {
-			b := event.Block{Name: name}
-			b.Data, err = json.Marshal(data)
+			var b event.Block
+			b, err = event.JSONBlock(name, data)
 			blocks = append(blocks, b)
 		}
 	}
@@ -201,14 +201,7 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return checkpoint.Kind(m.Kind()), func(yield func(event.Block) bool) {
-		for _, b := range blocks {
-			if !yield(b) {
-				return
-			}
-		}
-		model(yield)
-	}, nil
+	return checkpoint.Kind(m.Kind()), event.JoinBlocks(slices.Values(blocks), model), nil
 }
 
 // Prediction is the prediction of a model for an event.

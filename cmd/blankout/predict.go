@@ -195,9 +195,11 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	schema.MaxClasses = known + 2
 	var numbers *numberMeasures
 	if loss.IsRegression(head.Loss) {
-		if numbers, err = newNumberMeasures(head.Loss); err != nil {
+		l, err := loss.Parse(head.Loss)
+		if err != nil {
 			return err
 		}
+		numbers = &numberMeasures{loss: l}
 		// A model file of an earlier version may list regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
@@ -460,4 +462,19 @@ func forceMissing(m *served.Model, policy model.MissingPolicy) error {
 		}
 	}
 	return nil
+}
+
+// numberMeasures measures regression predictions.
+type numberMeasures struct {
+	loss loss.Loss
+	sums measure.Numbers
+}
+
+// add measures the score of an example. The argument by is the result of model.ScoreVariance for the example.
+func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
+	if e.Label >= 0 {
+		value := h.Value(score)
+		low, high := h.Interval(value, by)
+		m.sums.Add(m.loss, e.Target, e.Weight, value, low, high, 1)
+	}
 }
