@@ -292,14 +292,7 @@ func (p *Producer) pace(ctx context.Context) error {
 			}
 		}
 	}
-	t := time.NewTimer(time.Until(due))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return Sleep(ctx, time.Until(due))
 }
 
 // Partitions returns the numbers of the topic's partitions.

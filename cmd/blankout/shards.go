@@ -126,10 +126,8 @@ func newGroupMember(ctx context.Context, c *config.Config, log *slog.Logger) (*g
 			break
 		}
 		log.Warn("the group's snapshots cannot be read; trying again", "err", err)
-		select {
-		case <-ctx.Done():
+		if stream.Sleep(ctx, time.Second) != nil {
 			return nil, err
-		case <-time.After(time.Second):
 		}
 	}
 	count, err := c.Group.Count(most, there)
