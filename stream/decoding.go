@@ -90,13 +90,24 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	return cur.next, nil
 }
 
+// decode is record.DecodeOwned for a further example of b, without the calls for each record.
 func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) (*event.Example, error) {
 	e := b.Extend()
-	if err := record.DecodeOwned(ctx, d.decoder, r, e); err != nil {
+	key, value := e.Key[:0], e.Value[:0]
+	if err := d.decoder.Decode(ctx, r, e); err != nil {
 		b.Examples = b.Examples[:len(b.Examples)-1]
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
+	if e.Key != nil {
+		e.Key = append(key, e.Key...)
+	}
+	if e.Value != nil {
+		e.Value = append(value, e.Value...)
+	}
+	if e.Refused != nil {
+		e.Refused.Value = slices.Clone(e.Refused.Value)
+	}
 	return e, nil
 }
 

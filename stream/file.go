@@ -132,7 +132,7 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	decode := f.decoder.Decode
 	if copied {
 		decode = func(ctx context.Context, r record.Record, e *event.Example) error {
-			return record.DecodeOwned(ctx, f.decoder, r, e)
+			return record.DecodeOwned(ctx, f.decoder, &r, e)
 		}
 	}
 	b := &k.batch

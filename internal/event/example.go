@@ -173,8 +173,12 @@ type Batch struct {
 
 // Extend adds an Example, which may have the memory of an earlier one, and returns it.
 func (b *Batch) Extend() *Example {
-	b.Examples = slices.Grow(b.Examples, 1)[:len(b.Examples)+1]
-	return &b.Examples[len(b.Examples)-1]
+	n := len(b.Examples)
+	if n == cap(b.Examples) {
+		b.Examples = slices.Grow(b.Examples, 1)
+	}
+	b.Examples = b.Examples[:n+1]
+	return &b.Examples[n]
 }
 
 // Source produces events from a topic, a file, or memory.

@@ -556,7 +556,7 @@ func Undefer(ctx context.Context, d record.Decoder, from, e *event.Example, unla
 		return nil
 	}
 	r := record.Record{Key: from.Key, Value: from.Value, Offset: from.Offset, Time: from.Time, Unlabeled: unlabeled}
-	err := record.DecodeOwned(ctx, d, r, e)
+	err := record.DecodeOwned(ctx, d, &r, e)
 	e.Fingerprint = from.Fingerprint
 	return err
 }

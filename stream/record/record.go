@@ -56,9 +56,9 @@ type Decoder interface {
 }
 
 // DecodeOwned decodes a record. Unlike Decoder.Decode, it copies what e would borrow from r.
-func DecodeOwned(ctx context.Context, d Decoder, r Record, e *event.Example) error {
+func DecodeOwned(ctx context.Context, d Decoder, r *Record, e *event.Example) error {
 	key, value := e.Key[:0], e.Value[:0]
-	if err := d.Decode(ctx, r, e); err != nil {
+	if err := d.Decode(ctx, *r, e); err != nil {
 		return err
 	}
 	if e.Key != nil {
