@@ -210,12 +210,6 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	}{result, result.SilentLoss(), files, o.data.tally.refused})
 }
 
-// dataFor returns the settings for reading the events for a model.
-func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
-	data := o.data
-	return &data, data.resolve(m)
-}
-
 // eachGroup adds a level for each group to the families that are named group:*.
 func (o *simulateFlags) eachGroup(s *event.Schema) {
 	for i := range o.replay.Families {
@@ -276,8 +270,8 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			// A model file of an earlier version may list regression targets as classes.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
-		data, err := o.dataFor(m)
-		if err != nil {
+		data := o.data
+		if err := data.resolve(m); err != nil {
 			return nil, err
 		}
 		data.regroup(m.Schema)
@@ -291,7 +285,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		if same := shared[string(key)]; same != nil {
 			s.Examples, s.Schema = same.Examples, same.Schema
 		} else {
-			if s.Examples, err = o.examples(ctx, data, data.paths, m.Schema, screen); err != nil {
+			if s.Examples, err = o.examples(ctx, &data, data.paths, m.Schema, screen); err != nil {
 				return nil, err
 			}
 			s.Schema, shared[string(key)] = m.Schema, s
