@@ -80,12 +80,15 @@ func (m *Model) Reading(c record.Config) *Model {
 }
 
 // Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
-func Decode(data []byte) (*Model, error) {
+func Decode(data []byte) (*Model, error) { return DecodeAs(data, nil) }
+
+// DecodeAs is Decode with the argument recordConfig of FromFile.
+func DecodeAs(data []byte, recordConfig *record.Config) (*Model, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
 		return nil, err
 	}
-	return FromFile(file, nil)
+	return FromFile(file, recordConfig)
 }
 
 // FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
