@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"blankout/app/run"
 	"blankout/app/served"
 	"blankout/checkpoint"
 	"blankout/internal/event"
@@ -237,11 +236,9 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
 		}
 	}
-	// A model file has no stream position, and a snapshot has no history, so these blocks are optional.
-	if _, err := event.FindBlock(file.Blocks, "offsets"); err == nil {
-		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
-			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-		}
+	i.Offsets = trained.Offsets
+	if _, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {
+		i.Snapshot = &snapshotID{trained.Version, trained.At}
 	}
 	if _, err := event.FindBlock(file.Blocks, "summary"); err == nil {
 		if i.Progress, err = online.ReadSummary(file.Blocks); err != nil {
@@ -263,12 +260,6 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	}
 	if i.Health, err = health.ReadHealth(file.Blocks); err != nil {
 		return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
-	}
-	if data, err := event.FindBlock(file.Blocks, "snapshot"); err == nil {
-		i.Snapshot = &snapshotID{}
-		if err := json.Unmarshal(data, i.Snapshot); err != nil {
-			return nil, refusedError{fmt.Errorf("%s: block snapshot: %w", path, err)}
-		}
 	}
 	return i, nil
 }
