@@ -23,7 +23,7 @@ import (
 
 // File is a source that reads a file or standard input through a record.Decoder. The offset of an example is the number
 // of its first line, from 0 (in an idx pair, the number of its image). Blank lines, comments and a CSV header are
-// counted but skipped. The methods are for one goroutine, except Progress.
+// counted but skipped. The methods are for one goroutine.
 type File struct {
 	config  record.Config
 	records *Records
@@ -61,10 +61,6 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	}
 	return f, nil
 }
-
-// Progress returns the number of bytes read and the size of the file, as stored on disk (possibly compressed). The size
-// is -1 if unknown. Any goroutine may call it.
-func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 
 // Skip moves to the record at the given offset, or to the next record after it. It must be called before Next.
 func (f *File) Skip(offset int64) error {
@@ -413,9 +409,6 @@ func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 // Holds reports whether the File reads the given path.
 func (f *File) Holds(path string) bool { return SourceName(f.records.path) == SourceName(path) }
 
-// Columns returns the column names of CSV, from the header or the configuration.
-func (r *Records) Columns() []string { return r.scanner.Columns() }
-
 // Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. These columns are not features.
 func (f *File) Unnamed() (numbers []int) {
 	for i, name := range f.scanner.Columns() {
@@ -519,7 +512,8 @@ func (p *pump) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Progress returns the number of bytes read and the size of the file, as File.Progress does.
+// Progress returns the number of bytes read and the size of the file, as stored on disk (possibly compressed). The size
+// is -1 if unknown. Any goroutine may call it.
 func (r *Records) Progress() (read, size int64) { return r.read.Load(), r.size }
 
 // Close closes the file.

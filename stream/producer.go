@@ -499,9 +499,6 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	return nil
 }
 
-// Acknowledged returns the number of acknowledged records.
-func (p *Producer) Acknowledged() uint64 { return p.records }
-
 // TopicID returns the topic ID, or "" if the brokers have none. A recreated topic has another ID. TopicID retries until
 // there is a response or ctx ends.
 func (p *Producer) TopicID(ctx context.Context) (string, error) {
