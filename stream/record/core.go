@@ -43,8 +43,7 @@ type core struct {
 
 	anonymous named // the anonymous field, id 0
 	crosses   []cross
-	short     [64]byte // memory for a number as text
-	lower     []byte   // lowercase words of a text, and their start positions
+	lower     []byte // lowercase words of a text, and their start positions
 	starts    []int
 }
 
@@ -56,7 +55,8 @@ type parts struct {
 	weight    float64
 	id        []byte
 	time      int64
-	notFinite int // number of values that are NaN or infinite and count as missing
+	notFinite int      // number of values that are NaN or infinite and count as missing
+	short     [64]byte // memory for a number as text
 }
 
 // cross is a pair of field names, with the entries of each of the two fields in the current event.
